@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ccctl.artifacts.codec import Artifact
     from ccctl.artifacts.folder import Gathered
     from ccctl.render.svg.benchmark.report import Bounds
+    from exec.benchmark.judgement import JudgedRow
     from exec.benchmark.report import Report, Row
     from probes.link_costs import Profile
     from probes.profiling.history import History
@@ -21,8 +22,7 @@ __all__ = ["Finding", "bench_bounds", "findings", "unproven"]
 
 # Findings are listed in this order: dead hosts, wrong results, slow parts, then all else.
 _ORDER = ("dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind")
-# Tools whose times are judged by what their network allows, as explain does.
-_JUDGED = ("nccl-tests", "nccl-inspector", "flight-recorder", "osu")
+_OTHER_TOOLS = ("nccl-tests", "nccl-inspector", "flight-recorder", "osu")
 _SLOW = ("low", "very low")
 _MOST_NAMED = 4
 # Ratios of medians below this are noise on most machines.
@@ -172,31 +172,47 @@ def _of_history(history: History, source: str) -> Iterator[Finding]:
 
 
 def _judged(report: Report, source: str, others: Sequence[Artifact]) -> Iterator[Finding]:
-    """Judge rows of other tools as explain does, where their network is known."""
+    """Judge all rows as explain does, where their network is known."""
     from ccctl.arguments.networks import network_of
-    from ccctl.render.units import about
-    from exec.benchmark.judgement import judged, largest
+    from exec.benchmark.judgement import abnormal, judged
     from probes.errors import CcctlError
 
-    if report.executor not in _JUDGED or report.wrong_results or report.ranks > _MOST_RANKS:
+    network = _network_of(report, others)
+    # Tables of other tools name their GPUs, which tells the network of one host.
+    foreign = report.executor in _OTHER_TOOLS
+    if report.wrong_results or (network is None and not foreign):
+        return
+    if report.ranks > _MOST_RANKS:
+        yield Finding("doubtful", source, f"not judged: {report.ranks} ranks; ccctl explain judges them")
         return
     try:
-        network = _network_of(report, others) or network_of(report, None)
-        rows = largest(judged(report, network))
-    except CcctlError as error:
-        yield Finding(
-            "doubtful", source, f"whether it is normal is not known: {error.message.splitlines()[0]}"
-        )
+        network = network or network_of(report, None)
+    except CcctlError:
+        known = "no network of as many ranks is among the files; ccctl explain is told of one"
+        yield Finding("doubtful", source, f"whether it is normal is not known: {known}")
         return
-    for one in rows:
-        if one.verdict in _SLOW:
-            reached, most = one.busbw_gbs(one.time_s), one.busbw_gbs(one.bound.time_s)
-            yield Finding(
-                "slow",
-                source,
-                f"{one.row.collective} of {about(one.row.size_bytes)} is {one.verdict}: "
-                f"{reached:.1f} GB/s busbw of at most {most:.1f} on {network.name}",
-            )
+    try:
+        found = abnormal(judged(report, network))
+    except CcctlError as error:
+        yield Finding("doubtful", source, f"whether it is normal is not known: {error.message}")
+        return
+    for verdict, rows in found.items():
+        for kind in dict.fromkeys(one.row.collective for one in rows):
+            own = [one for one in rows if one.row.collective == kind]
+            yield Finding("slow" if verdict in _SLOW else "doubtful", source, _shortfall(own, network.name))
+
+
+def _shortfall(rows: Sequence[JudgedRow], network: str) -> str:
+    """Say of the largest of some rows what it reached, and how many more are like it."""
+    from ccctl.render.units import about
+
+    one = max(rows, key=lambda row: row.row.size_bytes)
+    reached, most = one.busbw_gbs(one.time_s), one.busbw_gbs(one.bound.time_s)
+    more = f", as {plural(len(rows) - 1, 'more row')}" if len(rows) > 1 else ""
+    return (
+        f"{one.row.collective} of {about(one.row.size_bytes)} is {one.verdict}: "
+        f"{reached:.1f} GB/s busbw of at most {most:.1f} on {network}{more}"
+    )
 
 
 def _of_report(

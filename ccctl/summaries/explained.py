@@ -115,15 +115,15 @@ class Explained:
     @property
     def verdict(self) -> str:
         """One line about all rows: wrong results first, else how many are not as they should be."""
+        from exec.benchmark.judgement import abnormal
+
         if wrong := self.wrong:
             return f"Wrong results, whose speed means nothing: {some(wrong, _MOST_NAMED)}."
         found = []
-        for name in ("impossible", "very low", "low"):
-            rows = [one for one in self.rows if one.verdict == name]
-            if rows:
-                sizes = [one.row.size_bytes for one in rows]
-                span = about(min(sizes)) + (f" to {about(max(sizes))}" if max(sizes) > min(sizes) else "")
-                found.append(f"{name}: {len(rows)} of {plural(len(self.rows), 'row')} ({span})")
+        for name, rows in abnormal(self.rows).items():
+            sizes = [one.row.size_bytes for one in rows]
+            span = about(min(sizes)) + (f" to {about(max(sizes))}" if max(sizes) > min(sizes) else "")
+            found.append(f"{name}: {len(rows)} of {plural(len(self.rows), 'row')} ({span})")
         return f"Not normal: {'; '.join(found)}." if found else "All rows are normal, or too small to say."
 
 

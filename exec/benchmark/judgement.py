@@ -25,7 +25,16 @@ from synth.portfolio.library_rates import library_rates
 from synth.portfolio.synthesize import bounds_of, synthesize
 from synth.schedule import Bound
 
-__all__ = ["JudgedRow", "LibraryTime", "Verdict", "fitted", "judged", "largest", "synthesized_s"]
+__all__ = [
+    "JudgedRow",
+    "LibraryTime",
+    "Verdict",
+    "abnormal",
+    "fitted",
+    "judged",
+    "largest",
+    "synthesized_s",
+]
 
 Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "impossible"]
 
@@ -162,6 +171,13 @@ def largest(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
     for one in rows:
         most[_sort(one)] = max(most.get(_sort(one), 0), one.row.size_bytes)
     return [one for one in rows if one.row.size_bytes == most[_sort(one)]]
+
+
+def abnormal(rows: Sequence[JudgedRow]) -> dict[Verdict, list[JudgedRow]]:
+    """The rows that are not as they should be, by verdict, the worst first; without verdicts of no row."""
+    verdicts: tuple[Verdict, ...] = ("impossible", "very low", "low")
+    found = {verdict: [one for one in rows if one.verdict == verdict] for verdict in verdicts}
+    return {verdict: own for verdict, own in found.items() if own}
 
 
 def synthesized_s(network: Network, row: Row, time_limit_s: float) -> float:

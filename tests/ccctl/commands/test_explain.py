@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -144,6 +145,36 @@ def test_the_report_says_what_explain_says(run_ccctl, tmp_path):
     done = run_ccctl("report", "n.log")
     slow = "slow: n.log: all_reduce of 1G is low: 116.0 GB/s busbw of at most 300.0 on dgx-a100"
     assert slow in done.stdout
+    (tmp_path / "n.log").write_text(log([(1 << 26, 4000.0), (1 << 27, 8000.0), (1 << 30, 8100.0)]))
+    done = run_ccctl("report", "n.log")
+    slow = "slow: n.log: all_reduce of 128M is very low: 29.4 GB/s busbw of at most 299.7 on dgx-a100"
+    assert f"{slow}, as 1 more row\n" in done.stdout
+
+
+def test_the_report_says_what_it_does_not_judge(run_ccctl, tmp_path):
+    (tmp_path / "n.log").write_text(log([(1 << 30, 90000.0)], hosts=[f"h{at}" for at in range(9)]))
+    assert "not judged: 72 ranks; ccctl explain judges them" in run_ccctl("report", "n.log").stdout
+    (tmp_path / "n.log").write_text(log([(1 << 30, 90000.0)], hosts=("a", "b")))
+    done = run_ccctl("report", "n.log")
+    assert "whether it is normal is not known: no network of as many ranks" in done.stdout
+
+
+def test_the_report_judges_a_bench_whose_profile_lies_beside_it(run_ccctl, tmp_path, samples):
+    profile = samples["profile"]
+    (tmp_path / "both").mkdir()
+    codec.write(str(tmp_path / "both" / "profile.json"), "profile", profile)
+    bench = samples["report"]
+    rows = tuple(
+        replace(row, out_of_place=replace(row.out_of_place, time_s=1e4), size_bytes=1 << 30)
+        for row in bench.rows
+        if row.out_of_place
+    )
+    codec.write(
+        str(tmp_path / "both" / "bench.json"), "report", replace(bench, rows=rows, ranks=len(profile.ranks))
+    )
+    explained = run_ccctl("explain", "both/bench.json", "--network", "both/profile.json")
+    assert "Not normal: very low" in explained.stdout
+    assert "is very low" in run_ccctl("report", "both").stdout
 
 
 def test_every_row_from_a_size_on_counts(well, run_ccctl):
