@@ -75,7 +75,11 @@ _ENDS = re.compile(r"^#?[ \t]*(?:Out of bounds values|Avg bus bandwidth)", re.MU
 _ERRORS = re.compile(r"^#?[ \t]*(?:size\s+count\s.*\berror|bytes\s+N\s.*\bres)[ \t\r]*$", re.MULTILINE)
 _MILLISECONDS = re.compile(r"^#?[ \t]*bytes\s+N\s+type\b", re.MULTILINE)
 _IN_PLACE_ALONE = re.compile(r"^#?[ \t]*in-place[ \t\r]*$", re.MULTILINE)
+_ERROR = re.compile(r"^#[ \t]*error:[ \t]*(\S[^\n]*)$", re.MULTILINE)
+# NCCL_TESTS_MIN_BW asks for an average.
+_AVERAGE = re.compile(r"^#?[ \t]*Avg bus bandwidth[ \t]*:[ \t]*(\S+)[ \t]+FAILED\b", re.MULTILINE)
 _MOST = 1e15
+_MOST_CHARACTERS = 160
 
 
 def is_nccl_text(text: str) -> bool:
@@ -265,6 +269,8 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
         notes = [f"{run.named[0]} is named, whose busbw / algbw is another: read as {kind}"]
     if listed is None:
         notes = [*notes, f"not all ranks are listed; their number, {ranks}, is that of the network"]
+    if average := _AVERAGE.search(run.text):
+        notes = [*notes, _below(average[1])]
     every = _RANK.findall(run.text)
     hosts = dict.fromkeys(host for _, host, _ in every) if listed == ranks else {}
     plain = re.sub(_WARMUP, "", run.text)
@@ -290,6 +296,11 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
     )
 
 
+def _below(average: str) -> str:
+    """Say that the average was below what nccl-tests was asked for."""
+    return f"nccl-tests calls its average bus bandwidth failed: {average[:20]} GB/s, below NCCL_TESTS_MIN_BW"
+
+
 def _admits(kind: Kind, factor: Factor, ranks: int | None) -> bool:
     """Whether a collective has a factor on so many ranks, or on any number of them."""
     return bool(ranks_of(kind, factor)) if ranks is None else factor.fits(kind, ranks)
@@ -303,6 +314,8 @@ def _left_out(text: str) -> bool:
 def _interrupted(run: _Run) -> str:
     """Why rows are missing or were not read; empty where the run came to its end."""
     found = list(run.broken[:1])
+    if error := _ERROR.search(run.text):
+        found.append(f"the library's last error: {error[1].strip()[:_MOST_CHARACTERS]}")
     if not _ENDS.search(run.text) and (failed := failure_in(run.text)):
         found.append(f"the run ended with {failed!r}")
     if len(run.broken) > 1:
@@ -396,8 +409,10 @@ def parse_nccl_json(document: Mapping[str, Any], source: str, kind: Kind | None 
         at = "config"
         library = _version(_count(document["nccl_version"]))
         iterations, warmup = (_count(config.get(name, 0)) for name in ("iterations", "warmup_iters"))
-        bounds = document.get("out_of_bounds")
-        failed = _count(bounds.get("count", 0)) if isinstance(bounds, dict) else 0
+        bounds, average = (document.get(name) or {} for name in ("out_of_bounds", "average_bus_bandwidth"))
+        failed = max(_count(bounds.get("count", 0)), bounds.get("okay") is False)
+        below = [_below(str(average["bandwidth"]))] if average.get("okay") is False else []
+        errors = [str(one)[:_MOST_CHARACTERS] for one in document.get("errors") or () if one]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(source, [f"{at}: expected what nccl-tests -J writes: {error!r}"]) from error
     corrupt = [f"{plural(failed, 'value')} out of bounds"] if failed else []
@@ -409,7 +424,12 @@ def parse_nccl_json(document: Mapping[str, Any], source: str, kind: Kind | None 
         for row, measured in zip(rows, placements, strict=True)
     ]
     report = _report(hosts, made, library, warmup, iterations, gpus)
-    return replace(report, notes=tuple(notes), corrupt="; ".join(corrupt))
+    return replace(
+        report,
+        notes=(*notes, *below),
+        corrupt="; ".join(corrupt),
+        interrupted=f"the library's last error: {errors[0]}" if errors else "",
+    )
 
 
 def is_rccl_lines(text: str) -> bool:

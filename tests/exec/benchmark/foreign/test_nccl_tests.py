@@ -463,3 +463,25 @@ def test_a_table_in_place_alone_is_one():
 def test_a_run_that_ends_badly_is_interrupted(line):
     report = parse_nccl_text(HEAD + ALL_REDUCE + line + "\n", "x")
     assert report.interrupted == f"the run ended with {line!r}"
+
+
+def test_what_nccl_tests_calls_failed_itself_is_told():
+    text = HEAD + ALL_REDUCE + FOOT.replace("120.5", "120.5 FAILED") + "# error: remote process exited\n"
+    report = parse_nccl_text(text, "x")
+    assert report.interrupted == "the library's last error: remote process exited"
+    assert "failed: 120.5 GB/s, below NCCL_TESTS_MIN_BW" in report.notes[-1]
+    assert parse_nccl_text(HEAD + ALL_REDUCE + FOOT, "x").interrupted == ""
+    told = {
+        "out_of_bounds": {"count": 3, "okay": False},
+        "average_bus_bandwidth": {"bandwidth": 120.5, "okay": False},
+        "errors": ["remote process exited"],
+    }
+    report = parse_nccl_json(DOCUMENT | told, "x")
+    assert (report.corrupt, report.interrupted) == (
+        "3 values out of bounds",
+        "the library's last error: remote process exited",
+    )
+    assert "failed: 120.5 GB/s" in report.notes[-1]
+    well = {"average_bus_bandwidth": {"bandwidth": 1, "okay": "unchecked"}, "errors": [""]}
+    report = parse_nccl_json(DOCUMENT | well, "x")
+    assert (report.notes, report.interrupted) == ((), "")
