@@ -154,7 +154,7 @@ def _told(asked: Asked, found: Found, one: Standing) -> str:
     else:
         since = "new in this run" if one.new else f"since {moment(one.since_s)}"
     if one.recalled:
-        which = "" if one.recalled == len(one.change.links) else f"{one.recalled} of its links were "
+        which = "" if one.recalled == len(one.change.links) else f"{one.recalled} of its links "
         since += f", {which}not measured in this run"
     beyond = "above" if one.change.quantity == "latency" else "below"
     return f"{one.change.told} (told {beyond} {one.change.allowed:.0%}); {since}{costs}"
