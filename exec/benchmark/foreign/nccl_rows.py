@@ -19,6 +19,10 @@ from synth.collective import Kind
 __all__ = ["MOST_RANKS", "Cells", "Factor", "TableRow", "factor_of", "kinds_of", "ranks_of", "table_row"]
 
 MOST_RANKS = 65_536
+_ELEMENT_BYTES = {"double": 8, "int64": 8, "uint64": 8, "float": 4, "int32": 4, "uint32": 4}
+_ELEMENT_BYTES |= {"half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
+# Of these collectives nccl-tests counts the elements of one rank.
+_OF_ONE_RANK = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 _MOST = 1e15
 _ALONE, _DETAILED = 4, 8
 _MILLISECONDS = re.compile(r"^([0-9]+)\.([0-9]{3})$")
@@ -186,8 +190,25 @@ def factor_of(rows: Iterable[TableRow]) -> Factor | None:
 def kinds_of(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -> list[Kind]:
     """The collectives that the columns admit, the likeliest first; on ``ranks``, or any number of them.
 
-    nccl-tests does not check all_to_all and sendrecv in place; that tells them apart where it checked at all.
+    nccl-tests does not check all_to_all and sendrecv in place; that tells them apart where it checked at all,
+    and whether it counts the elements of all ranks or of one.
     """
+    counted = [kind for kind in _kinds(rows, factor, ranks) if _counts(rows, kind, ranks)]
+    return counted or _kinds(rows, factor, ranks)
+
+
+def _counts(rows: Sequence[TableRow], kind: Kind, ranks: int | None) -> bool:
+    """Whether sizes are what so many ranks have of the counted elements."""
+    for row in rows:
+        own = row.count * _ELEMENT_BYTES.get(row.dtype, 0)
+        parts = (ranks or max(2, row.size_bytes // own)) if own and kind in _OF_ONE_RANK else 1
+        if own and row.size_bytes != own * parts:
+            return False
+    return True
+
+
+def _kinds(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -> list[Kind]:
+    """The collectives that have these columns and bandwidths."""
     reduces = any(row.redop != "none" for row in rows)
     rooted = any(row.root >= 0 for row in rows)
     checked = [row for row in rows if row.out_of_place.checked and row.in_place is not None]

@@ -485,3 +485,9 @@ def test_what_nccl_tests_calls_failed_itself_is_told():
     well = {"average_bus_bandwidth": {"bandwidth": 1, "okay": "unchecked"}, "errors": [""]}
     report = parse_nccl_json(DOCUMENT | well, "x")
     assert (report.notes, report.interrupted) == ((), "")
+
+
+@pytest.mark.parametrize(("count", "kind"), [(4096, "all_reduce"), (2048, "reduce_scatter")])
+def test_elements_of_all_ranks_or_of_one_tell_the_collective_where_digits_do_not(count, kind):
+    line = f"  16384  {count}  float  sum  -1  174.9  0.09  0.09  0  174.9  0.09  0.09  0\n"
+    assert parse_nccl_text(HEAD + line, "x").rows[0].collective == kind
