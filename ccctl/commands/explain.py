@@ -224,7 +224,7 @@ def explain(
             on = declared()
     except UsageError as error:
         if wrong := report.wrong_results:
-            raise FoundProblem("\n".join([*wrong, error.message]), hint=error.hint) from error
+            raise FoundProblem([*wrong, error.message], hint=error.hint) from error
         raise
     with console.progress("bounds", len(report.rows)) as bar:
         rows = judged(report, on, bar.update)

@@ -116,7 +116,8 @@ def test_wrong_results_are_told_though_no_network_is_named(run_ccctl, tmp_path):
     (tmp_path / "two.log").write_text(two)
     done = run_ccctl("explain", "two.log")
     assert done.returncode == 1
-    assert done.stderr.index("96 wrong elements out of place") < done.stderr.index("expected --network")
+    wrong, why = [line for line in done.stderr.splitlines() if line.startswith("ccctl: ")]
+    assert "96 wrong elements out of place" in wrong and "expected --network" in why
     (tmp_path / "osu.txt").write_text(
         "# OSU MPI Allreduce Latency Test v7.4\n# Size  Avg Latency(us)  Validation\n8  1.0  Fail\n"
     )
