@@ -30,6 +30,7 @@ OTHERS = {
     "docker": "--privileged --shm-size",
     "nvcc, ptxas": "--gpu-architecture --ptxas-options --std",
     "lstopo": "--of --whole-io",
+    "rocm-smi": "--showtopo",
     "AstraSim": "--network-configuration --remote-memory-configuration --system-configuration "
     "--workload-configuration",
     "useradd, systemctl, dpkg": "--create-home --immediate --now --system",
