@@ -103,8 +103,8 @@ _PYTHON = {
     "predict": """
 import sys
 from ccctl.artifacts import codec
-from exec.predict import predicted_s
-from exec.predict_one_host import host_timing
+from synth.prediction.run_time import predicted_s
+from synth.prediction.one_host import host_timing
 from probes.link_costs import HostMemory
 schedule, program = (codec.load(path) for path in sys.argv[1:])
 predicted_s(program, schedule.network, 1024)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from exec.predict import MOST_SENDS, predicted_s, soonest
 from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.collective import Collective
@@ -17,6 +16,7 @@ from synth.network import Network
 from synth.portfolio.attempts import Request
 from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.synthesize import bounds_of, synthesize
+from synth.prediction.run_time import MOST_SENDS, predicted_s, soonest
 from synth.program import Program
 from synth.schedule import Schedule
 from synth.simulation.relocate import moved_to
@@ -39,7 +39,7 @@ class Forecast:
         return lower(self.schedule) if self.schedule.sends <= MOST_SENDS else None
 
     def time_s(self, network: Network) -> float:
-        """Seconds on ``network``, as ``exec.predict`` has it; of a long schedule by simulation alone.
+        """Seconds on ``network`` by ``synth.prediction.run_time``; of a long schedule by simulation alone.
 
         Raises UsageError where the network lacks a link of the schedule.
         """
@@ -99,13 +99,14 @@ def replanned(
         seed=current.seed,
         time_limit_s=time_limit_s,
         jobs=jobs,
+        predicted=True,
     )
     bound_s = max(bound.time_s for bound in bounds_of(request))
     timed = list(_timed(others, network))
     best_s = min([before_s, *(time_s for time_s, _ in timed)])
     searched = search and best_s > least_gain * bound_s
     if searched:
-        found = _quickly(request) if quick else synthesize(request, progress, settle=soonest).schedule
+        found = _quickly(request) if quick else synthesize(request, progress).schedule
         timed.append((Forecast(found).time_s(network), found))
     after_s, chosen = min(timed, key=lambda pair: pair[0], default=(before_s, current))
     if before_s < least_gain * after_s:
@@ -130,7 +131,7 @@ def _quickly(request: Request) -> Schedule:
             if left_s <= 0:
                 break
         with contextlib.suppress(UsageError):
-            asked = replace(request, method=method, time_limit_s=left_s)
+            asked = replace(request, method=method, time_limit_s=left_s, predicted=False)
             found.append(synthesize(asked).schedule)
     if not found:
         return synthesize(request).schedule

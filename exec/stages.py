@@ -13,13 +13,13 @@ from exec.benchmark.runner import BenchRequest, bench_all_task
 from exec.executors import parse_device
 from exec.launcher.run import launch
 from exec.peers.registry import parse_peers
-from exec.predict import predicted_s
 from exec.program.dtypes import Array, dtype_of, ufunc_of
 from exec.program.layout import count_of, size_bytes_of
 from exec.run_once import fitting, run_task
 from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.network import Network
+from synth.prediction.run_time import predicted_s
 from synth.program import Program
 
 __all__ = ["bench", "run"]

@@ -50,7 +50,7 @@ class Network:
     ``memory`` says what copies and sums cost the ranks of a host, where that was measured. ``queues``: a slow
     link between hosts does not hold a fast port for all of its own time. ``port_beta_s_per_byte`` is then
     what each port needs for a byte where that was measured, 0 where its fastest links tell; empty if they
-    tell of all.
+    tell of all. ``measured``: its costs are those of ranks that were timed.
     """
 
     name: str
@@ -66,6 +66,12 @@ class Network:
     memory: tuple[HostMemory, ...] = ()
     queues: bool = False
     port_beta_s_per_byte: Floats = field(default_factory=lambda: floats([]))
+    measured: bool = False
+
+    @property
+    def is_measured_host(self) -> bool:
+        """Whether all ranks are on one host, and the costs of copies and sums there were measured."""
+        return bool(self.memory) and len(set(self.hosts)) == 1
 
     @property
     def ranks(self) -> int:

@@ -90,8 +90,8 @@ class Contestant:
         """
         from exec.benchmark.forecast import forecast
         from exec.benchmark.runner import Contender
-        from exec.predict import predicted_s
         from exec.program.layout import Layout
+        from synth.prediction.run_time import predicted_s
 
         found, name = self.at(size_bytes), self.called(size_bytes)
         if library := self.library(size_bytes):

@@ -261,7 +261,7 @@ def _on_hosts(
     from exec.search.task import Search
     from synth.portfolio.size_sweep import Swept
 
-    search = Search(request, sizes, _flows(request, digests))
+    search = Search(request, sizes)
     found = run_ranks(
         "exec.search.task:search_task",
         search,
@@ -437,23 +437,16 @@ def _tell_swept(
 def _once(
     request: Request, course: Course | None, output: str | None, json: bool, digests: dict[str, str]
 ) -> None:
-    from exec.predict import soonest
     from synth.portfolio.plain_or_periodic import synthesize_either
     from synth.portfolio.synthesize import Synthesis
 
-    flows = _flows(request, digests)
     with console.progress("synth", 1.0) as bar:
         kept: list[Schedule] = []
         keep = kept.append if course else None
-        found = synthesize_either(request, Drawn(bar), keep, settle=soonest if flows else None)
+        found = synthesize_either(request, Drawn(bar), keep)
     if course is not None and isinstance(found, Synthesis):
         found = course.fastest(found, kept, request)
     _tell_found(found, output, json, digests)
-
-
-def _flows(request: Request, digests: dict[str, str]) -> bool:
-    """Whether ranks were measured: nothing keeps transfers to a schedule's order there, and steps cost."""
-    return "profile" in digests and request.method == "auto"
 
 
 def _tell_found(

@@ -12,10 +12,11 @@ from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from probes.wording import plural
 
 if TYPE_CHECKING:
-    from exec.benchmark.race import Entrant, Judged, Table
+    from exec.benchmark.race import Entrant, Judged
     from synth.network import Network
     from synth.portfolio.size_sweep import Candidates, Swept
     from synth.portfolio.synthesize import Request, Synthesis
+    from synth.prediction.candidates import Table
     from synth.program import Program
     from synth.schedule import Schedule
 

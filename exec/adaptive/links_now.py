@@ -187,7 +187,8 @@ def with_spares(network: Network, spares: Sequence[str]) -> Network:
                 alpha_s, beta = _middle(network, within=here == there)
                 ports = () if here == there else (f"{here} out", f"{there} in")
                 guessed.append(Link(src, dst, alpha_s, beta, ports))
-    return build(network.name, hosts, known + guessed, hold_alpha=network.hold_alpha)
+    found = build(network.name, hosts, known + guessed, hold_alpha=network.hold_alpha)
+    return replace(found, measured=network.measured)
 
 
 def _middle(network: Network, *, within: bool) -> tuple[float, float]:

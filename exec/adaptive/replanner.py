@@ -20,7 +20,6 @@ import numpy as np
 
 from exec.adaptive.compiled_parts import CompiledPart, PartKey, late_parts, packed, whole_parts
 from exec.adaptive.messages import Request
-from exec.predict import soonest
 from exec.relays.late_bases import PIECES
 from exec.replan import replanned
 from probes.errors import UsageError
@@ -359,5 +358,6 @@ def _synthesized(
         time_limit_s=budget_s,
         jobs=0,
         trees=True,
+        predicted=True,
     )
-    return synthesize(search, settle=soonest).schedule
+    return synthesize(search).schedule

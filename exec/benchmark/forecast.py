@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import replace
 
 from exec.benchmark.breakdown import Forecast, PartKind, link_name, parts_of
-from exec.predict import prediction
 from synth.bounds.bounds import bounds
 from synth.network import Network
+from synth.prediction.run_time import prediction
 from synth.program import Program
 from synth.simulation.program import ProgramTiming, simulate_program
 from synth.simulation.threadblock_machine import CAUSES
@@ -17,7 +17,7 @@ __all__ = ["forecast"]
 
 
 def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
-    """What ``exec.predict`` says of a program on ``network``, part by part.
+    """What ``synth.prediction.run_time`` says of a program on ``network``, part by part.
 
     Raises UsageError where the network lacks a rank or a link of the program.
     """

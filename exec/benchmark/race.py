@@ -14,19 +14,16 @@ import numpy as np
 
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import BenchRequest, Contender
-from exec.predict import MOST_SENDS, predicted_s
 from exec.program.dtypes import dtype_of
 from exec.program.layout import count_of
 from probes.errors import UsageError
 from synth.compiler.lower import lower
+from synth.prediction.candidates import Table, promising, sort_of
+from synth.prediction.run_time import predicted_s
 from synth.program import Program
 from synth.schedule import Race, Raced, Schedule
-from synth.simulation.schedule import replay
 
-__all__ = ["Entrant", "Judged", "Table", "asked", "entrants", "judged"]
-
-# The chunks of a schedule, and the columns that say what is sent in which order.
-Table = tuple[int, tuple[bytes, ...]]
+__all__ = ["Entrant", "Judged", "asked", "entrants", "judged"]
 
 _DTYPE = "float32"
 # What is measured differs from predictions by so much at most, on one host and between several; and so many
@@ -34,8 +31,6 @@ _DTYPE = "float32"
 _ERROR_ON_ONE_HOST, _ERROR, _MOST_ENTRANTS = 3.0, 1.5, 10
 # Iterations of a race, by what they are predicted to take altogether, and turns to warm up before many.
 _RACE_S, _FEWEST, _MOST_ITERATIONS, _WARMUP = 10.0, 3, 60, 3
-# Of each method so many are predicted: those soonest by links alone, and those with the fewest sends.
-_SOONEST, _SHORTEST = 3, 2
 # By so little may the winner of the size before be slower, and stay; a library must gain more to come in.
 _HARDLY = 1.03
 
@@ -77,12 +72,12 @@ def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = 
     """
     programs = {} if programs is None else programs
     alike: dict[tuple[str, bool], list[Entrant]] = {}
-    for table, schedule in _promising(found):
+    for table, schedule in promising(found):
         if table not in programs:
             programs[table] = lower(schedule)
         program = programs[table]
         time_s = predicted_s(program, schedule.network, schedule.chunk_bytes)
-        alike.setdefault(_sort_of(schedule), []).append(Entrant(schedule, program, time_s))
+        alike.setdefault(sort_of(schedule), []).append(Entrant(schedule, program, time_s))
     best = [_shortest_of_soonest(every) for every in alike.values()]
     ranked = sorted(best, key=lambda one: one.predicted_s)
     if not ranked:
@@ -97,30 +92,6 @@ def _shortest_of_soonest(every: Sequence[Entrant]) -> Entrant:
     most_s = min(one.predicted_s for one in every) * _HARDLY
     near = (one for one in every if one.predicted_s <= most_s)
     return min(near, key=lambda one: (one.schedule.sends, one.predicted_s))
-
-
-def _promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
-    """The soonest and the shortest schedules of each method, each table of sends once."""
-    by_method: dict[tuple[str, bool], dict[Table, Schedule]] = {}
-    known: set[Table] = set()
-    for schedule in found:
-        every = (schedule.chunk, schedule.link, schedule.op, schedule.addend_start, schedule.addend)
-        columns = tuple(column.tobytes() for column in every)
-        table = (schedule.collective.chunks, columns)
-        if schedule.sends <= MOST_SENDS and table not in known:
-            known.add(table)
-            by_method.setdefault(_sort_of(schedule), {})[table] = schedule
-    for alike in by_method.values():
-        time_s = {table: replay(one).time_s for table, one in alike.items()}
-        soonest = sorted(alike, key=lambda table: (time_s[table], alike[table].sends))[:_SOONEST]
-        shortest = sorted(alike, key=lambda table: (alike[table].sends, time_s[table]))[:_SHORTEST]
-        for table in dict.fromkeys(soonest + shortest):
-            yield table, alike[table]
-
-
-def _sort_of(schedule: Schedule) -> tuple[str, bool]:
-    """The method, and whether it moves the whole buffer as one chunk."""
-    return schedule.method, schedule.collective.chunks == 1
 
 
 def _alike(near: Sequence[Entrant]) -> list[Entrant]:

@@ -15,9 +15,10 @@ from exec.mpi.traffic import Message, Traffic
 from exec.program.dtypes import Array
 from exec.program.layout import Layout
 from exec.program.moves import Move, Span
-from exec.program.wires import FETCHED_BYTES, TILE_BYTES, Wire, counters_at
+from exec.program.wires import Wire, counters_at
 from probes.columns import Indices
 from probes.live.host_key import host_key
+from synth.prediction.host_transfers import FETCHED_BYTES, TILE_BYTES
 from synth.program import OUTPUT, SCRATCH
 from synth.simulation.fifo_order import FIFO_DEPTH
 from synth.simulation.fifo_order import connections as numbered

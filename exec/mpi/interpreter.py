@@ -28,9 +28,9 @@ from exec.mpi.intrinsics import (
 )
 from exec.mpi.reduce import combine, sample_of
 from exec.program.dtypes import Array, dtype_of
-from exec.program.wires import BOUNCE_BYTES
 from probes.columns import Indices
 from synth.kernels.compiled import compiled_always, machine_code
+from synth.prediction.host_transfers import BOUNCE_BYTES
 from synth.program import OPS
 
 __all__ = [

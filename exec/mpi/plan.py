@@ -29,12 +29,13 @@ from exec.program.dtypes import Array, divided, ufunc_of
 from exec.program.layout import Layout
 from exec.program.moves import Span, moves
 from exec.program.trace import KeptRun
-from exec.program.wires import BOUNCE_BYTES, Wire, Wires
+from exec.program.wires import Wire, Wires
 from exec.sockets.group import Group
 from exec.sockets.wires import FlowWires
 from probes.columns import Indices, Mask
 from probes.errors import LostRankError, UsageError
 from probes.progress import SILENT, Progress
+from synth.prediction.host_transfers import BOUNCE_BYTES
 from synth.program import INPUT, OUTPUT
 
 __all__ = ["Plan"]

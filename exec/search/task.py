@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from exec.predict import soonest
 from exec.search.rank_pool import pools_of
 from probes.progress import Safekeeping
 from synth.portfolio.plain_or_periodic import synthesize_either
@@ -22,14 +21,10 @@ __all__ = ["Search", "search_task"]
 
 @dataclass(frozen=True)
 class Search:
-    """The search for the best schedule of ``request``, or with ``sizes`` for a selection for them.
-
-    With ``settled``, of the schedules near the best the one is taken that measured ranks finish first.
-    """
+    """The search for the best schedule of ``request``, or with ``sizes`` for a selection for them."""
 
     request: Request
     sizes: tuple[int, ...] = ()
-    settled: bool = False
 
 
 def search_task(
@@ -43,5 +38,4 @@ def search_task(
         warm(request.network.ranks)
         if search.sizes:
             return sweep(request, search.sizes, progress, pools)
-        settle = soonest if search.settled else None
-        return synthesize_either(request, progress, settle=settle, pools=pools)
+        return synthesize_either(request, progress, pools=pools)

@@ -36,4 +36,5 @@ def from_profile(profile: Profile, name: str = "profile", *, hold_alpha: bool = 
         memory=profile.memory,
         queues=profile.transport == "mpi",
         port_beta_s_per_byte=floats(own_s if any(own_s) else []),
+        measured=True,
     )

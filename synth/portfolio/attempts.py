@@ -175,7 +175,8 @@ class Request:
     ``solver`` is the one of integer programs, "cbc" or "highs"; without ``solving`` auto asks none.
     ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time and ``mechanism`` how it
     divides problems that are too large for one program. ``trees``: each chunk must go along trees or paths,
-    as relays need it.
+    as relays need it. ``predicted``: the prediction of a run on ranks decides, not the simulation of links;
+    None: it does where ranks were measured and every method is asked.
     """
 
     network: Network
@@ -195,6 +196,14 @@ class Request:
     time_step_s: float | None = None
     mechanism: Mechanism = "auto"
     trees: bool = False
+    predicted: bool | None = None
+
+    @property
+    def decided_by_prediction(self) -> bool:
+        """Whether the prediction of a run decides between schedules."""
+        if self.predicted is not None:
+            return self.predicted
+        return self.method == "auto" and self.network.measured
 
     @property
     def asked(self) -> tuple[CollectiveRequest, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.portfolio.attempts import Plan, deliveries, least_sends
+from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
 from synth.schedule import Schedule
 from synth.streams import busiest_s_per_byte
 
@@ -60,10 +61,16 @@ class Attempt:
 
 
 class Choice:
-    """The best so far, of schedules that come in the order of their plans; it depends on nothing else."""
+    """The best so far, of schedules that come in the order of their plans; it depends on nothing else.
 
-    def __init__(self, target_s: float) -> None:
+    ``target_s`` is the bound. With ``predicted`` a prediction of runs will decide between schedules: that
+    links alone could not be faster then ends no search.
+    """
+
+    def __init__(self, target_s: float, *, predicted: bool = False) -> None:
         self.target_s = target_s
+        self._predicted = predicted
+        self._asked: tuple[Schedule, bool] | None = None
         self.best: Schedule | None = None
         self.best_s = float("inf")
         self.attempts: list[Attempt] = []
@@ -79,6 +86,26 @@ class Choice:
     @property
     def optimal(self) -> bool:
         return self.best_s <= self.target_s * (1 + 1e-9)
+
+    @property
+    def unbeatable(self) -> bool:
+        """Whether no other schedule can be better, by the model that decides."""
+        return self.optimal and self._is_bound_decisive()
+
+    def _is_bound_decisive(self) -> bool:
+        """Whether the bound says what the best can still gain: a run of it is predicted to come near, too.
+
+        The bounds are of links. Ranks that share the memory of a host have none.
+        """
+        if not self._predicted or self.best is None:
+            return True
+        if self._asked is None or self._asked[0] is not self.best:
+            network = self.best.network
+            near = not network.is_measured_host and not is_clearly_sooner(
+                self.target_s, schedule_run_s(self.best)
+            )
+            self._asked = self.best, near
+        return self._asked[1]
 
     def take(self, plan: Plan, schedule: Schedule, time_s: float) -> None:
         self.attempts.append(
@@ -121,7 +148,7 @@ class Choice:
         if self._gains_no_more(plan):
             return True
         # Not even at the bound would it gain what so many sends must.
-        if self.ratio * (1 - self._must_gain(least_sends(plan.shape))) <= 1:
+        if self.ratio * (1 - self._must_gain(least_sends(plan.shape))) <= 1 and self._is_bound_decisive():
             return True
         return self.ratio < _NEAR and deliveries(plan.shape) > _LONG_DELIVERIES
 

@@ -8,7 +8,7 @@ periodic schedule is looked for first, and plain ones only where they could stil
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -51,19 +51,20 @@ def synthesize_either(
     request: Request,
     progress: Progress = SILENT,
     keep: Callable[[Schedule], object] | None = None,
-    settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
     pools: WorkerPools = ProcessPool,
 ) -> Synthesis | PeriodicSynthesis:
     """The best schedule, plain or periodic; only periodic for the method "periodic", and for others never.
 
-    With ``keep`` or ``settle``, which are given plain ones, "auto" looks for no periodic one. Raises as
+    With ``keep``, which is given plain ones, or where a prediction decides between these, "auto" looks for no
+    periodic one. Raises as
     `synthesize` and `synthesize_periodic` do.
     """
     if request.method == "periodic":
         progress.update(0, 1, "periodic")
         return _asked_for(request)
-    if request.method != "auto" or keep or settle or unserved(request) or not _is_capped(request):
-        return synthesize(request, progress, keep, settle, pools=pools)
+    plain_only = request.method != "auto" or keep is not None or request.decided_by_prediction
+    if plain_only or unserved(request) or not _is_capped(request):
+        return synthesize(request, progress, keep, pools=pools)
     begun_s = time.perf_counter()
     proven = periodic_bounds(request)
     least_s = max(bound.time_s for bound in proven)

@@ -25,6 +25,8 @@ from synth.portfolio.incumbent import Attempt, Choice
 from synth.portfolio.memory_limits import peak_bytes, require_memory
 from synth.portfolio.refinement import Refinement
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
+from synth.prediction.candidates import promising
+from synth.prediction.run_time import soonest
 from synth.schedule import Bound, Outcome, Schedule
 from synth.simulation.schedule import replay
 
@@ -72,13 +74,13 @@ def synthesize(
     request: Request,
     progress: Progress = SILENT,
     keep: Callable[[Schedule], object] | None = None,
-    settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
     proven: tuple[Bound, ...] | None = None,
     pools: WorkerPools = ProcessPool,
 ) -> Synthesis:
     """The best schedule that the requested method, or every method, finds; ``keep`` is given all of them.
 
-    ``settle`` is given those that come near the best by simulation, the best first, and has the last word.
+    Where a prediction of the run decides (``Request.decided_by_prediction``), it is asked of those that come
+    near the best by simulation, and a bound of links ends no search.
     ``proven`` are the bounds of the request where they are known. ``pools`` makes the workers that attempts
     are handed to; whichever they are, the schedule is the same.
 
@@ -93,22 +95,21 @@ def synthesize(
     if proven is None:
         proven = bounds_of(request)
     bounded_s = time.perf_counter()
-    choice = Choice(max(bound.time_s for bound in proven))
+    predicted = request.decided_by_prediction
+    choice = Choice(max(bound.time_s for bound in proven), predicted=predicted)
     found: list[Schedule] = []
     with Trials(request, tried, begun_s, pools) as trials:
         proven = _carried_out(
-            request, trials, tried, choice, proven, progress, _both(keep, found.append) if settle else keep
+            request, trials, tried, choice, proven, progress, _both(keep, found.append) if predicted else keep
         )
     progress.update(len(tried), len(tried))
     if choice.best is None:
         reasons = dict.fromkeys(attempt.reason for attempt in choice.attempts if attempt.reason)
         raise UsageError(reasons or f"no method has found a schedule for {request.network.name}")
     best, why = choice.best, choice.why()
-    if settle is not None:
-        best = settle(_near(best, choice.best_s, found))
-        why = (
-            why if best is choice.best else f"where ports are shared it does better than {choice.best.method}"
-        )
+    if predicted:
+        best = soonest(_near(best, choice.best_s, found))
+        why = why if best is choice.best else _why_predicted(best, choice.best)
     found_s = time.perf_counter()
     schedule = proven_with(replace(best, seed=request.seed), proven)
     proof_s = bounded_s - begun_s + time.perf_counter() - found_s
@@ -136,7 +137,7 @@ def _carried_out(
     solving_s, refinement = 0.0, Refinement(request)
     for done, plan in enumerate(tried):
         progress.update(done, len(tried), plan.name)
-        if choice.optimal:
+        if choice.unbeatable:
             break
         spared = request.method == "auto" and choice.spares(plan)
         if spared or plan.pointless(request, choice.best, choice.ratio, solving_s):
@@ -183,8 +184,19 @@ def _both(
     return kept
 
 
+def _why_predicted(best: Schedule, of_links: Schedule) -> str:
+    if best.network.is_measured_host:
+        return f"ranks that copy in memory are predicted to do better with it than with {of_links.method}"
+    return f"where ports are shared it does better than {of_links.method}"
+
+
 def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Schedule]:
-    """The best, then all that are by so little slower that they may yet be the ones to take."""
+    """The best, then all that are by so little slower that they may yet be the ones to take.
+
+    In the memory of a host the simulation of links says little: there the likeliest of each method are.
+    """
+    if best.network.is_measured_host:
+        return [best, *(one for _, one in promising(found) if one is not best)]
     return [best, *(one for one in found if one is not best and replay(one).time_s < _NEAR * best_s)]
 
 

@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exec.predict import predicted_s
 from exec.replan import Forecast, replanned, requests_of
 from probes.columns import floats
 from probes.errors import UsageError
@@ -12,6 +11,7 @@ from synth.collective import KINDS
 from synth.compiler.lower import lower
 from synth.network import Link, build
 from synth.portfolio.collective_request import CollectiveRequest, divided
+from synth.prediction.run_time import predicted_s
 from synth.simulation.schedule import replay
 from synth.stages import synthesize
 

@@ -7,13 +7,13 @@ import pytest
 from sample_schedules import ring_all_reduce
 
 from exec.benchmark.forecast import forecast
-from exec.predict import predicted_s
 from probes.link_costs import HostMemory
 from synth.collective import collective
 from synth.compiler.lower import lower
 from synth.methods import direct
 from synth.network import Link, build
 from synth.networks.families import family
+from synth.prediction.run_time import predicted_s
 
 RING = lower(ring_all_reduce(4))
 

@@ -7,10 +7,10 @@ import pytest
 from exec.benchmark import race
 from exec.benchmark.race import asked, entrants, judged
 from exec.benchmark.report import Measurement, Report, Row, Spread
-from exec.predict import predicted_s
 from synth.compiler.lower import lower
 from synth.networks.families import family
 from synth.portfolio.synthesize import Request, library_schedules
+from synth.prediction.run_time import predicted_s
 from synth.stages import synthesize
 
 SIZE = 1 << 16

@@ -6,8 +6,6 @@ from itertools import permutations
 import pytest
 from sample_schedules import complete, ring_all_reduce
 
-from exec import predict
-from exec.predict import predicted_s, prediction, soonest
 from probes.errors import UsageError
 from probes.link_costs import HostMemory
 from synth.collective import collective
@@ -15,6 +13,8 @@ from synth.compiler.lower import lower
 from synth.methods import direct
 from synth.network import Link, build
 from synth.networks.families import family
+from synth.prediction import run_time
+from synth.prediction.run_time import predicted_s, prediction, soonest
 from synth.simulation.schedule import replay
 
 RING = lower(ring_all_reduce(4))
@@ -38,7 +38,7 @@ def test_sharing_lies_between_the_two_models(monkeypatch):
     compiled = lower(schedule)
     both = predicted_s(compiled, network, 1 << 20)
     assert both == pytest.approx(replay(schedule).time_s, rel=0.1)
-    monkeypatch.setattr(predict, "_MOST_WORK", 0)
+    monkeypatch.setattr(run_time, "_MOST_WORK", 0)
     assert predicted_s(compiled, network, 1 << 20) == pytest.approx(replay(schedule).time_s, rel=0.02)
 
 
@@ -103,12 +103,12 @@ def test_on_one_host_the_fewest_sends_are_taken_of_what_is_predicted_alike():
 
 def test_long_schedules_are_taken_as_they_are_but_on_one_host(monkeypatch):
     first, second = ring_all_reduce(3), ring_all_reduce(3)
-    monkeypatch.setattr(predict, "MOST_SENDS", first.sends - 1)
+    monkeypatch.setattr(run_time, "MOST_SENDS", first.sends - 1)
     assert soonest([first, second]) is first
     long, short = ring_all_reduce(3, 4), ring_all_reduce(3)
     here = replace(short.network, hosts=("h",) * 3)
     apart = replace(short.network, hosts=("a", "b", "c"))
-    monkeypatch.setattr(predict, "MOST_SENDS", short.sends)
+    monkeypatch.setattr(run_time, "MOST_SENDS", short.sends)
     assert soonest([replace(long, network=here), replace(short, network=here)]).sends == short.sends
     assert soonest([replace(long, network=apart), replace(short, network=apart)]).sends == long.sends
 

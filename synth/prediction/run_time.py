@@ -7,15 +7,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exec.predict_one_host import HostTiming, host_timing
 from synth.compiler.lower import lower
 from synth.network import Network
+from synth.prediction.one_host import HostTiming, host_timing
 from synth.program import Program
 from synth.schedule import Schedule
 from synth.simulation.fair_program import fair_time_s
 from synth.simulation.program import Costs, ProgramTiming, simulate_program
+from synth.simulation.schedule import replay
 
-__all__ = ["MOST_SENDS", "Prediction", "predicted_s", "prediction", "soonest"]
+__all__ = [
+    "MOST_SENDS",
+    "Prediction",
+    "is_clearly_sooner",
+    "predicted_s",
+    "prediction",
+    "schedule_run_s",
+    "soonest",
+]
 
 # What a step between hosts costs a rank, and the slots that a connection has there.
 _COSTS = Costs(step_s=10e-6, fifo=8)
@@ -53,7 +62,7 @@ class Prediction:
 
 def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
     """Seconds on ``network`` with chunks of ``chunk_bytes``; see ``prediction``."""
-    if _is_measured_host(network):
+    if network.is_measured_host:
         return host_timing(program, network, max(1, chunk_bytes), network.memory[0]).time_s
     return prediction(program, network, chunk_bytes, costs).time_s
 
@@ -63,7 +72,7 @@ def prediction(
 ) -> Prediction:
     """What a program takes on ``network`` with chunks of ``chunk_bytes``.
 
-    On one host whose memory was measured it is what ranks copy and add there (``exec.predict_one_host``).
+    On one host whose memory was measured it is what ranks copy and add there (``synth.prediction.one_host``).
     Elsewhere it is the geometric mean of two models. Transfers that meet at a port either wait for each
     other, in the schedule's order, or slow each other down. TCP does something between: who began first has
     filled the queues. Where programs are large only the first is asked. ``costs`` are those of steps between
@@ -73,7 +82,7 @@ def prediction(
     chunk_bytes = max(1, chunk_bytes)
     costs = costs or (_COSTS if len(set(network.hosts)) > 1 else _COSTS_OF_ONE_HOST)
     in_turn = simulate_program(program, network, chunk_bytes, costs)
-    if _is_measured_host(network):
+    if network.is_measured_host:
         return Prediction(costs, in_turn, 0.0, host_timing(program, network, chunk_bytes, network.memory[0]))
     if program.steps * network.links > _MOST_WORK:
         return Prediction(costs, in_turn, 0.0)
@@ -81,9 +90,16 @@ def prediction(
     return Prediction(costs, in_turn, float((in_turn.time_s * fair_s) ** 0.5) - in_turn.time_s)
 
 
-def _is_measured_host(network: Network) -> bool:
-    """Whether all ranks are on one host, and what they copy and add there is known."""
-    return bool(network.memory) and len(set(network.hosts)) == 1
+def schedule_run_s(schedule: Schedule) -> float:
+    """Predicted seconds of a run of ``schedule`` on its network; of a long one those of its links alone."""
+    if schedule.sends > MOST_SENDS:
+        return replay(schedule).time_s
+    return predicted_s(lower(schedule), schedule.network, schedule.chunk_bytes)
+
+
+def is_clearly_sooner(time_s: float, other_s: float) -> bool:
+    """Whether a run is sooner than another by more than predictions are wrong by."""
+    return time_s < _CLEARLY * other_s
 
 
 def soonest(schedules: Sequence[Schedule]) -> Schedule:

@@ -14,11 +14,11 @@ from typing import Literal
 
 import numpy as np
 
-from exec.program.wires import BOUNCE_BYTES, FETCHED_BYTES, TILE_BYTES
 from probes.columns import Floats, Indices, Mask, floats
 from probes.link_costs import HostMemory
 from synth.kernels.compiled import compiled
 from synth.network import Network
+from synth.prediction.host_transfers import BOUNCE_BYTES, FETCHED_BYTES, TILE_BYTES
 from synth.program import INPUT, OPS, READS_SRC, SCRATCH, SENDS, WRITES_DST, Program
 from synth.simulation.fifo_order import links_of
 from synth.simulation.program import links_used

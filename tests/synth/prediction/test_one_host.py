@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_schedules import ring_all_reduce
 
-from exec.predict_one_host import host_timing
 from probes.link_costs import HostMemory
 from synth.collective import collective
 from synth.compiler.lower import lower
 from synth.methods import direct, ring, tree
 from synth.network import Link, build
+from synth.prediction.one_host import host_timing
 
 SWITCH_S = 3e-6
 MIB = 1 << 20

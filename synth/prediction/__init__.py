@@ -1,0 +1,5 @@
+"""The time of a program on ranks that were measured.
+
+In: a program and a measured network. Out: seconds, and what they are made of. Read ``run_time``, then
+``one_host`` (ranks that copy and add in one memory, in pieces of ``host_transfers``).
+"""

@@ -1,0 +1,41 @@
+"""The few schedules of each method that are worth predicting, of the many that a search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from synth.prediction.run_time import MOST_SENDS
+from synth.schedule import Schedule
+from synth.simulation.schedule import replay
+
+__all__ = ["Table", "promising", "sort_of"]
+
+# The chunks of a schedule, and the columns that say what is sent in which order.
+Table = tuple[int, tuple[bytes, ...]]
+
+# Of each method so many are predicted: those soonest by links alone, and those with the fewest sends.
+_SOONEST, _SHORTEST = 3, 2
+
+
+def promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
+    """The soonest and the shortest schedules of each method, each table of sends once."""
+    by_method: dict[tuple[str, bool], dict[Table, Schedule]] = {}
+    known: set[Table] = set()
+    for schedule in found:
+        every = (schedule.chunk, schedule.link, schedule.op, schedule.addend_start, schedule.addend)
+        columns = tuple(column.tobytes() for column in every)
+        table = (schedule.collective.chunks, columns)
+        if schedule.sends <= MOST_SENDS and table not in known:
+            known.add(table)
+            by_method.setdefault(sort_of(schedule), {})[table] = schedule
+    for alike in by_method.values():
+        time_s = {table: replay(one).time_s for table, one in alike.items()}
+        soonest = sorted(alike, key=lambda table: (time_s[table], alike[table].sends))[:_SOONEST]
+        shortest = sorted(alike, key=lambda table: (alike[table].sends, time_s[table]))[:_SHORTEST]
+        for table in dict.fromkeys(soonest + shortest):
+            yield table, alike[table]
+
+
+def sort_of(schedule: Schedule) -> tuple[str, bool]:
+    """The method, and whether it moves the whole buffer as one chunk."""
+    return schedule.method, schedule.collective.chunks == 1
