@@ -100,7 +100,7 @@ def row_of(
         "plain_predicted_over_measured": {
             row["program"].split()[0]: row["predicted_us"] / row["out_of_place"]["time_us"] for row in plain
         },
-        "libraries": ours["peers_over_ours"],
+        "libraries": {name: peer_us / ours_us for name, peer_us in ours["peers"].items()},
         "memory_share": bound_us / ours_us,
         "memory_share_in_window": bound_us / window_us,
         "wrong": sum(row["out_of_place"]["wrong"] for row in rows),

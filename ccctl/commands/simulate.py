@@ -246,6 +246,7 @@ def _program(
     from ccctl.render.text.program import draw_timing
     from synth.check.program import judge
     from synth.networks.subnetwork import embedded
+    from synth.prediction.run_time import predicted_s as predicted_s_of
     from synth.simulation.program import Costs, simulate_program
     from synth.simulation.protocols import simulate_by
 
@@ -253,6 +254,7 @@ def _program(
     refuse_unproven(read.source, judge(program, costs[-1]))
     chunk_bytes = asked.chunk_bytes(program)
     timed, timed_bytes = program, chunk_bytes
+    predicted_s = predicted_s_of(program, network, chunk_bytes) if network.measured else None
     if protocol is None:
         timing = simulate_program(program, network, chunk_bytes, Costs(*costs))
     else:
@@ -266,6 +268,8 @@ def _program(
         "limited_by": timing.binding,
         **{f"{name}_s": value for name, value in timing.shares.items()},
     }
+    if predicted_s is not None:
+        values["predicted_run_s"] = predicted_s
     if asked.trace is not None:
         about = {"program": program.name, "network": network.name, "time_us": timing.time_s * 1e6}
         blocks = trace.program_blocks(timed, network, timed_bytes, timing)
@@ -302,6 +306,7 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
     from ccctl.render import trace
     from ccctl.render.chrome_trace import write_trace
     from synth.check.schedule import check
+    from synth.prediction.run_time import schedule_run_s
     from synth.simulation.relocate import moved_to
     from synth.simulation.schedule import replay, utilization
     from synth.streams import divided
@@ -315,6 +320,8 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
     busy = utilization(moved, timing)
     values = _values(moved.network, moved.collective, moved.chunk_bytes, timing.time_s, busy)
     values |= {"sends": moved.sends}
+    if moved.network.measured:
+        values["predicted_run_s"] = schedule_run_s(moved)
     judged = _in_simgrid(moved) if asked.in_simgrid else None
     if judged is not None:
         values["simgrid"] = judged
@@ -471,8 +478,16 @@ def _told(values: dict[str, Any], asked: _Asked) -> bool:
 
 
 def _close(values: dict[str, Any], asked: _Asked) -> None:
+    from ccctl.render.units import seconds
+
     bound = values["binding_bound"]
     cut = "" if "periods" in values else " with these chunks"
-    console.data(f"{values['percent_of_optimal']:.1f} % of optimal{cut}, bound: {bound}")
+    predicted_s = values.get("predicted_run_s")
+    model = "" if predicted_s is None else ", by links alone"
+    console.data(f"{values['percent_of_optimal']:.1f} % of optimal{cut}{model}, bound: {bound}")
+    if predicted_s is not None:
+        console.data(
+            f"predicted run: {seconds(predicted_s)}, with what ranks need for steps, copies and shared ports"
+        )
     if asked.trace is not None:
         console.note(f"{asked.trace}: open it in ui.perfetto.dev or chrome://tracing")

@@ -232,7 +232,7 @@ def _of_report(
         if wrong := row.wrong_results:
             yield Finding("wrong", source, f"{row.collective} of {about(row.size_bytes)}: {wrong}")
         for name, peer in row.peers.items():
-            if row.shown is not None and peer.time_s > 0:
+            if row.shown is not None and peer.time_s > 0 and not row.doubt(name):
                 behind.setdefault(name, []).append((row.shown.time_s / peer.time_s, row))
     for name, pairs in behind.items():
         slower = [(ratio, row) for ratio, row in pairs if ratio > _BEHIND]

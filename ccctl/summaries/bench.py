@@ -50,11 +50,11 @@ def _row(row: Row) -> dict[str, Any]:
     checked = [found.wrong for found in measured.values() if found and found.wrong is not None]
     values["wrong"] = sum(checked) if checked else None
     values["predicted_us"] = None if row.predicted_s is None else row.predicted_s * 1e6
-    values["achieved"] = row.predicted_s / shown.time_s if row.predicted_s is not None and shown else None
+    values["achieved"] = row.predicted_over_ours
     values["peers"] = {name: peer.time_s * 1e6 for name, peer in row.peers.items()}
-    values["peers_over_ours"] = {
-        name: peer.time_s / shown.time_s for name, peer in row.peers.items() if shown is not None
-    }
+    values["peers_over_ours"] = {name: row.peer_over_ours(name) for name in row.peers}
+    doubts = {name or "predicted": row.doubt(name) for name in (None, *row.peers)}
+    values["why_no_ratio"] = {name: doubt for name, doubt in doubts.items() if doubt}
     if row.breakdown is not None:
         values["breakdown"] = _breakdown(row.breakdown)
     values["peers_wrong"] = {name: peer.wrong for name, peer in row.peers.items()}

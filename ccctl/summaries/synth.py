@@ -51,6 +51,7 @@ def summary_of(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis) -> dic
         "time_s": outcome.time_s,
         "bound_s": outcome.binding.time_s,
         "percent_of_optimal": outcome.percent_of_optimal,
+        "predicted_run_s": _predicted_s(schedule),
         "binding_bound": outcome.binding.name,
         "bounds_s": {bound.name: bound.time_s for bound in outcome.bounds},
         "status": outcome.status,
@@ -96,10 +97,14 @@ def describe(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis, say: Cal
         mark = "*" if name == schedule.method else " "
         say(f"{mark} {name:{widest}s} {seconds(time_s)}")
     say(f"{schedule.method} with {plural(shape.chunks, 'chunk')}: {found.why}")
+    predicted_s = _predicted_s(schedule)
+    model = "" if predicted_s is None else " by links alone"
     say(
-        f"{outcome.percent_of_optimal:.1f} % of optimal, bound: {seconds(outcome.binding.time_s)} by "
+        f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} by "
         f"{outcome.binding.name}"
     )
+    if predicted_s is not None:
+        say(f"predicted run: {seconds(predicted_s)}, with what ranks need for steps, copies and shared ports")
     if isinstance(schedule, Schedule) and schedule.race is not None:
         for line in race_lines(schedule.race):
             say(line)
@@ -121,6 +126,16 @@ def describe(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis, say: Cal
         f"the proof {found.proof_s:.2f} s, memory at most "
         f"{(found.peak_bytes + found.workers_bytes) / 1e6:.0f} MB"
     )
+
+
+def _predicted_s(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> float | None:
+    """The prediction of a run that ``bench`` and ``watch`` give; None where no ranks were measured."""
+    from synth.prediction.run_time import schedule_run_s
+    from synth.schedule import Schedule
+
+    if not isinstance(schedule, Schedule) or not schedule.network.measured:
+        return None
+    return schedule_run_s(schedule)
 
 
 def _whole(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> Collective:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["machine"]
+from probes.wording import plural
+
+__all__ = ["crowded", "machine"]
 
 _PACKAGES = ("ccctl", "numpy", "mpi4py", "torch", "cupy-cuda12x", "cupy-cuda13x")
 
@@ -17,6 +21,20 @@ def machine(comm: Any) -> dict[str, str]:
     every = comm.allgather(_own())
     names = dict.fromkeys(name for own in every for name in own)
     return {name: " | ".join(dict.fromkeys(own[name] for own in every if name in own)) for name in names}
+
+
+def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
+    """How many ranks share how many cores on the host where most do; "" where each can have its own.
+
+    ``places``: the host of each rank, and the cores that it may run on.
+    """
+    ranks = Counter(host for host, _ in places)
+    cores = {host: set[int]().union(*(own for where, own in places if where == host)) for host in ranks}
+    busiest = max(ranks, key=lambda host: ranks[host] / len(cores[host]))
+    if ranks[busiest] <= len(cores[busiest]):
+        return ""
+    where = f" of {busiest}" if len(ranks) > 1 else ""
+    return f"{ranks[busiest]} ranks share {plural(len(cores[busiest]), 'core')}{where}"
 
 
 def _own() -> dict[str, str]:

@@ -10,10 +10,14 @@ from exec.benchmark.breakdown import Breakdown
 from probes.wording import plural
 from synth.collective import Kind
 
-__all__ = ["Measurement", "Report", "Row", "Spread"]
+__all__ = ["Doubt", "Measurement", "Report", "Row", "Spread"]
+
+Doubt = Literal["", "cores", "spread"]
 
 # Far beyond any time in seconds, rate in GB/s and size in bytes, and what their products can hold.
 _MOST = 2.0**60
+# Where the 99th percentile is so many times the median, something else than the collective takes the time.
+_FAR = 3.0
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,18 @@ class Measurement:
     rank_s: tuple[float, ...] = ()
     mean_s: float | None = None
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether the 99th percentile is near the median."""
+        return self.p99_s <= _FAR * self.time_s
+
 
 @dataclass(frozen=True)
 class Row:
     """One size: ours in both placements, the prediction, and each peer measured in the same run.
 
-    ``breakdown`` tells where the time of what is shown went, where that was asked for.
+    ``breakdown`` tells where the time of what is shown went, where that was asked for. ``crowded`` says how
+    many ranks share how many cores, where there are fewer cores than ranks; else it is empty.
     """
 
     collective: Kind
@@ -69,6 +79,29 @@ class Row:
     in_place: Measurement | None
     peers: dict[str, Measurement]
     breakdown: Breakdown | None = None
+    crowded: str = ""
+
+    def doubt(self, peer: str | None = None) -> Doubt:
+        """Why the ratio of the predicted time to ours, or of a peer's, says nothing; "" where it does.
+
+        *cores*: ranks wait for each other's cores. *spread*: iterations of one of the two differ too much.
+        """
+        if self.crowded:
+            return "cores"
+        compared = [self.shown, *([self.peers[peer]] if peer in self.peers else [])]
+        return "" if all(one is None or one.is_steady for one in compared) else "spread"
+
+    @property
+    def predicted_over_ours(self) -> float | None:
+        """The predicted time as a multiple of ours; None where it is not known or says nothing."""
+        return None if self.predicted_s is None or self.doubt() else self._over_ours(self.predicted_s)
+
+    def peer_over_ours(self, name: str) -> float | None:
+        """A peer's time as a multiple of ours: above 1 ours is faster. None where that says nothing."""
+        return None if self.doubt(name) else self._over_ours(self.peers[name].time_s)
+
+    def _over_ours(self, other_s: float) -> float | None:
+        return other_s / self.shown.time_s if self.shown is not None and self.shown.time_s else None
 
     @property
     def shown(self) -> Measurement | None:

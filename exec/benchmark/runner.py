@@ -6,6 +6,7 @@ by iteration, on the same buffers, so that whatever disturbs one disturbs the ot
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import numpy as np
 
 from exec.benchmark.breakdown import Breakdown, Forecast, Placement
 from exec.benchmark.clocks import clock_offsets
-from exec.benchmark.environment import machine
+from exec.benchmark.environment import crowded, machine
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.run_logs import Clocks, RunLogs
 from exec.benchmark.timing import Average, Effort, interleaved, measurement
@@ -130,6 +131,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
     hosts = comm.allgather(socket.gethostname())
     executor = Executor(comm, first.device)
     _require_memory(comm, requests, far=len(set(hosts)) > 1)
+    shared = crowded(comm.allgather((socket.gethostname(), os.sched_getaffinity(0))))
     clocks = Clocks(*clock_offsets(comm)) if any(request.explain for request in requests) else None
     progress.waiting(-1, "opening the peers")
     peers = open_peers(comm, first.peers, first.program.collective)
@@ -157,7 +159,16 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
             progress.update(done, total, f"{size_bytes} bytes")
             lenient = several or request.optional_peers
             found = _Size(
-                comm, request, at, executor, peers, libraries, progress, clocks, lenient=lenient
+                comm,
+                request,
+                at,
+                executor,
+                peers,
+                libraries,
+                progress,
+                clocks,
+                lenient=lenient,
+                crowded=shared,
             ).rows()
             rows += found
             whole = replace(whole, machine=whole.machine | executor.chosen)
@@ -215,10 +226,12 @@ class _Size:
         clocks: Clocks | None,
         *,
         lenient: bool,
+        crowded: str,
     ) -> None:
         self.comm, self.request, self.progress, self.lenient = comm, request, progress, lenient
         self.contenders, self.peers, self.libraries, self.at = request.contenders, peers, libraries, at
         self.executor, self.clocks = executor, clocks
+        self.crowded = crowded
         self.breakdowns: list[Breakdown] = []
         self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
         self.dtype = dtype_of(request.dtype)
@@ -250,6 +263,7 @@ class _Size:
                 in_place=found[True][number] if True in found else None,
                 peers=theirs,
                 breakdown=self.breakdowns[number] if self.breakdowns else None,
+                crowded=self.crowded,
             )
             for number, contender in enumerate(self.contenders)
         ]

@@ -137,6 +137,9 @@ class Choice:
         """Whether what was tried before says that ``plan`` will not win."""
         if self.best is None:
             return False
+        if self._predicted and self.best.network.is_measured_host and plan.name != "greedy":
+            # What links say of coarser cuts says nothing of copies in memory.
+            return deliveries(plan.shape) > _LONG_DELIVERIES
         ranks = plan.shape.ranks
         near = (ranks >= _MANY_RANKS and self.ratio < _NEAR_OF_MANY) or (
             ranks >= _SOME_RANKS and self.ratio < _NEAR_OF_SOME

@@ -15,10 +15,13 @@ from dataclasses import dataclass, replace
 from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.check.schedule import check
+from synth.compiler.lower import lower
 from synth.network import Network
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.synthesize import Request, bounds_of, library_schedules, synthesize
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
+from synth.prediction.run_time import MOST_SENDS, predicted_s
+from synth.program import Program
 from synth.schedule import Bound, Race, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
 from synth.simulation.schedule import replay
@@ -110,13 +113,14 @@ def candidates_of(
 ) -> Candidates:
     """The candidates of every size; with ``library`` the algorithms of libraries are always among them."""
     begun_s = time.perf_counter()
-    asked = replace(request, solving=False)
+    here = request.method == "auto" and request.network.is_measured_host
+    asked = replace(request, solving=False, predicted=here)
     explored, workers_bytes = _all_explored(asked, sizes, progress, pools)
     found = [algorithm for one in explored for algorithm in one.found]
     if library:
         found += [_algorithm(request, one) for one in library_schedules(replace(asked, size_bytes=sizes[-1]))]
     pool = {_digest(algorithm): algorithm for algorithm in found}
-    race = _Race(request.network, tuple(pool.values()))
+    race = _Race(request.network, tuple(pool.values()), predicted=here)
     progress.update(len(sizes), len(sizes))
     return Candidates(tuple(sizes), tuple(one.bound for one in explored), race, begun_s, workers_bytes)
 
@@ -217,10 +221,15 @@ def _algorithm(request: Request, one: Schedule) -> Algorithm:
 
 
 class _Race:
-    """Candidates against one another, at any size."""
+    """Candidates against one another, at any size; with ``predicted`` by predictions of their runs."""
 
-    def __init__(self, network: Network, candidates: tuple[Algorithm, ...]) -> None:
+    def __init__(
+        self, network: Network, candidates: tuple[Algorithm, ...], *, predicted: bool = False
+    ) -> None:
         self.network = network
+        self._predicted = predicted
+        self._programs: dict[int, Program] = {}
+        self._predictions: dict[tuple[int, int], float] = {}
         self._known: dict[tuple[int, int], float] = {}
         self.candidates = candidates
 
@@ -229,6 +238,19 @@ class _Race:
         if key not in self._known:
             self._known[key] = replay(self.scheduled(candidate, size_bytes)).time_s
         return self._known[key]
+
+    def cost_s(self, candidate: int, size_bytes: int) -> float:
+        """The seconds by which the fastest is chosen."""
+        if not self._predicted or self.candidates[candidate].sends > MOST_SENDS:
+            return self.time_s(candidate, size_bytes)
+        key = (candidate, size_bytes)
+        if key not in self._predictions:
+            schedule = self.scheduled(candidate, size_bytes)
+            if candidate not in self._programs:
+                self._programs[candidate] = lower(schedule)
+            program = self._programs[candidate]
+            self._predictions[key] = predicted_s(program, self.network, schedule.chunk_bytes)
+        return self._predictions[key]
 
     def scheduled(self, candidate: int, size_bytes: int) -> Schedule:
         return self.candidates[candidate].scheduled(self.network, size_bytes)
@@ -241,8 +263,8 @@ class _Race:
         return found
 
     def winner(self, size_bytes: int, among: Sequence[int], before: int | None) -> int:
-        best = min(among, key=lambda one: (self.time_s(one, size_bytes), self.candidates[one].sends, one))
-        slower = before is not None and self.time_s(best, size_bytes) < self.time_s(before, size_bytes) * (
+        best = min(among, key=lambda one: (self.cost_s(one, size_bytes), self.candidates[one].sends, one))
+        slower = before is not None and self.cost_s(best, size_bytes) < self.cost_s(before, size_bytes) * (
             1 - _WORTH_A_SWITCH
         )
         return best if before is None or slower else before

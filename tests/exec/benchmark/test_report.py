@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from exec.benchmark.environment import crowded
 from exec.benchmark.report import Spread
 
 
@@ -55,3 +56,36 @@ def test_who_was_slowest_may_be_unknown(samples):
         ).problems()
         == []
     )
+
+
+def test_no_ratio_is_given_where_ranks_share_cores_or_iterations_differ_too_much(samples):
+    row = samples["report"].rows[0]
+    ours = replace(row.out_of_place, time_s=1e-3, p99_s=1.5e-3)
+    calm = replace(row, out_of_place=ours, predicted_s=9e-4, peers={"mpi": replace(ours, time_s=2e-3)})
+    assert (calm.doubt(), calm.predicted_over_ours, calm.peer_over_ours("mpi")) == (
+        "",
+        pytest.approx(0.9),
+        pytest.approx(2.0),
+    )
+    crowded = replace(calm, crowded="4 ranks share 2 cores")
+    assert (crowded.doubt(), crowded.doubt("mpi")) == ("cores", "cores")
+    assert crowded.predicted_over_ours is None and crowded.peer_over_ours("mpi") is None
+    unsteady = replace(calm, out_of_place=replace(ours, p99_s=1.0))
+    assert (unsteady.doubt(), unsteady.predicted_over_ours) == ("spread", None)
+    theirs = replace(calm, peers={"mpi": replace(ours, p99_s=1.0)})
+    assert (theirs.doubt(), theirs.doubt("mpi")) == ("", "spread")
+    assert theirs.predicted_over_ours == calm.predicted_over_ours and theirs.peer_over_ours("mpi") is None
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        ([("a", {0}), ("a", {1})], ""),
+        ([("a", {0, 1}), ("a", {0, 1})], ""),
+        ([("a", {0, 1})] * 3, "3 ranks share 2 cores"),
+        ([("a", {0})] * 2, "2 ranks share 1 core"),
+        ([("a", {0, 1})] * 2 + [("b", {0})] * 3, "3 ranks share 1 core of b"),
+    ],
+)
+def test_ranks_are_crowded_where_their_host_has_fewer_cores(places, words):
+    assert crowded(places) == words

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measured_host import measured_host
 
 from probes.columns import bytes_of, ints
 from probes.errors import UsageError
@@ -15,6 +16,7 @@ from synth.errors import NotApplicableError
 from synth.networks.families import family
 from synth.portfolio.size_sweep import candidates_of, measured, sizes_between, sweep, timed
 from synth.portfolio.synthesize import Request, synthesize
+from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
 from synth.schedule import Race, Raced
 from synth.simulation.schedule import replay
 
@@ -136,3 +138,13 @@ def test_measured_winners_make_ranges_that_meet_between_their_sizes():
     assert [selection.library(size) for size in SIZES] == libraries
     assert SIZES[0] < selection.ranges[1].from_bytes <= SIZES[1]
     assert [point.race for point in selection.points] == races
+
+
+def test_on_one_host_no_method_by_name_is_predicted_clearly_sooner_than_what_a_sweep_chooses():
+    request = Request(measured_host(), "all_reduce")
+    selection = sweep(request, SIZES).selection
+    for size_bytes in SIZES:
+        chosen_s = schedule_run_s(selection.choose(size_bytes))
+        for method in ("exchange", "ring", "direct", "tree"):
+            other = synthesize(replace(request, method=method, size_bytes=size_bytes)).schedule
+            assert not is_clearly_sooner(schedule_run_s(other), chosen_s), (method, size_bytes)

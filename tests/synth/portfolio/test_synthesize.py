@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
+from measured_host import measured_host
 from sample_networks import NAMED, named
 
 from probes.errors import UsageError
 from synth.check.schedule import check
+from synth.errors import NotApplicableError
 from synth.networks.families import family
 from synth.portfolio.synthesize import KINDS, Request, synthesize
+from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
 from synth.simulation.schedule import replay
 
 
@@ -82,18 +87,32 @@ def test_a_fixed_chunk_is_kept():
     assert found.schedule.collective.chunks == 3 * 12
 
 
-def test_who_settles_has_the_last_word_and_is_given_the_best_first():
-    given = []
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("size_bytes", [1 << 12, 1 << 20, 1 << 24])
+def test_on_one_host_no_method_by_name_is_predicted_clearly_sooner_than_what_is_chosen(ranks, size_bytes):
+    """The bound of links is met by an exchange of the whole buffer, which ranks take longer to copy."""
+    request = Request(measured_host(ranks), "all_reduce", size_bytes=size_bytes, solving=False)
+    chosen_s = schedule_run_s(synthesize(request).schedule)
+    for method in ("exchange", "ring", "direct", "all_pairs", "halving_doubling", "tree", "greedy"):
+        with suppress(NotApplicableError, UsageError):
+            other = synthesize(replace(request, method=method)).schedule
+            assert not is_clearly_sooner(schedule_run_s(other), chosen_s), method
 
-    def last(schedules):
-        given.extend(schedules)
-        return schedules[-1]
 
-    request = Request(family("switch:4", [1e-6], [1e9]), "all_reduce", size_bytes=1 << 20)
-    usual = synthesize(request)
-    settled = synthesize(request, settle=last)
-    assert given[0].method == usual.schedule.method
-    assert len(given) > 1
-    assert settled.schedule.method == given[-1].method
-    assert settled.schedule.outcome.time_s >= usual.schedule.outcome.time_s * (1 - 1e-9)
-    assert not check(settled.schedule)
+def test_a_bound_of_links_ends_the_search_only_where_links_decide():
+    network = measured_host()
+    request = Request(network, "all_reduce", size_bytes=1 << 24, solving=False)
+    by_links = synthesize(replace(request, predicted=False))
+    predicted = synthesize(request)
+    assert by_links.why == "it reaches the bound" and len(by_links.attempts) == 1
+    assert len(predicted.attempts) > 5
+    assert is_clearly_sooner(schedule_run_s(predicted.schedule), schedule_run_s(by_links.schedule))
+    assert not check(predicted.schedule)
+
+
+def test_the_prediction_decides_only_of_all_methods_and_where_ranks_were_measured():
+    asked = Request(measured_host(), "all_reduce", size_bytes=1 << 20)
+    assert asked.decided_by_prediction
+    assert not replace(asked, method="ring").decided_by_prediction
+    assert not replace(asked, network=replace(asked.network, measured=False)).decided_by_prediction
+    assert replace(asked, method="ring", predicted=True).decided_by_prediction

@@ -78,8 +78,23 @@ def draw_foot(report: Report) -> None:
         console.data(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
     if found:
         console.data(f"# Avg bus bandwidth    : {sum(one.busbw_gbs for one in found) / len(found):.4g}")
+    for line in _doubts(report.rows):
+        console.data(line)
     if report.interrupted:
         console.data(f"# interrupted          : {report.interrupted}")
+
+
+def _doubts(rows: Sequence[Row]) -> Iterator[str]:
+    """Why some ratios are missing, in a line for each reason."""
+    compared = [
+        (row, name) for row in rows for name in (None, *row.peers) if name or row.predicted_s is not None
+    ]
+    doubts = {row.doubt(name) for row, name in compared}
+    if "cores" in doubts:
+        crowded = ", ".join(dict.fromkeys(row.crowded for row in rows if row.crowded))
+        yield f"# cores                : {crowded}, and wait for them; ratios would be of the waiting"
+    if "spread" in doubts:
+        yield "# spread               : iterations differ too much for a ratio (p99 above 3 times the median)"
 
 
 @dataclass(frozen=True)
@@ -174,13 +189,13 @@ class Table:
         cells += [row.program] if self.programs else []
         for filled, measured in zip(self.both, (row.out_of_place, row.in_place), strict=True):
             cells += self._placement(measured) if filled else []
-        best, predicted_s = row.shown, row.predicted_s
-        cells += _spread(best)
-        cells += (
-            ["-", "-"] if predicted_s is None else [f"{predicted_s * 1e6:.2f}", _times(predicted_s, best)]
-        )
+        cells += _spread(row.shown)
+        if row.predicted_s is None:
+            cells += ["-", "-"]
+        else:
+            cells += [f"{row.predicted_s * 1e6:.2f}", row.doubt() or _times(row.predicted_over_ours)]
         for name in self.peers:
-            cells += _peer(row.peers.get(name), best)
+            cells += _peer(row, name)
         return cells
 
     def _placement(self, measured: Measurement | None) -> list[str]:
@@ -212,10 +227,12 @@ def _spread(measured: Measurement | None) -> list[str]:
     return [f"{measured.p99_s * 1e6:.2f}", f"{(measured.mean_s or measured.time_s) * 1e6:.2f}", slowest]
 
 
-def _peer(peer: Measurement | None, ours: Measurement | None) -> list[str]:
+def _peer(row: Row, name: str) -> list[str]:
+    peer = row.peers.get(name)
     if peer is None:
         return ["-"] * len(_PEER)
-    return [f"{peer.time_s * 1e6:.2f}", bandwidth(peer.busbw_gbs), _times(peer.time_s, ours)]
+    ratio = row.doubt(name) or _times(row.peer_over_ours(name))
+    return [f"{peer.time_s * 1e6:.2f}", bandwidth(peer.busbw_gbs), ratio]
 
 
 def _left_out(columns: Sequence[_Column], width: int | None) -> set[int]:
@@ -256,6 +273,6 @@ def _over(heads: str, columns: Sequence[_Column], widths: Sequence[int]) -> str:
     return line
 
 
-def _times(other_s: float, ours: Measurement | None) -> str:
+def _times(over_ours: float | None) -> str:
     """A peer's time, or the predicted one, as a multiple of ours: above 1x we are faster."""
-    return "-" if ours is None or not ours.time_s else f"{other_s / ours.time_s:.2f}x"
+    return "-" if over_ours is None else f"{over_ours:.2f}x"

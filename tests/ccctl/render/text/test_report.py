@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ccctl.render.text.benchmark.report import Table
+from ccctl.render.text.benchmark.report import Table, draw_foot
 from ccctl.render.units import bandwidth
+from ccctl.summaries.bench import summary_of
 from exec.benchmark.report import Measurement
 
 
@@ -75,3 +76,24 @@ def test_names_of_groups_do_not_touch(rows):
     for width in (70, 80, 100, 140, 300):
         names = Table(rows, WIDEST, width).lines(rows)[0]
         assert "mpi  " in names and names.endswith("  mpi:recursive_doubling")
+
+
+def test_a_row_whose_ranks_share_cores_says_so_in_place_of_ratios(rows, samples, capsys):
+    crowded = [replace(row, crowded="4 ranks share 2 cores") for row in rows]
+    lines = Table(crowded).lines(crowded)
+    assert all(line.split().count("cores") == 3 and "x" not in line.split()[-1] for line in lines[2:])
+    report = replace(samples["report"], rows=tuple(crowded))
+    draw_foot(report)
+    assert "# cores                : 4 ranks share 2 cores" in capsys.readouterr().out
+    told = summary_of(report)["rows"][0]
+    assert told["achieved"] is None and set(told["peers_over_ours"].values()) == {None}
+    assert told["why_no_ratio"] == dict.fromkeys(["predicted", *rows[0].peers], "cores")
+
+
+def test_a_row_whose_iterations_differ_too_much_says_so_in_place_of_ratios(rows, samples, capsys):
+    unsteady = replace(rows[0], out_of_place=replace(rows[0].out_of_place, p99_s=0.9))
+    assert Table([unsteady]).lines([unsteady])[-1].split().count("spread") == 3
+    draw_foot(replace(samples["report"], rows=(unsteady,)))
+    assert "# spread               : iterations differ too much" in capsys.readouterr().out
+    draw_foot(replace(samples["report"], rows=(rows[0],)))
+    assert "# spread" not in capsys.readouterr().out
