@@ -11,8 +11,10 @@ from typing import Any
 
 from probes.wording import plural
 
-__all__ = ["crowded", "machine"]
+__all__ = ["crowded", "machine", "waiting"]
 
+# Where a rank has no core for so much of the time, the second digit of a ratio is already one of chance.
+_WAITED = 0.1
 _PACKAGES = ("ccctl", "numpy", "mpi4py", "torch", "cupy-cuda12x", "cupy-cuda13x")
 
 
@@ -35,6 +37,11 @@ def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
         return ""
     where = f" of {busiest}" if len(ranks) > 1 else ""
     return f"{ranks[busiest]} ranks share {plural(len(cores[busiest]), 'core')}{where}"
+
+
+def waiting(share: float) -> str:
+    """Why ranks waited, where one was on a run queue for a notable ``share`` of the time; else ""."""
+    return "other programs take the cores of ranks" if share > _WAITED else ""
 
 
 def _own() -> dict[str, str]:

@@ -63,8 +63,8 @@ class Measurement:
 class Row:
     """One size: ours in both placements, the prediction, and each peer measured in the same run.
 
-    ``breakdown`` tells where the time of what is shown went, where that was asked for. ``crowded`` says how
-    many ranks share how many cores, where there are fewer cores than ranks; else it is empty.
+    ``breakdown`` tells where the time of what is shown went, where that was asked for. ``crowded`` says why
+    ranks waited for cores, where they did; else it is empty.
     """
 
     collective: Kind
@@ -84,7 +84,7 @@ class Row:
     def doubt(self, peer: str | None = None) -> Doubt:
         """Why the ratio of the predicted time to ours, or of a peer's, says nothing; "" where it does.
 
-        *cores*: ranks wait for each other's cores. *spread*: iterations of one of the two differ too much.
+        *cores*: ranks waited for cores. *spread*: iterations of one of the two differ too much.
         """
         if self.crowded:
             return "cores"

@@ -10,13 +10,14 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from exec.benchmark.breakdown import Breakdown, Forecast, Placement
 from exec.benchmark.clocks import clock_offsets
-from exec.benchmark.environment import crowded, machine
+from exec.benchmark.environment import crowded, machine, waiting
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.run_logs import Clocks, RunLogs
 from exec.benchmark.timing import Average, Effort, interleaved, measurement
@@ -33,6 +34,7 @@ from probes.errors import UnavailableError
 from probes.live.memory import require_room
 from probes.live.mpi_library import library_name
 from probes.progress import Progress, Safekeeping
+from probes.sampling.run_queue import waited_s
 from synth.collective import Collective, Kind
 from synth.network import Network
 from synth.program import Program
@@ -305,7 +307,10 @@ class _Size:
             if told and number < len(logs):
                 logs[number].keep(iteration, begin_s, end_s)
 
+        waited_before_s, begun_s = waited_s(), perf_counter()
         times_s = interleaved(comm, calls, timed, request.effort, self.progress, keep)
+        share = (waited_s() - waited_before_s) / (perf_counter() - begun_s)
+        self.crowded = self.crowded or waiting(max(comm.allgather(share)))
         if told:
             self._tell(logs, times_s, in_place=in_place)
         wrong: list[int | None] = [None] * len(calls)

@@ -256,7 +256,10 @@ def test_a_program_is_predicted_on_a_profile_and_not_checked_if_so_asked(run_ccc
     assert done.returncode == 0, done.stderr
     for row in json.loads(done.stdout)["rows"]:
         assert row["predicted_us"] > 0
-        assert row["achieved"] == pytest.approx(row["predicted_us"] / row["time_us"])
+        if row["why_no_ratio"]:  # on a busy machine
+            assert row["achieved"] is None
+        else:
+            assert row["achieved"] == pytest.approx(row["predicted_us"] / row["time_us"])
         assert row["wrong"] is None
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from exec.benchmark.environment import crowded
+from exec.benchmark.environment import crowded, waiting
 from exec.benchmark.report import Spread
 
 
@@ -89,3 +89,8 @@ def test_no_ratio_is_given_where_ranks_share_cores_or_iterations_differ_too_much
 )
 def test_ranks_are_crowded_where_their_host_has_fewer_cores(places, words):
     assert crowded(places) == words
+
+
+def test_ranks_wait_where_they_are_on_a_run_queue_for_a_notable_share_of_the_time():
+    assert waiting(0.0) == waiting(0.05) == ""
+    assert "take the cores" in waiting(0.4)
