@@ -93,4 +93,6 @@ def _words(event: Event) -> str:
         return f"built the contexts of schedules {detail['version']} beside the job"
     if event.what == "drift":
         return f"drift: {seconds(detail['now_s'])} instead of {seconds(detail['expected_s'])}"
+    if event.what == "guessed":
+        return "guessed the links: a rank was lost while they were measured"
     return f"{event.what} the links" if event.what == "measured" else event.what

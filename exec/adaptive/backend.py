@@ -429,6 +429,7 @@ class Backend:
         self.joined, self.starts, self.joining = regroup.joined, regroup.starts, regroup.joining
         self.members, self.epoch = regroup.members, regroup.epoch
         self.links = regroup.links
+        self.base = self.base if regroup.network is None else regroup.network
         if self.base is not None:
             self._session.capability = with_links(self.base, self.links, self._first)
         self._take_severed(regroup.severed)

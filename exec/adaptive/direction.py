@@ -272,7 +272,8 @@ class Direction:
             if isinstance(decision, Regroup):
                 self._begin_anew()
                 self._welcome(decision)
-                decision = replace(decision, links=tuple(self._first_links.values()))
+                links = tuple(self._first_links.values())
+                decision = replace(decision, links=links, network=self._session.base)
             for rank in self.coordinator.members:
                 self._session.send(rank, decision)
             if isinstance(decision, Go) and decision.last:

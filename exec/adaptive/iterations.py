@@ -5,6 +5,7 @@ Each rank computes for a while (it sleeps), asks for its collective, waits, and 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -80,6 +81,8 @@ class IterationsReport:
 def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> IterationsReport | None:
     """Run it on this rank; the coordinator returns the report, the others None."""
     started_s = time.monotonic()
+    if hasattr(progress, "on_lost"):
+        progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how, lost.start))
     session = Session(
         comm,
         asked.network,
@@ -87,14 +90,13 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         replan_s=asked.replan_s,
         fence=getattr(progress, "fence", lambda rank: None),
     )
-    if hasattr(progress, "on_lost"):
-        progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how, lost.start))
     session.setup(asked.count, asked.dtype, kind=asked.kind, root=asked.root)
     session.profile(every=asked.profile_every)
     data = _Data(asked, session.rank, session.size)
     setup_s = time.monotonic() - started_s
     if not comm.mesh.start:
-        comm.named("start").Barrier()
+        with contextlib.suppress(LostRankError):
+            comm.named("start").Barrier()
     ready_s, done_s = np.zeros(asked.iterations), np.zeros(asked.iterations)
     wrong, told, seq = 0, 0, 0
     first = None

@@ -248,7 +248,8 @@ class Regroup(Decision):
     ``severed`` are pairs of hosts, by their lowest ranks, between which nothing passes. ``joined`` are the
     members that were let in later, and by which request; ``starts`` how often members and lost ranks were
     started before, where they were. ``joining`` have not yet been told where they go on. ``links`` are those
-    of spares that have joined, as they were measured first.
+    of spares that have joined, as they were measured first. ``network`` is what the coordinator takes the
+    links for: where a rank was lost while they were measured at the start, others may know less or more.
     """
 
     members: tuple[int, ...]
@@ -258,6 +259,7 @@ class Regroup(Decision):
     starts: Mapping[int, int] = field(default_factory=dict)
     joining: tuple[int, ...] = ()
     links: tuple[LinkNow, ...] = ()
+    network: Network | None = None
 
 
 @dataclass(frozen=True)

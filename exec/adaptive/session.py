@@ -21,7 +21,7 @@ from typing import Any
 from exec.adaptive.backend import Backend, Work
 from exec.adaptive.coordinator import Policy, Seen
 from exec.adaptive.direction import Direction
-from exec.adaptive.links_now import LinkNow, measured_network, with_spares
+from exec.adaptive.links_now import LinkNow, guessed_network, measured_network, with_spares
 from exec.adaptive.messages import (
     REDUCING,
     SERVED,
@@ -140,7 +140,9 @@ class Session:
             for rank, how in tuple(self._mesh.lost.items()):
                 if rank in group.members:
                     self._lost(rank, how, self._mesh.starts[rank])
-            group.Barrier()
+            # Where a rank is lost already, the others go on as where it is lost later.
+            with contextlib.suppress(LostRankError):
+                group.Barrier()
         self._threads = [
             threading.Thread(target=run, name=f"session {run.__name__}", daemon=True)
             for run in (self._beat, self._direct, self._try_severed)
@@ -379,8 +381,10 @@ class Session:
         """What the links can carry: as given, or as they are now."""
         measured_s = time.monotonic()
         if network is None:
-            network = measured_network(self._first)
-            self.tell("measured", time.monotonic() - measured_s, detail={"used": "now"})
+            network = self._measured_now()
+            what = "guessed" if network is None else "measured"
+            network = guessed_network(self._first) if network is None else network
+            self.tell(what, time.monotonic() - measured_s, detail={"used": "now"})
         if network.ranks == self.size:
             return network
         ranks = self._first.Get_size()
@@ -388,6 +392,28 @@ class Session:
             raise UsageError(f"the network is for {network.ranks} ranks, the session has {ranks}")
         self.guessed = frozenset(self.slots[ranks:])
         return with_spares(network, self._names_of_spares(network))
+
+    def _measured_now(self) -> Network | None:
+        """What the links carry now; None where a rank is lost meanwhile.
+
+        Then this rank may have none and another one have it: all take the coordinator's with the epoch that
+        begins without the lost rank.
+        """
+        group = self._first.among(self._first.members, "first links")
+
+        def give_up(rank: int, how: str, _start: int = 0) -> None:
+            if rank in group.members:
+                group.revoke(f"rank {rank} {how}")
+
+        self._mesh.on_lost(give_up)
+        for rank, how in tuple(self._mesh.lost.items()):
+            give_up(rank, how)
+        try:
+            return measured_network(group)
+        except LostRankError:
+            return None
+        finally:
+            group.close()
 
     def _names_of_spares(self, network: Network) -> list[str]:
         """The host of each spare, named as the network does, or so that it has no other one's name."""

@@ -6,17 +6,20 @@ or ``srun`` it is one of the ranks and calls the function itself.
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import re
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from exec.launcher.nodeset import MOST_RANKS, HostSlots, parse, read_hostfile
-from probes.errors import UnavailableError, UsageError, quoted
+from probes.errors import LostRankError, UnavailableError, UsageError, quoted
 from probes.live.memory import Need, refuse_crowding, rooms
 from probes.progress import SILENT, Progress, Safekeeping
 
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
     from exec.launcher.protocol import Lost, Status, Wires
 
 __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
+
+_log = logging.getLogger(__name__)
+
+# How often a run that survives losses is started where a rank is lost before all are connected: then none has
+# begun the task, and none knows where the others are.
+_STARTS = 3
 
 # What a rank takes at least: Python with NumPy, MPI, and its queues in /dev/shm.
 _RANK_BYTES, _RANK_SHARED_BYTES = 40 << 20, 1 << 18
@@ -148,8 +157,8 @@ def launch(
     well, the death of ranks or of a whole host does not end the run: ``on_lost`` is called here with each of
     them, ``progress.on_lost(callback)`` has it told on the ranks that are left, and ``progress.fence(rank)``
     ends one that is stopped or too slow. The value is that of the lowest rank left that does not return None;
-    LostRankError means that none is left, or that one died before all were connected. What a rank raises ends
-    the run. Not inside the user's own mpirun.
+    LostRankError means that none is left. Where a rank dies before all are connected, all are started again,
+    twice at most. What a rank raises ends the run. Not inside the user's own mpirun.
 
     With ``rejoin`` a lost rank is started again on its host, once that answers, up to so many times, later
     each time. The function is called there anew, and the `Session` that it makes joins the others; until they
@@ -266,8 +275,18 @@ def run_ranks(
     job = JobForRanks(
         task, arguments, most, tuple(path), wires, survive=survive, rejoin=rejoin, spares=absent
     )
-    with StartedRanks(where, job, hosts) as started:
-        return started.result(Heard(progress, keep, on_lost, on_status), Limits(timeout_s, stall_s))
+    heard, until_s = Heard(progress, keep, on_lost, on_status), time.monotonic() + (timeout_s or math.inf)
+    for left in reversed(range(_STARTS if survive else 1)):
+        left_s = None if timeout_s is None else max(0.0, until_s - time.monotonic())
+        with StartedRanks(where, job, hosts) as started:
+            try:
+                return started.result(heard, Limits(left_s, stall_s))
+            except LostRankError as error:
+                if started.connected or not left:
+                    raise
+                why = str(error).splitlines()[0]
+        _log.warning(f"{why}; the ranks were not connected yet, so all are started again")
+    raise AssertionError("the last start returns or raises")
 
 
 def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:

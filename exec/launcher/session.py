@@ -89,6 +89,11 @@ class StartedRanks:
     ) -> None:
         self._cleanup.close()
 
+    @property
+    def connected(self) -> bool:
+        """All ranks were connected, so that a run that survives losses goes on after one."""
+        return self._watchdog is not None and self._watchdog.connected
+
     def result(self, heard: Heard, limits: Limits) -> Any:
         """The value of the task, once every rank that is left has finished; ``heard`` is told the rest.
 

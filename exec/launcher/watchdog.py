@@ -145,6 +145,11 @@ class Watchdog:
         return self._value
 
     @property
+    def connected(self) -> bool:
+        """All ranks were connected: from then on a run that survives losses does."""
+        return self._survives
+
+    @property
     def complete(self) -> bool:
         """Every rank that is left has finished its task."""
         assembled = len(self.ranks) >= self._job.at_start
@@ -492,7 +497,7 @@ class Watchdog:
         """
         for number, pid, host in self._starter.blamed():
             known = self.ranks.get(number)
-            if known is None or known.pid == pid:
+            if pid is not None and (known is None or known.pid == pid):
                 return known or Rank(number, host, pid, seen.connection, seen.heard_s)
         return seen
 
@@ -501,7 +506,8 @@ class Watchdog:
         for number, pid, host in self._starter.blamed():
             if number not in self.ranks:
                 how = self._starter.how_it_died(number)
-                raise LostRankError(f"rank {number} (host {host}, pid {pid}) {how} before it was heard of")
+                where = f"host {host}" if pid is None else f"host {host}, pid {pid}"
+                raise LostRankError(f"rank {number} ({where}) {how} before it was heard of")
 
     def _who_started(self) -> str:
         missing = [str(number) for number in range(self._job.at_start) if number not in self.ranks]

@@ -152,9 +152,14 @@ class Agents:
                 break
         return how_it_ended(agent.statuses[rank]) if rank in agent.statuses else "died"
 
-    def blamed(self) -> list[tuple[int, int, str]]:
-        """No rank is ended because of another."""
-        return []
+    def blamed(self) -> list[tuple[int, int | None, str]]:
+        """Those that a signal ended; none was ended because of another, and of their process is not told."""
+        return [
+            (rank, None, agent.host)
+            for agent in self._agents
+            for rank, status in agent.statuses.items()
+            if status < 0
+        ]
 
     def look_at(self, rank: int) -> None:
         self._of(rank).tell(f"look {rank}")

@@ -63,7 +63,7 @@ class Mpirun:
         told = how_it_ended(status if status < 0 else 128 - status)
         return told if "killed" in told else f"died (mpirun ended with status {status})"
 
-    def blamed(self) -> list[tuple[int, int, str]]:
+    def blamed(self) -> list[tuple[int, int | None, str]]:
         found = _BLAMED.findall(self.output.read_text(errors="replace"))
         return [(int(rank), int(pid), host) for rank, pid, host in found]
 

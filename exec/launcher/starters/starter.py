@@ -28,8 +28,8 @@ class Starter(Protocol):
     def how_it_died(self, rank: int) -> str:
         """How a rank ended whose connection is broken, as far as that is known soon."""
 
-    def blamed(self) -> list[tuple[int, int, str]]:
-        """(rank, pid, host) of each rank that is said to have brought the others down."""
+    def blamed(self) -> list[tuple[int, int | None, str]]:
+        """(rank, pid where that is known, host) of each rank whose end is not that of another."""
 
     def look_at(self, rank: int) -> None:
         """Have a rank looked at on its host; returns at once."""

@@ -211,30 +211,45 @@ def test_the_key_is_on_no_command_line_of_a_remote_shell(tmp_path, monkeypatch, 
     assert key.hex() not in said
 
 
-def test_a_rank_that_dies_before_it_is_heard_of_is_named(tasks):
-    early = (
+EARLY = {
+    "before it is heard of": (
         "import os, signal, sys\n"
-        "if os.environ.get('CCCTL_RANK') == '2' and 'exec.launcher.worker' in sys.orig_argv:\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    (tasks.parent / "sitecustomize.py").write_text(early)
-    with pytest.raises(UnavailableError, match=r"missing: 2; rank 2 \(host .* was killed \(SIGKILL\)"):
-        run("gathers")
-
-
-def test_a_rank_that_dies_while_they_connect_ends_the_run_and_is_named(tasks):
-    early = (
+        "if os.environ.get('CCCTL_RANK') == '1' and 'exec.launcher.worker' in sys.orig_argv:\n"
+        "    DIE\n"
+    ),
+    "while they connect": (
         "import sys\n"
         "if 'exec.launcher.worker' in sys.orig_argv:\n"
         "    import exec.sockets.group, os, signal\n"
         "    join = exec.sockets.group.join\n"
         "    def dies(rank, *arguments):\n"
-        "        return os.kill(os.getpid(), signal.SIGKILL) if rank == 1 else join(rank, *arguments)\n"
+        "        if rank == 1:\n"
+        "            DIE\n"
+        "        return join(rank, *arguments)\n"
         "    exec.sockets.group.join = dies\n"
-    )
-    (tasks.parent / "sitecustomize.py").write_text(early)
+    ),
+}
+DIES = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.mark.parametrize("survive", [False, True])
+@pytest.mark.parametrize("when", EARLY)
+def test_a_rank_that_always_dies_at_the_start_ends_the_run_and_is_named(when, survive, tasks, caplog):
+    (tasks.parent / "sitecustomize.py").write_text(EARLY[when].replace("DIE", DIES))
     with pytest.raises(LostRankError, match=r"^rank 1 \(host .* was killed \(SIGKILL\)"):
-        run("gathers")
+        run("gathers", survive=survive)
+    again = [each for each in caplog.messages if "all are started again" in each]
+    assert len(again) == (2 if survive else 0)
+
+
+@pytest.mark.parametrize("when", EARLY)
+def test_a_run_that_survives_starts_anew_where_a_rank_dies_before_all_are_connected(when, tasks, caplog):
+    mark = tasks.parent / "died"
+    once = f"os.path.exists({str(mark)!r}) or (open({str(mark)!r}, 'w').close(), {DIES})"
+    (tasks.parent / "sitecustomize.py").write_text(EARLY[when].replace("DIE", once))
+    lost = []
+    assert run("gathers", lost=lost) == (3, [0, 1, 2]) and mark.exists() and not lost
+    assert ["all are started again" in each for each in caplog.messages].count(True) == 1
 
 
 @pytest.mark.parametrize(
