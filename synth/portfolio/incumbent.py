@@ -97,7 +97,8 @@ class Choice:
 
         The bounds are of links. Ranks that share the memory of a host have none.
         """
-        if not self._predicted or self.best is None:
+        # A rank alone has no link to compare.
+        if not self._predicted or self.best is None or not self.best.sends:
             return True
         if self._asked is None or self._asked[0] is not self.best:
             network = self.best.network

@@ -42,7 +42,8 @@ XML = """<system version="1">
   </cpu>
 </system>
 """
-NCCL = """#  Rank  0 Group  0 Pid  17 on  gpu01 device  0 [0000:07:00] NVIDIA H100
+NCCL = """# Collective test starting: all_reduce_perf
+#  Rank  0 Group  0 Pid  17 on  gpu01 device  0 [0000:07:00] NVIDIA H100
 #  size  count   type  redop  root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
    1024    256  float    sum    -1    20.00    0.05    0.05       0    21.00    0.05    0.05       0
 """
@@ -59,7 +60,7 @@ def nccl_log(hosts, gpu):
     algbw = 1073741824 / time_us / 1e3
     busbw = algbw * 2 * (8 * hosts - 1) / (8 * hosts)
     row = f"  1073741824 268435456 float sum -1 {time_us} {algbw:.2f} {busbw:.2f} 0\n"
-    return f"{ranks}{NCCL.splitlines()[1]}\n{row}"
+    return f"{ranks}{NCCL.splitlines()[2]}\n{row}"
 
 
 def slow_report(report):

@@ -25,6 +25,7 @@ from ccctl.errors import (
     TimeoutExpired,
     UnavailableError,
     UsageError,
+    WrongResultsError,
     exit_status,
 )
 
@@ -196,6 +197,7 @@ def test_an_unknown_word_is_told_with_what_may_be_meant(run_in_process, words, m
 TABLE = {
     FoundProblem: 1,
     LostRankError: 1,
+    WrongResultsError: 1,
     UsageError: 2,
     DataError: 65,
     MissingInputError: 66,
@@ -211,10 +213,12 @@ TABLE = {
 @pytest.mark.parametrize("error", TABLE, ids=lambda cls: cls.__name__)
 def test_every_error_has_its_status(error):
     assert set(TABLE) - {CcctlError} == set(EXIT_STATUS)
-    made = error("f", ["wrong"]) if error is DataError else error("wrong")
+    made = error("f", ["wrong"]) if issubclass(error, DataError) else error("wrong")
     assert exit_status(made) == TABLE[error]
     assert (
-        exit_status(type("Special", (error,), {})(*made.args, *([["x"]] if error is DataError else [])))
+        exit_status(
+            type("Special", (error,), {})(*made.args, *([["x"]] if issubclass(error, DataError) else []))
+        )
         == TABLE[error]
     )
 
