@@ -276,8 +276,8 @@ def run_ranks(
         task, arguments, most, tuple(path), wires, survive=survive, rejoin=rejoin, spares=absent
     )
     heard, until_s = Heard(progress, keep, on_lost, on_status), time.monotonic() + (timeout_s or math.inf)
+    left_s = timeout_s
     for left in reversed(range(_STARTS if survive else 1)):
-        left_s = None if timeout_s is None else max(0.0, until_s - time.monotonic())
         with StartedRanks(where, job, hosts) as started:
             try:
                 return started.result(heard, Limits(left_s, stall_s))
@@ -286,6 +286,7 @@ def run_ranks(
                     raise
                 why = str(error).splitlines()[0]
         _log.warning(f"{why}; the ranks were not connected yet, so all are started again")
+        left_s = None if timeout_s is None else max(0.0, until_s - time.monotonic())
     raise AssertionError("the last start returns or raises")
 
 

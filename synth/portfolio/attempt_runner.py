@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
@@ -136,16 +136,16 @@ class Trials:
         return finished.pop(ticket)
 
 
+@dataclass
 class _Carry:
     """What a process does: carry out a plan of the request, which it makes itself, once."""
 
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self._tried: list[Plan] = []
+    request: Request
+    tried: list[Plan] = field(default_factory=list)
 
     def __call__(self, task: tuple[int, float]) -> Trial:
-        self._tried = self._tried or list(plans(self._request))
-        return _carried(self._request, self._tried, *task)
+        self.tried = self.tried or list(plans(self.request))
+        return _carried(self.request, self.tried, *task)
 
 
 def _carried(request: Request, tried: Sequence[Plan], number: int, taken_s: float) -> Trial:
