@@ -17,6 +17,8 @@ METHOD = re.compile(
 
 
 def shape(line):
+    # Where ranks share cores, or times differ much, a ratio is a word.
+    line = re.sub(r"\b(cores|spread)\b", "1x", line)
     line = METHOD.sub("METHOD", re.sub(r"\S+/\S+\.json", "FILE", line))
     line = re.sub(r"\bbound: .*", "BOUND", NUMBER.sub("#", line.replace(platform.node(), "vm")))
     return re.sub(r"(?<=# )([a-z]+?)s?\b", r"\1", re.sub(r"\s+", " ", line.lstrip("* "))).strip()
@@ -26,7 +28,7 @@ def comparable(command, lines):
     """The lines that every machine prints: not its devices, disturbances, nor why a method was kept."""
     if " detect " in command and "--from" not in command:
         return {shape(lines[0]).split(":")[1]} if lines else set()
-    remark = re.compile(r"note:|finding: \d+ links? unsteady|\w+ with \d+ chunks:")
+    remark = re.compile(r"note:|finding: \d+ links? unsteady|\w+ with \d+ chunks:|# (cores|spread) +:")
     return {shape(line) for line in lines if line.strip() and not remark.match(line)}
 
 
