@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 import weakref
 from datetime import timedelta
@@ -224,11 +225,15 @@ def fully_sharded(rank, size):
 
 
 def measured(rank, size):
-    """By both ways in turn, then by the faster one, with the same results."""
-    for at in range(8):
-        data = of(rank) * at
+    """By gloo until plans are ready, then by both ways in turn, then by the faster one: the same results."""
+    at = 0
+    # All ranks find out at the same call.
+    while not dist.group.WORLD.decided:
+        at += 1
+        data = of(rank) * (at % 7)
         dist.all_reduce(data)
-        equal(data, all_of().sum(0) * at)
+        equal(data, all_of().sum(0) * (at % 7))
+    assert at > 6
     assert set(dist.group.WORLD.decided.values()) <= {"ccctl", "gloo"}
     assert len(dist.group.WORLD.decided) == 1
 
@@ -276,6 +281,120 @@ def unlocked(rank, size):
     assert sum(gained) > 0, f"nothing was counted while data moved in {len(gained)} calls"
 
 
+def groups_while_others_are_under_way(rank, size):
+    """Collectives in flight while groups are made, and groups that threads are the first to use."""
+    group = dist.group.WORLD
+    for _ in range(4):
+        work = dist.all_reduce(data := of(rank), group=group, async_op=True)
+        if rank == 0:
+            work.wait()
+        group = dist.new_group()
+        work.wait()
+        equal(data, all_of().sum(0))
+    groups, found = [dist.new_group() for _ in range(3)], {}
+
+    def of_thread(at):
+        for _ in range(5):
+            dist.all_reduce(data := of(rank), dist.ReduceOp.MAX, group=groups[at])
+        found[at] = data
+
+    threads = [threading.Thread(target=of_thread, args=(at,)) for at in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for at in range(3):
+        equal(found[at], all_of().amax(0))
+
+
+def splits_on_one_rank(rank, size):
+    """Whether a rank splits its buffer, and into what, the others do not know."""
+    given, found = of(rank, size * COUNT), torch.empty(size * COUNT)
+    splits = [COUNT] * size if rank == 0 else None
+    dist.all_to_all_single(found, given, splits, splits)
+    equal(found, torch.cat([row.chunk(size)[rank] for row in all_of(size * COUNT)]))
+    # Nobody sees how large the block is that a rank gives itself: some are small enough for gloo alone.
+    blocks = [7] * size
+    blocks[rank] = COUNT if rank == 0 else 1
+    dist.all_to_all_single(found := torch.empty(sum(blocks)), torch.ones(sum(blocks)), blocks, blocks)
+    equal(found, torch.ones(sum(blocks)))
+
+
+def usable_after_what_is_refused(rank, size):
+    """An argument that all ranks get wrong is refused, and the next call is carried out."""
+    whole, one = [of(rank) for _ in range(size)], of(rank)
+    calls = (
+        lambda: dist.all_reduce(torch.full((1,), 2.0).expand(COUNT)),
+        lambda: dist.all_reduce(torch.full((1,), 2.0).expand(7)),
+        lambda: dist.broadcast(torch.ones(1).expand(COUNT), 0),
+        lambda: dist.all_reduce_coalesced([one, torch.ones(1).expand(COUNT)]),
+        lambda: dist.all_gather([torch.zeros(1).expand(COUNT)] * size, one),
+        lambda: dist.reduce_scatter_tensor(torch.zeros(1).expand(COUNT), of(rank, size * COUNT)),
+        lambda: dist.all_gather(whole, of(rank, COUNT + 2)),
+        lambda: dist.all_gather(whole[1:], one),
+        lambda: dist.all_gather_into_tensor(of(rank, size * COUNT + 1), one),
+        lambda: dist.all_gather_into_tensor(of(rank, size * COUNT, torch.int64), one),
+        lambda: dist.reduce_scatter_tensor(one, of(rank, size * COUNT + 2)),
+        lambda: dist.all_to_all_single(of(rank, size * COUNT + 1), of(rank, size * COUNT + 1)),
+        lambda: dist.all_to_all_single(
+            of(rank, size * COUNT), of(rank, size * COUNT), [1] * size, [1] * size
+        ),
+        lambda: dist.broadcast(one, size + 3),
+        lambda: dist.all_reduce(of(rank, dtype=torch.int32), dist.ReduceOp.AVG),
+        lambda: dist.all_reduce_coalesced([]),
+    )
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except (RuntimeError, ValueError, IndexError):
+            dist.all_reduce(data := of(rank))
+            equal(data, all_of().sum(0))
+            continue
+        raise AssertionError(f"call {number} was not refused")
+
+
+def odd_tensors(rank, size):
+    """Tensors that may be written only in some places, or that share their memory."""
+    with torch.inference_mode():
+        inference = [of(rank), of(rank, 60_000).view(200, 300).t()]
+    for data in inference:
+        expected = all_of(data.numel()).sum(0)
+        dist.all_reduce(data)
+        equal(data.t().reshape(-1) if data.dim() > 1 else data, expected)
+    leaf = of(rank).requires_grad_()
+    dist.all_reduce(leaf)
+    equal(leaf.detach(), all_of().sum(0))
+    one = torch.zeros(COUNT)
+    dist.all_gather([one] * size, of(rank))
+    equal(one, of(size - 1))
+
+
+def split_by_a_group(rank, size):
+    """Halves of the world, as `ProcessGroup.split_group` makes them."""
+    halves = [list(range(size // 2)), list(range(size // 2, size))]
+    mine = next(half for half in halves if rank in half)
+    group = dist.group.WORLD.split_group(mine, group_name=f"half of {mine[0]}")
+    assert (group.rank(), group.size()) == (mine.index(rank), len(mine))
+    group.allreduce([data := of(rank)]).wait()
+    equal(data, sum(of(other) for other in mine))
+
+
+def missing(rank, size):
+    """A rank that does not call is named by the others."""
+    dist.all_reduce(of(rank))
+    group = dist.new_group(timeout=timedelta(seconds=8))
+    dist.all_reduce(of(rank), group=group)
+    if rank == 1:
+        time.sleep(20)
+        os._exit(0)
+    try:
+        dist.all_reduce(of(rank), group=group)
+    except RuntimeError as error:
+        print(error, flush=True)
+        os._exit(0)
+    raise AssertionError("a collective was done without a rank")
+
+
 def reduced(rank, size):
     dist.all_reduce(data := of(rank))
     equal(data, all_of().sum(0))
@@ -285,6 +404,14 @@ CASES = {
     "collectives": (reductions, movements, asynchronous, subgroups, data_parallel, fully_sharded),
     "measured": (measured, arguments),
     "killed": (killed,),
+    "legal": (
+        groups_while_others_are_under_way,
+        splits_on_one_rank,
+        usable_after_what_is_refused,
+        odd_tensors,
+        split_by_a_group,
+    ),
+    "missing": (missing,),
     "launched": (reduced,),
     "unlocked": (unlocked,),
 }

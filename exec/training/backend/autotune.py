@@ -1,7 +1,8 @@
 """Which of two ways to carry out a collective is faster, found out on the calls that a job makes anyway.
 
-The first calls of a class are served by both ways in turn. A trial takes as long as its slowest rank; after
-the last one all ranks compare the best trial of each way, and come to the same answer.
+The first calls of a class are served by both ways in turn. A trial takes as long as its slowest rank. All
+ranks compare the best trial of each way, and come to the same answer: after the last trial, or before it
+where one way took so much longer that another trial of it would only cost the job time.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ __all__ = ["TRIALS", "Autotuner", "Ranks"]
 
 # Of each way; the first of them warms up.
 TRIALS = 3
+# A way that takes so many times as long as the other is not tried again.
+_HOPELESS = 2.0
 _WAYS = 2
 
 
 class Ranks(Protocol):
     """What is used of a group of ranks."""
 
-    def allgather(self, value: list[float]) -> list[list[float]]: ...
+    def allgather(self, value: float) -> list[float]: ...
 
     def Barrier(self) -> None: ...  # noqa: N802 - MPI's name
 
@@ -43,9 +46,11 @@ class Autotuner:
         self._ranks.Barrier()
         started_s = time.perf_counter()
         way()
-        times_s.append(time.perf_counter() - started_s)
-        if len(times_s) == _WAYS * TRIALS:
-            slowest_s = [max(trial) for trial in zip(*self._ranks.allgather(times_s), strict=True)]
-            best_s = [min(slowest_s[_WAYS + way :: _WAYS]) for way in range(_WAYS)]
+        times_s.append(max(self._ranks.allgather(time.perf_counter() - started_s)))
+        rounds = len(times_s) / _WAYS
+        if rounds < 2 or rounds % 1:
+            return
+        best_s = [min(times_s[_WAYS + way :: _WAYS]) for way in range(_WAYS)]
+        if rounds == TRIALS or max(best_s) > _HOPELESS * min(best_s):
             self.decided[key] = best_s.index(min(best_s))
             del self._times_s[key]

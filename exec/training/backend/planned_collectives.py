@@ -1,4 +1,4 @@
-"""Collectives of a group of ranks on arrays, by schedules made for its network when they are first needed.
+"""Collectives of a group of ranks on arrays, by schedules made for its network.
 
 A schedule is made for a kind, a root and a class of sizes; a plan for an exact size, type and operator. Both
 are kept. A plan is not bound to memory: it moves to the arrays of each call, so that nothing is copied on
@@ -16,7 +16,6 @@ import numpy as np
 
 from exec.adaptive.links_now import measured_network
 from exec.adaptive.messages import Request
-from exec.adaptive.replanner import good_schedules
 from exec.mpi.plan import Plan
 from exec.program.dtypes import Array, dtype_of
 from exec.program.layout import Layout
@@ -29,9 +28,12 @@ from synth.program import INPUT, OUTPUT, Program
 from synth.schedule import Schedule
 from synth.stages import compile as compile_
 
-__all__ = ["PlannedCollectives", "size_class"]
+__all__ = ["BrokenGroupError", "PlannedCollectives", "Prepared", "Search", "size_class"]
 
 _T = TypeVar("_T")
+
+Search = Callable[[Network, Request], Schedule]
+"""How a schedule is found for a request on a network."""
 
 # Of these the input must stay as it is, or cannot share memory with the output.
 _APART = ("reduce_scatter", "all_to_all")
@@ -44,8 +46,12 @@ def size_class(size_bytes: int) -> int:
     return max(0, size_bytes - 1).bit_length()
 
 
+class BrokenGroupError(CcctlError):
+    """The ranks of a group did not come to the end of a collective together: none after it can be done."""
+
+
 @dataclass(frozen=True, eq=False)
-class _Prepared:
+class Prepared:
     """A plan, the buffers in no use that it is bound to between calls, and where in one both lie."""
 
     plan: Plan
@@ -54,16 +60,17 @@ class _Prepared:
 
 
 class PlannedCollectives:
-    """The planned collectives of ``group``; every method is collective, in one order on all ranks.
+    """The planned collectives of ``group``.
 
-    ``given`` is the network that rank 0 knows, None to measure it; ``budget_s`` is how long rank 0 may look
-    for one schedule that it does not know yet.
+    ``make`` is collective and called on one thread, in one order on all ranks; ``keep`` and ``run`` on
+    another, in one order as well. ``given`` is the network that rank 0 knows, None to measure it; ``search``
+    is how rank 0 finds a schedule that it does not know yet.
     """
 
     def __init__(
-        self, group: Group, given: Network | None, budget_s: float, known: KnownSchedules | None = None
+        self, group: Group, given: Network | None, search: Search, known: KnownSchedules | None = None
     ) -> None:
-        self.group, self._budget_s, self._known = group, budget_s, known or KnownSchedules()
+        self.group, self._search, self._known = group, search, known or KnownSchedules()
         self._place = place_of(group, given)
         self.network = group.bcast(given) or measured_network(group)
         if self.network.ranks != group.Get_size():
@@ -72,20 +79,47 @@ class PlannedCollectives:
                 hint="Profile the ranks of the job, or leave the profile out: links are then measured.",
             )
         self._programs: dict[tuple[Kind, int, int], Program] = {}
-        self._plans: collections.OrderedDict[Request, _Prepared] = collections.OrderedDict()
+        self._plans: collections.OrderedDict[Request, Prepared] = collections.OrderedDict()
 
-    def prepare(self, request: Request) -> None:
-        """Make the plan for ``request``, whose op may be avg; collective."""
-        self._prepared(request)
+    def make(self, request: Request, group: Group) -> Prepared:
+        """The plan for ``request``, whose op may be avg, made over messages of ``group``; collective."""
+        asked = group.allgather(request)
+        if len({*asked}) > 1:
+            other = next(rank for rank, one in enumerate(asked) if one != asked[0])
+            raise UsageError(
+                f"ranks call different collectives: rank 0 {asked[0]}, rank {other} {asked[other]}"
+            )
+        layout, rank = Layout(self._program(request, group), request.count), group.Get_rank()
+        dtype, op = dtype_of(request.dtype), request.op
+        if request.kind in _APART:
+            send, recv = (np.empty(layout.elements(rank, buffer), dtype) for buffer in (INPUT, OUTPUT))
+            return Prepared(Plan(layout, group, send, recv, op), (send, recv), None)
+        elements, *spans = layout.in_place(rank)
+        both = np.empty(elements, dtype)
+        send, recv = (both[span] for span in spans)
+        return Prepared(Plan(layout, group, send, recv, op), (send, recv), (spans[0], spans[1]))
+
+    def keep(self, request: Request, prepared: Prepared) -> None:
+        """Let ``run`` use a plan from now on, in place of the one that was used least recently."""
+        self._plans[request] = prepared
+        while len(self._plans) > _MOST_PLANS:
+            _, oldest = self._plans.popitem(last=False)
+            oldest.plan.abandon()
+
+    def has(self, request: Request) -> bool:
+        """Whether there is a plan for ``request``."""
+        return request in self._plans
 
     def run(self, request: Request, data: Array, result: Array | None = None) -> None:
-        """Carry out one collective on flat arrays.
+        """Carry out one collective on flat arrays by the plan that was kept for it.
 
         ``data`` is the larger buffer, as `exec.program.layout.Layout.in_place` has it: of an all_gather the
         result, with this rank's share in its place, of a gather and a scatter so at the root, and a share on
-        the others. A reduce_scatter and an all_to_all read ``data`` and fill ``result``.
+        the others. A reduce_scatter and an all_to_all read ``data`` and fill ``result``. Raises
+        BrokenGroupError where the ranks do not come to the end of it together.
         """
-        prepared = self._prepared(request)
+        self._plans.move_to_end(request)
+        prepared = self._plans[request]
         if prepared.spans is None:
             assert result is not None
             send, recv = data, result
@@ -94,6 +128,8 @@ class PlannedCollectives:
         prepared.plan.move_to(send, recv)
         try:
             prepared.plan.run()
+        except Exception as error:
+            raise BrokenGroupError(str(error)) from error
         finally:
             # The caller's memory is not held longer than the call.
             prepared.plan.move_to(*prepared.idle)
@@ -104,39 +140,11 @@ class PlannedCollectives:
             prepared.plan.abandon()
         self._plans.clear()
 
-    def _prepared(self, request: Request) -> _Prepared:
-        found = self._plans.pop(request, None)
-        if found is None:
-            found = self._made(request)
-        self._plans[request] = found
-        while len(self._plans) > _MOST_PLANS:
-            _, oldest = self._plans.popitem(last=False)
-            oldest.plan.abandon()
-        return found
-
-    def _made(self, request: Request) -> _Prepared:
-        asked = self.group.allgather(request)
-        if len({*asked}) > 1:
-            other = next(rank for rank, one in enumerate(asked) if one != asked[0])
-            raise UsageError(
-                f"ranks call different collectives: rank 0 {asked[0]}, rank {other} {asked[other]}"
-            )
-        layout, rank = Layout(self._program(request), request.count), self.group.Get_rank()
-        dtype, op = dtype_of(request.dtype), request.op
-        if request.kind in _APART:
-            send, recv = (np.empty(layout.elements(rank, buffer), dtype) for buffer in (INPUT, OUTPUT))
-            return _Prepared(Plan(layout, self.group, send, recv, op), (send, recv), None)
-        elements, *spans = layout.in_place(rank)
-        both = np.empty(elements, dtype)
-        send, recv = (both[span] for span in spans)
-        return _Prepared(Plan(layout, self.group, send, recv, op), (send, recv), (spans[0], spans[1]))
-
-    def _program(self, request: Request) -> Program:
+    def _program(self, request: Request, group: Group) -> Program:
         """The program for this kind, root and class of sizes; rank 0 makes its schedule."""
-        ranks = self.group.Get_size()
-        key = (request.kind, request.root, size_class(request.size_bytes(ranks)))
+        key = (request.kind, request.root, size_class(request.size_bytes(group.Get_size())))
         if key not in self._programs:
-            self._programs[key] = compile_(self._shared(lambda: self._schedule(request)))
+            self._programs[key] = compile_(_shared(group, lambda: self._schedule(request)))
         return self._programs[key]
 
     def _schedule(self, request: Request) -> Schedule:
@@ -144,24 +152,25 @@ class PlannedCollectives:
         ranks = self.group.Get_size()
         size_bytes = request.size_bytes(ranks)
         asked = {"kind": request.kind, "root": request.root, "size class": size_class(size_bytes)}
-        key = {**self._place, **asked, "budget_s": self._budget_s}
+        key = {**self._place, **asked}
         schedule = self._known.find(key, self.network, size_bytes)
         if schedule is None:
-            schedule = good_schedules(self.network, [request], range(ranks), self._budget_s)[request]
+            schedule = self._search(self.network, request)
             self._known.keep(key, schedule)
         return schedule
 
-    def _shared(self, make: Callable[[], _T]) -> _T:
-        """What ``make`` gives on rank 0, on every rank; what it raises there is raised on all."""
-        value, failed, why = None, None, ""
-        if self.group.Get_rank() == 0:
-            try:
-                value = make()
-            except CcctlError as error:
-                failed, why = error, str(error)
-        value, why = self.group.bcast((value, why))
-        if failed is not None:
-            raise failed
-        if why:
-            raise UnavailableError(f"rank 0: {why}")
-        return cast(_T, value)
+
+def _shared(group: Group, make: Callable[[], _T]) -> _T:
+    """What ``make`` gives on rank 0, on every rank; what it raises there is raised on all."""
+    value, failed, why = None, None, ""
+    if group.Get_rank() == 0:
+        try:
+            value = make()
+        except CcctlError as error:
+            failed, why = error, str(error)
+    value, why = group.bcast((value, why))
+    if failed is not None:
+        raise failed
+    if why:
+        raise UnavailableError(f"rank 0: {why}")
+    return cast(_T, value)

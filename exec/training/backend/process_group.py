@@ -1,17 +1,23 @@
 """The process group that torch.distributed calls by the name of ccctl.
 
-Large collectives on CPU tensors go through a queue to planned schedules or to gloo, whichever is faster;
-small ones, and what is not planned (messages between two ranks, bitwise operators, types that executors do
-not reduce), go to gloo at once. Tensors on a GPU go to NCCL.
+Large collectives on CPU tensors go through a queue to gloo, and once all ranks have a plan, to whichever of
+the two is faster. Small ones, and what is not planned (messages between two ranks, bitwise operators, types
+that executors do not reduce), go to gloo at once. Tensors on a GPU go to NCCL.
+
+Who carries a collective out follows from what its ranks have alike: kind, type, operator, root and the sizes
+that PyTorch demands to be equal. What a rank has for itself (layout, lateness, how it splits its own buffer)
+decides nothing.
 """
 
 from __future__ import annotations
 
 import atexit
+import collections
+import json
 import logging
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from operator import methodcaller
@@ -35,10 +41,12 @@ from torch.distributed import PrefixStore, ProcessGroup, ReduceOp
 
 from exec.adaptive.messages import REDUCING, Request
 from exec.program.dtypes import Array
-from exec.training.backend.autotune import Autotuner
+from exec.training.backend.call_log import CallLog
+from exec.training.backend.exchange import MessageExchange
 from exec.training.backend.known_schedules import KnownSchedules
 from exec.training.backend.planned_collectives import PlannedCollectives, size_class
-from exec.training.backend.rendezvous import Shutdown, of_rank_0, rendezvous
+from exec.training.backend.preparation import Preparation
+from exec.training.backend.rendezvous import hear_rank_0, rendezvous
 from exec.training.backend.tensors import REDUCIBLE, array_of, bytes_of, flat
 from exec.training.backend.works import QueuedWork, WorkQueue
 from synth.collective import Kind
@@ -53,6 +61,8 @@ LEAST_BYTES = 64 << 10
 PREFERENCES = ("measured", "ccctl", "gloo")
 # How long a rank that leaves waits for others that still need it.
 _SHUTDOWN_S = 60.0
+# What a plan may take that a collective waits for: loops are compiled, links measured, schedules searched.
+_PLANNING_S = 240.0
 _OPERATORS = {
     ReduceOp.SUM: "sum",
     ReduceOp.PRODUCT: "prod",
@@ -61,7 +71,7 @@ _OPERATORS = {
     ReduceOp.AVG: "avg",
 }
 _CPU = torch.device("cpu")
-_BLOCKS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+_BLOCKS = ("all_gather", "reduce_scatter", "gather", "scatter")
 _GROUPS: weakref.WeakSet[TorchGroup] = weakref.WeakSet()
 # What this process has logged that others carry out, and by whom: a job may have many groups.
 _SAID: set[tuple[str, str]] = set()
@@ -71,11 +81,12 @@ _Planned = Callable[[PlannedCollectives, Request], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a group works. ``network``: what rank 0 is given of it, None to measure it.
+    """How a group works; what rank 0 has holds on all ranks.
 
-    ``prefer``: "measured" tries both ways on the first calls of each class; "ccctl" and "gloo" take one.
-    ``least_bytes``: what is smaller goes to gloo. ``budget_s``: how long rank 0 may look for a schedule;
-    ``known``: those that need no search.
+    ``network``: what is given of it, None to measure it. ``prefer``: "measured" takes gloo until plans are
+    ready and then tries both ways on some calls of each class; "ccctl", which waits for plans, and "gloo"
+    take one. ``least_bytes``: what is smaller goes to gloo. ``budget_s``: how long rank 0 may look for a
+    schedule; ``known``: those that need no search.
     """
 
     network: Callable[[], Network | None] = lambda: None
@@ -106,34 +117,51 @@ class _Call:
 class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for mypy
     """A process group over ``store``, which waits for the other ranks only as gloo does.
 
-    Ranks meet, measure the network and make schedules when a collective first needs that. Raises what the
-    settings' ``network`` raises on rank 0, on all ranks.
+    Ranks connect, measure the network and make plans beside the job, from the first large collective on.
+    Raises what the settings' ``network`` raises on rank 0, on all ranks.
     """
 
     def __init__(
         self, store: Any, rank: int, size: int, timeout: timedelta, settings: Settings | None = None
     ) -> None:
         super().__init__(rank, size)
-        self._settings, self._timeout = settings or Settings(), timeout
-        self._store, self._rank, self._size = store, rank, size
-        self._network = of_rank_0(PrefixStore("ccctl", store), rank, size, self._settings.network)
+        own = settings or Settings()
+        self._timeout, self._rank, self._size = timeout, rank, size
+        word = hear_rank_0(
+            PrefixStore("ccctl", store),
+            rank,
+            size,
+            lambda: (own.network(), json.dumps([own.prefer, own.least_bytes])),
+            timeout.total_seconds(),
+        )
+        prefer, least_bytes = json.loads(word.text)
+        self._settings = replace(own, prefer=prefer, least_bytes=least_bytes)
+        self._store = PrefixStore(word.scope, store)
         # Two, as gloo pairs collectives by their order, and two threads have none between them.
         self._direct, self._queued = (self._gloo(name) for name in ("direct", "queued"))
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
         self._register_backend(_CPU, ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(_CPU))
-        self._plans: PlannedCollectives | None = None
-        self._autotuner: Autotuner | None = None
-        self._shutdown: Shutdown | None = None
+        exchange = MessageExchange(self._direct, rank, size)
+        self._preparation = Preparation(
+            lambda: rendezvous(exchange, rank, size),
+            word.made,
+            own.budget_s,
+            own.known,
+            at_once=prefer == "ccctl",
+        )
         # Strongly referenced, the group and gloo's threads would outlive destroy_process_group, and a process
         # that is forked later would join threads that it does not have.
         itself = weakref.ref(self)
-        self._queue = WorkQueue("ccctl collectives", lambda why: _break_off(itself(), why))
+        self._calls = CallLog(self._store, rank, size, lambda: _name_of_group(itself()))
+        self._queue = WorkQueue("ccctl collectives")
+        self._splits: collections.Counter[tuple[int, ...]] = collections.Counter()
         _GROUPS.add(self)
 
     @property
     def decided(self) -> dict[Any, str]:
         """For each class of collectives that has been tried, by whom it is carried out: "ccctl" or "gloo"."""
-        found = self._autotuner.decided if self._autotuner else {}
+        autotuner = self._preparation.autotuner
+        found = autotuner.decided if autotuner else {}
         return {key: PREFERENCES[1 + way] for key, way in found.items()}
 
     def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
@@ -292,24 +320,17 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def all_to_all_single(
         self, output: Any, given: Any, out_sizes: list[int], in_sizes: list[int], opts: Any = None
     ) -> Any:
+        # How large the blocks between two other ranks are, and whether they split theirs, nobody else knows.
         opts = opts if isinstance(opts, AllToAllOptions) else AllToAllOptions()
-        planned = _between(given, output, bytes_of)
         gloo = methodcaller("all_to_all_single", output, given, out_sizes, in_sizes, opts)
-        if out_sizes or in_sizes:
-            # The blocks of other ranks may be of other sizes than those here.
-            return self._hand_over("all_to_all with sizes of its own", _first([output]), gloo)
-        row = given.detach().reshape(-1)
-        blocks = row.chunk(self._size) if row.numel() and row.numel() == output.numel() else [row]
-        tensors, size = [blocks[0], *blocks], _size_bytes([given])
-        return self._carry_out(_Call("all_to_all", tensors, size, planned, gloo, [output], opts.timeout))
+        return self._hand_over("all_to_all", given, gloo, [output])
 
     alltoall_base = all_to_all_single
 
     def alltoall(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
         opts = opts if isinstance(opts, AllToAllOptions) else AllToAllOptions()
-        return self._hand_over(
-            "all_to_all of lists", _first(inputs), methodcaller("alltoall", outputs, inputs, opts)
-        )
+        gloo = methodcaller("alltoall", outputs, inputs, opts)
+        return self._hand_over("all_to_all", _first(inputs), gloo, outputs)
 
     def gather(
         self,
@@ -389,7 +410,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             self._queue.settle()
             return direct
 
-        return self._queue.put(QueuedWork(run, [], self._limit_s(opts.timeout)))
+        return self._queued_work("barrier", run, [], opts.timeout)
 
     def send(self, tensors: list[Any], dst: int, tag: int = 0) -> Any:
         return self._hand_over("send", _first(tensors), methodcaller("send", tensors, dst, tag))
@@ -400,32 +421,72 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def recv_anysource(self, tensors: list[Any], tag: int = 0) -> Any:
         return self._hand_over("recv", _first(tensors), methodcaller("recv_anysource", tensors, tag))
 
+    def split_group(
+        self,
+        ranks: list[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Any = None,
+    ) -> Any:
+        """The group of ``ranks``, numbers of this one, for its members; collective among them.
+
+        It works as this group does, whatever ``opts`` and ``device_types`` say. Its links are measured.
+        """
+        if self._rank not in ranks:
+            return None
+        # Groups that are split one after the other may bear one name.
+        self._splits[tuple(ranks)] += 1
+        store = PrefixStore(f"split {ranks} {self._splits[tuple(ranks)]}", self._store)
+        settings = replace(self._settings, network=lambda: None)
+        group = TorchGroup(store, ranks.index(self._rank), len(ranks), timeout or self._timeout, settings)
+        group._set_group_name(group_name or f"{self.group_name}:split:{self._splits[tuple(ranks)]}")
+        group._set_group_desc(group_desc or "")
+        return group
+
     def shutdown(self) -> None:
         """Leave once no rank needs this one any more."""
         if self not in _GROUPS:
             return
         _GROUPS.discard(self)
         self._queue.close(_SHUTDOWN_S)
-        if self._plans is not None and self._shutdown is not None:
-            if self._queue.error is None:
-                self._shutdown.wait(_SHUTDOWN_S)
-            self._plans.close()
-            self._plans.group.mesh.close()
+        broken = self._queue.error is not None
+        self._preparation.close(lambda others: None if broken else others.wait(_SHUTDOWN_S))
 
     def abort(self) -> None:
         """Fail what is under way."""
-        self._break_off("the process group was aborted")
+        self._preparation.revoke("the process group was aborted")
 
     def _carry_out(self, call: _Call) -> Any:
         """By gloo at once, or through the queue; alike on all ranks."""
         first = call.tensors[0]
         if why := self._unplanned(call):
-            return self._hand_over(why, first, call.gloo)
+            return self._hand_over(why, first, call.gloo, call.result)
+        what = f"{call.kind} of {_size_of(call.tensors)}"
         if call.size_bytes < self._settings.least_bytes or self._size == 1:
-            return call.gloo(self._direct)
+            return self._at_once(what, call.gloo, call.result, call.limit)
+        _check_writable(call.kind, call.result)
         request = self._request(call)
-        work = QueuedWork(lambda: self._serve(request, call), call.result, self._limit_s(call.limit))
+        waits = self._settings.prefer == "ccctl" and not self._preparation.has(request)
+        return self._queued_work(what, lambda: self._serve(request, call), call.result, call.limit, waits)
+
+    def _queued_work(
+        self, what: str, run: Callable[[], Any], result: list[Any], limit: timedelta, waits: bool = False
+    ) -> Any:
+        number, calls, plans = self._calls.begin(), self._calls, self._preparation
+        work = QueuedWork(run, result, partial(calls.explained, number, what))
+        # What waits for a plan is given the time that one takes.
+        limit_s = self._limit_s(limit) + (_PLANNING_S if waits else 0.0)
+        calls.watch(number, what, limit_s, work, plans.revoke)
         return self._queue.put(work)
+
+    def _at_once(self, what: str, gloo: Callable[[Any], Any], result: Sequence[Any], limit: timedelta) -> Any:
+        _check_writable(what, result)
+        work = gloo(self._direct)
+        if work is not None:
+            self._calls.watch(self._calls.begin(), what, self._limit_s(limit), work)
+        return work
 
     def _unplanned(self, call: _Call) -> str:
         """Why ``call`` has no plan; "" where it may have one."""
@@ -459,36 +520,36 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         """On the queue's thread: a work of gloo's, or None where plans have done it."""
         if self._settings.prefer == "gloo":
             return call.gloo(self._queued)
-        plans, autotuner = self._ready()
+        if not self._preparation.ready(request):
+            return call.gloo(self._queued)
+        plans, autotuner = self._preparation.plans, self._preparation.autotuner
+        assert plans is not None and autotuner is not None and self._preparation.shutdown is not None
+
+        def planned() -> None:
+            # Whatever may not be written to outside of it may be written to here.
+            with torch.inference_mode():
+                call.planned(plans, request)
+
         key = (request.kind, request.op, request.dtype, request.root, size_class(call.size_bytes))
         if self._settings.prefer == "ccctl" or autotuner.decided.get(key) == 0:
-            call.planned(plans, request)
+            planned()
         elif autotuner.decided.get(key) == 1:
             return call.gloo(self._queued)
         else:
             self._queue.settle()
-            plans.prepare(request)
-            ways = (lambda: call.planned(plans, request), lambda: call.gloo(self._queued).wait())
-            autotuner.serve(key, ways)
+            autotuner.serve(key, (planned, lambda: call.gloo(self._queued).wait()))
             if key in autotuner.decided:
                 _log.info("%s: %s", " ".join(map(str, key)), self.decided[key])
-        assert self._shutdown is not None
-        self._shutdown.count()
+        self._preparation.shutdown.count()
         return None
 
-    def _ready(self) -> tuple[PlannedCollectives, Autotuner]:
-        """Plans and autotuner; made when they are first needed, with all ranks."""
-        if self._plans is None or self._autotuner is None:
-            group = rendezvous(PrefixStore("ccctl", self._store), self._rank, self._size)
-            self._shutdown = Shutdown(group)
-            self._plans = PlannedCollectives(
-                group, self._network, self._settings.budget_s, self._settings.known
-            )
-            self._autotuner = Autotuner(group)
-        return self._plans, self._autotuner
+    def _hand_over(
+        self, what: str, tensor: Any, gloo: Callable[[Any], Any], result: Sequence[Any] | None = None
+    ) -> Any:
+        """Give to gloo, or to NCCL, what is not planned, and say so once.
 
-    def _hand_over(self, what: str, tensor: Any, gloo: Callable[[Any], Any]) -> Any:
-        """Give to gloo, or to NCCL, what is not planned, and say so once."""
+        ``result`` are the tensors that a collective fills; None for a message.
+        """
         device = tensor.device if tensor is not None else _CPU
         by = "gloo" if device.type == "cpu" else "nccl"
         if self._rank == 0 and (what, by) not in _SAID:
@@ -496,7 +557,9 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             _SAID.add((what, by))
         if by == "nccl" and device.type not in {one.type for one in self._direct._device_types}:
             self._add_nccl()
-        return gloo(self._direct)
+        if result is None or by == "nccl":
+            return gloo(self._direct)
+        return self._at_once(what, gloo, result, timedelta(0))
 
     def _refused(self, gloo: Callable[[Any], Any]) -> Any:
         """Give to gloo arguments of this rank that it refuses before it communicates, and says why."""
@@ -548,11 +611,6 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             self._queued._get_backend(_CPU)._set_default_timeout(timeout)
         return float(timeout.total_seconds())
 
-    def _break_off(self, why: str) -> None:
-        """Let what is under way raise."""
-        if self._plans is not None:
-            self._plans.group.revoke(why)
-
 
 class _Several(dist.Work):  # type: ignore[misc]  # torch is not there for mypy
     """Works that are waited for together."""
@@ -597,9 +655,24 @@ def _leave() -> None:
         group.shutdown()
 
 
-def _break_off(group: TorchGroup | None, why: str) -> None:
-    if group is not None:
-        group._break_off(why)
+def _name_of_group(group: TorchGroup | None) -> str:
+    return str(group.group_name) if group is not None else ""
+
+
+def _check_writable(what: str, tensors: Sequence[Any]) -> None:
+    """Raise ValueError for a tensor with two elements in one place: gloo would write behind its memory."""
+    for tensor in tensors:
+        if tensor.layout == torch.strided and torch._debug_has_internal_overlap(tensor) == 1:
+            raise ValueError(
+                f"ccctl: {what}: expected a tensor whose elements have a place each, found one of shape "
+                f"{tuple(tensor.shape)} with strides {tensor.stride()}, as expand makes it; clone() it"
+            )
+
+
+def _size_of(tensors: Sequence[Any]) -> str:
+    first = tensors[0]
+    shape = "x".join(map(str, first.shape)) or "1"
+    return f"{shape} {str(first.dtype).removeprefix('torch.')}"
 
 
 def _listed(tensors: Any) -> list[Any]:

@@ -12,20 +12,23 @@ from typing import Any
 import torch
 from torch.distributed import DistBackendError, Work
 
-__all__ = ["QueuedWork", "WorkQueue"]
+from exec.training.backend.planned_collectives import BrokenGroupError
 
-_LOOK_S = 0.5
+__all__ = ["QueuedWork", "WorkQueue"]
 
 
 class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
     """A collective that was asked for; ``run`` carries it out, or gives the work of another group that does.
 
-    Who waits raises DistBackendError where it cannot be done.
+    Who waits raises DistBackendError where it cannot be done; ``explain`` adds to the reason.
     """
 
-    def __init__(self, run: Callable[[], Any], result: list[Any], limit_s: float) -> None:
+    def __init__(
+        self, run: Callable[[], Any], result: list[Any], explain: Callable[[str], str] = str
+    ) -> None:
         super().__init__()
-        self.run, self.limit_s, self._result = run, limit_s, result
+        self.run, self._result, self._explain = run, result, explain
+        self.began_s: float | None = None
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._raw = torch.futures.Future()
@@ -68,7 +71,8 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
     def finish(self, error: BaseException | None = None) -> None:
         """Let all who wait go on."""
         del self.run
-        self._error = error
+        self._error = None if error is None else _as_torch_error(error, self._explain)
+        del self._explain
         self._done.set()
         self._raw.set_result(self._result)
 
@@ -94,23 +98,21 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
 class WorkQueue:
     """Works in the order in which they were put in, carried out on a thread of their own.
 
-    ``stop(why)`` is called where the work that is at it takes longer than its limit. After a failure every
-    work fails.
+    After a BrokenGroupError every work fails. What else a work raises, an argument for example that gloo
+    refuses, is its own matter.
     """
 
-    def __init__(self, name: str, stop: Callable[[str], None]) -> None:
-        self._name, self._stop = name, stop
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._waiting: queue.SimpleQueue[QueuedWork | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
         self._elsewhere: list[QueuedWork] = []
-        self._at_work: tuple[QueuedWork, float] | None = None
-        self._closed = threading.Event()
         self.error: BaseException | None = None
 
     def put(self, work: QueuedWork) -> QueuedWork:
         """Have ``work`` carried out after all before it."""
-        if not self._threads:
+        if self._thread is None:
             with self._lock:
                 self._begin()
         self._waiting.put(work)
@@ -125,27 +127,21 @@ class WorkQueue:
     def close(self, limit_s: float) -> None:
         """Carry out what was put in, for ``limit_s`` at most, and end."""
         self._waiting.put(None)
-        if self._threads:
-            self._threads[0].join(limit_s)
-        self._closed.set()
+        if self._thread is not None:
+            self._thread.join(limit_s)
 
     def _begin(self) -> None:
-        if self._threads:
-            return
-        self._threads = [
-            threading.Thread(target=run, name=f"{self._name} {run.__name__}", daemon=True)
-            for run in (self._serve, self._watch)
-        ]
-        for thread in self._threads:
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             thread.start()
+            self._thread = thread
 
     def _serve(self) -> None:
         work: QueuedWork | None
         while (work := self._waiting.get()) is not None:
             if self.error is None:
-                self._at_work = (work, time.monotonic())
+                work.began_s = time.monotonic()
                 self._carry_out(work)
-                self._at_work = None
             else:
                 work.finish(self.error)
             self._elsewhere = [one for one in self._elsewhere if not one.is_completed()]
@@ -157,8 +153,9 @@ class WorkQueue:
         try:
             inner = work.run()
         except Exception as error:  # The thread must go on: works behind this one must end as well.
-            self.error = _as_torch_error(error)
-            work.finish(self.error)
+            if isinstance(error, BrokenGroupError):
+                self.error = error
+            work.finish(error)
             return
         if inner is None:
             work.finish()
@@ -172,16 +169,9 @@ class WorkQueue:
         self._elsewhere.append(work)
         future.then(lambda done: work.follow(done.value))
 
-    def _watch(self) -> None:
-        """Break off what takes too long."""
-        while not self._closed.wait(_LOOK_S):
-            at_work = self._at_work
-            if at_work is not None and time.monotonic() - at_work[1] > at_work[0].limit_s:
-                self._stop(f"a collective is not done after {at_work[0].limit_s:g} s")
 
-
-def _as_torch_error(error: Exception) -> Exception:
+def _as_torch_error(error: BaseException, explain: Callable[[str], str]) -> BaseException:
     """What PyTorch's users expect of a backend that fails."""
-    found: Exception = DistBackendError(f"ccctl: {error}")
+    found: BaseException = DistBackendError(f"ccctl: {explain(str(error))}")
     found.__cause__ = error
     return found

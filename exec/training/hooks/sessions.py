@@ -12,7 +12,7 @@ import torch.distributed as dist
 from exec.adaptive.coordinator import Policy
 from exec.adaptive.session import Session
 from exec.program.dtypes import BFLOAT16, Array
-from exec.training.backend.rendezvous import rendezvous
+from exec.training.backend.rendezvous import Word, exchange_through, hear_rank_0, rendezvous
 from exec.training.backend.tensors import REDUCIBLE
 from probes.errors import UsageError
 from synth.network import Network
@@ -21,6 +21,8 @@ __all__ = ["PATIENT", "adaptive_session", "dtype_of_tensor", "tensor_of"]
 
 # Training holds the interpreter for longer than a rank that only communicates.
 PATIENT = Policy(silent_s=5.0)
+# How long ranks may take to come, as PyTorch has it by default.
+_MEETING_S = 1800.0
 _NUMBERS = itertools.count()
 
 
@@ -38,7 +40,10 @@ def adaptive_session(
     those of `Session`; links are measured every ``profile_every`` requests, 0 for never.
     """
     store = dist.PrefixStore(f"ccctl/adaptive/{next(_NUMBERS)}", dist.distributed_c10d._get_default_store())
-    group = rendezvous(store, dist.get_rank(), dist.get_world_size())
+    rank, size = dist.get_rank(), dist.get_world_size()
+    word: Word[None] = hear_rank_0(store, rank, size, lambda: (None, ""), _MEETING_S)
+    exchange = exchange_through(dist.PrefixStore(word.scope, store), rank, size, _MEETING_S)
+    group = rendezvous(exchange, rank, size)
     session = Session(group, network, policy=policy, replan_s=replan_s, fence=fence)
     session.profile(every=profile_every)
     return session

@@ -1,5 +1,6 @@
 """Which of two ways to carry out a collective is faster."""
 
+import itertools
 import threading
 import time
 
@@ -17,13 +18,13 @@ class Alone:
 
 
 class Told(Alone):
-    """A rank that hears from another what its trials took."""
+    """A rank that hears from another what its trials took, ``of_the_other`` again and again."""
 
-    def __init__(self, other):
-        self.other = other
+    def __init__(self, *of_the_other):
+        self.of_the_other = itertools.cycle(of_the_other)
 
     def allgather(self, value):
-        return [value, self.other]
+        return [value, next(self.of_the_other)]
 
 
 def serve(autotuner, key, calls, served):
@@ -32,7 +33,7 @@ def serve(autotuner, key, calls, served):
 
 
 def test_both_ways_serve_in_turn_and_then_the_faster_one():
-    autotuner, served = Autotuner(Alone()), []
+    autotuner, served = Autotuner(Told(0.05, 0.06)), []
     serve(autotuner, "large", 2 * TRIALS, served)
     assert served == [0, 1] * TRIALS
     assert autotuner.decided == {"large": 0}
@@ -41,10 +42,22 @@ def test_both_ways_serve_in_turn_and_then_the_faster_one():
 
 
 def test_a_trial_takes_as_long_as_its_slowest_rank():
-    slow_by_the_first = [9.0, 0.0] * TRIALS
-    autotuner = Autotuner(Told(slow_by_the_first))
+    autotuner = Autotuner(Told(0.07, 0.05))
     serve(autotuner, "large", 2 * TRIALS, [])
     assert autotuner.decided == {"large": 1}
+
+
+def test_a_way_that_takes_much_longer_is_not_tried_again():
+    autotuner, served = Autotuner(Told(9.0, 0.05)), []
+    serve(autotuner, "large", 6, served)
+    assert autotuner.decided == {"large": 1}
+    assert served == [0, 1, 0, 1, 1, 1]
+
+
+def test_a_first_trial_that_took_long_condemns_no_way():
+    autotuner = Autotuner(Told(9.0, 0.05, 0.06, 0.07, 0.06, 0.07))
+    serve(autotuner, "large", 2 * TRIALS, [])
+    assert autotuner.decided == {"large": 0}
 
 
 def test_the_first_trial_of_each_way_only_warms_up():

@@ -1,0 +1,131 @@
+"""Work beside a training job, in a process of its own: searches for schedules, and compiling.
+
+In the job's own process it would take Python's lock from the script. The process gives way to the job's for
+cores, and ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+from exec.adaptive.messages import Request
+from exec.records import decode, encode
+from probes.errors import CcctlError, UnavailableError
+from synth.network import Network
+from synth.schedule import Schedule
+
+__all__ = ["Background", "serve"]
+
+_COMMAND = """
+import sys
+sys.path[:] = sys.argv[2:]
+from exec.training.backend.background import serve
+serve(int(sys.argv[1]))
+"""
+# Below the job, which is at 0.
+_NICE = 10
+# How often it is looked whether the job's process is still there.
+_LOOK_S = 1.0
+# The types of which this process has had all compiled, for whatever group.
+_COMPILED: set[str] = set()
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The question for the best schedule that so many seconds find."""
+
+    network: Network
+    request: Request
+    budget_s: float
+
+
+@dataclass(frozen=True)
+class _Compile:
+    """The request to compile what runs programs on elements of a type."""
+
+    dtype: str
+
+
+class Background:
+    """Where the work of one group is done; ``close`` ends what is under way."""
+
+    def __init__(self, budget_s: float) -> None:
+        self._budget_s = budget_s
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def search(self, network: Network, request: Request) -> Schedule:
+        """The best schedule that is found within the budget; raises what the search raises."""
+        found = self._asked(_Search(network, request, self._budget_s))
+        if isinstance(found, CcctlError):
+            raise found
+        assert isinstance(found, Schedule)
+        return found
+
+    def compile_for(self, dtype: str) -> None:
+        """Have compiled, for this and later processes, what runs programs on elements of a type."""
+        if dtype not in _COMPILED:
+            self._asked(_Compile(dtype))
+            _COMPILED.add(dtype)
+
+    def close(self) -> None:
+        """End what is under way, and take on nothing more."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+
+    def _asked(self, question: _Search | _Compile) -> object:
+        """What a process answers; raises UnavailableError where it ends before."""
+        with self._lock:
+            if self._closed:
+                raise UnavailableError("the process group is closed")
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _COMMAND, str(os.getpid()), *sys.path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        content, _ = process.communicate(encode(question))
+        with self._lock:
+            self._process = None
+        if process.returncode:
+            raise UnavailableError(f"the process that works beside the job ended with {process.returncode}")
+        return decode(content)
+
+
+def serve(parent: int) -> None:
+    """Answer one question, in that process."""
+    os.nice(_NICE)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    answer = _answer(decode(sys.stdin.buffer.read()))
+    sys.stdout.buffer.write(encode(answer))
+    sys.stdout.buffer.flush()
+
+
+def _answer(question: _Search | _Compile) -> object:
+    if isinstance(question, _Compile):
+        from exec.mpi.interpreter import compile_for
+
+        compile_for([question.dtype])
+        return None
+    from exec.adaptive.replanner import good_schedules
+
+    network, request = question.network, question.request
+    try:
+        return good_schedules(network, [request], range(network.ranks), question.budget_s)[request]
+    except CcctlError as error:
+        return error
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,229 @@
+"""Plans made beside the job: gloo carries collectives out until every rank has the plan for one.
+
+The ranks ask for plans in the order of their collectives, and make them in that order on a thread of their
+own. When all have one they agree on the number of the collective from which on it is used. A rank whose next
+collective could be that one waits for the answers of the others, which takes milliseconds: they come from
+these threads, which wait for no collective.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from exec.adaptive.messages import Request
+from exec.sockets.group import Group
+from exec.training.backend.autotune import Autotuner
+from exec.training.backend.background import Background
+from exec.training.backend.known_schedules import KnownSchedules
+from exec.training.backend.planned_collectives import PlannedCollectives, Prepared
+from exec.training.backend.rendezvous import Shutdown
+from probes.errors import LostRankError, UnavailableError
+from synth.network import Network
+
+__all__ = ["Preparation"]
+
+_log = logging.getLogger(__name__)
+
+_GIVEN_UP = "plan given up"
+# How long `close` waits for the thread, which is through once its connections are closed.
+_CLOSING_S = 5.0
+# What is called so often is called more often: a plan costs seconds of the processor.
+_CALLS = 3
+# Of a job whose sizes change all the time the counts are dropped now and then.
+_MOST_COUNTED = 1000
+_announced: list[bool] = []
+
+
+class Preparation:
+    """The plans of one rank of a group, which ``meet`` connects when one is first asked for.
+
+    ``ready`` is called for each collective, in their order, on one thread. With ``at_once`` it waits for the
+    plan instead of going on without. ``given``, ``budget_s`` and ``known`` are what `PlannedCollectives` and
+    its search get.
+    """
+
+    def __init__(
+        self,
+        meet: Callable[[], Group],
+        given: Network | None,
+        budget_s: float,
+        known: KnownSchedules,
+        *,
+        at_once: bool,
+    ) -> None:
+        self._meet, self._given, self._known, self._at_once = meet, given, known, at_once
+        self._background = Background(budget_s)
+        self._asked: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        # The next collective is number ``_next``. From ``_held`` on they wait, if there is such a number.
+        self._next = 0
+        self._held: int | None = None
+        self._waiting = False
+        self._calls: collections.Counter[Request] = collections.Counter()
+        self._wanted: set[Request] = set()
+        self._agreed: collections.deque[_Agreed] = collections.deque()
+        self._refused: dict[Request, str] = {}
+        self._failed = ""
+        self._closed = False
+        self._group: Group | None = None
+        self.plans: PlannedCollectives | None = None
+        self.autotuner: Autotuner | None = None
+        self.shutdown: Shutdown | None = None
+
+    def ready(self, request: Request) -> bool:
+        """Whether the next collective is carried out by a plan: the same on all ranks.
+
+        With ``at_once`` raises UnavailableError where there can be none.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._held is None or self._next < self._held)
+            self._use_agreed()
+            if not self.has(request):
+                if len(self._calls) > _MOST_COUNTED:
+                    self._calls.clear()
+                self._calls[request] += 1
+                if self._at_once or self._calls[request] == _CALLS:
+                    self._want(request)
+                if self._at_once:
+                    self._wait_for(request)
+            self._next += 1
+            return self.has(request)
+
+    def revoke(self, why: str) -> None:
+        """Let what is under way raise."""
+        if self._group is not None:
+            self._group.revoke(why)
+
+    def close(self, leave: Callable[[Shutdown], None]) -> None:
+        """Let go of everything; ``leave`` is called before the connections are closed."""
+        self._closed = True
+        self._background.close()
+        self._asked.put(None)
+        self.revoke("the process group is closed")
+        if self.shutdown is not None:
+            leave(self.shutdown)
+        if self._group is not None:
+            self._group.mesh.close()
+        if self._thread is not None:
+            self._thread.join(_CLOSING_S)
+        for agreed in self._agreed:
+            agreed.prepared.plan.abandon()
+        if self.plans is not None:
+            self.plans.close()
+
+    def has(self, request: Request) -> bool:
+        """Whether there is a plan for ``request`` at this moment."""
+        return self.plans is not None and self.plans.has(request)
+
+    def _want(self, request: Request) -> None:
+        """Ask for a plan, unless it has been asked for."""
+        if request in self._wanted:
+            return
+        self._wanted.add(request)
+        self._asked.put(request)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="ccctl plans", daemon=True)
+            self._thread.start()
+
+    def _wait_for(self, request: Request) -> None:
+        self._waiting = True
+        self._changed.wait_for(lambda: self._failed or request in self._refused or self._agreed)
+        self._waiting = False
+        self._use_agreed()
+        if not self.has(request):
+            raise UnavailableError(self._failed or self._refused[request])
+
+    def _use_agreed(self) -> None:
+        """Take over the plans whose number has come."""
+        while self._agreed and self._agreed[0].number <= self._next:
+            agreed = self._agreed.popleft()
+            assert self.plans is not None
+            self._wanted.discard(agreed.request)
+            self.plans.keep(agreed.request, agreed.prepared)
+            del self._calls[agreed.request]
+
+    def _serve(self) -> None:
+        """On the thread: connect, then make one plan after the other."""
+        try:
+            self._begin()
+        except Exception as error:  # Whatever it is, gloo goes on, and who waits is told.
+            if self._group is not None:
+                self._group.mesh.close()
+            self._say(f"no plans, gloo carries out all collectives: {error}", error)
+            with self._changed:
+                self._failed = str(error)
+                self._changed.notify_all()
+            return
+        for number in itertools.count():
+            request = self._asked.get()
+            if request is None:
+                return
+            self._prepare(request, number)
+
+    def _begin(self) -> None:
+        self._group = group = self._meet()
+        if group.Get_rank() == 0 and not _announced:
+            _announced.append(True)
+            waiting = "the first ones wait" if self._at_once else "gloo carries them out until then"
+            _log.warning(
+                "ccctl measures links and plans large collectives, for some seconds, or for a minute where "
+                "loops have to be compiled: %s",
+                waiting,
+            )
+        self.shutdown = Shutdown(group)
+        group.mesh.subscribe(_GIVEN_UP, lambda peer, name: group.mesh.revoke(name, f"rank {peer} gave up"))
+        plans = PlannedCollectives(group, self._given, self._background.search, self._known)
+        self.autotuner = Autotuner(group.named("trials"))
+        self.plans = plans
+
+    def _prepare(self, request: Request, number: int) -> None:
+        """Make a plan with the others, and agree with them from which collective on it is used."""
+        assert self._group is not None and self.plans is not None
+        mesh, group = self._group.mesh, self._group.named(f"plan {number}")
+        prepared = None
+        try:
+            if mesh.host[mesh.rank] == mesh.rank:
+                self._background.compile_for(request.dtype)
+            prepared = self.plans.make(request, group)
+            with self._changed:
+                self._held = self._next if self._waiting else self._next + 1
+            agreed = _Agreed(max(group.allgather(self._held)), request, prepared)
+        except Exception as error:  # Whatever it is, gloo goes on, and who waits is told.
+            if prepared is not None:
+                prepared.plan.abandon()
+            for member in group.members:
+                mesh.send(member, _GIVEN_UP, f"{group.epoch}/plan {number}/")
+            self._say(f"no plan for {request}, gloo carries it out: {error}", error)
+            with self._changed:
+                self._refused[request] = str(error)
+                self._release()
+        else:
+            with self._changed:
+                self._agreed.append(agreed)
+                self._release()
+
+    def _release(self) -> None:
+        self._held = None
+        self._changed.notify_all()
+
+    def _say(self, what: str, error: Exception) -> None:
+        """Warn of what went wrong here; that another rank could not go on is said there."""
+        if not self._closed:
+            level = logging.DEBUG if isinstance(error, LostRankError) else logging.WARNING
+            _log.log(level, "ccctl: %s", what)
+
+
+@dataclass(frozen=True, eq=False)
+class _Agreed:
+    """A plan that is used from collective ``number`` on."""
+
+    number: int
+    request: Request
+    prepared: Prepared
