@@ -103,7 +103,7 @@ QUIET = {
     'ccctl_host_retransmitted_ratio{host="gpu3"}': 0.001,
     "ccctl_watch_links_unknown": 0,
     'ccctl_exit_code{command="watch"}': 0,
-    'ccctl_last_success_timestamp_seconds{command="watch"}': "0+60x120",
+    'ccctl_last_success_timestamp_seconds{command="watch"}': "0+60x180",
 }
 
 
@@ -130,7 +130,7 @@ def test_alerts_fire_for_what_they_name_alone(tmp_path, changed, fire):
     names = [rule["alert"] for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]]
     values = QUIET | changed
     series = [
-        {"series": name, "values": value if isinstance(value, str) else f"{value}x120"}
+        {"series": name, "values": value if isinstance(value, str) else f"{value}x180"}
         for name, value in values.items()
         if value is not None
     ]
@@ -139,7 +139,7 @@ def test_alerts_fire_for_what_they_name_alone(tmp_path, changed, fire):
     trial = {
         "interval": "1m",
         "input_series": series,
-        "promql_expr_test": [{"expr": promql, "eval_time": "90m", "exp_samples": expected}],
+        "promql_expr_test": [{"expr": promql, "eval_time": "3h", "exp_samples": expected}],
     }
     document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [trial]}
     (tmp_path / "test.yml").write_text(yaml.safe_dump(document))

@@ -1,5 +1,8 @@
 """The page of `ccctl report` in a real browser: it opens, nothing is clipped, and keys reach everything."""
 
+import subprocess
+import sys
+
 import pytest
 from browser import browser, missing
 from slow_host import fill
@@ -53,14 +56,14 @@ return shown.map(svg => [
 @pytest.fixture(scope="module")
 def opened(samples, tmp_path_factory):
     """(browser, address of the page)."""
-    from typer.testing import CliRunner
-
-    from ccctl.main import app
-
     folder = tmp_path_factory.mktemp("page")
     fill(folder, samples)
-    done = CliRunner().invoke(app, ["report", str(folder), "-o", str(folder / "report.html")])
-    assert done.exit_code == 0, done.output
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ccctl", "report", folder, "-o", folder / "report.html"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
     with browser(folder) as page:
         yield page, (folder / "report.html").as_uri()
 
