@@ -17,10 +17,10 @@ import sys
 import time
 from itertools import product
 
-from synth.adapcc.published_milp import Choice, PublishedStrategy, Question, solve
 from synth.check.program import judge
-from synth.lang.strategies import strategy_algorithm
 from synth.network import Link, Network, build
+from synth.published.adapcc_algorithm import strategy_algorithm
+from synth.published.adapcc_milp import Choice, PublishedStrategy, Question, solve
 from synth.simulation.program import Costs, simulate_program
 
 MB = 1_000_000

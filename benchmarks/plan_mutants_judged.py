@@ -16,7 +16,7 @@ from pathlib import Path
 
 from plan_mutants import MUTATIONS, mutant
 
-from exec.mscclpp import interleaved
+from exec.published.mscclpp import interleaved
 from synth.mscclpp import Plan, judge_plan, read_plan
 from synth.mscclpp.well_formed import form
 

@@ -11,7 +11,7 @@ import random
 import sys
 import time
 
-from exec.mscclpp import interleaved
+from exec.published.mscclpp import interleaved
 from synth import family, synthesize
 from synth.mscclpp import examine_plan, plan_of
 from synth.network import Network

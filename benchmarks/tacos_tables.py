@@ -42,13 +42,14 @@ from synth.bounds.bounds import bounds
 from synth.check.schedule import check
 from synth.collective import Kind, collective
 from synth.errors import NotApplicableError
-from synth.methods import greedy, ilp, paths, taccl
+from synth.methods import greedy, ilp, paths
 from synth.network import Network
 from synth.networks.failures import Failures, without
 from synth.networks.families import family
 from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.rank_subsets import serve
 from synth.portfolio.synthesize import Request, synthesize, warm
+from synth.published import taccl
 from synth.schedule import Outcome
 from synth.simulation.schedule import replay
 from synth.tacos_ilp.horizon_search import Mechanism

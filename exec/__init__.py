@@ -5,7 +5,8 @@ In: proven programs and data. Out: results (``run``), and reports of how fast th
 
 Read `stages`, these functions; `run_once` and `benchmark`, the two tasks of ranks; `executors`, which
 chooses `mpi` or `cuda`; `program`, what both share; `launcher`, which starts ranks; `sockets`, which joins
-them without MPI; `adaptive` and `relays`; `peers`; `predict`, `replan` and `memory_demand`; `lab`.
+them without MPI; `adaptive` and `relays`; `peers` and `published`, to compare with; `replan` and
+`memory_demand`; `lab`.
 """
 
 from __future__ import annotations

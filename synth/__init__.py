@@ -6,7 +6,8 @@ In: a `Network` (by name, measured by a profile, or nominal from a topology) and
 Read `network`, `collective`, `schedule` and `program`, the nouns; `stages`, the four functions over them;
 then `portfolio` (which tries `methods`), `check` (which believes none of them), `bounds`, `simulation` and
 `compiler`. The methods stand on `tree_packing`, `routing`, `scheduling`, `adapcc`, `tacos_ilp`, `milp` and
-`kernels`; `lang` is the chunk language of GC3, `msccl` its exchange format.
+`kernels`; `lang` is the chunk language of GC3, `msccl` its exchange format. `published` are methods of other
+systems to compare with.
 """
 
 from __future__ import annotations

@@ -2,6 +2,6 @@
 
 `backend` is the process group that `init_process_group("ccctl")` makes, `dear` an optimizer that overlaps
 communication with both passes, `ds_sync` the averaging of parameters within groups that change, `hooks` lets
-DDP go on with late and lost ranks. `workloads` are small training runs, `baselines` the ways that others are
-compared with. This page imports no torch.
+DDP go on with late and lost ranks. `workloads` are small training runs, beside ways of `exec.published`.
+This page imports no torch.
 """

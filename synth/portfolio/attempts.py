@@ -10,7 +10,6 @@ import numpy as np
 
 from probes.errors import UsageError, quoted
 from probes.wording import meant
-from synth.adapcc import published_schedule
 from synth.collective import Collective, Kind
 from synth.methods import (
     adapcc,
@@ -24,13 +23,13 @@ from synth.methods import (
     ilp,
     paths,
     ring,
-    taccl,
     tree,
     two_step,
 )
 from synth.network import Network
 from synth.portfolio.collective_request import CollectiveRequest, counted, divided
 from synth.portfolio.rank_subsets import serve
+from synth.published import synthesizer
 from synth.schedule import Schedule
 from synth.scheduling import block_exchange, stars, symmetric_search
 from synth.tacos_ilp.horizon_search import Mechanism
@@ -152,14 +151,18 @@ METHODS: dict[str, Method] = {
     "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),
     "adapcc": Method(adapcc.synthesize, step=4, relays=True, solves=True, suits=adapcc.suits),
     "adapcc_published": Method(
-        published_schedule.synthesize,
+        synthesizer("adapcc_published"),
         step=64,
         solves=True,
         exchanges=True,
         suits=lambda network, shape: False,
     ),
     "taccl": Method(
-        taccl.synthesize, most_sends=2000, relays=True, solves=True, suits=lambda network, shape: False
+        synthesizer("taccl"),
+        most_sends=2000,
+        relays=True,
+        solves=True,
+        suits=lambda network, shape: False,
     ),
 }
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector
 
 from exec.adaptive.iterations import gathered
 from exec.adaptive.session import Session
 from exec.sockets.group import Group
-from exec.training.baselines.flat import values
 from exec.training.hooks.adaptive_hook import AdaptiveHook
 from exec.training.hooks.elastic_sampler import ElasticSampler
 from exec.training.hooks.sessions import PATIENT
@@ -70,7 +70,7 @@ def _trained(
         mine = _course(hook, replica, request, data, ranks, told)
     finally:
         hook.close()
-    row = values(model.parameters()).numpy()
+    row = parameters_to_vector(model.parameters()).detach().numpy()
     every = gathered(session, (mine, hashlib.sha256(row.tobytes()).hexdigest(), accuracy_of(model, data)))
     lost = tuple(sorted(session.lost))
     return summed_up(

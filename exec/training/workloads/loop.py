@@ -12,11 +12,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
+from torch.nn.utils import parameters_to_vector
 
 from exec.benchmark.environment import machine
 from exec.benchmark.report import Spread
 from exec.sockets.group import Group
-from exec.training.baselines.flat import values
 from exec.training.workloads.data import Dataset, dataset, indices
 from exec.training.workloads.join import device_of, join_process_group
 from exec.training.workloads.models import build, emulate_compute, layers_of
@@ -116,9 +116,9 @@ def _trained(
             progress.update(done + step, len(request.modes) * request.steps, f"{mode.name}, iteration {step}")
 
         mine = course(replica, request, data, comm, told)
-        difference = _spread_of(comm, values(model.parameters()))
+        difference = _spread_of(comm, parameters_to_vector(model.parameters()).detach())
         replica.finish()
-        final = values(model.parameters())
+        final = parameters_to_vector(model.parameters()).detach()
         accuracy = float(np.mean(comm.allgather(accuracy_of(model, data))))
         parameters = final.cpu().numpy()
         row = summed_up(

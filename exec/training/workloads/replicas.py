@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from exec.published import synchronizer
 from exec.training.workloads.models import optimizer_of
 from exec.training.workloads.request import Mode, TrainRequest
 from exec.training.workloads.shape import shape_of
@@ -87,10 +88,8 @@ def _ddp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[
 
 
 def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    from exec.training.baselines.hierarchical import Hierarchical
-
     groups = groups_of_hosts(request, hosts)
-    way = Hierarchical(groups)
+    way = synchronizer("hierarchical")(groups)
     replica, optimizer = _ddp_of(mode, model), optimizer_of(request.model, model.parameters())
     # DDP looks at annotations, which have to be its own.
     replica.register_comm_hook(None, lambda state, bucket: way.hook(state, bucket))
@@ -101,9 +100,7 @@ def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hos
 
 
 def _horovod(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    from exec.training.baselines.horovod import Horovod
-
-    way = Horovod(model, request.cycle_s, mode.bucket_bytes)
+    way = synchronizer("horovod")(model, request.cycle_s, mode.bucket_bytes)
     optimizer = optimizer_of(request.model, model.parameters())
 
     def before() -> None:
@@ -119,9 +116,7 @@ def _horovod(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: l
 
 
 def _gossip(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    from exec.training.baselines.gossip import Gossip
-
-    way = Gossip(model)
+    way = synchronizer("gossip")(model)
     optimizer = optimizer_of(request.model, model.parameters())
 
     def before() -> None:
@@ -136,11 +131,11 @@ def _gossip(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: li
 
 
 def _asp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    from exec.training.baselines.asp import Asp
-
     if request.backend == "nccl":
         raise UnavailableError("asp: its servers receive on threads, which NCCL does not allow")
-    way = Asp(model, lambda parameters: optimizer_of(request.model, parameters), request.steps)
+    way = synchronizer("asp")(
+        model, lambda parameters: optimizer_of(request.model, parameters), request.steps
+    )
     note = f"a server a rank, each gradient at 1/{len(hosts)} of the rate, all over gloo"
     return Replica(
         model,

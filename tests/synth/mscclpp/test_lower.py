@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sample_networks import named
 
-from exec.mscclpp import interleaved
+from exec.published.mscclpp import interleaved
 from probes.errors import UsageError
 from synth import family, synthesize
 from synth.mscclpp import examine_plan, judge_plan, plan_of, read_plan, write_plan

@@ -2,8 +2,6 @@
 
 import pytest
 
-from synth.adapcc.published_milp import Choice, PublishedStrategy, Question, SubCollective
-from synth.adapcc.published_schedule import MOST_RANKS, schedule_of, synthesize
 from synth.check.program import judge
 from synth.check.schedule import check
 from synth.collective import collective
@@ -11,6 +9,8 @@ from synth.compiler.lower import lower
 from synth.errors import NotApplicableError
 from synth.network import Link, build
 from synth.networks.families import family
+from synth.published.adapcc_milp import Choice, PublishedStrategy, Question, SubCollective
+from synth.published.adapcc_schedule import MOST_RANKS, schedule_of, synthesize
 
 UNIT_BYTES = 1000
 

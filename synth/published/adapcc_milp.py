@@ -14,7 +14,7 @@ and grows with flows times links times M: for a handful of ranks.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Literal
@@ -24,7 +24,17 @@ from synth.errors import NotApplicableError
 from synth.milp.model import Model, Status
 from synth.network import Network
 
-__all__ = ["Choice", "Flow", "Kind", "PublishedStrategy", "Question", "SubCollective", "solve", "timed"]
+__all__ = [
+    "Choice",
+    "Flow",
+    "Kind",
+    "PublishedStrategy",
+    "Question",
+    "SubCollective",
+    "blocks",
+    "solve",
+    "timed",
+]
 
 Kind = Literal["reduce", "broadcast", "all_to_all"]
 Flow = tuple[int, int]
@@ -88,6 +98,17 @@ class PublishedStrategy:
     time_s: float
     bound_s: float
     status: Status
+
+
+def blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[SubCollective, int, int]]:
+    """Yield (part, first unit, units) of each C_m: those that are as far on in their part go together."""
+    found, first = [], 0
+    for number, part in enumerate(parts):
+        units, step = part.choice.size_bytes // unit_bytes, part.choice.chunk_bytes // unit_bytes
+        found += [(at / units, number, first + at, min(step, units - at)) for at in range(0, units, step)]
+        first += units
+    for _, number, at, size in sorted(found):
+        yield parts[number], at, size
 
 
 def timed(question: Question, parts: Sequence[SubCollective]) -> float:

@@ -15,10 +15,10 @@ from dataclasses import replace
 import numpy as np
 
 from probes.columns import bytes_of, ints, offsets
-from synth.adapcc.published_milp import Choice, PublishedStrategy, Question, SubCollective, solve
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
+from synth.published.adapcc_milp import Choice, PublishedStrategy, Question, SubCollective, blocks, solve
 from synth.schedule import COPY, REDUCE, Outcome, Schedule
 from synth.simulation.schedule import replay
 
@@ -86,7 +86,7 @@ def _choices(chunks: int, chunk_bytes: int, sub_collectives: int) -> Iterator[Ch
 def schedule_of(strategy: PublishedStrategy, shape: Collective, chunk_bytes: int, seed: int) -> Schedule:
     """The sends of a strategy whose sizes are multiples of ``chunk_bytes``; O(chunks · ranks²)."""
     table = _Table(strategy, shape)
-    for part, first, count in _blocks(strategy.parts, chunk_bytes):
+    for part, first, count in blocks(strategy.parts, chunk_bytes):
         for chunk in range(first, first + count):
             table.chunk(part, chunk)
     chunks, link, op = np.array(table.rows, dtype=np.int64).reshape(-1, 3).T
@@ -105,17 +105,6 @@ def schedule_of(strategy: PublishedStrategy, shape: Collective, chunk_bytes: int
         addend_start=ints(offsets([len(addends) for addends in table.addends]) if held else []),
         addend=ints(flat),
     )
-
-
-def _blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[SubCollective, int, int]]:
-    """(part, first unit, units) of each C_m, in the order of how much of their part is before them."""
-    found, first = [], 0
-    for number, part in enumerate(parts):
-        units, step = part.choice.size_bytes // unit_bytes, part.choice.chunk_bytes // unit_bytes
-        found += [(at / units, number, first + at, min(step, units - at)) for at in range(0, units, step)]
-        first += units
-    for _, number, at, size in sorted(found):
-        yield parts[number], at, size
 
 
 class _Table:

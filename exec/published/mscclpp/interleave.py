@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
-from exec.mscclpp.machine import Atom, Machine
+from exec.published.mscclpp.machine import Atom, Machine
 from synth.mscclpp.plan import Operation, Plan
 
 __all__ = ["Outcome", "interleaved"]

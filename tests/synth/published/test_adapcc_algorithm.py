@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from exec.program.interpreter import interpret
-from synth.adapcc.published_milp import Choice, PublishedStrategy, Question, SubCollective, timed
 from synth.check.program import judge
 from synth.errors import NotApplicableError
-from synth.lang.strategies import strategy_algorithm
 from synth.network import Link, build
 from synth.program import OPS
+from synth.published.adapcc_algorithm import strategy_algorithm
+from synth.published.adapcc_milp import Choice, PublishedStrategy, Question, SubCollective, timed
 
 
 def _network():

@@ -9,13 +9,12 @@ another in a pipeline, the parts in turn; an all_reduce sends back from each par
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from math import gcd
 
-from synth.adapcc.published_milp import PublishedStrategy, SubCollective
 from synth.errors import NotApplicableError
 from synth.lang.algorithm import Algorithm, program
 from synth.lang.chunks import Chunk, chunk
+from synth.published.adapcc_milp import PublishedStrategy, SubCollective, blocks
 
 __all__ = ["strategy_algorithm"]
 
@@ -36,7 +35,7 @@ def strategy_algorithm(strategy: PublishedStrategy, *, back: bool = False) -> tu
     chunks = share * ranks if kind == "all_to_all" else share
 
     def body() -> None:
-        for part, first, size in _blocks(parts, unit_bytes):
+        for part, first, size in blocks(parts, unit_bytes):
             if kind == "all_to_all":
                 _exchange(strategy, part, first, size, share)
             elif kind == "broadcast":
@@ -54,18 +53,6 @@ def strategy_algorithm(strategy: PublishedStrategy, *, back: bool = False) -> tu
         name=f"adapcc_{kind}",
     )(body)
     return made, unit_bytes
-
-
-def _blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[SubCollective, int, int]]:
-    """(part, first unit, units) of each chunk: those that are as far on in their part go together."""
-    found, first = [], 0
-    for number, part in enumerate(parts):
-        units, step = part.choice.size_bytes // unit_bytes, part.choice.chunk_bytes // unit_bytes
-        for at in range(0, units, step):
-            found.append((at / units, number, first + at, min(step, units - at)))
-        first += units
-    for _, number, at, size in sorted(found):
-        yield parts[number], at, size
 
 
 def _sum(strategy: PublishedStrategy, part: SubCollective, first: int, size: int, *, back: bool) -> None:

@@ -1,10 +1,10 @@
-"""Runs execution plans of MSCCL++ on the CPU, with real data, to test the verdicts of their judge.
+"""MSCCL++'s executor, modelled from its sources alone, on the CPU with real data.
 
 In goes a ``synth.mscclpp.Plan``; out comes whether all outputs were right. ``machine`` is what each operation
 does to buffers, signals and semaphores; ``interleave`` runs it in an order drawn by chance among all that the
 rules leave open.
 """
 
-from exec.mscclpp.interleave import Outcome, interleaved
+from exec.published.mscclpp.interleave import Outcome, interleaved
 
 __all__ = ["Outcome", "interleaved"]

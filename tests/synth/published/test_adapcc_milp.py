@@ -6,8 +6,8 @@ from itertools import combinations, combinations_with_replacement, product
 
 import pytest
 
-from synth.adapcc.published_milp import Choice, Question, SubCollective, solve, timed
 from synth.network import Link, build
+from synth.published.adapcc_milp import Choice, Question, SubCollective, solve, timed
 
 KB = 1000
 

@@ -6,7 +6,7 @@ import pytest
 from plan_mutants import MUTATIONS, mutant
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
-from exec.mscclpp import interleaved
+from exec.published.mscclpp import interleaved
 from probes.errors import UsageError
 from synth.mscclpp import judge_plan, read_plan
 

@@ -6,10 +6,9 @@ import pytest
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
-from synth.methods import taccl
 from synth.networks.families import family
 from synth.networks.shortest_paths import distances_s
-from synth.portfolio.attempts import Request, plans
+from synth.published import taccl
 from synth.simulation.schedule import replay
 
 CHUNK_BYTES = 1 << 20
@@ -48,11 +47,6 @@ def test_loads_of_equal_ways_are_spread():
     # Four chunks cross the square, one on each of the links that all directions have equally.
     assert np.bincount(made.link, minlength=network.links).max() == 2
     assert replay(made).time_s < 3.1 * network.travel_s(CHUNK_BYTES).max()
-
-
-def test_auto_does_not_try_a_baseline():
-    request = Request(mesh(), "all_gather", chunk_bytes=CHUNK_BYTES, chunks=1)
-    assert "taccl" not in {plan.name for plan in plans(request)}
 
 
 def test_what_it_cannot_route_is_refused(monkeypatch):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from exec.training.baselines.flat import put, trainable, values
+from exec.published.flat import put, trainable, values
 
 __all__ = ["Gossip"]
 

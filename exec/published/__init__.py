@@ -1,0 +1,30 @@
+"""Ways to train and executors of others, as their papers and sources have them, only to be compared with.
+
+`horovod`, `hierarchical`, `gossip` (D-PSGD) and `asp` synchronize the replicas of a model. In: a model, its
+optimizer, torch.distributed. Out: objects that a training loop calls before the forward pass, after the
+backward pass and at the end; `flat` is parameters as one tensor. The training runs of `ccctl train` know them
+by the names of the registry here; the product imports nothing else of this package. This page imports no
+torch.
+
+`mscclpp` carries out execution plans as MSCCL++'s executor does, to test the verdicts of `synth.mscclpp`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__all__ = ["synchronizer"]
+
+_HOMES = {
+    "asp": ("exec.published.asp", "Asp"),
+    "gossip": ("exec.published.gossip", "Gossip"),
+    "hierarchical": ("exec.published.hierarchical", "Hierarchical"),
+    "horovod": ("exec.published.horovod", "Horovod"),
+}
+
+
+def synchronizer(mode: str) -> Any:
+    """Return the class that synchronizes replicas by the mode; its module is loaded by that."""
+    module, name = _HOMES[mode]
+    return getattr(import_module(module), name)
