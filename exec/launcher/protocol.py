@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import shutil
 import socket
@@ -49,6 +50,7 @@ __all__ = [
     "Returned",
     "Started",
     "Status",
+    "Task",
     "Wires",
     "connect",
     "environment",
@@ -72,6 +74,8 @@ SCRATCH = "CCCTL_SCRATCH"
 SESSION_PREFIX, SCRATCH_PREFIX = "ccctl-session-", "ccctl-ranks-"
 # Where the agent of a host tells a rank its number, and the number of its own process.
 RANK, AGENT = "CCCTL_RANK", "CCCTL_AGENT"
+# The task and the folders of its modules, which only whoever starts a rank can tell it.
+_TASK = "CCCTL_TASK"
 # How often a rank was started before, where it was.
 START = "CCCTL_START"
 # Where the launchers tell a process its rank.
@@ -91,28 +95,48 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What every rank calls: ``function(comm, arguments, progress)`` of "package.module:function".
+class Task:
+    """What every rank of a run calls: ``function(comm, arguments, progress)`` of "package.module:function".
 
-    ``arguments`` are a message of `exec.records`. A rank reads them once ``path`` is among the folders of
-    its modules. ``meeting`` is for a rank that is started while the others are at work. ``spares``, the last
-    of the ``ranks``, are those that are not there at the start.
+    A rank is told it by its environment and by no message, so whoever holds the key of the run cannot choose
+    what runs. ``path`` are folders of its modules.
     """
 
-    task: str
+    name: str
+    path: tuple[str, ...] = ()
+
+    def variables(self) -> dict[str, str]:
+        """What a rank is started with."""
+        return {_TASK: json.dumps([self.name, self.path])}
+
+    @classmethod
+    def of_this_rank(cls) -> Task:
+        """What this process was started for; another run that it starts has a task of its own."""
+        name, path = json.loads(os.environ.pop(_TASK))
+        return cls(name, tuple(path))
+
+    def function(self) -> Callable[..., Any]:
+        """The function, found on ``path`` after what this process finds by itself."""
+        sys.path += [folder for folder in self.path if folder not in sys.path]
+        found = function_of(self.name)
+        share_functions_of(self.name.partition(":")[0])
+        return found
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a rank is given to begin its task with.
+
+    ``arguments`` are a message of `exec.records`, which a rank reads once it has the modules of its task.
+    ``meeting`` is for a rank that is started while the others are at work. ``spares``, the last of the
+    ``ranks``, are those that are not there at the start.
+    """
+
     arguments: bytes
     ranks: int
-    path: tuple[str, ...] = ()
     wires: Wires = "mpi"
     meeting: Meeting | None = None
     spares: tuple[Whereabouts, ...] = ()
-
-    def opened(self) -> tuple[Callable[..., Any], Any]:
-        """The function and its arguments, both found on ``path`` after what this process finds by itself."""
-        sys.path += [folder for folder in self.path if folder not in sys.path]
-        function = function_of(self.task)
-        share_functions_of(self.task.partition(":")[0])
-        return function, decode(self.arguments)
 
 
 class JobForRanks:
@@ -136,11 +160,12 @@ class JobForRanks:
         rejoin: int = 0,
         spares: tuple[Whereabouts, ...] = (),
     ) -> None:
+        self.task = Task(task, path)
         self.ranks, self.wires, self.survive, self.rejoin = ranks, wires, survive, rejoin
         self.spares, self.at_start = spares, ranks - len(spares)
         self._part = getattr(arguments, "of_rank", None)
         content = b"" if self._part else _encoded(arguments)
-        self._whole = Job(task, content, ranks, path, wires, spares=spares)
+        self._whole = Job(content, ranks, wires, spares=spares)
 
     def of_rank(self, rank: int, meeting: Meeting | None = None) -> Job:
         """What goes to one rank; ``meeting`` where it is started again."""

@@ -75,7 +75,8 @@ class StartedRanks:
             hosts = [entry.host for entry in (*self._where, *elsewhere)]
             listeners = [stack.enter_context(one) for one in listen(folder, hosts)]
             self._output, self._scratch = folder / "output", str(scratch)
-            marks = protocol.environment(self._addresses(listeners), key, str(scratch))
+            addresses = self._addresses(listeners)
+            marks = protocol.environment(addresses, key, str(scratch)) | self._job.task.variables()
             self._starter = self._start(launcher, marks)
             stack.callback(self._end)
             self._watchdog = Watchdog(

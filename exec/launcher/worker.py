@@ -40,6 +40,7 @@ from exec.launcher.protocol import (
     Returned,
     Started,
     Status,
+    Task,
     connect,
     is_local,
     remove,
@@ -193,6 +194,7 @@ def main() -> None:
     # Another run that the task starts has ranks of its own.
     os.environ.pop(RANK, None)
     start = int(os.environ.pop(START, "0"))
+    task = Task.of_this_rank()
     key = wires_key()
     try:
         connection = connect()
@@ -211,11 +213,11 @@ def main() -> None:
     reporter = Reporter(connection)
     reporter.start = start
     threading.Thread(target=reporter.beat, name="heartbeat", daemon=True).start()
-    _serve(job, rank, reporter, key)
+    _serve(task, job, rank, reporter, key)
     reporter.close()
 
 
-def _serve(job: Job, rank: int, reporter: Reporter, key: bytes) -> None:
+def _serve(task: Task, job: Job, rank: int, reporter: Reporter, key: bytes) -> None:
     try:
         comm = _world(job.ranks) if job.wires == "mpi" else _group(rank, job, reporter, key)
         where = None if job.wires == "mpi" else comm.mesh.whereabouts(rank)
@@ -223,8 +225,8 @@ def _serve(job: Job, rank: int, reporter: Reporter, key: bytes) -> None:
         if job.wires == "sockets" and not reporter.start:
             # The command counts a death as survivable only once it knows that the wires of all are up.
             reporter.exchange(b"")
-        function, arguments = job.opened()
-        value = function(comm, arguments, reporter)
+        function = task.function()
+        value = function(comm, decode(job.arguments), reporter)
         reporter.send_pieces()
         if job.wires == "mpi":
             reporter.send(Finished(value if rank == 0 else None))

@@ -8,7 +8,14 @@ __all__ = ["FORWARDED", "variables"]
 
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # The ranks of other hosts see nothing of our environment but this.
-FORWARDED = ("CCCTL_CONTROL", "CCCTL_CONTROL_KEY", "CCCTL_SCRATCH", "CCCTL_START", *_ONE_THREAD)
+FORWARDED = (
+    "CCCTL_CONTROL",
+    "CCCTL_CONTROL_KEY",
+    "CCCTL_SCRATCH",
+    "CCCTL_START",
+    "CCCTL_TASK",
+    *_ONE_THREAD,
+)
 
 
 def variables(folder: str) -> dict[str, str]:

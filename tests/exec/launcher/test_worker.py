@@ -1,16 +1,37 @@
 """What one rank does between its wires and its task."""
 
+import contextlib
+import os
+import queue
 import socket
+import subprocess
 import sys
 import threading
 from types import SimpleNamespace
 
+import msgspec
 import pytest
+from limits import HANG_S
 
-from exec.launcher import worker
-from exec.launcher.protocol import Exchange, Exchanged, Finished, Job, Release, Returned, Started, Status
+from exec import records
+from exec.launcher import protocol, worker
+from exec.launcher.protocol import (
+    Exchange,
+    Exchanged,
+    Failure,
+    Finished,
+    Job,
+    Release,
+    Returned,
+    Started,
+    Status,
+    Task,
+)
 from exec.records import encode
+from exec.sockets import channel
 from exec.sockets.channel import Channel
+from exec.sockets.greeter import Greeter
+from exec.sockets.listeners import listen
 from probes.errors import UnavailableError
 
 CALLED = threading.Event()
@@ -36,8 +57,8 @@ def test_a_rank_begins_its_task_when_the_command_knows_that_the_wires_of_all_are
     monkeypatch.setattr(worker, "_group", lambda rank, job, reporter, key: wires)
     reporter = worker.Reporter(own)
     beating = threading.Thread(target=reporter.beat)
-    job = Job(f"{__name__}:task", encode(None), 2, wires="sockets")
-    serving = threading.Thread(target=worker._serve, args=(job, 0, reporter, b""))
+    job, ours = Job(encode(None), 2, wires="sockets"), Task(f"{__name__}:task")
+    serving = threading.Thread(target=worker._serve, args=(ours, job, 0, reporter, b""))
     CALLED.clear()
     try:
         beating.start()
@@ -56,6 +77,77 @@ def test_a_rank_begins_its_task_when_the_command_knows_that_the_wires_of_all_are
         beating.join(60)
         command.close()
         own.close()
+
+
+HARM = """
+from pathlib import Path
+
+Path(__file__).with_name("harm").touch()
+
+def run(*arguments):
+    pass
+"""
+JOB = [records._RECORD, "exec.launcher.protocol:Job"]
+# After the arguments: one rank over sockets, which neither joins later nor has spares.
+REST = [1, "sockets", None, [records._TUPLE]]
+
+
+def forged(folder):
+    """What names code of ``folder`` to a rank that waits for its job."""
+    named, nothing = "harmful:run", encode(None)
+    path = [records._TUPLE, str(folder)]
+    function, record = (msgspec.msgpack.encode([kind, named]) for kind in (records._FUNCTION, records._CLASS))
+    return {
+        "a task and its folders": [*JOB, named, nothing, 1, path, *REST[1:]],
+        "a task alone": [*JOB, named, nothing, *REST],
+        "a task as a record": [
+            records._RECORD,
+            "exec.launcher.protocol:Task",
+            named,
+            path,
+        ],
+        "a function among the arguments": [*JOB, function, *REST],
+        "a class among the arguments": [*JOB, record, *REST],
+    }
+
+
+class Forging(Channel):
+    """Sends what no encoder makes."""
+
+    def _framed(self, message):
+        content = msgspec.msgpack.encode(message)
+        mac = channel._mac_of(self._keys[0], self._sent, content)
+        self._sent += 1
+        return channel._HEADER.pack(len(content), mac) + content
+
+
+@pytest.mark.parametrize("message", forged(""))
+def test_no_message_of_who_knows_the_key_chooses_what_a_rank_runs(tmp_path, message):
+    (tmp_path / "harmful.py").write_text(HARM)
+    key, ends = bytes(range(32)), queue.SimpleQueue()
+    (listener,) = listen(tmp_path)
+    greeter = Greeter([listener], key, 1, lambda hello, end: ends.put(end))
+    told = protocol.environment([listener.getsockname()], key, str(tmp_path / "scratch"))
+    told |= Task("exec.launcher.selftest:survivors").variables()
+    words = [sys.executable, "-P", "-m", "exec.launcher.worker"]
+    rank = subprocess.Popen(words, env={**os.environ, **told, protocol.RANK: "0"})
+    try:
+        end = ends.get(timeout=HANG_S)
+        end.__class__ = Forging
+        end.send(forged(tmp_path)[message])
+        end.__class__ = Channel
+        with contextlib.suppress(EOFError, OSError):
+            while not isinstance(answer := end.receive(), Failure):
+                if isinstance(answer, Exchange):
+                    end.send(Exchanged((answer.content,)))
+        end.close()
+        rank.wait(HANG_S)
+    finally:
+        rank.kill()
+        rank.wait()
+        greeter.close()
+        listener.close()
+    assert not (tmp_path / "harm").exists()
 
 
 @pytest.mark.parametrize("installed", [True, False])
