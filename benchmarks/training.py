@@ -5,10 +5,10 @@
     python benchmarks/training.py --convergence [--seeds 5] [--steps 240]
         [--models cnn,transformer] [--at 120,150,180]
 
-For each case a lab is made and profiled, and ``ccctl train`` runs on its hosts, each mode ``--rounds``
-times in turn. Compute is emulated: layers sleep as while a GPU works, with ``balanced`` for as long in all
-as an all_reduce takes at the rate of the slowest link. Modes with buckets are tuned: the best of those that
-are tried counts. A ratio is DDP's median iteration over another mode's: above 1 DDP is slower.
+For each case a lab is made and profiled, and ``ccctl training compare`` runs on its hosts, each mode
+``--rounds`` times in turn. Compute is emulated: layers sleep as while a GPU works, with ``balanced`` for as
+long in all as an all_reduce takes at the rate of the slowest link. Modes with buckets are tuned: the best of
+those that are tried counts. A ratio is DDP's median iteration over another mode's: above 1 DDP is slower.
 ``gained`` says where a mode stands between DDP (0 %) and the larger of what computing alone takes, measured,
 and what an all_reduce takes at the rate of the slowest link (100 %). Predicted times are those of ``ccctl
 fusion`` with the profile's costs. Needs root, for the lab, and torch.
@@ -77,7 +77,7 @@ def best_of(rows: list[dict[str, Any]]) -> dict[str, tuple[str, float]]:
 
 
 def predicted_s(label: str, network: Network, model: Model, compute_s: float) -> float:
-    """What ``ccctl fusion`` predicts for an iteration on the measured network."""
+    """What ``ccctl training fusion`` predicts for an iteration on the measured network."""
     mode, _, bucket = label.partition(":")
     size_bytes = parse_size(bucket, "--modes") if bucket else 0
     return fusion_plan(model.taking(compute_s), ring_costs(network), mode, size_bytes).iteration_s
@@ -105,12 +105,19 @@ def workload(options: argparse.Namespace) -> Model:
 
 
 def in_lab(case: str, options: argparse.Namespace, compute: str) -> tuple[list[dict[str, Any]], Network]:
-    """(the rows of ``ccctl train`` in one lab, the network as it was measured)."""
+    """(the rows of ``ccctl training compare`` in one lab, the network as it was measured)."""
     description, _ = CASES[case]
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
         profile = f"{folder}/{case}.json"
         inside(name, *CCCTL, "profile", "-q", "-o", profile)
-        words = ["train", "--mode", ",".join([options.modes] * options.rounds), "--network", profile]
+        words = [
+            "training",
+            "compare",
+            "--mode",
+            ",".join([options.modes] * options.rounds),
+            "--network",
+            profile,
+        ]
         words += ["--layers", str(options.layers), "--width", str(options.width)]
         words += ["--compute", compute, "--steps", str(options.steps), "--warmup", "4"]
         words += [
@@ -141,7 +148,18 @@ def told(case: str, rows: list[dict[str, Any]], network: Network, model: Model) 
 
 def trained(model: str, seed: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows of DDP and DS-Sync, trained on this host from one seed."""
-    words = ["train", "--mode", "ddp,ds-sync", "-n", str(RANKS), "--model", model, "--seed", str(seed)]
+    words = [
+        "training",
+        "compare",
+        "--mode",
+        "ddp,ds-sync",
+        "-n",
+        str(RANKS),
+        "--model",
+        model,
+        "--seed",
+        str(seed),
+    ]
     words += ["--steps", str(options.steps), "--warmup", str(max(1, options.steps // 10)), "--json"]
     # To evaluate takes longer than to train.
     words += ["--evaluate", str(max(1, options.steps // 8))]

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from inspect import signature
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from ccctl import __version__, console
-from ccctl.commands import CLAIMS, function_of
+from ccctl.commands import CLAIMS, SECTIONS, function_of
 from ccctl.completion.answers import answer_shells
 from ccctl.errors import (
     INTERNAL,
@@ -40,7 +40,7 @@ __all__ = ["app", "command_line", "examples", "main", "verbs"]
 _LOADING = frozenset(
     (
         *("profile", "synth", "compile", "verify", "simulate", "run", "bench", "explain"),
-        *("order", "tune", "groups", "fusion", "watch", "show", "report"),
+        *("order", "tune", "training", "watch", "show", "report"),
     )
 )
 
@@ -63,8 +63,9 @@ class _InOrder(_Group):
         return [*CLAIMS]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([*CLAIMS.items()])
+        for title, claims in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([*claims.items()])
 
 
 class _Command(_WithClaim, typer.core.TyperCommand):
@@ -122,9 +123,9 @@ def examples(command: Callable[..., None]) -> tuple[tuple[str, str], ...]:
     return found
 
 
-def _epilog(command: Callable[..., None]) -> str | None:
+def _epilog(shown: Iterable[tuple[str, str]]) -> str | None:
     # \b keeps the lines as they are: the help formatter would fill them into one paragraph.
-    lines = [f"  {line}" for line, _ in examples(command)]
+    lines = [f"  {line}" for line, _ in shown]
     return "\n".join(["\b", "Examples:", *lines]) if lines else None
 
 
@@ -140,7 +141,14 @@ def _group(command: Callable[..., None]) -> typer.Typer:
     for verb in verbs(command):
         # Where a verb runs a command, what follows its first word is no option of ours: lab run mpirun -n 4.
         interspersed = "command" not in signature(verb).parameters
-        group.command(cls=_Command, context_settings={"allow_interspersed_args": interspersed})(verb)
+        name = verb.__name__.removesuffix("_")
+        shown = [one for one in examples(command) if one[0].split()[1:3] == [command.__name__, name]]
+        group.command(
+            name,
+            cls=_Command,
+            epilog=_epilog(shown),
+            context_settings={"allow_interspersed_args": interspersed},
+        )(verb)
     return group
 
 
@@ -150,9 +158,9 @@ def _built(name: str) -> Any:
     function = function_of(name)
     own = typer.Typer(rich_markup_mode=None, add_completion=False)
     if verbs(function):
-        own.add_typer(_group(function), name=name, epilog=_epilog(function))
+        own.add_typer(_group(function), name=name, epilog=_epilog(examples(function)))
         return typer.main.get_group(own).commands[name]
-    own.command(cls=_Command, epilog=_epilog(function))(function)
+    own.command(cls=_Command, epilog=_epilog(examples(function)))(function)
     return typer.main.get_command(own)
 
 

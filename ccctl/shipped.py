@@ -18,14 +18,9 @@ _PACKAGE = Path(__file__).resolve().parent
 _LEVELS_UP = 5
 
 
-def manual_page(name: str) -> Path | None:
-    """The manual page of this name, such as ``ccctl-synth.1``; None where there is none.
-
-    Raises UnavailableError where no page was installed.
-    """
-    section = name.rpartition(".")[2]
-    page = _folder(f"share/man/man{section}", "man", "ccctl.1" if section == "1" else name) / name
-    return page if page.is_file() else None
+def manual_page(name: str) -> Path:
+    """The manual page of this name, ``ccctl-synth.1``; raises UnavailableError where none is there."""
+    return _folder(f"share/man/man{name.rpartition('.')[2]}", "man", name) / name
 
 
 def examples_folder() -> Path:

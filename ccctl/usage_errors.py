@@ -22,6 +22,12 @@ _OTHER_COMMANDS = {
     "check": "verify",
     "plot": "show",
     "view": "show",
+    "man": "help",
+    "manual": "help",
+    "fusion": "training fusion",
+    "groups": "training averaging",
+    "relay": "training stragglers",
+    "train": "training compare",
 }
 _OTHER_OPTIONS = {
     **dict.fromkeys(("np", "nprocs", "ntasks", "nproc"), "-n"),

@@ -49,7 +49,7 @@ def test_imports_go_down(path):
     assert [found for found in imports(tree_of(path)) if found[0] in above] == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "ccctl" / "commands").glob("*.py")), ids=name)
+@pytest.mark.parametrize("path", sorted((ROOT / "ccctl" / "commands").rglob("*.py")), ids=name)
 def test_commands_import_nothing_heavy_before_they_run(path):
     heavy = HEAVY | {"synth", "exec", "probes"}
     early = [found for found in imports(tree_of(path)) if found[0] in heavy and found[2]]

@@ -16,7 +16,7 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 # A command line within a text: to the end of the sentence, of the code or of the line.
 LINE = re.compile(
-    r"ccctl (?!ccctl)((?:lab |relay )?[a-z]+)\b((?:(?!ccctl |&&)[^;`|'\n]|'[^'\n]*')*?)"
+    r"ccctl (?!ccctl)((?:lab |training )?[a-z]+)\b((?:(?!ccctl |&&)[^;`|'\n]|'[^'\n]*')*?)"
     r"(?=\.(?:\s|$)|[;`|'\n]|&&|ccctl |$)"
 )
 # Options of programs that are not ours.
@@ -122,7 +122,7 @@ def test_options_in_pages_exist(path):
 
 def test_options_that_do_not_exist_would_be_found():
     assert [*wrong_lines("Fewer chunks may do: ccctl synth --chunk-size.")] == [("synth", "--chunk-size")]
-    assert [*wrong_lines("`ccctl lab up --nics 2`, ccctl relay simulate --buy 4ms, ccctl verify -")] == [
+    assert [*wrong_lines("`ccctl lab up --nics 2`, ccctl training stragglers --buy 4ms, ccctl verify -")] == [
         ("lab up", "--nics")
     ]
     assert "--chunk-size" not in known()

@@ -1,4 +1,4 @@
-"""The commands in the order in which data passes through them; each is a module with a function of its name.
+"""The commands in the order in which data passes through them; each has a function of its name.
 
 A module is imported when its command is run, or asked for by its own help; the list of commands needs none.
 """
@@ -9,36 +9,37 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-__all__ = ["CLAIMS", "COMMANDS", "function_of"]
+__all__ = ["CLAIMS", "COMMANDS", "SECTIONS", "function_of"]
 
-# The first sentence of each command's docstring, as `ccctl --help` lists it.
-CLAIMS = {
-    "detect": "Find out what is connected to what inside machines.",
-    "profile": "Measure alpha and beta of every directed link between ranks.",
-    "synth": "Synthesize a schedule: who sends which chunk to whom when.",
-    "compile": "Compile a schedule, or the chunk language, to a program.",
-    "verify": "Prove a schedule or program, or list what is wrong with it.",
-    "simulate": "Time a schedule or program on any network by simulation.",
-    "run": "Run one collective on real data, or many with --adaptive.",
-    "bench": "Time collectives beside the libraries, and check the results.",
-    "explain": "Judge measured bandwidths: what is possible, what binds.",
-    "order": "Find the order of hosts and ranks that suits a library.",
-    "tune": "Find a library's fastest algorithm for each range of sizes.",
-    "groups": "Plan which ranks average parameters together, as in DS-Sync.",
-    "fusion": "Predict training times by ways to overlap communication.",
-    "train": "Train a small model by each --mode in turn, and compare.",
-    "relay": "Judge relays: going ahead with the ranks that are ready.",
-    "watch": "Measure the links again, and say what became worse.",
-    "show": "Draw an artifact as text, SVG or PNG.",
-    "report": "Put artifacts on one page of HTML, what is wrong first.",
-    "lab": "Emulate a cluster on this machine: hosts, switches, wires.",
-    "doctor": "Say what this machine has and lacks for each stage.",
-    "schema": "Print the JSON Schema of a kind of artifact, or list kinds.",
-    "examples": "List the examples, or copy one.",
-    "help": "Print the help of a command, or of all of ccctl.",
-    "manual": "Show the manual page of a command.",
-    "completion": "Print the completion for a shell.",
+# The first sentence of each command's docstring, as `ccctl --help` lists it, by section.
+SECTIONS = {
+    "Commands": {
+        "detect": "Find out what is connected to what inside machines.",
+        "profile": "Measure alpha and beta of every directed link between ranks.",
+        "synth": "Synthesize a schedule: who sends which chunk to whom when.",
+        "compile": "Compile a schedule, or the chunk language, to a program.",
+        "verify": "Prove a schedule or program, or list what is wrong with it.",
+        "simulate": "Time a schedule or program on any network by simulation.",
+        "run": "Run one collective on real data, or many with --adaptive.",
+        "bench": "Time collectives beside the libraries, and check the results.",
+        "explain": "Judge measured bandwidths: what is possible, what binds.",
+        "order": "Find the order of hosts and ranks that suits a library.",
+        "tune": "Find a library's fastest algorithm for each range of sizes.",
+        "training": "Plan, predict and compare how ranks that train communicate.",
+        "watch": "Measure the links again, and say what became worse.",
+        "show": "Draw an artifact as text, SVG or PNG.",
+        "report": "Put artifacts on one page of HTML, what is wrong first.",
+        "lab": "Emulate a cluster on this machine: hosts, switches, wires.",
+    },
+    "Set-up and reference": {
+        "doctor": "Say what this machine has and lacks for each stage.",
+        "help": "Show the manual page of a command, or list the commands.",
+        "examples": "List the examples, or copy one.",
+        "schema": "Print the JSON Schema of a kind of artifact, or list kinds.",
+        "completion": "Print the completion for a shell.",
+    },
 }
+CLAIMS = {name: claim for section in SECTIONS.values() for name, claim in section.items()}
 COMMANDS: tuple[Callable[..., None], ...]
 
 

@@ -24,6 +24,7 @@ EXAMPLES = (
     ("ccctl lab shape 'gpu1 -> gpu2 = 5Mbit/s' 'gpu3.egress = 10Mbit/s'", "change rates while it runs"),
     ("ccctl lab shape --down-host gpu4", "pull a cable; --up-host puts it back"),
     ("ccctl lab status --json", "its hosts, rates and byte counters as one object"),
+    ("ccctl lab list", "the labs that are up, and their hosts"),
     ("ccctl lab down", "remove it, with all that runs in it"),
 )
 
@@ -177,6 +178,22 @@ def status(chosen: Chosen = None, json: Json = False) -> None:
         picture.draw(found, crossed, cables)
 
 
+def list_(json: Json = False) -> None:
+    """List the labs that are up.
+
+    Each with its hosts and their slots, as --hosts takes them.
+    """
+    from ccctl.lab import state
+
+    labs = [state.chosen(name) for name in state.known()]
+    if json:
+        console.summary({"labs": [{"name": lab.name, "hosts": lab.slots()} for lab in labs]})
+    elif labs:
+        console.table(("lab", "hosts"), [(lab.name, lab.slots()) for lab in labs])
+    else:
+        console.note("no lab is up")
+
+
 def down(
     named: Annotated[str | None, typer.Argument(metavar="NAME", help="Which lab, as --lab says it.")] = None,
     chosen: Chosen = None,
@@ -202,7 +219,7 @@ def down(
     console.note(f"lab {name}: {'removed' if removed else 'was not up'}")
 
 
-VERBS = (up, run, shape, status, down)
+VERBS = (up, run, shape, status, list_, down)
 
 
 def _edited(file: str, standing: Lab) -> Lab:

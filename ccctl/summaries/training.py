@@ -1,4 +1,4 @@
-"""The rows of `ccctl train` as they come: printed at once, and written before the run has ended."""
+"""The rows of `ccctl training compare` as they come: printed at once, written before the run ends."""
 
 from __future__ import annotations
 

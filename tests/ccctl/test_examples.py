@@ -1,6 +1,5 @@
 """Every example of every command runs, in the order of the data path, each on what those before it made."""
 
-import importlib.util
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from gpu_boxes import box
 from limits import HANG_S
-from missing_tools import no_png, no_simgrid
+from missing_tools import no_png, no_simgrid, no_torch
 from sample_plans import pair_plan
 
 from ccctl.artifacts import codec
@@ -23,10 +22,9 @@ from synth.kernels.loop_store import cache_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STARTS_RANKS = {"profile", "run", "bench", "watch", "doctor"}
-NEEDS_TORCH = {"train"}
 NEEDS_NAMESPACES = {"lab"}
 # Words of a line, and what says why this machine cannot run it.
-NEEDS = {"--with simgrid": no_simgrid, ".png": no_png}
+NEEDS = {"--with simgrid": no_simgrid, ".png": no_png, "training compare": no_torch}
 LAB = f"examples-{os.getpid()}"
 ROOT = Path(__file__).parents[2]
 XML = """<system version="1">
@@ -91,8 +89,6 @@ def lines():
     for command in COMMANDS:
         marks = [pytest.mark.mpi] if command.__name__ in STARTS_RANKS else []
         marks += [pytest.mark.netns] if command.__name__ in NEEDS_NAMESPACES else []
-        if command.__name__ in NEEDS_TORCH and importlib.util.find_spec("torch") is None:
-            marks += [pytest.mark.skip(reason="needs torch")]
         for line, _ in examples(command):
             missing = [reason for words, why in NEEDS.items() if words in line and (reason := why())]
             skipped = [pytest.mark.skip(reason=reason) for reason in missing]

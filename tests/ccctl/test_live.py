@@ -121,12 +121,13 @@ def test_q_draws_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("output", "following"),
     [
-        ([], "ccctl groups dgx-a100:2 --racks 0-7/8-15 -o groups.json"),
+        ([], "ccctl training averaging dgx-a100:2 --racks 0-7/8-15 -o groups.json"),
         (["-o", "g 1.json"], "ccctl verify 'g 1.json'"),
     ],
 )
 def test_the_next_command_is_one_that_works(tmp_path, output, following):
-    done = run_on_terminal(["groups", "dgx-a100:2", "--racks", "0-7/8-15", *output], cwd=tmp_path)
+    words = ["training", "averaging", "dgx-a100:2", "--racks", "0-7/8-15"]
+    done = run_on_terminal([*words, *output], cwd=tmp_path)
     assert done.returncode == 0, done.screen()
     assert done.screen()[-1] == f"next: {following}"
 

@@ -88,7 +88,7 @@ def test_no_command_shows_the_help_and_is_a_usage_error(run_ccctl):
     assert "Usage: ccctl" in done.stderr and done.stdout == ""
 
 
-@pytest.mark.parametrize("command", ["", "lab", "relay"])
+@pytest.mark.parametrize("command", ["", "lab", "training"])
 def test_lists_of_commands_are_whole_on_80_columns(run_ccctl, command):
     done = run_ccctl(*command.split(), "--help", COLUMNS="80")
     listed = done.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
@@ -142,6 +142,7 @@ def test_help_is_asked_for_in_two_ways(run_ccctl, option):
             "No such option: --message_size; did you mean '--size'?",
             "see ccctl synth --help",
         ),
+        (["relay"], "No such command 'relay'; did you mean 'training stragglers'?", "see ccctl --help"),
         (["version"], "No such command 'version'; did you mean '--version'?", "see ccctl --help"),
         (["--hlep"], "No such option: --hlep; did you mean '--help'?", "see ccctl --help"),
         (["bench", "-np", "4"], "No such option: -np; did you mean '-n'?", "see ccctl bench --help"),
@@ -181,9 +182,9 @@ def test_usage_errors_are_two_lines_and_status_2(run_ccctl, arguments, message, 
         (["synth", *RING, "--collective", "AllRedcue"], "all_reduce"),
         (["synth", *RING, "--method", "gredy"], "greedy"),
         (["synth", *RING, "--solver", "higs"], "highs"),
-        (["fusion", "resnet50", *FUSED], "resnet-50"),
-        (["fusion", "resnet-50", *FUSED, "--method", "dera"], "dear"),
-        (["groups", *RING[1:], "--pattern", "butterfli"], "butterfly"),
+        (["training", "fusion", "resnet50", *FUSED], "resnet-50"),
+        (["training", "fusion", "resnet-50", *FUSED, "--method", "dera"], "dear"),
+        (["training", "averaging", *RING[1:], "--pattern", "butterfli"], "butterfly"),
         (["schema", "profil"], "profile"),
         (["completion", "zhs"], "zsh"),
     ],

@@ -741,15 +741,16 @@ def _history(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
 
 def _groups(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     commands = [("show", str(path)), ("show", "--json", str(path)), ("verify", str(path))]
-    previous = ("groups", "fully_connected:4", "--bandwidth", "1GB/s", "--previous", str(path))
+    previous = ("training", "averaging", "fully_connected:4", "--bandwidth", "1GB/s", "--previous", str(path))
     return [found for words in rng.sample([*commands, previous], 2) for found in run(mutant, path, *words)[1]]
 
 
 def _model(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     costs = ("--ranks", "4", "--alpha", "1us", "--bandwidth", "1GB/s")
-    plan = ("fusion", str(path), *costs, "-o", str(path.parent / "plan.json"))
-    svg = ("fusion", str(path), *costs, "--json", "--svg", str(path.parent / "out.svg"))
-    trace = ("fusion", str(path), *costs, "--compute", "1ms", "--trace", str(path.parent / "trace.json"))
+    fusion = ("training", "fusion", str(path), *costs)
+    plan = (*fusion, "-o", str(path.parent / "plan.json"))
+    svg = (*fusion, "--json", "--svg", str(path.parent / "out.svg"))
+    trace = (*fusion, "--compute", "1ms", "--trace", str(path.parent / "trace.json"))
     return _accepted(mutant, [rng.choice((plan, svg, trace)), ("show", str(path))], path, 2)
 
 

@@ -1,6 +1,7 @@
 """Reasons why this machine cannot run a test; an empty string where it can."""
 
 import functools
+import importlib.util
 
 from ccctl.render.svg.png import png
 from probes.errors import UnavailableError
@@ -13,6 +14,11 @@ _LETTER = "<svg xmlns='http://www.w3.org/2000/svg' width='20' height='20'><text 
 def no_simgrid() -> str:
     """Whether SimGrid's Python bindings are missing."""
     return "" if interpreter() else "SimGrid (python3-simgrid) is not installed"
+
+
+def no_torch() -> str:
+    """Whether torch is missing."""
+    return "" if importlib.util.find_spec("torch") else "torch is not installed"
 
 
 @functools.cache

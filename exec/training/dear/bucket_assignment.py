@@ -66,7 +66,7 @@ def _planned(named: Sequence[tuple[str, Any]], plan: FusionPlan) -> list[list[An
             told = ", ".join(quoted(name) for name in names[:_MOST_TOLD])
             raise UsageError(
                 f"plan: {what} {told}{' and others' if len(names) > _MOST_TOLD else ''}",
-                hint="Make a plan of this model: ccctl.torch.capture, then ccctl fusion.",
+                hint="Make a plan of this model: ccctl.torch.capture, then ccctl training fusion.",
             )
     groups: list[list[Any]] = [[] for _ in range(plan.buckets)]
     rows = zip(plan.tensors, plan.tensor_bytes.tolist(), plan.bucket.tolist(), strict=True)

@@ -83,5 +83,5 @@ def require_agreement(groups: Groups, ranks: int) -> None:
         )
     if wrong := disagreement(ranks, groups.iterations):
         raise NotApplicableError(
-            f"groups: {wrong}", hint="ccctl groups without a pattern finds one that agrees."
+            f"groups: {wrong}", hint="ccctl training averaging without a pattern finds one that agrees."
         )

@@ -1,4 +1,4 @@
-"""What `ccctl train` runs: small real training runs by each way to synchronize replicas, side by side.
+"""What `ccctl training compare` runs: real training runs by each way to synchronize replicas.
 
 In: a `TrainRequest`. Out: a `TrainingReport`: losses, accuracy, iteration times, bytes on the wire, equality.
 Read `request` and `report`, which need no torch; then `models` and `data`; `replicas`, one way each;

@@ -32,5 +32,5 @@ def shape_of(model: torch.nn.Module, layer_s: float, name: str = "workload") -> 
         tensors=tuple(tensors),
         tensor_layer=ints(places),
         tensor_bytes=longs(sizes),
-        origin="a workload of ccctl train",
+        origin="a workload of ccctl training compare",
     )

@@ -112,6 +112,13 @@ def test_what_crossed_is_told(lab, tmp_path):
 
 
 @needs_lab
+def test_the_list_names_what_is_up(lab):
+    listed = json.loads(lab_command(lab, "list", "--json").stdout)["labs"]
+    assert {"name": lab, "hosts": "gpu1:1,gpu2:1,gpu3:1"} in listed
+    assert lab in lab_command(lab, "list").stdout
+
+
+@needs_lab
 def test_shape_changes_what_status_tells(lab, described):
     assert lab_command(lab, "shape", "gpu1 -> gpu2 = 5Mbit/s", "--down-host", "gpu3").returncode == 0
     told = json.loads(lab_command(lab, "status", "--json").stdout)

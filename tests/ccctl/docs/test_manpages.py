@@ -15,8 +15,8 @@ from ccctl.main import examples
 ROOT = Path(__file__).parents[3]
 NAMES = [command.__name__ for command in COMMANDS]
 ORDER = (
-    "detect profile synth compile verify simulate run bench explain order tune groups fusion train relay "
-    "watch show report lab doctor schema examples help manual completion"
+    "detect profile synth compile verify simulate run bench explain order tune training "
+    "watch show report lab doctor help examples schema completion"
 )
 
 

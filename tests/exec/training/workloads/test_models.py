@@ -1,4 +1,4 @@
-"""The models that `ccctl train` trains."""
+"""The models that `ccctl training compare` trains."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`ccctl groups` as a user runs it."""
+"""`ccctl training averaging` as a user runs it."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def profiled(network):
 
 
 def test_the_summary(run_ccctl):
-    done = run_ccctl("groups", *FAT, "--size", "146M", "--compare", "--json")
+    done = run_ccctl("training", "averaging", *FAT, "--size", "146M", "--compare", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert (told["pattern"], told["period"], told["rho"]) == (
@@ -39,13 +39,13 @@ def test_the_summary(run_ccctl):
     assert told["predicted_s"] < min(told["peers_s"].values())
     assert set(told["peers_s"]) == {"ps", "ring", "double_tree", "hierarchical", "gossip", "asp"}
     assert told["patterns"]["butterfly"]["rho"] == 0
-    text = run_ccctl("groups", *FAT, "--size", "146M", "--compare").stdout
+    text = run_ccctl("training", "averaging", *FAT, "--size", "146M", "--compare").stdout
     for words in ("{0,4} {1-3} {5-7}", "rho 0.1975", "ring all_reduce", "butterfly"):
         assert words in text
 
 
 def test_the_artifact_is_verified_and_drawn(run_ccctl, tmp_path):
-    done = run_ccctl("groups", *FAT, "-o", "groups.json", "--svg", "groups.svg")
+    done = run_ccctl("training", "averaging", *FAT, "-o", "groups.json", "--svg", "groups.svg")
     assert done.returncode == 0, done.stderr
     for command, words in (("verify", "Lemma IV.1"), ("show", "rho 0.1975")):
         said = run_ccctl(command, "groups.json")
@@ -70,19 +70,21 @@ def test_a_profile_adjusts_groups_only_when_it_differs(run_ccctl, tmp_path):
     codec.write(str(tmp_path / "even.json"), "profile", profiled(racked(sizes)))
     slow = racked(sizes, slow_ranks=[2], slow_racks=[1])
     codec.write(str(tmp_path / "slow.json"), "profile", profiled(slow))
-    first = run_ccctl("groups", "even.json", "--size", SIZE_BYTES, "-o", "groups.json")
+    first = run_ccctl("training", "averaging", "even.json", "--size", SIZE_BYTES, "-o", "groups.json")
     assert first.returncode == 0, first.stderr
-    same = run_ccctl("groups", "even.json", "--previous", "groups.json", "--json")
+    same = run_ccctl("training", "averaging", "even.json", "--previous", "groups.json", "--json")
     assert json.loads(same.stdout)["changed"] is False and "the groups stay" in same.stderr
-    other = json.loads(run_ccctl("groups", "slow.json", "--previous", "groups.json", "--json").stdout)
+    other = json.loads(
+        run_ccctl("training", "averaging", "slow.json", "--previous", "groups.json", "--json").stdout
+    )
     assert other["changed"] is True
     assert (other["slow_ranks"], other["slow_racks"]) == ([2], [1])
-    refused = run_ccctl("groups", "even.json", "--previous", "groups.json", "--size", "1M")
+    refused = run_ccctl("training", "averaging", "even.json", "--previous", "groups.json", "--size", "1M")
     assert refused.returncode == 2 and "--size" in refused.stderr
 
 
 def test_racks_of_two(run_ccctl):
-    asked = ["groups", "switch:6", "--bandwidth", "1GB/s", "--racks", "0-1/2-3/4-5"]
+    asked = ["training", "averaging", "switch:6", "--bandwidth", "1GB/s", "--racks", "0-1/2-3/4-5"]
     done = run_ccctl(*asked, "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["rho"] < 1
     assert "not the paper's pattern" in done.stderr
@@ -106,18 +108,20 @@ def test_racks_of_two(run_ccctl):
     ],
 )
 def test_what_is_refused(run_ccctl, words, said):
-    done = run_ccctl("groups", *FAT, *words)
+    done = run_ccctl("training", "averaging", *FAT, *words)
     assert done.returncode == 2 and said in done.stderr
     assert done.stdout == ""
 
 
 def test_racks_by_their_hosts(run_ccctl):
-    told = json.loads(run_ccctl("groups", *FAT, "--racks", "n[0-1]/n[2-4]/n[5-7]", "--json").stdout)
+    told = json.loads(
+        run_ccctl("training", "averaging", *FAT, "--racks", "n[0-1]/n[2-4]/n[5-7]", "--json").stdout
+    )
     assert told["racks"] == [[0, 1], [2, 3, 4], [5, 6, 7]]
 
 
 def test_ranks_that_no_link_joins(run_ccctl):
-    done = run_ccctl("groups", "ring:6", "--bandwidth", "1GB/s")
+    done = run_ccctl("training", "averaging", "ring:6", "--bandwidth", "1GB/s")
     assert done.returncode == 2 and "from 0 to 2" in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""`ccctl train`: small real training runs by each way to synchronize replicas, side by side."""
+"""`ccctl training compare`: small real training runs by each way to synchronize replicas, side by side."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
     from exec.training.workloads.request import Mode, TrainRequest
     from synth.network import Network
 
-__all__ = ["EXAMPLES", "parse_modes", "train"]
+__all__ = ["EXAMPLES", "compare", "parse_modes"]
 
 EXAMPLES = (
     (
-        "ccctl train --mode ddp,gossip,asp -n 2 --steps 40 -o training.json --svg training.svg",
+        "ccctl training compare --mode ddp,gossip,asp -n 2 --steps 40 -o training.json --svg training.svg",
         "three ways on this host, with a picture of loss and error",
     ),
     (
-        "ccctl train --mode ddp,ddp:1M,horovod -n 2 --layers 6 --width 256 --compute 2ms --steps 20",
+        "ccctl training compare --mode ddp,ddp:1M,horovod -n 2 --layers 6 --width 256 --compute 2ms"
+        " --steps 20",
         "as if each layer took a GPU 2 ms forward and 4 ms backward, with two sizes of buckets",
     ),
 )
@@ -166,7 +167,7 @@ Picture = Annotated[
 ]
 
 
-def train(
+def compare(
     mode: ModeList = "ddp",
     ranks: Ranks = None,
     hosts: Hosts = None,

@@ -1,4 +1,4 @@
-"""`ccctl fusion` as a user runs it."""
+"""`ccctl training fusion` as a user runs it."""
 
 import json
 import re
@@ -17,7 +17,7 @@ RING = ["--ranks", 64, "--alpha", "26us", "--bandwidth", "10Gbit/s"]
 
 
 def summary(run_ccctl, *arguments):
-    done = run_ccctl("fusion", *arguments, "--json")
+    done = run_ccctl("training", "fusion", *arguments, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 
@@ -36,7 +36,7 @@ def test_all_methods_are_compared_and_one_is_summed_up(run_ccctl):
     assert told["methods"]["bytescheduler"]["buffer_bytes"] == 4 << 20
     assert told["speedup"] <= told["speedup_max"] <= 64
     assert told["iteration_s"] == pytest.approx(0.22 + told["exposed_s"], rel=1e-4)
-    text = run_ccctl("fusion", "resnet-50", *RING, "--buffer", "8M").stdout
+    text = run_ccctl("training", "fusion", "resnet-50", *RING, "--buffer", "8M").stdout
     for words in (
         "161 tensors of 107 layers",
         "64 ranks, a ring: alpha 26 us",
@@ -48,12 +48,12 @@ def test_all_methods_are_compared_and_one_is_summed_up(run_ccctl):
 
 
 def test_the_plan_of_a_method_is_written_and_shown(run_ccctl, tmp_path):
-    done = run_ccctl("fusion", "resnet-50", *RING, "--method", "ddp", "-o", "plan.json")
+    done = run_ccctl("training", "fusion", "resnet-50", *RING, "--method", "ddp", "-o", "plan.json")
     assert (done.returncode, done.stderr) == (0, "")
     plan = codec.read(str(tmp_path / "plan.json"), "fusion").body
     assert (plan.method, plan.buffer_bytes, plan.buckets) == ("ddp", 25 << 20, 5)
     assert "resnet-50 by ddp, buffer 25M: 5 buckets" in run_ccctl("show", "plan.json").stdout
-    piped = run_ccctl("fusion", "resnet-50", *RING, "--method", "ddp", "-o", "-")
+    piped = run_ccctl("training", "fusion", "resnet-50", *RING, "--method", "ddp", "-o", "-")
     assert json.loads(piped.stdout)["body"] == json.loads((tmp_path / "plan.json").read_text())["body"]
 
 
@@ -67,7 +67,7 @@ def test_a_model_from_a_file_on_a_network(run_ccctl, tmp_path, samples):
     network = family("ring:4", [1e-5], [1e9])
     assert on_ring["alpha_s"] == pytest.approx(float(network.alpha_s[0]))
     codec.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
-    run_ccctl("fusion", "model.json", "--network", "profile.json", "-o", "plan.json")
+    run_ccctl("training", "fusion", "model.json", "--network", "profile.json", "-o", "plan.json")
     assert json.loads((tmp_path / "plan.json").read_text())["inputs"].keys() == {"model", "profile"}
 
 
@@ -86,7 +86,7 @@ def test_another_compute_time_leaves_communication_as_it_is(run_ccctl):
 
 
 def test_picture_and_trace_show_every_method(run_ccctl, tmp_path):
-    done = run_ccctl("fusion", "resnet-50", *RING, "--svg", "a.svg", "--trace", "a.json")
+    done = run_ccctl("training", "fusion", "resnet-50", *RING, "--svg", "a.svg", "--trace", "a.json")
     assert done.returncode == 0, done.stderr
     text = "".join(ET.fromstring((tmp_path / "a.svg").read_text()).itertext())
     events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
@@ -110,7 +110,7 @@ def test_a_search_is_kept_and_goes_on(run_ccctl, tmp_path):
         summary(run_ccctl, *asked, "--trials", trials, "--state", "parts.json")
     kept = [codec.read(str(tmp_path / name), "tuning").body for name in ("whole.json", "parts.json")]
     assert kept[0].buffer_bytes.tolist() == kept[1].buffer_bytes.tolist()
-    other = run_ccctl("fusion", *asked, "--seed", 5, "--state", "whole.json")
+    other = run_ccctl("training", "fusion", *asked, "--seed", 5, "--state", "whole.json")
     assert (other.returncode, "its seed is 0, asked for is 5" in other.stderr) == (2, True)
     assert "best" in run_ccctl("show", "parts.json").stdout
 
@@ -120,12 +120,14 @@ def test_a_search_on_real_runs_believes_what_they_print(run_ccctl, tmp_path):
         "import sys; print('warm-up'); print(abs(int(sys.argv[1]) - 2**20) / 1e9 + 1)"
     )
     asked = ["resnet-50", *RING, "--tune", "grid", "--trials", 3, "--buffers", "1M:40M"]
-    done = run_ccctl("fusion", *asked, "--measure", f"{sys.executable} train.py {{bytes}}")
+    done = run_ccctl("training", "fusion", *asked, "--measure", f"{sys.executable} train.py {{bytes}}")
     assert (done.returncode, done.stderr) == (0, "")
     assert "predicted" in done.stdout
     told = summary(run_ccctl, *asked, "--measure", f"{sys.executable} train.py {{bytes}}")
     assert (told["buffer_bytes"], told["tuning"]["best_s"]) == (1 << 20, 1.0)
-    wrong = run_ccctl("fusion", *asked, "--measure", f"{sys.executable} -c 'print(\"fast\")' {{bytes}}")
+    wrong = run_ccctl(
+        "training", "fusion", *asked, "--measure", f"{sys.executable} -c 'print(\"fast\")' {{bytes}}"
+    )
     assert (wrong.returncode, "found 'fast'" in wrong.stderr) == (65, True)
 
 
@@ -154,7 +156,7 @@ def test_what_is_refused(run_ccctl, tmp_path, samples, arguments, status, messag
     document = json.loads(codec.encode("model", samples["model"]))
     document["body"]["tensor_bytes"][0] = 0
     (tmp_path / "wrong.json").write_text(json.dumps(document))
-    done = run_ccctl("fusion", *arguments)
+    done = run_ccctl("training", "fusion", *arguments)
     assert done.returncode == status
     assert message in done.stderr
     assert "Traceback" not in done.stderr

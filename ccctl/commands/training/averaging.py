@@ -1,4 +1,4 @@
-"""`ccctl groups`: which ranks average their parameters together, iteration by iteration (DS-Sync)."""
+"""`ccctl training averaging`: which ranks average their parameters together (DS-Sync)."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     from synth.groups.planner import Planned
     from synth.network import Network
 
-__all__ = ["EXAMPLES", "groups"]
+__all__ = ["EXAMPLES", "averaging"]
 
 EXAMPLES = (
     (
-        "ccctl groups fat_tree:4x2/4 --bandwidth 20Gbit/s --alpha 20us --size 146M --compare",
+        "ccctl training averaging fat_tree:4x2/4 --bandwidth 20Gbit/s --alpha 20us --size 146M --compare",
         "two racks of four ranks behind one link each, beside rings, trees, parameter servers and gossip",
     ),
     (
-        "ccctl groups fat_tree:4x2/4 --bandwidth 20Gbit/s --size 146M -o groups.json",
+        "ccctl training averaging fat_tree:4x2/4 --bandwidth 20Gbit/s --size 146M -o groups.json",
         "write the groups of each iteration",
     ),
     (
-        "ccctl groups fat_tree:4x2/4 --bandwidth 10Gbit/s --previous groups.json --svg groups.svg",
+        "ccctl training averaging fat_tree:4x2/4 --bandwidth 10Gbit/s --previous groups.json"
+        " --svg groups.svg",
         "the network measured again: groups change only where it has become uneven; draw them",
     ),
     (
-        "ccctl groups switch:6 --bandwidth 10GB/s --racks 0-1/2-3/4-5 -o - | ccctl verify -",
+        "ccctl training averaging switch:6 --bandwidth 10GB/s --racks 0-1/2-3/4-5 -o - | ccctl verify -",
         "racks of two, which never agree by the paper's pattern, get another",
     ),
 )
@@ -99,7 +100,7 @@ Picture = Annotated[
 ]
 
 
-def groups(
+def averaging(
     network: NetworkArgument,
     alpha: Alpha = None,
     bandwidth: Bandwidth = None,

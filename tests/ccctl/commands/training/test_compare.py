@@ -1,4 +1,4 @@
-"""What `ccctl train` takes, refuses and keeps; training itself is tested where it is done."""
+"""What `ccctl training compare` takes, refuses and keeps; training itself is tested where it is done."""
 
 import importlib.util
 import json
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ccctl.artifacts import codec
-from ccctl.commands.train import parse_modes, train
+from ccctl.commands.training.compare import compare, parse_modes
 from ccctl.errors import UsageError
 from ccctl.render.svg.drawing import document
 from ccctl.render.svg.training.training import pictures
@@ -46,12 +46,12 @@ def test_what_is_no_mode_is_refused(text):
 )
 def test_wrong_options_end_before_anything_starts(options, said):
     with pytest.raises(UsageError, match=said):
-        train(**{"ranks": 2, **options})
+        compare(**{"ranks": 2, **options})
 
 
 @pytest.mark.skipif(WITH_TORCH, reason="torch is installed")
 def test_without_torch_it_says_how_to_install_it(run_ccctl):
-    done = run_ccctl("train", "-n", "2")
+    done = run_ccctl("training", "compare", "-n", "2")
     assert done.returncode == 69
     assert "torch is not installed" in done.stderr
     assert "pip install 'torch" in done.stderr

@@ -1,4 +1,4 @@
-"""`ccctl fusion`: what an iteration of training takes by each way of overlapping its communication."""
+"""`ccctl training fusion`: what an iteration takes by each way of overlapping its communication."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ __all__ = ["EXAMPLES", "fusion"]
 
 EXAMPLES = (
     (
-        "ccctl fusion resnet-50 --ranks 64 --alpha 26us --bandwidth 10Gbit/s",
+        "ccctl training fusion resnet-50 --ranks 64 --alpha 26us --bandwidth 10Gbit/s",
         "what 64 ranks take for an iteration, by each method",
     ),
     (
-        "ccctl fusion bert-base --network profile.json --buffer 8M -o fusion.json",
+        "ccctl training fusion bert-base --network profile.json --buffer 8M -o fusion.json",
         "on the measured network, with buckets of 8 MiB; the plan of DeAR is written",
     ),
     (
-        "ccctl fusion bert-base --ranks 64 --alpha 26us --bandwidth 10Gbit/s --svg iteration.svg"
+        "ccctl training fusion bert-base --ranks 64 --alpha 26us --bandwidth 10Gbit/s --svg iteration.svg"
         " --trace iteration.json.gz",
         "draw what processor and network do in an iteration, as a picture and for Perfetto",
     ),
     (
-        "ccctl fusion inception-v4 --ranks 64 --alpha 26us --bandwidth 10Gbit/s --tune bo --trials 5"
+        "ccctl training fusion inception-v4 --ranks 64 --alpha 26us --bandwidth 10Gbit/s --tune bo --trials 5"
         " --state search.json",
         "search for the best buffer of DeAR in the simulation; the same line with more trials goes on",
     ),
     (
-        "ccctl fusion resnet-50 --ranks 4 --alpha 26us --bandwidth 10Gbit/s --tune grid --trials 2"
+        "ccctl training fusion resnet-50 --ranks 4 --alpha 26us --bandwidth 10Gbit/s --tune grid --trials 2"
         " --measure 'sh -c \"echo warm-up; echo 0.2\" {bytes}'",
         "search on real runs: the command is given the buffer and prints the seconds of an iteration",
     ),

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from exec.relays.buy_cost import Costs
     from synth.schedule import Schedule
 
-__all__ = ["EXAMPLES", "VERBS", "relay"]
+__all__ = ["EXAMPLES", "stragglers"]
 
 EXAMPLES = (
     (
-        "ccctl relay simulate --bimodal 1s:0.05 --ranks 4 --buy 40ms",
+        "ccctl training stragglers --bimodal 1s:0.05 --ranks 4 --buy 40ms",
         "one rank of four is late by a second in a twentieth of all iterations",
     ),
     (
-        "ccctl relay simulate --exponential 20ms --ranks 4 --network ring:4 --bandwidth 10GB/s --alpha 5us"
-        " --size 64M",
+        "ccctl training stragglers --exponential 20ms --ranks 4 --network ring:4 --bandwidth 10GB/s"
+        " --alpha 5us --size 64M",
         "what the phases of an all_reduce cost, simulated for every set of ready ranks",
     ),
     (
-        "ccctl relay simulate trace.csv --unit s --buy 12ms -o decisions.csv",
+        "ccctl training stragglers trace.csv --unit s --buy 12ms -o decisions.csv",
         "replay when the ranks of a job were ready; what became of each iteration as a table",
     ),
 )
@@ -140,15 +140,7 @@ Decisions = Annotated[
 ]
 
 
-def relay() -> None:
-    """Judge relays: going ahead with the ranks that are ready.
-
-    The late ones pass data on meanwhile. The coordinator of AdapCC waits while that costs less than going
-    would (ski rental); then the ready ranks run a partial collective, and the data of the late ones follow.
-    """
-
-
-def simulate(
+def stragglers(
     trace: Trace = None,
     buy: Buy = None,
     schedule: ScheduleFile = None,
@@ -161,7 +153,7 @@ def simulate(
     exponential: Exponential = None,
     bimodal: Bimodal = None,
     ranks: RankCount = None,
-    stragglers: Stragglers = 1,
+    late: Stragglers = 1,
     iterations: Iterations = 1000,
     unit: Unit = "ms",
     cycle: Cycle = "5ms",
@@ -172,12 +164,15 @@ def simulate(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Replay when ranks were ready, by the break-even rule.
+    """Judge what it gains to go ahead without ranks that are late.
 
-    Beside it stand always waiting and always going. TRACE has a row for each iteration and a column for
-    each rank, or one column: how late the last rank was. Instead of a trace, --exponential and --bimodal
-    draw one. What going costs is --buy, or follows from the phases of --schedule, or of one that is
-    synthesized for --network and --size.
+    The coordinator of AdapCC waits while that costs less than going would (ski rental); then the ready
+    ranks run a partial collective, in which the late ones relay, and the data of the late ones follow. When
+    ranks were ready is replayed by this rule; beside it stand always waiting and always going.
+
+    TRACE has a row for each iteration and a column for each rank, or one column: how late the last rank was.
+    Instead of a trace, --exponential and --bimodal draw one. What going costs is --buy, or follows from the
+    phases of --schedule, or of one that is synthesized for --network and --size.
 
     The cost of a policy is the time waited and then that of the collective or of its two phases; the optimum
     knows all arrivals. Completion, where phases are known, is when every rank has the full result: phase 1
@@ -190,7 +185,7 @@ def simulate(
     cycle_s = parse_seconds(cycle, "--cycle")
     if cycle_s <= 0:
         raise UsageError(f"--cycle: expected a time > 0, found {cycle}")
-    arrivals = _arrivals(trace, exponential, bimodal, (ranks, stragglers, iterations, seed), unit)
+    arrivals = _arrivals(trace, exponential, bimodal, (ranks, late, iterations, seed), unit)
     planned = _schedule(schedule, network, collective, (alpha, bandwidth), size, seed)
     costs = _costs(buy, planned, arrivals, volume)
     replay = replay_arrivals(arrivals, costs, cycle_s=cycle_s, fault_factor=fault_factor)
@@ -206,9 +201,6 @@ def simulate(
         console.summary(text.summary(replay, costs, cycle_s))
     elif output != "-":
         text.draw(replay, costs, cycle_s)
-
-
-VERBS = (simulate,)
 
 
 def _arrivals(

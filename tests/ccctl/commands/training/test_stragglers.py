@@ -1,4 +1,4 @@
-"""`ccctl relay simulate` as a user runs it."""
+"""`ccctl training stragglers` as a user runs it."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ def trace(tmp_path):
 
 
 def test_a_trace_with_a_constant_cost(run_ccctl, trace):
-    done = run_ccctl("relay", "simulate", trace, "--buy", "40ms", "--json")
+    done = run_ccctl("training", "stragglers", trace, "--buy", "40ms", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert (told["iterations"], told["ranks"], told["cycle_s"]) == (4, 3, 0.005)
@@ -39,7 +39,7 @@ def test_a_trace_with_a_constant_cost(run_ccctl, trace):
 
 
 def test_a_trace_through_a_pipe_is_drawn(run_ccctl):
-    done = run_ccctl("relay", "simulate", "-", "--buy", "40ms", stdin=TRACE)
+    done = run_ccctl("training", "stragglers", "-", "--buy", "40ms", stdin=TRACE)
     assert (done.returncode, done.stderr) == (0, "")
     for words in ("4 iterations of 3 ranks", "break even", "always wait", "optimum", "50.0 %", "2.12 times"):
         assert words in done.stdout
@@ -50,7 +50,7 @@ def test_a_trace_through_a_pipe_is_drawn(run_ccctl):
 def test_the_phases_of_a_schedule(run_ccctl, tmp_path, how):
     codec.write(str(tmp_path / "schedule.json"), "schedule", ring_all_reduce(4))
     drawn = ["--exponential", "20ms", "--ranks", 4, "--iterations", 200, "--seed", 3]
-    done = run_ccctl("relay", "simulate", *drawn, "--schedule", "schedule.json", "--json", *how)
+    done = run_ccctl("training", "stragglers", *drawn, "--schedule", "schedule.json", "--json", *how)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     policies = told["policies"]
@@ -62,14 +62,14 @@ def test_the_phases_of_a_schedule(run_ccctl, tmp_path, how):
         assert one["completion_s"]["mean"] >= policies["optimum"]["completion_s"]["mean"]
     assert policies["always_wait"]["after_last_ready_s"]["max"] == pytest.approx(told["whole_s"])
     assert policies["break_even"]["ratio"]["max"] <= told["ratio_bound_max"]
-    text = run_ccctl("relay", "simulate", *drawn, "--schedule", "schedule.json", *how).stdout
+    text = run_ccctl("training", "stragglers", *drawn, "--schedule", "schedule.json", *how).stdout
     assert "after the last" in text
 
 
 def test_a_network_and_a_size(run_ccctl):
     on = ["--network", "ring:4", "--alpha", "1us", "--bandwidth", "1GB/s", "--size", "1M"]
     drawn = ["--bimodal", "1s:0.5", "--ranks", 4, "--stragglers", 2, "--iterations", 50]
-    done = run_ccctl("relay", "simulate", *drawn, *on, "--json")
+    done = run_ccctl("training", "stragglers", *drawn, *on, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert told["policies"]["always_wait"]["went_early"] == 0
@@ -77,24 +77,26 @@ def test_a_network_and_a_size(run_ccctl):
     assert told["policies"]["always_wait"]["cost_s"]["max"] == pytest.approx(1 + told["whole_s"])
     # A second is long for phase 1 of a megabyte: the straggler would have been given up.
     assert told["declared_faulty"] > 0
-    again = run_ccctl("relay", "simulate", *drawn, *on, "--json", "--fault-factor", "1e9")
+    again = run_ccctl("training", "stragglers", *drawn, *on, "--json", "--fault-factor", "1e9")
     assert json.loads(again.stdout)["declared_faulty"] == 0
 
 
 def test_decisions_as_a_table(run_ccctl, trace, tmp_path):
-    done = run_ccctl("relay", "simulate", trace, "--buy", "40ms", "-o", "decisions.csv", "-q")
+    done = run_ccctl("training", "stragglers", trace, "--buy", "40ms", "-o", "decisions.csv", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "decisions.csv").read_text())))
     assert [row["relays"] for row in rows] == ["", "2", "", "1 2"]
     assert [row["went_early"] for row in rows] == ["0", "1", "0", "1"]
     assert [float(row["optimum_cost_s"]) for row in rows] == pytest.approx([0, 0.04, 0.03, 0.04])
-    piped = run_ccctl("relay", "simulate", trace, "--buy", "40ms", "-o", "-", "--json")
+    piped = run_ccctl("training", "stragglers", trace, "--buy", "40ms", "-o", "-", "--json")
     assert piped.stdout == (tmp_path / "decisions.csv").read_text()
 
 
 def test_the_same_seed_draws_the_same(run_ccctl):
     drawn = ["--exponential", "20ms", "--ranks", 3, "--iterations", 20, "--buy", "5ms", "--json"]
-    one, two, three = (run_ccctl("relay", "simulate", *drawn, "--seed", seed).stdout for seed in (1, 1, 2))
+    one, two, three = (
+        run_ccctl("training", "stragglers", *drawn, "--seed", seed).stdout for seed in (1, 1, 2)
+    )
     assert one == two != three
 
 
@@ -128,7 +130,7 @@ def test_the_same_seed_draws_the_same(run_ccctl):
 def test_what_is_wrong_is_said(run_ccctl, trace, tmp_path, arguments, status, message):
     (tmp_path / "wrong.csv").write_text("0,1 parsec\n")
     codec.write(str(tmp_path / "schedule.json"), "schedule", ring_all_reduce(4))
-    done = run_ccctl("relay", "simulate", *arguments)
+    done = run_ccctl("training", "stragglers", *arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert message in done.stderr
 
@@ -136,6 +138,6 @@ def test_what_is_wrong_is_said(run_ccctl, trace, tmp_path, arguments, status, me
 def test_a_schedule_that_is_wrong_is_not_used(run_ccctl, trace, tmp_path):
     ring = ring_all_reduce(3)
     codec.write(str(tmp_path / "s.json"), "schedule", replace(ring, op=ring.op[::-1].copy()))
-    done = run_ccctl("relay", "simulate", trace, "--schedule", "s.json")
+    done = run_ccctl("training", "stragglers", trace, "--schedule", "s.json")
     assert done.returncode == 1
     assert "not proven" in done.stderr
