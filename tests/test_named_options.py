@@ -102,10 +102,12 @@ def test_options_in_strings_exist(path):
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "ccctl/commands").glob("[a-z]*.py")), ids=lambda path: path.stem
+    "path", sorted((ROOT / "ccctl/commands").rglob("[a-z]*.py")), ids=lambda path: path.stem
 )
 def test_options_that_a_command_names_without_another_command_are_its_own(path):
-    own = set().union(*(named for name, named in options().items() if name.split()[0] == path.stem))
+    command = list(path.relative_to(ROOT / "ccctl/commands").with_suffix("").parts)
+    every = options().items()
+    own = set().union(*(named for name, named in every if name.split()[: len(command)] == command))
     others = {"order": {"--hostfile"}, "show": {"--explain"}}.get(path.stem, set())
     elsewhere = set().union(*(words.split() for words in OTHERS.values()))
     for text in texts(path):

@@ -181,7 +181,7 @@ def status(chosen: Chosen = None, json: Json = False) -> None:
 def list_(json: Json = False) -> None:
     """List the labs that are up.
 
-    Each with its hosts and their slots, as --hosts takes them.
+    Each with its hosts and their slots, as other commands take them.
     """
     from ccctl.lab import state
 
