@@ -7,9 +7,8 @@ there are files, unless its answer is a TAB alone.
 
 from __future__ import annotations
 
-__all__ = ["COMPLETE_VARIABLE", "SHELLS", "WORDS_VARIABLE"]
+__all__ = ["SHELLS", "WORDS_VARIABLE"]
 
-COMPLETE_VARIABLE = "_CCCTL_COMPLETE"
 WORDS_VARIABLE = "_CCCTL_WORDS"
 
 # Bash reads again what it inserts: in the name of a file, what means something to it is quoted.

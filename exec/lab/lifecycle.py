@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import time
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from exec.lab.model import SUBNET, Lab, refuse_name
 from probes.errors import UnavailableError
 from probes.files import ownership
 
-__all__ = ["cables", "down", "set_cable", "set_route", "shape", "standing", "traffic", "up"]
+__all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
 
 _FILES = Path("/etc/netns")
 _HOSTS = "hosts"
@@ -29,8 +28,6 @@ _CORE = "core"
 _PATIENCE_S = 5.0
 _SEGMENTS = 2
 _FIRST_TABLE = 100
-# A locally administered address.
-_NOBODY = "02:00:00:00:ff:ff"
 # reno keeps no model of the path that it would have to learn first; without IPv6 nothing is sent
 # that nobody asked for.
 _SETTINGS = (
@@ -102,20 +99,6 @@ def set_cable(lab: Lab, host: str, *, connected: bool) -> None:
     state = "up" if connected else "down"
     for nic in range(lab.nics):
         ip("-netns", lab.switch, "link", "set", "dev", port(lab.number(host), nic), state)
-
-
-def set_route(lab: Lab, host: str, other: str, *, connected: bool) -> None:
-    """Cut the way between two hosts, both of which reach all others, or mend it."""
-    require()
-    for src, dst in ((host, other), (other, host)):
-        # Frames to an address that nobody has vanish at the switch, and no end hears of it.
-        where = ("-netns", lab.namespace(src), "neigh")
-        for nic, device in product(range(lab.nics), lab.devices()):
-            what = ("to", lab.address(dst, nic), "dev", device)
-            if connected:
-                ip(*where, "del", *what)
-            else:
-                ip(*where, "replace", *what, "lladdr", _NOBODY, "nud", "permanent")
 
 
 def cables(lab: Lab) -> dict[str, bool]:

@@ -195,11 +195,6 @@ class Group:
             found.append(at_s)
         return found
 
-    def expect_to_send(self, dest: int, tag: int, size: int, deadline_s: float) -> None:
-        """Have the kernel take as much as it will of ``size`` bytes at once."""
-        end = self.mesh.outgoing(self.members[dest], self._flow(tag), deadline_s)
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
-
     def drop_flow(self, peer: int, tags: Sequence[int], *, outgoing: bool) -> None:
         """Close connections for data to or from one member; the next call makes others."""
         for tag in tags:

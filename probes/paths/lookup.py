@@ -10,7 +10,7 @@ from probes.errors import UsageError
 from probes.identifiers import normal_bus_id
 from probes.topology import Gpu, Host, Nic, Topology, label
 
-__all__ = ["Named", "device_named", "pair_named"]
+__all__ = ["Named", "pair_named"]
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,6 @@ def pair_named(topology: Topology, a: str, b: str) -> tuple[Named, Named]:
             here = [one for one in found[mine] if one.host is found[other][0].host]
             found[mine] = here or found[mine]
     return _only(found[0], a, topology), _only(found[1], b, topology)
-
-
-def device_named(topology: Topology, name: str) -> Named:
-    """The one device of this name; raises UsageError."""
-    return _only(_candidates(topology, name), name, topology)
 
 
 def _only(found: list[Named], name: str, topology: Topology) -> Named:

@@ -1,4 +1,4 @@
-"""What collectives and iterations cost in closed form: DeAR's equations 3 to 9.
+"""What collectives and iterations cost in closed form: DeAR's equations 3 to 6 and 8.
 
 Sizes are of the whole gradient on a rank. Computation overlaps as the paper has it: reduce_scatter with the
 backward pass, all_gather with the forward pass.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["RingCosts", "baseline_s", "pipelined_s", "saving_s", "speedup_max"]
+__all__ = ["RingCosts", "baseline_s", "speedup_max"]
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,6 @@ def speedup_max(
     return ranks * compute_s / (compute_s + exposed_s)
 
 
-def pipelined_s(forward_s: float, backward_s: float, reduce_scatter_s: float, all_gather_s: float) -> float:
-    """The shortest iteration of DeAR, where all overlaps that may (equation 7)."""
-    return max(forward_s, all_gather_s) + max(backward_s, reduce_scatter_s)
-
-
 def baseline_s(forward_s: float, backward_s: float, all_reduce_s: float) -> float:
     """The shortest iteration where only the backward pass overlaps with communication (equation 8)."""
     return forward_s + max(backward_s, all_reduce_s)
-
-
-def saving_s(forward_s: float, all_gather_s: float) -> float:
-    """Equation 8 less equation 7, where the backward pass takes twice the forward pass (equation 9)."""
-    if all_gather_s <= forward_s:
-        return 0.0
-    return all_gather_s - forward_s if all_gather_s <= 2 * forward_s else forward_s

@@ -1,6 +1,7 @@
 """Two hosts of a lab no longer reach each other, or slowly: named, gone round, and back."""
 
 import dataclasses
+import itertools
 import json
 import sys
 import time
@@ -9,11 +10,15 @@ import pytest
 from lab_traffic import sample_lab, standing
 
 from exec.lab import lifecycle
+from exec.lab.iproute import ip
 from exec.lab.model import PairRate
 from exec.lab.run import started
 
 # A host that has no core for seconds is as good as cut off, too.
 pytestmark = [pytest.mark.netns, pytest.mark.alone]
+
+# A locally administered address.
+NOBODY = "02:00:00:00:ff:ff"
 
 PROGRAM = """
 import json, sys
@@ -98,6 +103,19 @@ def waited_for(file, process):
         time.sleep(0.02)
 
 
+def set_route(lab, host, other, *, connected):
+    """Cut the way between two hosts, both of which reach all others, or mend it."""
+    for src, dst in ((host, other), (other, host)):
+        # Frames to an address that nobody has vanish at the switch, and no end hears of it.
+        where = ("-netns", lab.namespace(src), "neigh")
+        for nic, device in itertools.product(range(lab.nics), lab.devices()):
+            what = ("to", lab.address(dst, nic), "dev", device)
+            if connected:
+                ip(*where, "del", *what)
+            else:
+                ip(*where, "replace", *what, "lladdr", NOBODY, "nud", "permanent")
+
+
 @pytest.mark.parametrize("pair", [(1, 2), (0, 2)])
 def test_a_pair_of_hosts_that_is_cut_is_named_gone_round_and_used_again(lab, tmp_path, pair):
     made, folder = lab
@@ -108,10 +126,10 @@ def test_a_pair_of_hosts_that_is_cut_is_named_gone_round_and_used_again(lab, tmp
     ) as process:
         try:
             waited_for(tmp_path / "runs", process)
-            lifecycle.set_route(made, *hosts, connected=False)
+            set_route(made, *hosts, connected=False)
             waited_for(tmp_path / "severed", process)
         finally:
-            lifecycle.set_route(made, *hosts, connected=True)
+            set_route(made, *hosts, connected=True)
         assert process.wait(350) == 0
     events, (around, _, whole), left = json.loads((tmp_path / "found.part").read_text())
     assert left == [[0, 1, 2], 1, []]

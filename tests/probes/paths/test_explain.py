@@ -8,7 +8,7 @@ from probes.detection import merge
 from probes.errors import DataError, UsageError
 from probes.paths.bandwidth import load
 from probes.paths.explain import explain
-from probes.paths.lookup import device_named, pair_named
+from probes.paths.lookup import pair_named
 from probes.paths.reasons import nvlink_of
 from probes.topology import FabricLink, Gpu, Host, Matrix, PciDevice, Topology
 
@@ -63,7 +63,7 @@ def test_a_way_is_told_with_its_reasons(machine, a, b, path, gbs, said):
 )
 def test_the_parts_lead_from_one_to_the_other_and_back_alike(a, b):
     there, back = why(DGX, a, b), why(DGX, b, a)
-    ends = [device_named(DGX, name).bus_id for name in (a, b)]
+    ends = [end.bus_id for end in pair_named(DGX, a, b)]
     assert [there.steps[0].name, there.steps[-1].name] == ends
     assert [step.name for step in there.steps] == [step.name for step in reversed(back.steps)]
     assert (there.path, there.gbs) == (back.path, back.gbs)
@@ -198,7 +198,7 @@ def test_every_pair_of_every_file_can_be_explained(name):
     ],
 )  # fmt: skip
 def test_a_device_has_many_names(name, label):
-    assert device_named(cluster(DGX, ["a"]), name).label == label
+    assert [end.label for end in pair_named(cluster(DGX, ["a"]), name, name)] == [label, label]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_device_has_many_names(name, label):
 )
 def test_a_name_that_fits_none_or_several_is_refused_with_help(name, said, hint):
     with pytest.raises(UsageError) as caught:
-        device_named(cluster(DGX, ["a", "b"]), name)
+        pair_named(cluster(DGX, ["a", "b"]), name, name)
     assert said in caught.value.message
     assert hint in caught.value.hint
 

@@ -12,7 +12,7 @@ from random_models import costs, models
 from probes.columns import floats, ints, longs
 from probes.errors import UsageError
 from synth.fusion.buckets import by_size, layer_of, size_of
-from synth.fusion.costs import RingCosts, baseline_s, pipelined_s, saving_s
+from synth.fusion.costs import RingCosts, baseline_s
 from synth.fusion.methods import METHODS, Overheads, fusion_plan
 from synth.fusion.model import Model, shape
 from synth.fusion.search import best_plan
@@ -110,6 +110,11 @@ def test_a_long_backward_pass_hides_an_all_reduce_that_dear_delays():
     assert fusion_plan(model, ring, "dear", 1).iteration_s > fusion_plan(model, ring, "wfbp").iteration_s
 
 
+def pipelined_s(forward_s, backward_s, scatter_s, gather_s):
+    """Equation 7."""
+    return max(forward_s, gather_s) + max(backward_s, scatter_s)
+
+
 @few
 @given(models(), costs(), BUFFERS)
 def test_equations_7_and_8_are_lower_bounds(model, ring, buffer):
@@ -130,7 +135,6 @@ def test_many_small_layers_reach_the_equations(half_s):
     one_s = 2 * (half_s + 0.3) / layers
     assert dear.iteration_s == NEAR(pipelined_s(0.1, 0.2, half_s, half_s), abs=one_s)
     assert wfbp.iteration_s == NEAR(baseline_s(0.1, 0.2, 2 * half_s), abs=one_s)
-    assert wfbp.iteration_s - dear.iteration_s == NEAR(saving_s(0.1, half_s), abs=one_s)
 
 
 def test_bytescheduler_sends_first_what_the_forward_pass_needs_first():
