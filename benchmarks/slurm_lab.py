@@ -274,7 +274,9 @@ def cases(torch: str | None) -> list[Case]:
         rendezvous = "--nnodes=4 --nproc-per-node=1 --rdzv-backend=c10d --rdzv-endpoint=gpu1:29400"
         torchrun = f"{torch} -P -m torch.distributed.run {rendezvous}"
         made += [
-            Case("ddp", f"{modules} srun -N4 -n4 {torch} -P train.py", 0, _tells("of 4 alike")),
+            Case(
+                "ddp", f"{modules} CCCTL_SECRET=lab srun -N4 -n4 {torch} -P train.py", 0, _tells("of 4 alike")
+            ),
             Case("torchrun", f"{modules} srun -N4 -n4 {torchrun} train.py", 0, _tells("of 4 alike")),
         ]
     return [*made, *_watches()]

@@ -1,24 +1,38 @@
 """The rendezvous of ranks that mpirun or srun has started: `init_method="ccctl://"`.
 
 PyTorch's own `env://` reads what torchrun sets. mpirun and srun tell a process its rank by variables of
-their own, and nothing of an address.
+their own, and nothing of an address. Rank 0 serves the store at a port that the system chooses, and tells it
+the others at a place that all know: on one host a socket in a folder of the user's alone, between hosts
+one of several ports, where both ends show first that they have the secret of the job.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-import zlib
+import queue
+import socket
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from exec.launcher.nodeset import parse
+from exec.sockets.channel import Channel
+from exec.sockets.greeter import Greeter
+from exec.sockets.reach import first_to_answer
 from probes.errors import UnavailableError
+from probes.files.ownership import opened
 
-__all__ = ["SCHEME", "Rendezvous", "launched", "meet"]
+__all__ = ["SCHEME", "Rendezvous", "ask_rank_0", "launched", "meet", "tell_others"]
 
 SCHEME = "ccctl"
+SECRET = "CCCTL_SECRET"
 
 # (rank, number of ranks, ranks on this host): of Open MPI, MPICH and Intel MPI, Slurm.
 _LAUNCHERS = (
@@ -26,32 +40,65 @@ _LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
 )
+_LOOPBACK = "127.0.0.1"
 # Below the ports that systems give to connections by themselves.
 _FIRST_PORT, _PORTS = 20_000, 12_000
+# Rank 0 takes the first of so many that is free; the others ask at all.
+_CHOICES = 4
+_BACKLOG = 4096
+# How often it is asked whether rank 0 is there, and how long where no timeout is given: as TCPStore does.
+_AGAIN_S, _LIMIT_S = 0.1, 300.0
 
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """This process's ``rank`` among ``size``, and the address at which rank 0 serves the store."""
+    """This process's ``rank`` among ``size`` of the job of a name, and the host of rank 0.
+
+    ``port`` is what the user gave, if he did; ``secret`` too.
+    """
 
     rank: int
     size: int
     host: str
-    port: int
+    job: str
+    port: int | None = None
+    secret: bytes = field(default=b"", repr=False)
 
     @property
     def url(self) -> str:
-        """For PyTorch's rendezvous by TCP."""
+        """For PyTorch's rendezvous by TCP at the port that was given."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"tcp://{host}:{self.port}"
+
+    @property
+    def here(self) -> bool:
+        """Whether all ranks are on this host."""
+        return self.host in (_LOOPBACK, "localhost", "::1")
+
+    @property
+    def key(self) -> bytes:
+        """What the ranks of this job show each other that they know."""
+        return self._derived("key")
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Where rank 0 is asked from other hosts: the given port, or some that follow from job and secret."""
+        if self.port is not None:
+            return (self.port,)
+        drawn = (self._derived(f"port {number}") for number in range(_CHOICES))
+        return tuple(_FIRST_PORT + int.from_bytes(one, "big") % _PORTS for one in drawn)
+
+    def _derived(self, use: str) -> bytes:
+        secret = blake2b(self.secret, digest_size=64).digest()
+        return blake2b(f"{use} of {self.job}".encode(), key=secret, digest_size=32).digest()
 
 
 def launched(variables: Mapping[str, str]) -> Rendezvous | None:
     """What the environment of a rank says, or None where torchrun's variables do.
 
     MASTER_ADDR and MASTER_PORT come first. Otherwise rank 0 is on this host if all ranks are, or on the first
-    host of Slurm's step; the port follows from the job's name. Raises UnavailableError where that does not
-    tell, or nothing has started this process.
+    host of Slurm's step. Raises UnavailableError where that does not tell, nothing has started this process,
+    or ranks on several hosts have nothing by which to tell each other from strangers.
     """
     if "RANK" in variables and "WORLD_SIZE" in variables:
         return None
@@ -59,7 +106,12 @@ def launched(variables: Mapping[str, str]) -> Rendezvous | None:
         if rank_name in variables and size_name in variables:
             rank, size = int(variables[rank_name]), int(variables[size_name])
             host = variables.get("MASTER_ADDR") or _host(variables, rank, size, local_name)
-            return Rendezvous(rank, size, host, _port(variables, rank, size))
+            port = int(variables["MASTER_PORT"]) if variables.get("MASTER_PORT") else None
+            secret = variables.get(SECRET, "").encode()
+            found = Rendezvous(rank, size, host, _job(variables, rank, size), port, secret)
+            if port is None:
+                _refuse_unnamed(found)
+            return found
     raise UnavailableError(
         f"{SCHEME}://: no launcher has told this process its rank",
         hint="Start it by torchrun, mpirun or srun, or give init_process_group a rank and a world_size.",
@@ -74,17 +126,164 @@ def meet(url: str, timeout: timedelta | None = None, **_options: Any) -> Iterato
     options = {} if timeout is None else {"timeout": timeout}
     if found is None:
         yield from rendezvous("env://", **options)
-    else:
+    elif found.port is not None and not found.secret:
         yield from rendezvous(found.url, found.rank, found.size, **options)
+    else:
+        limit_s = _LIMIT_S if timeout is None else timeout.total_seconds()
+        yield _store(found, limit_s, options), found.rank, found.size
+        raise RuntimeError(f"{SCHEME}:// is met at once only")
+
+
+def _store(found: Rendezvous, limit_s: float, options: Mapping[str, Any]) -> Any:
+    """The store of all ranks, which rank 0 serves; collective."""
+    from torch.distributed import TCPStore
+
+    if found.rank == 0:
+        store = TCPStore(found.host, 0, found.size, is_master=True, wait_for_workers=False, **options)
+        tell_others(found, store.port, limit_s)
+        return store
+    port = ask_rank_0(found, limit_s)
+    return TCPStore(found.host, port, found.size, is_master=False, wait_for_workers=False, **options)
+
+
+def tell_others(found: Rendezvous, port: int, limit_s: float) -> None:
+    """On rank 0: tell each other rank ``port``, once it has shown that it is of this job.
+
+    Raises UnavailableError where there is no place to meet, and where some rank has not come after
+    ``limit_s`` seconds.
+    """
+    arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def tell(rank: Any, channel: Channel) -> None:
+        with contextlib.closing(channel):
+            if type(rank) is int and 0 < rank < found.size:
+                channel.send(port)
+                arrived.put(rank)
+
+    missing, until_s = set(range(1, found.size)), time.monotonic() + limit_s
+    with _listener(found) as listener:
+        greeter = Greeter([listener], found.key, found.size, tell)
+        try:
+            while missing:
+                missing.discard(arrived.get(timeout=max(0.0, until_s - time.monotonic())))
+        except queue.Empty:
+            raise UnavailableError(
+                f"{SCHEME}://: ranks {sorted(missing)} of {found.size} have not come within {limit_s:g} s"
+            ) from None
+        finally:
+            greeter.close()
+
+
+def ask_rank_0(found: Rendezvous, limit_s: float) -> int:
+    """On another rank: the port that rank 0 tells. Who does not know the key is told and believed nothing.
+
+    Raises UnavailableError after ``limit_s`` seconds.
+    """
+    until_s = time.monotonic() + limit_s
+    while True:
+        with _addresses(found) as addresses:
+            channel = first_to_answer(addresses, found.key)
+        # Rank 0 may have left between the greeting and the question.
+        with contextlib.suppress(EOFError, OSError):
+            if channel is not None:
+                with contextlib.closing(channel):
+                    channel.send(found.rank)
+                    return int(channel.receive())
+        if time.monotonic() > until_s:
+            raise UnavailableError(
+                f"{SCHEME}://: no rank 0 of this job has answered on {found.host} within {limit_s:g} s",
+                hint="" if found.here else f"{_places(found)} Has it the same {SECRET}?",
+            )
+        time.sleep(_AGAIN_S)
+
+
+@contextlib.contextmanager
+def _listener(found: Rendezvous) -> Iterator[socket.socket]:
+    """Where rank 0 is asked."""
+    if found.here and found.port is None:
+        with _own_place(found) as place:
+            # A job of the same name that was killed may have left it.
+            place.unlink(missing_ok=True)
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(place))
+                listener.listen(_BACKLOG)
+                yield listener
+            place.unlink(missing_ok=True)
+        return
+    for port in found.ports:
+        try:
+            listener = _server(port)
+            break
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise UnavailableError(f"{SCHEME}://: port {port}: {error.strerror}") from error
+    else:
+        raise UnavailableError(
+            f"{SCHEME}://: others listen at every port at which this job can meet. {_places(found)}",
+            hint="Name a free port of rank 0's host: MASTER_PORT=29500.",
+        )
+    with listener:
+        yield listener
+
+
+def _server(port: int) -> socket.socket:
+    """A listener at all addresses of this host."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+
+
+@contextlib.contextmanager
+def _addresses(found: Rendezvous) -> Iterator[list[str]]:
+    """Where rank 0 may be asked."""
+    if found.here and found.port is None:
+        with _own_place(found) as place:
+            yield [str(place)]
+    else:
+        yield [f"{found.host}:{port}" for port in found.ports]
+
+
+@contextlib.contextmanager
+def _own_place(found: Rendezvous) -> Iterator[Path]:
+    """The name of a socket for this job, in a folder that no other user can enter.
+
+    Raises UnavailableError where another user has made or could change that folder.
+    """
+    folder = Path(tempfile.gettempdir()).resolve() / f"ccctl-rendezvous-{os.geteuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    with opened(folder) as descriptor:
+        os.fchmod(descriptor, 0o700)
+        # However long the name of the folder is: that of a socket may have 107 bytes.
+        yield Path(f"/proc/self/fd/{descriptor}/{found.key.hex()[:32]}")
+
+
+def _places(found: Rendezvous) -> str:
+    return f"Ports of {found.host}: {', '.join(map(str, found.ports))}."
+
+
+def _refuse_unnamed(found: Rendezvous) -> None:
+    """Raise UnavailableError where the ranks of a job know no place of theirs alone."""
+    if not found.job:
+        raise UnavailableError(
+            f"{SCHEME}://: nothing tells the ranks of this job from those of another",
+            hint="Name a free port of rank 0's host: with MPICH mpirun -genv MASTER_PORT 29500.",
+        )
+    if not found.here and not found.secret:
+        raise UnavailableError(
+            f"{SCHEME}://: the ranks meet on {found.host}, and nothing tells them from strangers there",
+            hint=f"export {SECRET}=$(openssl rand -hex 32) before srun; with Open MPI mpirun -x {SECRET}. "
+            "Or give MASTER_PORT, where no stranger can listen on rank 0's host.",
+        )
 
 
 def _host(variables: Mapping[str, str], rank: int, size: int, local_name: str) -> str:
     """The host of rank 0."""
     if size == 1 or variables.get(local_name) == str(size):
-        return "127.0.0.1"
+        return _LOOPBACK
     if _by_slurm(variables, rank, size):
         if variables.get("SLURM_STEP_NUM_NODES") == "1":
-            return "127.0.0.1"
+            return _LOOPBACK
         if hosts := variables.get("SLURM_STEP_NODELIST"):
             return parse(hosts)[0].host
     raise UnavailableError(
@@ -93,18 +292,10 @@ def _host(variables: Mapping[str, str], rank: int, size: int, local_name: str) -
     )
 
 
-def _port(variables: Mapping[str, str], rank: int, size: int) -> int:
-    """MASTER_PORT, or one that follows from what names the job."""
-    if given := variables.get("MASTER_PORT"):
-        return int(given)
+def _job(variables: Mapping[str, str], rank: int, size: int) -> str:
+    """What names the job; "" where nothing does."""
     names = ("SLURM_JOB_ID", "SLURM_STEP_ID") if _by_slurm(variables, rank, size) else ("PMIX_NAMESPACE",)
-    job = "/".join(variables.get(name, "") for name in names).strip("/")
-    if not job:
-        raise UnavailableError(
-            f"{SCHEME}://: nothing tells the ranks of this job from those of another",
-            hint="Name a free port of rank 0's host: with MPICH mpirun -genv MASTER_PORT 29500.",
-        )
-    return _FIRST_PORT + zlib.crc32(job.encode()) % _PORTS
+    return "/".join(variables.get(name, "") for name in names).strip("/")
 
 
 def _by_slurm(variables: Mapping[str, str], rank: int, size: int) -> bool:

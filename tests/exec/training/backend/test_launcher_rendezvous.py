@@ -1,16 +1,21 @@
 """Where ranks of mpirun and srun meet: by their variables, and for real by mpirun."""
 
+import contextlib
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
+import threading
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from limits import HANG_S
 
 from exec.launcher.starters import mpirun
-from exec.training.backend.launcher_rendezvous import Rendezvous, launched
+from exec.training.backend.launcher_rendezvous import Rendezvous, ask_rank_0, launched, tell_others
 from probes.errors import UnavailableError
 
 OPEN_MPI = {
@@ -29,20 +34,25 @@ SLURM = {
     "SLURM_STEP_ID": "0",
 }
 STORE = {"MASTER_ADDR": "fd00::1", "MASTER_PORT": "4711"}
+SECRET = {"CCCTL_SECRET": "drawn by chance"}
+# An address of the loopback, where ranks meet as between hosts.
+APART = Rendezvous(1, 2, "127.0.0.2", "41/0", secret=b"drawn by chance")
+PORT = 47_110
 
 
-def test_ranks_of_one_host_meet_there_at_a_port_of_their_job():
+def test_ranks_of_one_host_meet_there_by_the_name_of_their_job():
     found = launched(OPEN_MPI)
-    assert (found.rank, found.size, found.host) == (1, 2, "127.0.0.1")
-    assert launched({**OPEN_MPI, "OMPI_COMM_WORLD_RANK": "0"}).port == found.port
-    assert launched({**OPEN_MPI, "PMIX_NAMESPACE": "prterun-a-18@1"}).port != found.port
-    assert launched({**MPICH, "MASTER_PORT": "4711"}) == Rendezvous(1, 2, "127.0.0.1", 4711)
+    assert (found.rank, found.size, found.host, found.port) == (1, 2, "127.0.0.1", None)
+    assert launched({**OPEN_MPI, "OMPI_COMM_WORLD_RANK": "0"}).key == found.key
+    assert launched({**OPEN_MPI, "PMIX_NAMESPACE": "prterun-a-18@1"}).key != found.key
+    assert launched({**MPICH, "MASTER_PORT": "4711"}) == Rendezvous(1, 2, "127.0.0.1", "", 4711)
 
 
 def test_ranks_of_a_step_of_slurm_meet_at_its_first_host():
-    found = launched(SLURM)
+    found = launched({**SLURM, **SECRET})
     assert (found.rank, found.size, found.host) == (3, 4, "gpu07")
-    assert launched({**SLURM, "SLURM_STEP_ID": "1"}).port != found.port
+    assert set(launched({**SLURM, **SECRET, "SLURM_STEP_ID": "1"}).ports).isdisjoint(found.ports)
+    assert set(launched({**SLURM, "CCCTL_SECRET": "another"}).ports).isdisjoint(found.ports)
     assert launched({**SLURM, "SLURM_STEP_NUM_NODES": "1"}).host == "127.0.0.1"
 
 
@@ -53,7 +63,7 @@ def test_what_mpirun_says_counts_within_a_step_of_slurm():
 
 def test_an_address_that_is_given_comes_first():
     found = launched({**SLURM, **STORE})
-    assert found == Rendezvous(3, 4, "fd00::1", 4711)
+    assert found == Rendezvous(3, 4, "fd00::1", "41/0", 4711)
     assert found.url == "tcp://[fd00::1]:4711"
     assert launched({**OPEN_MPI, **STORE, "RANK": "0", "WORLD_SIZE": "1"}) is None
 
@@ -64,11 +74,145 @@ def test_an_address_that_is_given_comes_first():
         ({}, "no launcher"),
         ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, "several hosts"),
         (MPICH, "from those of another"),
+        (SLURM, "meet on gpu07, and nothing tells them from strangers"),
+        ({**OPEN_MPI, "MASTER_ADDR": "gpu07"}, "meet on gpu07, and nothing tells them from strangers"),
     ],
 )
 def test_what_nothing_tells_is_refused(variables, words):
     with pytest.raises(UnavailableError, match=words):
         launched(variables)
+
+
+def met(found, size=2, limit_s=HANG_S):
+    """What each other rank is told where rank 0 tells ``PORT``, and what was raised instead."""
+    told, errors = {}, {}
+
+    def note(rank, call):
+        try:
+            told[rank] = call()
+        except UnavailableError as error:
+            errors[rank] = error
+
+    def tell():
+        return tell_others(replace(found, rank=0, size=size), PORT, limit_s)
+
+    calls = {0: tell}
+    for rank in range(1, size):
+        calls[rank] = partial(ask_rank_0, replace(found, rank=rank, size=size), limit_s)
+    threads = [threading.Thread(target=note, args=entry) for entry in calls.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return told, errors
+
+
+def test_the_ranks_of_a_host_meet_in_a_folder_of_their_user_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    one, other = Rendezvous(1, 2, "127.0.0.1", "a"), Rendezvous(1, 2, "127.0.0.1", "b")
+    folder = tmp_path / f"ccctl-rendezvous-{os.geteuid()}"
+    # Left by a job of this name that was killed.
+    folder.mkdir(mode=0o755)
+    monkeypatch.chdir(folder)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(one.key.hex()[:32])
+    for found in (one, other):
+        assert met(found, 4) == ({0: None, 1: PORT, 2: PORT, 3: PORT}, {})
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to act as two users")
+def test_a_folder_that_another_user_has_planted_is_no_place_to_meet(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    planted = tmp_path / f"ccctl-rendezvous-{os.geteuid()}"
+    planted.mkdir()
+    os.chown(planted, 54321, 54321)
+    told, errors = met(Rendezvous(1, 2, "127.0.0.1", "a"))
+    assert told == {} and all("found one of user 54321" in str(error) for error in errors.values())
+
+
+class Stranger:
+    """Listens where ranks may meet, says something to who connects, and keeps what it is told."""
+
+    def __init__(self, address, said):
+        self.said, self.heard = said, []
+        self.end = socket.create_server(address)
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            while True:
+                guest = stack.enter_context(self.end.accept()[0])
+                guest.settimeout(0.2)
+                heard = b""
+                with contextlib.suppress(OSError):
+                    guest.sendall(self.said)
+                    while piece := guest.recv(1 << 16):
+                        heard += piece
+                self.heard.append(heard)
+
+    def close(self):
+        self.end.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.end.close()
+
+
+# Nothing, what a store of PyTorch might say, and the first words of a rank 0 with its proof guessed.
+SAID = {
+    "nothing": b"",
+    "zeros": bytes(8),
+    "a question": b"ccctl ranks 1\n" + bytes(32),
+    "a proof": b"ccctl ranks 1\n" + bytes(64),
+}
+
+
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+@pytest.mark.parametrize("address", ["127.0.0.2", ""])
+def test_ranks_pass_by_strangers_at_their_ports_and_tell_them_nothing(monkeypatch, said, address):
+    monkeypatch.setattr("exec.sockets.reach._ANSWERED_S", 1)
+    found = replace(APART, job=f"{said} {address}")
+    with contextlib.ExitStack() as stack:
+        strangers = [Stranger((address, port), said) for port in found.ports[:3]]
+        for one in strangers:
+            stack.callback(one.close)
+        assert met(found, 3) == ({0: None, 1: PORT, 2: PORT}, {})
+    answered = said.startswith(b"ccctl")
+    heard = [one for stranger in strangers for one in stranger.heard]
+    # A nonce and a MAC over it at most: no rank, no port, no name of the job.
+    assert heard and all(len(one) in ({0, 64} if answered else {0}) for one in heard)
+
+
+def test_where_strangers_hold_every_port_nobody_is_met(monkeypatch):
+    monkeypatch.setattr("exec.sockets.reach._ANSWERED_S", 0.5)
+    with contextlib.ExitStack() as stack:
+        strangers = [Stranger(("127.0.0.2", port), SAID["a proof"]) for port in APART.ports]
+        for one in strangers:
+            stack.callback(one.close)
+        told, errors = met(APART, limit_s=1)
+    assert told == {}
+    assert "others listen at every port" in str(errors[0]) and "no rank 0 of this job" in str(errors[1])
+    assert all(len(one) <= 64 for stranger in strangers for one in stranger.heard)
+
+
+def test_ranks_with_another_secret_do_not_meet(monkeypatch):
+    monkeypatch.setattr("exec.sockets.reach._ATTEMPTS", 2)
+    found = replace(APART, port=29_517)
+    wrong = replace(found, secret=b"another")
+    refused = []
+
+    def tell():
+        with pytest.raises(UnavailableError, match=r"ranks \[1\] of 2 have not come"):
+            tell_others(replace(found, rank=0), PORT, 3)
+        refused.append(0)
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    with pytest.raises(UnavailableError, match="no rank 0 of this job"):
+        ask_rank_0(wrong, 1)
+    thread.join()
+    assert refused == [0]
 
 
 @pytest.mark.mpi
