@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probes.columns import Bytes, Ints, ints
+from probes.columns import Bytes, Floats, Ints, ints
 from synth.collective import Collective
 from synth.network import Network
 
-__all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Race", "Raced", "Schedule", "claims"]
+__all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Race", "Raced", "Schedule", "Timing", "claims"]
 
 MOST_CHUNK_BYTES = 1 << 50
 COPY = 0
@@ -112,6 +112,15 @@ class Race:
                 if (value := getattr(entry, name)) is not None:
                     found += claims(f"entries[{at}].{name}", value, float("inf"))
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """``start_s`` and ``arrival_s`` of each send; infinite where the source never holds the chunk."""
+
+    start_s: Floats
+    arrival_s: Floats
+    time_s: float
 
 
 @dataclass(frozen=True, eq=False)

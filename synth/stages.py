@@ -25,12 +25,12 @@ from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.synthesize import Synthesis
 from synth.portfolio.synthesize import synthesize as best_of
 from synth.program import Program
-from synth.schedule import Schedule
+from synth.schedule import Schedule, Timing
 from synth.selection import Selection
 from synth.simulation.fifo_order import FIFO_DEPTH
 from synth.simulation.program import Costs, ProgramTiming, simulate_program
 from synth.simulation.relocate import moved_to
-from synth.simulation.schedule import Timing, replay
+from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SymmetricSchedule
 
 if TYPE_CHECKING:

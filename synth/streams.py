@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, Mask, floats, ints
+from probes.columns import Indices, Ints, Mask, floats, ints
 from synth.network import Network
 from synth.schedule import Schedule
 
-__all__ = ["busiest_s_per_byte", "divided", "overloads", "streams_of"]
+__all__ = ["busiest_s_per_byte", "divided", "streams_of"]
 
 
 def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
@@ -52,28 +52,6 @@ def busiest_s_per_byte(schedule: Schedule, network: Network | None = None) -> fl
     uses = np.bincount(schedule.link, minlength=on.links)
     held = np.bincount(on.link_port, weights=on.held_s_per_byte * uses[on.port_user], minlength=1)
     return max(float(held.max()), float((uses * on.beta_s_per_byte).max(initial=0.0)))
-
-
-def overloads(schedule: Schedule, slack: float) -> list[str]:
-    """The links and ports whose streams together are to carry more than they can; O(sends)."""
-    if not len(schedule.stream):
-        return []
-    network, link = schedule.network, _links(schedule)
-    # A stream that no send uses takes nothing.
-    used = np.bincount(schedule.stream) > 0
-    rate: Floats = used / divided(schedule).network.beta_s_per_byte
-    of_link = np.bincount(link, weights=rate, minlength=network.links)
-    busy = of_link * network.beta_s_per_byte
-    held = network.held_s_per_byte * of_link[network.port_user]
-    of_port = np.bincount(network.link_port, weights=held, minlength=len(network.ports))
-    found = [
-        f"link {network.src[row]}→{network.dst[row]}: its streams take {busy[row]:.6g} of what it carries"
-        for row in np.flatnonzero(busy > 1 + slack).tolist()
-    ]
-    return found + [
-        f"port {network.ports[row]}: its streams take {of_port[row]:.6g} of what it carries"
-        for row in np.flatnonzero(of_port > 1 + slack).tolist()
-    ]
 
 
 def streams_of(schedule: Schedule, rows: Indices | Mask) -> Ints:

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from probes.columns import Floats, Indices
     from synth.network import Network
     from synth.program import Program
-    from synth.schedule import Schedule
+    from synth.schedule import Schedule, Timing
     from synth.simulation.program import ProgramTiming
-    from synth.simulation.schedule import Timing
 
 __all__ = ["program_blocks", "program_tracks", "schedule_blocks", "schedule_tracks"]
 

@@ -1,7 +1,6 @@
 """A linear pass over a schedule that proves most schedules in little memory.
 
-What it cannot prove is not yet wrong: ``synth.check`` then looks closely, and names what it finds. It
-shares no code with any synthesizer.
+What it cannot prove is not yet wrong: ``synth.check.schedule`` then looks closely, and names what it finds.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ import numpy as np
 
 from probes.columns import Bytes, Floats, Indices, Mask
 from synth.kernels.compiled import compiled
-from synth.schedule import COPY, REDUCE, Schedule
-from synth.simulation.schedule import Timing
+from synth.schedule import COPY, REDUCE, Schedule, Timing
 
-__all__ = ["is_spread", "is_summed", "takes_turns"]
+__all__ = ["is_delivered", "takes_turns"]
 
 _MOST_SLOTS = 1 << 24
 
@@ -41,62 +39,42 @@ def takes_turns(schedule: Schedule, timing: Timing, slack: float) -> bool:
     )
 
 
-def is_spread(schedule: Schedule, timing: Timing) -> bool:
-    """Whether copies alone bring every chunk from who holds it to who wants it.
+def is_delivered(schedule: Schedule, timing: Timing, slack: float) -> bool:
+    """Whether each chunk is summed along a tree, if it is reduced, and copied from there to who wants it.
 
-    A send that starts no earlier than the first arrival of its chunk at its source, and arrives later
-    than it starts, carries the chunk if that arrival did; so does each in turn, from the sources on.
-    Proven only where the table has the earlier send first. O(sends + ranks · chunks).
+    A copy that starts no earlier than the first arrival of its chunk at its source, and arrives later than it
+    starts, carries the complete chunk if that arrival did; so does each in turn, from the sources on.
+
+    The source of a chunk to which every rank contributes is the root of its sum. Where all ranks but one send
+    their sum once, after all that they are sent themselves has arrived, these sends are a tree: each
+    contribution reaches the last rank, once. Sums do not change while they are being sent: what is added
+    comes before, and copies come after.
+
+    Proven only where the table has the earlier send first, so it holds one by one in that order, too.
+    O(sends + ranks · chunks).
     """
     shape, network = schedule.collective, schedule.network
-    slots = network.ranks * shape.chunks
-    if shape.reduced.any() or slots > max(_MOST_SLOTS, 2 * schedule.sends):
+    if network.ranks * shape.chunks > max(_MOST_SLOTS, 2 * schedule.sends):
         return False
-    has_s = np.full((network.ranks, shape.chunks), np.inf)
-    has_s[shape.held()] = -np.inf
-    if not _carried(
-        schedule.chunk,
-        network.src,
-        network.dst,
-        schedule.link,
-        schedule.op,
-        timing.start_s,
-        timing.arrival_s,
-        has_s,
-    ):
+    reduced, held = np.asarray(shape.reduced, bool), shape.held()
+    if not held[:, reduced].all():
         return False
-    return bool(_is_complete(shape.wanted(), has_s))
-
-
-def is_summed(schedule: Schedule, timing: Timing, slack: float) -> bool:
-    """Whether each chunk, with a contribution of every rank, is summed along a tree and copied from its root.
-
-    Where all ranks but one send their sum once, after all that they are sent themselves has arrived, these
-    sends are a tree: each contribution reaches the last rank, once. From then on that rank has the complete
-    chunk, and so has who is sent a copy by one that has it. Sums do not change while they are being sent:
-    what is added comes before, and copies come after. Proven only where the table has the earlier send first,
-    so it holds one by one in that order, too. O(sends + ranks · chunks).
-    """
-    shape, network = schedule.collective, schedule.network
-    slots = network.ranks * shape.chunks
-    if not shape.reduced.all() or slots > max(_MOST_SLOTS, 2 * schedule.sends) or not shape.held().all():
-        return False
-    # When the last contribution came, or from completeness on when that was.
-    has_s = np.full((shape.chunks, network.ranks), -np.inf)
-    if not _summed(
-        schedule.chunk,
-        network.src,
-        network.dst,
-        schedule.link,
-        schedule.op,
-        timing.start_s,
-        timing.arrival_s,
-        network.hold_s(schedule.chunk_bytes),
-        slack,
-        has_s,
-    ):
-        return False
-    return bool(_is_complete(shape.wanted(), has_s.T))
+    return bool(
+        _delivered(
+            schedule.chunk,
+            network.src,
+            network.dst,
+            schedule.link,
+            schedule.op,
+            timing.start_s,
+            timing.arrival_s,
+            network.hold_s(schedule.chunk_bytes),
+            slack,
+            reduced,
+            held,
+            shape.wanted(),
+        )
+    )
 
 
 @compiled
@@ -132,28 +110,7 @@ def _in_turn(
 
 
 @compiled
-def _carried(
-    chunk: Indices,
-    src: Indices,
-    dst: Indices,
-    link: Indices,
-    op: Bytes,
-    start_s: Floats,
-    arrival_s: Floats,
-    has_s: Floats,
-) -> bool:
-    for row in range(len(link)):
-        sender, receiver = src[link[row]], dst[link[row]]
-        if op[row] != COPY or not (
-            start_s[row] >= has_s[sender, chunk[row]] and arrival_s[row] > start_s[row]
-        ):
-            return False
-        has_s[receiver, chunk[row]] = min(has_s[receiver, chunk[row]], arrival_s[row])
-    return True
-
-
-@compiled
-def _summed(
+def _delivered(
     chunk: Indices,
     src: Indices,
     dst: Indices,
@@ -163,47 +120,45 @@ def _summed(
     arrival_s: Floats,
     hold_s: Floats,
     slack: float,
-    has_s: Floats,
+    reduced: Mask,
+    held: Mask,
+    wanted: Mask,
 ) -> bool:
-    """Fills ``has_s[chunk, rank]``: when it was complete, inf where it never was."""
-    chunks, ranks = has_s.shape
-    # Until when a rank that has sent its sum holds a link with it; -inf for one that has not.
-    sending_s = np.full(has_s.shape, -np.inf)
-    complete = np.zeros(has_s.shape, np.bool_)
+    ranks, chunks = held.shape
+    # When the last contribution came, or from completeness on when that was; inf where there is nothing.
+    has_s = np.empty(held.shape)
+    complete, sent = np.zeros(held.shape, np.bool_), np.zeros(held.shape, np.bool_)
+    # Until when a rank that has sent its sum holds a link with it.
+    sending_s = np.zeros(held.shape)
     gathered = np.zeros(chunks, np.int64)
+    for rank in range(ranks):
+        for c in range(chunks):
+            has_s[rank, c] = -np.inf if held[rank, c] else np.inf
+            complete[rank, c] = held[rank, c] and not reduced[c]
     for row in range(len(link)):
         e, c = link[row], chunk[row]
         sender, receiver = src[e], dst[e]
-        if not (start_s[row] >= has_s[c, sender] and start_s[row] < arrival_s[row] < np.inf):
+        if not (start_s[row] >= has_s[sender, c] and start_s[row] < arrival_s[row] < np.inf):
             return False
         if op[row] == REDUCE:
-            if sending_s[c, sender] > -np.inf or sending_s[c, receiver] > -np.inf:
+            if not reduced[c] or sent[sender, c] or sent[receiver, c]:
                 return False
-            sending_s[c, sender] = start_s[row] + hold_s[e]
-            has_s[c, receiver] = max(has_s[c, receiver], arrival_s[row])
+            sent[sender, c], sending_s[sender, c] = True, start_s[row] + hold_s[e]
+            has_s[receiver, c] = max(has_s[receiver, c], arrival_s[row])
             gathered[c] += 1
             continue
-        last = gathered[c] == ranks - 1 and not sending_s[c, sender] > -np.inf
-        if op[row] != COPY or not (complete[c, sender] or last):
+        root = reduced[c] and gathered[c] == ranks - 1 and not sent[sender, c]
+        if op[row] != COPY or not (complete[sender, c] or root):
             return False
-        if not arrival_s[row] >= sending_s[c, receiver] * (1.0 - slack):
+        if sent[receiver, c] and not arrival_s[row] >= sending_s[receiver, c] * (1.0 - slack):
             return False
-        complete[c, sender] = True
-        if not complete[c, receiver]:
-            complete[c, receiver], has_s[c, receiver] = True, arrival_s[row]
-        has_s[c, receiver] = min(has_s[c, receiver], arrival_s[row])
-    for c in range(chunks):
-        for rank in range(ranks):
-            last = gathered[c] == ranks - 1 and not sending_s[c, rank] > -np.inf
-            if not (complete[c, rank] or last):
-                has_s[c, rank] = np.inf
-    return True
-
-
-@compiled
-def _is_complete(wanted: Mask, has_s: Floats) -> bool:
-    for rank in range(wanted.shape[0]):
-        for chunk in range(wanted.shape[1]):
-            if wanted[rank, chunk] and not has_s[rank, chunk] < np.inf:
+        complete[sender, c] = True
+        if not complete[receiver, c]:
+            complete[receiver, c], has_s[receiver, c] = True, arrival_s[row]
+        has_s[receiver, c] = min(has_s[receiver, c], arrival_s[row])
+    for rank in range(ranks):
+        for c in range(chunks):
+            root = reduced[c] and gathered[c] == ranks - 1 and not sent[rank, c]
+            if wanted[rank, c] and not (complete[rank, c] or root):
                 return False
     return True

@@ -12,7 +12,7 @@ import numpy as np
 from probes.columns import Floats, Indices, floats
 from synth.check.schedule import check
 from synth.periodic_schedule import PeriodicSchedule
-from synth.simulation.schedule import Timing
+from synth.schedule import Timing
 
 __all__ = ["check_periodic"]
 

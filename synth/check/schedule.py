@@ -1,23 +1,20 @@
 """The checker of schedules: every send causal, every link exclusive, every result complete.
 
-It takes a schedule and the times that are claimed for it, and believes neither. It shares no code
-with any synthesizer. What ``linear_pass`` cannot prove in one pass it looks at closely, chunk by chunk.
+It takes a schedule and the times that are claimed for it, and believes neither. What ``linear_pass`` cannot
+prove in one pass it looks at closely, chunk by chunk.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices, floats, offsets
-from synth.check.addends import carried_addends
-from synth.check.contribution_sets import CHANGED, MISSING, NOT_HELD, TWICE, Sends, Sets, follow
-from synth.check.linear_pass import is_spread, is_summed, takes_turns
+from probes.columns import Floats, Indices
+from synth.check.contributions import CHANGED, MISSING, NOT_HELD, TWICE, by_the_table, by_the_times
+from synth.check.linear_pass import is_delivered, takes_turns
 from synth.check.size_range import Unsettled, check_sizes
-from synth.rank_sets import RankSets
-from synth.schedule import Schedule
+from synth.check.times import on_lanes, replay
+from synth.schedule import Schedule, Timing
 from synth.selection import Selection
-from synth.simulation.schedule import Timing, replay
-from synth.streams import divided, overloads
 
 __all__ = ["check", "check_selection"]
 
@@ -29,29 +26,28 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
     """Findings, at most 20 of a kind; an empty list proves the schedule.
 
     Proven are: the source held the chunk when the send started; no link and no port carries two sends at
-    once, and streams, each a link of its own here, ask for no more than these carry; no contribution is
-    reduced twice; nothing changes while it is being sent; every rank that wants a chunk ends with all of its
-    contributions. That holds at the claimed times, and when the sends are carried out one by one in the order
-    of the table, as programs do.
+    once, where streams, which divide them by rates, are links of their own; no contribution is reduced twice;
+    nothing changes while it is being sent; every rank that wants a chunk ends with all of its contributions.
+    That holds at the claimed times, by default those of `synth.check.times`, and when the sends are carried
+    out one by one in the order of the table, as programs do.
     O(sends · log sends), and times ranks / 64 for reducing collectives whose sums go no trees.
     """
     problems = schedule.problems()
     if problems:
         return problems
+    schedule = on_lanes(schedule)
     claimed = timing or replay(schedule)
-    found = overloads(schedule, _SLACK)
-    schedule = divided(schedule)
+    found = []
     if not takes_turns(schedule, claimed, _SLACK):
-        found += _times(schedule, claimed) + _exclusive(schedule, claimed)
+        found = _times(schedule, claimed) + _exclusive(schedule, claimed)
     if schedule.exchanges:
-        return found + _said(schedule, carried_addends(schedule, claimed, _MOST))
-    if is_spread(schedule, claimed) or is_summed(schedule, claimed, _SLACK):
+        return found + _said(schedule, by_the_table(schedule, claimed))
+    if is_delivered(schedule, claimed, _SLACK):
         return found
-    found += _contents(schedule, claimed)
+    found += _said(schedule, by_the_times(schedule, claimed))
     if found:
         return found
-    in_turn = _contents(schedule, _one_by_one(schedule), holding=False)
-    return [f"in the order of the table, {finding}" for finding in in_turn]
+    return [f"in the order of the table, {one}" for one in _said(schedule, by_the_table(schedule))]
 
 
 def check_selection(selection: Selection) -> list[str]:
@@ -122,44 +118,6 @@ def _overlaps(
     return found
 
 
-def _one_by_one(schedule: Schedule) -> Timing:
-    """Times at which every send arrives before the next one starts."""
-    row = np.arange(schedule.sends, dtype=np.float64)
-    return Timing(floats(row), floats(row + 0.5), float(schedule.sends))
-
-
-def _contents(schedule: Schedule, timing: Timing, *, holding: bool = True) -> list[str]:
-    """Sends of what is not held, contributions added twice, results that are not complete.
-
-    ``holding``: what a send carries must not change while the send holds its link.
-    """
-    collective, network = schedule.collective, schedule.network
-    hold_s = network.hold_s(schedule.chunk_bytes)[schedule.link] * holding
-    by_start = np.lexsort((timing.start_s, schedule.chunk))
-    by_arrival = np.lexsort((timing.arrival_s, schedule.chunk))
-    start = offsets(np.bincount(schedule.chunk, minlength=collective.chunks))
-    sends = Sends(
-        by_start,
-        by_arrival,
-        start,
-        timing.start_s,
-        timing.arrival_s,
-        hold_s,
-        network.src[schedule.link],
-        network.dst[schedule.link],
-        schedule.op,
-    )
-    codes = follow(
-        sends,
-        network.ranks,
-        _columns(collective.sources),
-        _columns(collective.targets),
-        collective.reduced,
-        _MOST,
-    )
-    return _said(schedule, codes)
-
-
 def _said(schedule: Schedule, codes: Indices) -> list[str]:
     """What each (code, send or -1, rank, chunk) means."""
     words = {
@@ -172,10 +130,6 @@ def _said(schedule: Schedule, codes: Indices) -> list[str]:
         (f"{_name(schedule, row)}: " if row >= 0 else "") + words[code].format(rank=rank, chunk=chunk)
         for code, row, rank, chunk in codes.tolist()
     ]
-
-
-def _columns(sets: RankSets) -> Sets:
-    return Sets(sets.group, sets.start, sets.rank)
 
 
 def _name(schedule: Schedule, row: int) -> str:

@@ -16,10 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from probes.columns import Bytes, Floats, Indices, Mask, offsets
+from synth.check.times import by_chunk, on_lanes, starts
 from synth.kernels.compiled import compiled
 from synth.schedule import REDUCE, Schedule
-from synth.simulation.chunk_slots import touched
-from synth.streams import divided
 
 __all__ = ["Unsettled", "check_sizes"]
 
@@ -37,19 +36,6 @@ class Unsettled(NamedTuple):
 
     from_bytes: int
     to_bytes: int
-
-
-class _Links(NamedTuple):
-    """Seconds and seconds a byte of a send over each link, and what it holds: itself and its ports, each for
-    ``held_s`` and so much more a byte.
-    """
-
-    travel_s: Floats
-    beta_s_per_byte: Floats
-    held_start: Indices
-    held: Indices
-    held_s: Floats
-    held_beta: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +113,7 @@ def _free_pairs(schedule: Schedule) -> Indices:
 
     Only of chunks that are reduced: the copies of the others are alike.
     """
-    order = np.argsort(schedule.chunk, kind="stable")
+    order, _ = by_chunk(schedule)
     order = order[np.asarray(schedule.collective.reduced, bool)[schedule.chunk[order]]]
     start = offsets(np.bincount(schedule.chunk[order], minlength=schedule.collective.chunks))
     link = schedule.link[order]
@@ -249,43 +235,8 @@ def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: 
 
 def _timed(schedule: Schedule) -> _Times:
     """When sends start at the schedule's size, and by how much later for each byte more."""
-    schedule = divided(schedule)
-    network, size = schedule.network, schedule.chunk_bytes
-    slots = touched(network, schedule.collective, schedule.chunk, schedule.link)
-    ready_s = np.where(slots.held, 0.0, np.inf)
-    hold_s, travel_s, beta = network.hold_s(size), network.travel_s(size), network.beta_s_per_byte
-    held_beta = network.held_s(size + 1) - network.held_s(size)
-    links = _Links(travel_s, beta, *network.link_resources, network.held_s(size), held_beta)
-    free_s = np.zeros(network.links + len(network.ports))
-    start_s, slope = np.empty(schedule.sends), np.empty(schedule.sends)
-    _replay(slots[0], slots[1], schedule.link, links, ready_s, free_s, start_s, slope)
-    row = schedule.link
-    return _Times(start_s, slope, hold_s[row], travel_s[row], beta[row])
-
-
-@compiled
-def _replay(
-    leaves: Indices,
-    enters: Indices,
-    link: Indices,
-    links: _Links,
-    ready_s: Floats,
-    free_s: Floats,
-    start_s: Floats,
-    slope: Floats,
-) -> None:
-    """As the simulator's, with the seconds a byte along the longest path to each start."""
-    travel_s, beta, held_start, held, held_s, held_beta = links
-    ready_slope, free_slope = np.zeros(len(ready_s)), np.zeros(len(free_s))
-    for row in range(len(link)):
-        e = link[row]
-        begin, grows = ready_s[leaves[row]], ready_slope[leaves[row]]
-        for at in range(held_start[e], held_start[e + 1]):
-            if free_s[held[at]] > begin:
-                begin, grows = free_s[held[at]], free_slope[held[at]]
-        start_s[row], slope[row] = begin, grows
-        for at in range(held_start[e], held_start[e + 1]):
-            free_s[held[at]], free_slope[held[at]] = begin + held_s[at], grows + held_beta[at]
-        known_s = ready_s[enters[row]]
-        if known_s == np.inf or begin + travel_s[e] > known_s:
-            ready_s[enters[row]], ready_slope[enters[row]] = begin + travel_s[e], grows + beta[e]
+    schedule = on_lanes(schedule)
+    network, size, row = schedule.network, schedule.chunk_bytes, schedule.link
+    start_s, slope = starts(schedule)
+    beta = network.beta_s_per_byte
+    return _Times(start_s, slope, network.hold_s(size)[row], network.travel_s(size)[row], beta[row])

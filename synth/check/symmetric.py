@@ -17,7 +17,7 @@ So the verdict of `synth.check.schedule` on the quotient holds for the whole sch
 from __future__ import annotations
 
 from synth.check.schedule import check
-from synth.simulation.schedule import Timing
+from synth.schedule import Timing
 from synth.symmetric_schedule import SymmetricSchedule
 
 __all__ = ["check_symmetric"]

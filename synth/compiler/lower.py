@@ -18,8 +18,8 @@ from synth.compiler.compile import compiled_program
 from synth.memory_layout import Side, side_of
 from synth.program import INPUT, OUTPUT, SCRATCH, SENDS, Program
 from synth.schedule import REDUCE as REDUCING
-from synth.schedule import Schedule
-from synth.simulation.schedule import Timing, replay
+from synth.schedule import Schedule, Timing
+from synth.simulation.schedule import replay
 from synth.streams import busiest_s_per_byte, divided
 
 __all__ = ["chunk_dag_of", "lower"]

@@ -8,7 +8,6 @@ free; rows that share a link or a port take turns in table order. Streams share 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +15,11 @@ import numpy as np
 from probes.columns import Floats, Indices, Ints
 from synth.kernels.compiled import compiled
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedule import Schedule, Timing
 from synth.simulation.chunk_slots import are_few, numbered, touched
 from synth.streams import divided
 
-__all__ = ["Timing", "replay", "utilization"]
+__all__ = ["replay", "utilization"]
 
 # So many sends at a time have their slots numbered, so that the numbers need no memory to speak of.
 _BLOCK = 1 << 20
@@ -35,15 +34,6 @@ class _Links(NamedTuple):
     held_start: Indices
     held: Indices
     held_s: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Timing:
-    """``start_s`` and ``arrival_s`` of each send; infinite where the source never holds the chunk."""
-
-    start_s: Floats
-    arrival_s: Floats
-    time_s: float
 
 
 def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int | None = None) -> Timing:

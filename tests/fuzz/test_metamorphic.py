@@ -17,7 +17,8 @@ from synth.collective import KINDS, collective
 from synth.errors import NotApplicableError
 from synth.methods import direct, greedy, paths, ring, tree
 from synth.network import Link
-from synth.simulation.schedule import Timing, replay
+from synth.schedule import Timing
+from synth.simulation.schedule import replay
 
 METHODS = (greedy, tree, ring, direct, paths)
 ALIKE = tuple(kind for kind in KINDS if kind != "all_to_next")

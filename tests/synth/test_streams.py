@@ -20,7 +20,7 @@ from synth.network import Link, build
 from synth.simulation.fair_program import fair_time_s
 from synth.simulation.program import Costs, simulate_program
 from synth.simulation.schedule import replay
-from synth.streams import busiest_s_per_byte, divided, overloads
+from synth.streams import busiest_s_per_byte, divided
 
 
 def _streamed(network, chunks, chunk_bytes=1 << 16):
@@ -46,11 +46,10 @@ def uneven():
 
 @settings(max_examples=25, deadline=None)
 @given(networks().filter(lambda network: network.queues), st.integers(1, 9))
-def test_streams_of_a_forest_are_proven_and_overload_nothing(network, chunks):
+def test_streams_of_a_forest_are_proven(network, chunks):
     schedule = _streamed(network, chunks)
     assert len(schedule.stream) == schedule.sends
     assert check(schedule) == []
-    assert overloads(schedule, 1e-9) == []
     apart = divided(schedule)
     assert (apart.network.src[apart.link] == network.src[schedule.link]).all()
     assert replay(schedule).time_s >= busiest_s_per_byte(schedule) * schedule.chunk_bytes * (1 - 1e-9)

@@ -14,8 +14,7 @@ from probes.wording import plural
 
 if TYPE_CHECKING:
     from probes.columns import Floats, Indices
-    from synth.schedule import Schedule
-    from synth.simulation.schedule import Timing
+    from synth.schedule import Schedule, Timing
 
 __all__ = ["MOST_LANES", "held", "in_time", "pictures", "slots"]
 

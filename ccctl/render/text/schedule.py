@@ -13,8 +13,7 @@ from probes.wording import plural
 
 if TYPE_CHECKING:
     from probes.columns import Floats
-    from synth.schedule import Schedule
-    from synth.simulation.schedule import Timing
+    from synth.schedule import Schedule, Timing
 
 __all__ = ["draw"]
 

@@ -14,7 +14,8 @@ from synth.check.schedule import check
 from synth.networks.families import family
 from synth.portfolio.attempts import Request
 from synth.portfolio.periodic import synthesize_periodic
-from synth.simulation.schedule import Timing, replay
+from synth.schedule import Timing
+from synth.simulation.schedule import replay
 from synth.stages import verify
 
 

@@ -12,7 +12,8 @@ from probes.columns import bytes_of, ints
 from synth.check.schedule import check
 from synth.check.symmetric import check_symmetric
 from synth.collective import Kind
-from synth.simulation.schedule import Timing, replay
+from synth.schedule import Timing
+from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 
 COLUMNS = ("chunk", "link", "shift", "op")

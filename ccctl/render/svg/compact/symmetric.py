@@ -14,7 +14,7 @@ from probes.wording import plural
 if TYPE_CHECKING:
     from ccctl.render.svg.drawing import Drawing
     from probes.columns import Floats
-    from synth.simulation.schedule import Timing
+    from synth.schedule import Timing
     from synth.symmetric_schedule import SymmetricSchedule
 
 __all__ = ["pictures"]

@@ -1,0 +1,197 @@
+"""The judge's own clock: when each send of a schedule starts and arrives.
+
+A send starts as soon as its source holds what it carries, its link is free and every port of the link is
+free. Sends that share a link or a port take turns in the order of the table. Each holds these for beta·bytes
+and arrives alpha later. Sends of one stream follow each other on a link of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from probes.columns import Floats, Indices, Ints, floats, ints, offsets
+from synth.kernels.compiled import compiled
+from synth.rank_sets import RankSets
+from synth.schedule import Schedule, Timing
+
+__all__ = ["Sets", "by_chunk", "columns", "on_lanes", "ranks_of", "replay", "starts"]
+
+# What was in a slot before any send: the chunk, or nothing.
+_HELD, _EMPTY = -1, -2
+
+
+class Sets(NamedTuple):
+    """The columns of `RankSets`."""
+
+    group: Ints
+    start: Ints
+    rank: Ints
+
+
+class _Lanes(NamedTuple):
+    """Seconds, and seconds a byte, of a send over each link; then what it holds: itself and its ports, each
+    for ``held_s`` and so much more a byte.
+    """
+
+    travel_s: Floats
+    beta_s_per_byte: Floats
+    held_start: Indices
+    held: Indices
+    held_s: Floats
+    held_s_per_byte: Floats
+
+
+def columns(sets: RankSets) -> Sets:
+    """Return the sets as compiled loops take them."""
+    return Sets(sets.group, sets.start, sets.rank)
+
+
+def on_lanes(schedule: Schedule) -> Schedule:
+    """The same sends with a link of its own for each stream; a schedule without streams as it is. O(sends).
+
+    Streams get the rates at which all are through when the busiest link or port is, so none is overloaded.
+    """
+    if not len(schedule.stream):
+        return schedule
+    network, sends = schedule.network, np.bincount(schedule.stream)
+    link = np.zeros(len(sends), np.int64)
+    link[schedule.stream] = schedule.link
+    stream, port = network.ports_along(link)
+    in_ports = sends[stream] * network.held_s_per_byte[network.port_entries(link)]
+    busiest = max(
+        np.bincount(link, weights=sends * network.beta_s_per_byte[link]).max(),
+        np.bincount(port, weights=in_ports, minlength=1).max(),
+    )
+    lanes = replace(
+        network,
+        src=network.src[link],
+        dst=network.dst[link],
+        alpha_s=network.alpha_s[link],
+        beta_s_per_byte=floats(busiest / np.maximum(1, sends)),
+        ports=(),
+        link_port_start=ints(np.zeros(len(link) + 1)),
+        link_port=ints([]),
+        port_beta_s_per_byte=floats([]),
+        queues=False,
+    )
+    return replace(schedule, network=lanes, link=schedule.stream, stream=ints([]))
+
+
+def replay(schedule: Schedule) -> Timing:
+    """Return the times of a schedule without streams; infinite where the source never holds the chunk."""
+    start_s, _ = starts(schedule)
+    arrival_s = start_s + schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
+    return Timing(start_s, arrival_s, float(arrival_s.max(initial=0.0)))
+
+
+def starts(schedule: Schedule) -> tuple[Floats, Floats]:
+    """(when each send starts, by how much later for each byte more). O(sends · ports of a link)."""
+    network, size = schedule.network, schedule.chunk_bytes
+    lanes = _Lanes(
+        network.travel_s(size),
+        network.beta_s_per_byte,
+        *network.link_resources,
+        network.held_s(size),
+        np.insert(network.held_s_per_byte, network.link_port_start[:-1], network.beta_s_per_byte),
+    )
+    ends = network.src[schedule.link], network.dst[schedule.link]
+    sources = columns(schedule.collective.sources)
+    brought, above = _brought(*by_chunk(schedule), *ends, sources, network.ranks)
+    carried = schedule.addend_start, schedule.addend
+    resources = network.links + len(network.ports)
+    return _starts(schedule.link, lanes, brought, above, *carried, resources)
+
+
+def by_chunk(schedule: Schedule) -> tuple[Indices, Indices]:
+    """(rows, start): the sends of chunk c, in the order of the table, are ``rows[start[c]:start[c + 1]]``."""
+    start = offsets(np.bincount(schedule.chunk, minlength=schedule.collective.chunks))
+    return _sorted(schedule.chunk, start.copy()), start
+
+
+@compiled
+def ranks_of(sets: Sets, chunk: int) -> Ints:
+    """Return the ranks of one chunk."""
+    group = sets.group[chunk]
+    return sets.rank[sets.start[group] : sets.start[group + 1]]
+
+
+@compiled
+def _sorted(chunk: Indices, place: Indices) -> Indices:
+    rows = np.empty(len(chunk), np.int64)
+    for row in range(len(chunk)):
+        rows[place[chunk[row]]] = row
+        place[chunk[row]] += 1
+    return rows
+
+
+@compiled
+def _brought(
+    rows: Indices, chunk_start: Indices, src: Indices, dst: Indices, sources: Sets, ranks: int
+) -> tuple[Indices, Indices]:
+    """For each send the last one before it into the slot that it leaves, and into the slot that it enters."""
+    brought, above = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+    latest = np.full(ranks, _EMPTY)
+    for chunk in range(len(chunk_start) - 1):
+        own = rows[chunk_start[chunk] : chunk_start[chunk + 1]]
+        if len(own) == 0:
+            continue
+        held = ranks_of(sources, chunk)
+        for rank in held:
+            latest[rank] = _HELD
+        for row in own:
+            brought[row], above[row] = latest[src[row]], latest[dst[row]]
+            latest[dst[row]] = row
+        for rank in held:
+            latest[rank] = _EMPTY
+        for row in own:
+            latest[dst[row]] = _EMPTY
+    return brought, above
+
+
+@compiled
+def _starts(
+    link: Indices,
+    lanes: _Lanes,
+    brought: Indices,
+    above: Indices,
+    addend_start: Indices,
+    addend: Indices,
+    resources: int,
+) -> tuple[Floats, Floats]:
+    travel_s, beta, held_start, held, held_s, held_beta = lanes
+    sends = len(link)
+    start_s, slope = np.empty(sends), np.empty(sends)
+    # From when on the slot that a send enters is complete with it and all sends before it.
+    ready_s, ready_slope = np.empty(sends), np.empty(sends)
+    free_s, free_slope = np.zeros(resources), np.zeros(resources)
+    for row in range(sends):
+        e, before = link[row], brought[row]
+        begin, grows = 0.0, 0.0
+        if len(addend) > 0 and addend_start[row + 1] > addend_start[row]:
+            for at in range(addend_start[row], addend_start[row + 1]):
+                part = addend[at]
+                if part >= 0 and start_s[part] + travel_s[link[part]] > begin:
+                    begin, grows = start_s[part] + travel_s[link[part]], slope[part] + beta[link[part]]
+        elif before >= 0:
+            begin, grows = ready_s[before], ready_slope[before]
+        elif before == _EMPTY:
+            begin = np.inf
+        for at in range(held_start[e], held_start[e + 1]):
+            if free_s[held[at]] > begin:
+                begin, grows = free_s[held[at]], free_slope[held[at]]
+        start_s[row], slope[row] = begin, grows
+        known, known_slope = 0.0, 0.0
+        if above[row] >= 0:
+            known, known_slope = ready_s[above[row]], ready_slope[above[row]]
+        elif above[row] == _EMPTY:
+            known = np.inf
+        if begin < np.inf:
+            for at in range(held_start[e], held_start[e + 1]):
+                free_s[held[at]], free_slope[held[at]] = begin + held_s[at], grows + held_beta[at]
+            if known == np.inf or begin + travel_s[e] > known:
+                known, known_slope = begin + travel_s[e], grows + beta[e]
+        ready_s[row], ready_slope[row] = known, known_slope
+    return start_s, slope
