@@ -1,6 +1,8 @@
 """The checker: whether a schedule or a program does what its collective asks, for every chunk.
 
-In: what any maker made. Out: a verdict with the place of each flaw. Nothing of the makers is believed.
-Read `schedule` and `linear_pass`; for any number of periods `periodic`; for programs `well_formed`,
-`program`, `symbolic_values`, `races`.
+In: what any maker made. Out: a verdict with the place of each flaw. Nothing of the makers is believed, and no
+code of theirs is used: what takes time, what waits and which slot holds what is computed here once more.
+Schedules: `schedule`, then `times`, `linear_pass` and `contributions`; for any number of periods `periodic`,
+for translates `symmetric`, for a range of sizes `size_range`. Programs: `program`, then `well_formed`,
+`symbolic_values`, `races`. Groups: `groups`.
 """
