@@ -97,8 +97,7 @@ def compute_of(case: str, options: argparse.Namespace, model: Model) -> str:
 
 def workload(options: argparse.Namespace) -> Model:
     """Layers and tensors of what is trained; its times are only in proportion."""
-    from exec.training.workloads.models import build
-    from exec.training.workloads.shape import shape_of
+    from exec.training.workloads.models import build, shape_of
 
     model = build("mlp", options.layers, options.width, 0)
     return shape_of(model, parse_seconds("10ms", "--compute"), "mlp")

@@ -2,7 +2,7 @@
 
 `horovod`, `hierarchical`, `gossip` (D-PSGD) and `asp` synchronize the replicas of a model. In: a model, its
 optimizer, torch.distributed. Out: objects that a training loop calls before the forward pass, after the
-backward pass and at the end; `flat` is parameters as one tensor. The training runs of `ccctl train` know them
+backward pass and at the end; `flat` is parameters as one tensor. `ccctl training compare` knows them
 by the names of the registry here; the product imports nothing else of this package. This page imports no
 torch.
 

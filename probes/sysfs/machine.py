@@ -1,4 +1,4 @@
-"""This machine as the Linux kernel shows it under /sys: PCI tree, NUMA, network and InfiniBand ports.
+"""This machine as the Linux kernel shows it: CPU, PCI tree, NUMA, network and InfiniBand ports.
 
 The PCI tree is the real path of each device; what an attribute does not say, or an old kernel does
 not have, stays unknown. Every function takes the root of the file system, so that recorded machines
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probes.numbers import LARGEST, whole
 from probes.paths import pci_ids
-from probes.sysfs.cpuinfo import read_cpuinfo
 from probes.sysfs.net import read_nics
 from probes.sysfs.text import cpu_list, decimal, lines, number, text
 from probes.topology import Gpu, Host, NumaNode, PciDevice, Topology
@@ -49,7 +48,7 @@ def read(host: str, root: Path = Path("/")) -> Topology:
 
 
 def _numa(sys: Path, root: Path) -> Iterator[NumaNode]:
-    processor = read_cpuinfo(root)
+    processor = _processor(root)
     numbered = {whole(folder.name[4:]): folder for folder in sys.glob("devices/system/node/node[0-9]*")}
     for index, folder in sorted((index, folder) for index, folder in numbered.items() if index is not None):
         memory = re.search(r"MemTotal:\s*([0-9]+) kB", lines(folder / "meminfo"))
@@ -142,3 +141,27 @@ def _width(path: Path) -> int | None:
     width = decimal(path)
     # 0 and 255 mean "no link": a device inside the processor, or one that is powered down.
     return None if width in (None, 0, 255) else width
+
+
+@dataclass(frozen=True)
+class _Processor:
+    """The kind of a CPU, which decides what lies between NUMA nodes; "" and None where it is not said."""
+
+    arch: str = ""
+    vendor: str = ""
+    family: int | None = None
+    model: int | None = None
+
+
+def _processor(root: Path) -> _Processor:
+    """The kind of the first CPU in /proc/cpuinfo: all of one machine are alike."""
+    said: dict[str, str] = {}
+    for line in lines(root / "proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
+        said.setdefault(name.strip(), value.strip())
+    if "vendor_id" in said:
+        family, model = (whole(said.get(name, "")) for name in ("cpu family", "model"))
+        return _Processor("x86_64", said["vendor_id"], family, model)
+    if "CPU implementer" in said:
+        return _Processor("arm64", "", None, None)
+    return _Processor("ppc64") if said.get("cpu", "").startswith("POWER") else _Processor()

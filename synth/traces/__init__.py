@@ -6,7 +6,7 @@ order:
 
 - ``operations``: the operations of each rank, and what each waits for.
 - ``goal``: as text for LogGOPSim and ATLAHS.
-- ``chakra``: as messages of MLCommons Chakra; ``chakra_schema`` is the part of its schema that is used.
+- ``chakra``: as messages of MLCommons Chakra.
 - ``astra_sim``: configurations of system, workload and network.
 """
 

@@ -1,23 +1,28 @@
 """Execution traces of MLCommons Chakra (schema 0.0.4): one file for each rank, as ASTRA-sim reads them.
 
 A file is a row of messages, each behind its length: the metadata, then the nodes. A send and its receive
-find each other by tag, source, destination and size.
+find each other by tag, source, destination and size. The part of the schema (et_def.proto) that they use is
+built at run time from numbers and types, so that the `protobuf` package is all it needs: mlc-chakra has the
+whole of it, and brings tools along that depend on a hundred packages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
-from synth.traces.chakra_schema import messages
+from probes.errors import UnavailableError
+from probes.install_hints import install
 from synth.traces.operations import ADD, RECV, SEND, Operation
 
-__all__ = ["chakra_trace", "collective_trace"]
+__all__ = ["chakra_trace", "collective_trace", "messages"]
 
 _VERSION = "0.0.4"
 _TYPE = {ADD: 4, SEND: 5, RECV: 6}
 _COLLECTIVE_NODE = 7
+_REPEATED = ("attr", "data_deps")
 
 
 def chakra_trace(operations: Sequence[Operation]) -> bytes:
@@ -68,3 +73,66 @@ def _delimited(nodes: Sequence[Any]) -> bytes:
     for node in nodes:
         serialize_length_prefixed(node, file)
     return file.getvalue()
+
+
+class Messages(NamedTuple):
+    """The classes of the messages."""
+
+    metadata: Any
+    node: Any
+
+
+@cache
+def messages() -> Messages:
+    """Raises UnavailableError where `protobuf` is not installed."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError as error:
+        raise UnavailableError("Chakra traces need protobuf", hint=install("chakra")) from error
+    of = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="ccctl/et_def_part.proto", package="ChakraProtoMsg", syntax="proto3"
+    )
+
+    def message(name: str, *fields: tuple[int, str, Any], one_of: str = "") -> None:
+        """A message; fields whose type is a name are messages, those whose name ends in s are repeated."""
+        made = file.message_type.add(name=name)
+        if one_of:
+            made.oneof_decl.add(name=one_of)
+        for number, field, kind in fields:
+            label = of.LABEL_REPEATED if field in _REPEATED else of.LABEL_OPTIONAL
+            added = made.field.add(name=field, number=number, label=label)
+            if isinstance(kind, str):
+                added.type, added.type_name = of.TYPE_MESSAGE, f".ChakraProtoMsg.{kind}"
+            else:
+                added.type = kind
+            if one_of and field.endswith("_val"):
+                added.oneof_index = 0
+
+    message(
+        "AttributeProto",
+        (1, "name", of.TYPE_STRING),
+        (7, "int32_val", of.TYPE_INT32),
+        (9, "int64_val", of.TYPE_INT64),
+        (27, "bool_val", of.TYPE_BOOL),
+        (29, "string_val", of.TYPE_STRING),
+        one_of="value",
+    )
+    message("GlobalMetadata", (1, "version", of.TYPE_STRING), (2, "attr", "AttributeProto"))
+    # The type is an enum there; on the wire that is an int32.
+    message(
+        "Node",
+        (1, "id", of.TYPE_UINT64),
+        (2, "name", of.TYPE_STRING),
+        (3, "type", of.TYPE_INT32),
+        (5, "data_deps", of.TYPE_UINT64),
+        (7, "duration_micros", of.TYPE_UINT64),
+        (10, "attr", "AttributeProto"),
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    classes = [
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"ChakraProtoMsg.{name}"))
+        for name in ("GlobalMetadata", "Node")
+    ]
+    return Messages(*classes)

@@ -3,7 +3,7 @@
 import functools
 import importlib.util
 
-from ccctl.render.svg.png import png
+from ccctl.render.svg.files import png
 from probes.errors import UnavailableError
 from synth.simulation.simgrid import interpreter
 

@@ -3,10 +3,10 @@
 import numpy as np
 from cuda_on_host import _aligned, _buffers, _Launch, bits_of, library
 
-from exec.cuda.kernel.diagnosis import waiters
 from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.kernel.fifo_memory import arenas
+from exec.cuda.kernel.launch import waiters
 from exec.cuda.kernel.proxies import Proxy, RemoteFifos
 from exec.program import expected_output
 from exec.program.layout import Layout

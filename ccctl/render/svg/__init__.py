@@ -1,7 +1,7 @@
 """Pictures as SVG, by kind of artifact: `ccctl show -o` writes them, the page of `ccctl report` shows them.
 
 In: an artifact's value and a width in pixels. Out: `drawing.Drawing`. Read `drawing`, `chart`, `bars`, then a
-kind. `files` writes them, `png` makes a PNG of them.
+kind. `files` writes them, as SVG or PNG.
 """
 
 from __future__ import annotations

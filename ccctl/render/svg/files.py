@@ -1,4 +1,7 @@
-"""Writes pictures: as SVG, or as PNG where the name of the file asks for it."""
+"""Writes pictures: as SVG, or as PNG where the name of the file asks for it.
+
+resvg converts one to the other: a small wheel without system libraries, which draws as browsers do.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,39 @@ from pathlib import Path
 from ccctl import console
 from ccctl.artifacts.atomic import write_atomically
 from ccctl.render.svg.drawing import Drawing, document
+from probes.errors import UnavailableError
+from probes.install_hints import install
 
-__all__ = ["SUFFIXES", "write_pictures"]
+__all__ = ["SUFFIXES", "png", "write_pictures"]
 
 SUFFIXES = (".svg", ".png")
+# Pixels of the picture for one of the drawing, so that it is sharp on screens of today.
+_ZOOM = 2
+_LETTERS = "<svg xmlns='http://www.w3.org/2000/svg' width='20' height='20'>{}</svg>"
 
 
 def write_pictures(drawings: Sequence[Drawing], path: str) -> None:
     """Write the pictures below each other to ``path``; "-" is stdout, as SVG."""
     written = document(drawings)
-    if path.endswith(".png"):
-        from ccctl.render.svg.png import png
-
-        content = png(written)
-    else:
-        content = written.encode()
+    content = png(written) if path.endswith(".png") else written.encode()
     if path == "-":
         console.raw(content)
     else:
         write_atomically(Path(path), content)
+
+
+def png(document: str) -> bytes:
+    """The picture on a light ground; raises UnavailableError where resvg, or any font, is missing."""
+    try:
+        import resvg_py
+    except ImportError as error:
+        raise UnavailableError(
+            "a .png needs resvg, which is not installed", hint=f"{install('png')}, or name a .svg."
+        ) from error
+    word = "<text x='2' y='16' font-family='sans-serif'>M</text>"
+    if resvg_py.svg_to_bytes(_LETTERS.format(word)) == resvg_py.svg_to_bytes(_LETTERS.format("")):
+        raise UnavailableError(
+            "a .png needs a font, and this machine has none",
+            hint="On Debian: apt-get install fonts-dejavu-core. Or name a .svg, which browsers draw.",
+        )
+    return bytes(resvg_py.svg_to_bytes(document, zoom=_ZOOM))

@@ -1,13 +1,15 @@
-"""The interpreter on one GPU: the tables of some ranks uploaded once, launched many times."""
+"""The interpreter on one GPU: the tables of some ranks uploaded once, launched many times.
+
+Where a kernel gives up, `waiters` tells which threadblock waited for which.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from exec.cuda.kernel.device import Device, Kernels, refuse_too_many
-from exec.cuda.kernel.diagnosis import waiters
 from exec.cuda.kernel.encode import BLOCK, RECORD, Encoded
 from exec.cuda.kernel.fifo_memory import Arenas
 from exec.cuda.kernel.proxies import RemoteFifos
@@ -17,9 +19,12 @@ from probes.columns import Indices
 from probes.errors import LostRankError
 from synth.program import OUTPUT
 
-__all__ = ["Addresses", "Interpreter", "own_tables"]
+__all__ = ["Addresses", "Interpreter", "own_tables", "waiters"]
 
 LIMIT_S = 30.0
+# What a threadblock records where it gives up: that its own time ran out, and what it waited for.
+_RAN_OUT = 1
+_MESSAGE, _ROOM, _STEP = 1, 2, 3
 Addresses = Sequence[tuple[int, int, int]]
 """Of each rank that runs here: where its input, output and scratch are."""
 
@@ -122,3 +127,34 @@ def own_tables(encoded: Encoded, ranks: range) -> tuple[Indices, Indices]:
     blocks[:, first] -= begin
     blocks[:, buffers] -= ranks[0]
     return blocks, steps
+
+
+def waiters(encoded: Encoded, records: Indices) -> list[str]:
+    """A line for each threadblock that waited: first those whose own time ran out; none where all ended.
+
+    ``records`` has a row of RECORD for each threadblock that was launched.
+    """
+    rows = [dict(zip(RECORD, row, strict=True)) for row in records.tolist() if row[RECORD.index("state")]]
+    rows.sort(key=lambda row: (row["state"] != _RAN_OUT, row["rank"], row["number"]))
+    return list(_lines(encoded, rows))
+
+
+def _lines(encoded: Encoded, rows: Iterable[dict[str, int]]) -> Iterable[str]:
+    program = encoded.layout.program
+    for row in rows:
+        tb = encoded.blocks_of(row["rank"])[row["number"]]
+        step = int(program.tb_start[tb]) + row["origin"]
+        part = f"tile {row['tile']}, slice {row['slice']}"
+        found = f"found {row['seen']}, needs {row['wanted']}"
+        yield f"{program.place(step)} waits for {_whom(row)} ({part}; {found})"
+
+
+def _whom(row: dict[str, int]) -> str:
+    match row["reason"]:
+        case reason if reason == _MESSAGE:
+            return f"a message from rank {row['peer']} on channel {row['channel']}"
+        case reason if reason == _ROOM:
+            return f"rank {row['peer']} to receive on channel {row['channel']}"
+        case reason if reason == _STEP:
+            return f"threadblock {row['peer']} of its rank"
+    raise AssertionError(f"reason {row['reason']}")

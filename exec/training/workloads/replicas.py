@@ -10,9 +10,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from exec.published import synchronizer
-from exec.training.workloads.models import optimizer_of
+from exec.training.workloads.models import optimizer_of, shape_of
 from exec.training.workloads.request import Mode, TrainRequest
-from exec.training.workloads.shape import shape_of
 from probes.errors import UnavailableError
 from probes.wording import plural
 from synth.fusion.costs import RingCosts

@@ -6,7 +6,7 @@ import pytest
 from synth.lang import chunk, program
 from synth.network import Link, build
 from synth.simulation.program import Costs, simulate_program
-from synth.simulation.tiles import in_tiles, tiles_of
+from synth.simulation.protocols import in_tiles, tiles_of
 
 LINE = build("line", ["h"] * 3, [Link(0, 1, 2e-6, 1e-9), Link(1, 2, 2e-6, 1e-9)])
 

@@ -21,7 +21,7 @@ from synth.network import Link, build
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.simulation.schedule import replay
 from synth.traces import ADD, RECV, SEND, astra_sim_files, goal_text, operations_of
-from synth.traces.chakra_schema import messages
+from synth.traces.chakra import messages
 
 KINDS = ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast"]
 

@@ -15,7 +15,7 @@ resvg = pytest.importorskip("resvg_py")
 
 @pytest.mark.skipif(bool(no_png()), reason=no_png())
 def test_it_is_twice_as_large_as_the_drawing_and_not_empty(samples):
-    from ccctl.render.svg.png import png
+    from ccctl.render.svg.files import png
 
     drawn = pictures("fusion", samples["fusion"])
     content = png(document(drawn))
@@ -28,7 +28,7 @@ def test_it_is_twice_as_large_as_the_drawing_and_not_empty(samples):
 
 
 def test_without_resvg_the_command_that_installs_it_is_told(monkeypatch):
-    from ccctl.render.svg.png import png
+    from ccctl.render.svg.files import png
 
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(UnavailableError, match="not installed") as told:
@@ -37,7 +37,7 @@ def test_without_resvg_the_command_that_installs_it_is_told(monkeypatch):
 
 
 def test_without_a_font_it_is_refused(monkeypatch):
-    from ccctl.render.svg.png import png
+    from ccctl.render.svg.files import png
 
     monkeypatch.setattr(resvg, "svg_to_bytes", lambda svg, **_: b"the same")
     with pytest.raises(UnavailableError, match="font"):

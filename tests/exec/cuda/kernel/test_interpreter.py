@@ -18,10 +18,10 @@ from sample_schedules import random_schedule, ring_all_reduce
 from ccctl.arguments.dsl_file import compiled_algorithm
 from ccctl.arguments.proven import proven_program
 from ccctl.errors import CcctlError
-from exec.cuda.kernel.diagnosis import waiters
 from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, itemsize_of
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.kernel.fifo_memory import arenas
+from exec.cuda.kernel.launch import waiters
 from exec.program import expected_output
 from exec.program.layout import Layout
 from probes.columns import bytes_of
