@@ -47,7 +47,7 @@ EXAMPLES = (
     ),
     (
         "ccctl explain flight/",
-        "dumps of PyTorch's flight recorder, or of ncclras -f json: which rank do the others wait for?",
+        "dumps of PyTorch's flight recorder, or of ncclras: which rank do the others wait for?",
     ),
     ("ccctl explain hosts.log --network dgx-a100/4x200", "each host a DGX A100 with 4 NICs of 200G"),
     (
@@ -84,7 +84,7 @@ def explain(
         typer.Argument(
             metavar="FILE",
             help="What nccl-tests, rccl-tests, or osu_allreduce and its like printed; nccl-tests' -J; a "
-            "report of bench; a file of NCCL's Inspector, of ncclras -f json or of PyTorch's flight "
+            "report of bench; a file of NCCL's Inspector, of ncclras or of PyTorch's flight "
             "recorder, or the folder of them all; - is stdin.",
         ),
     ],

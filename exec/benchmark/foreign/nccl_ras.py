@@ -1,4 +1,4 @@
-"""Dumps of NCCL's RAS (``ncclras -f json``, NCCL 2.28.7 and later): late, stuck, failed and missing ranks.
+"""Dumps of NCCL's RAS, text or JSON (``ncclras -f json``, 2.28.7 and later): ranks that hold others up.
 
 A dump counts the collectives of each kind that each rank of each communicator has begun. Ranks go on while
 they are asked, so a single dump calls a rank late only if it is two calls behind. In several dumps a rank is
@@ -14,53 +14,25 @@ from dataclasses import dataclass
 import msgspec
 
 from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages
+from exec.benchmark.foreign.nccl_ras_dump import IN_PROGRESS, Communicator, Dump
+from exec.benchmark.foreign.nccl_ras_text import is_ras_text, ras_text_dumps
 from probes.errors import DataError
 
 __all__ = ["is_ras", "ras_recorded"]
 
 # The least number of calls by which a rank is behind; ranks of a dump are not asked at the same moment.
 _BEHIND_IN_ONE_DUMP, _BEHIND_IN_SEVERAL = 2, 1
-_IN_PROGRESS = 7
 # What RAS answers to commands on its socket (port 28028) stands before a dump that came from there.
 _ANSWERS = re.compile(rb"\s*(?:OK\s+)*(?=\{)")
 # NCCL 2.28.7 to 2.29.7 write no comma before the status of a missing rank.
 _NO_COMMA = re.compile(rb'("nvml_dev": -?[0-9]+)(\s+"status")')
 
 
-class _Status(msgspec.Struct):
-    init_state: int = 0
-    async_error: int = 0
-    abort_flag: bool = False
-    unresponsive: bool = False
-    considered_dead: bool = False
-
-
-class _Rank(msgspec.Struct):
-    rank: int
-    host: str = ""
-    pid: int = 0
-    status: _Status = msgspec.field(default_factory=_Status)
-    collective_counts: dict[str, int] = {}
-
-
-class _Communicator(msgspec.Struct):
-    hash: str
-    size: int
-    ranks: list[_Rank] = []
-    missing_ranks: list[_Rank] = []
-    secondary_hash: str = ""
-
-
-class _Dump(msgspec.Struct):
-    communicators: list[_Communicator]
-    timestamp: str = ""
-    nccl_version: str = ""
-
-
 def is_ras(content: bytes) -> bool:
-    """Whether this is the JSON of ncclras."""
+    """Whether this is what ncclras printed, text or JSON."""
     start = content[:65536]
-    return bool(_ANSWERS.match(start)) and b'"communicators"' in start and b'"communicators_count"' in start
+    json = _ANSWERS.match(start) and b'"communicators"' in start and b'"communicators_count"' in start
+    return bool(json) or is_ras_text(start.decode(errors="replace"))
 
 
 @dataclass
@@ -70,13 +42,14 @@ class _Seen:
     size: int
     hosts: dict[int, str]
     counts: list[dict[int, dict[str, int]]]
-    last: _Communicator
+    last: Communicator
 
 
 def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
     """The dumps of one job, given by file name; raises DataError for a file that is no dump."""
     dumps = sorted(
-        (_read(content, source) for source, content in files.items()), key=lambda dump: dump.timestamp
+        (dump for source, content in files.items() for dump in _read(content, source)),
+        key=lambda dump: dump.timestamp,
     )
     seen: dict[str, _Seen] = {}
     for dump in dumps:
@@ -86,15 +59,19 @@ def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
             own.hosts |= {rank.rank: rank.host for rank in (*one.ranks, *one.missing_ranks)}
             own.counts.append({rank.rank: rank.collective_counts for rank in one.ranks})
             own.last = one
-    lags = [lag for name, own in seen.items() for lag in _lags(name.partition("/")[0], own)]
+    # Of a communicator that is gone, or in which no rank differs any more, nothing is said.
+    now = {name: own for name, own in seen.items() if any(own.last is one for one in dumps[-1].communicators)}
+    lags = [lag for name, own in now.items() for lag in _lags(name.partition("/")[0], own)]
     size = max((own.size for own in seen.values()), default=0)
-    return Recorded("NCCL RAS", size, len(seen), tuple(lags), SentMessages({}, {}))
+    return Recorded("NCCL RAS", size, len(now), tuple(lags), SentMessages({}, {}))
 
 
-def _read(content: bytes, source: str) -> _Dump:
+def _read(content: bytes, source: str) -> list[Dump]:
+    if is_ras_text(text := content.decode(errors="replace")):
+        return ras_text_dumps(text, source)
     try:
         start = answers.end() if (answers := _ANSWERS.match(content)) else 0
-        return msgspec.json.decode(_NO_COMMA.sub(rb"\1,\2", content[start:]), type=_Dump)
+        return [msgspec.json.decode(_NO_COMMA.sub(rb"\1,\2", content[start:]), type=Dump)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(source, [f"expected the JSON of ncclras: {error}"]) from error
 
@@ -105,7 +82,7 @@ def _lags(name: str, own: _Seen) -> Iterator[Lag]:
         yield Lag("missing", name, rank.rank, rank.host, state)
     for rank in own.last.ranks:
         status = rank.status
-        in_progress = status.init_state == _IN_PROGRESS
+        in_progress = status.init_state == IN_PROGRESS
         error = status.async_error or (0 if in_progress else status.init_state)
         if error or status.abort_flag:
             state = "was aborted" if status.abort_flag else f"error {error}"
@@ -120,11 +97,12 @@ def _behind(name: str, own: _Seen) -> Iterator[Lag]:
     now = own.counts[-1]
     least = _BEHIND_IN_SEVERAL if len(own.counts) > 1 else _BEHIND_IN_ONE_DUMP
     for kind in sorted({kind for counts in now.values() for kind in counts}):
-        most = max(counts.get(kind, 0) for counts in now.values())
-        for number, counts in sorted(now.items()):
-            if most - counts.get(kind, 0) < least:
+        told = {number: counts[kind] for number, counts in now.items() if kind in counts}
+        most = max(*told.values(), own.last.most.get(kind, 0))
+        for number, begun in sorted(told.items()):
+            if most - begun < least:
                 continue
-            before = [seen[number].get(kind, 0) for seen in own.counts if number in seen]
+            before = [seen[number][kind] for seen in own.counts if kind in seen.get(number, {})]
             text = f"has begun {before[-1]} {kind}, others up to {most}"
             if len(before) > 1 and before[0] == before[-1]:
                 text += f"; it has not moved in {len(before)} dumps"

@@ -1,0 +1,49 @@
+"""What a dump of NCCL's RAS holds: communicators, their ranks, and how many collectives each has begun."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["IN_PROGRESS", "Communicator", "Dump", "Rank", "Status"]
+
+# ncclInProgress
+IN_PROGRESS = 7
+
+
+class Status(msgspec.Struct):
+    """The state of a rank; errors are those of ncclResult_t."""
+
+    init_state: int = 0
+    async_error: int = 0
+    abort_flag: bool = False
+    unresponsive: bool = False
+    considered_dead: bool = False
+
+
+class Rank(msgspec.Struct):
+    """A rank of a communicator, and the collectives of each kind that it has begun."""
+
+    rank: int
+    host: str = ""
+    pid: int = 0
+    status: Status = msgspec.field(default_factory=Status)
+    collective_counts: dict[str, int] = {}
+
+
+class Communicator(msgspec.Struct):
+    """A communicator of ``size`` ranks; ``most`` has the highest counts of ranks that are not named."""
+
+    hash: str
+    size: int
+    ranks: list[Rank] = []
+    missing_ranks: list[Rank] = []
+    secondary_hash: str = ""
+    most: dict[str, int] = {}
+
+
+class Dump(msgspec.Struct):
+    """One answer of RAS."""
+
+    communicators: list[Communicator]
+    timestamp: str = ""
+    nccl_version: str = ""

@@ -1,0 +1,192 @@
+"""The text of ncclras and rcclras, which they print by default: communicators, and where their ranks differ.
+
+The format is that of NCCL's src/ras/client_support.cc since 2.24. A communicator without differences has no
+name in it, and of one with differences few ranks are named. Ranks that are counted but not named are known
+where they are all the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from exec.benchmark.foreign.nccl_ras_dump import IN_PROGRESS, Communicator, Dump, Rank, Status
+from probes.errors import DataError
+
+__all__ = ["is_ras_text", "ras_text_dumps"]
+
+_TABLE = re.compile(r"^.*\bGroup +Comms +Nodes +Ranks +Ranks +Ranks +Status +Errors[ \t\r]*$", re.MULTILINE)
+_GROUP = re.compile(
+    r"([0-9]{1,9}) +([0-9]{1,9}) +[0-9]+ +[0-9]+(?:-[0-9]+)? +([0-9]{1,9}) +[0-9]+ +[A-Z]+ +[A-Z,]+"
+)
+_BLOCK = re.compile(r"#([0-9]{1,9})-([0-9]{1,9}) \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)")
+_PROCESS = re.compile(r"Process ([0-9]{1,12}) on node (\S+)")
+_DIFFERENT = re.compile(r"Communicator ranks have different (\w+)")
+_SAID = (
+    r"(?:ha(?:ve|s) (?:launched up to operation (?P<count>[0-9]{1,18})|(?P<none>not launched any operations)"
+    r"|status (?P<status>[A-Z]+))|reported (?P<error>[A-Z][A-Za-z ]*[a-z]))"
+)
+_SEVERAL = re.compile(rf"([0-9]{{1,9}}) ranks {_SAID}")
+_ONE = re.compile(
+    rf"Rank (?P<rank>[0-9]{{1,9}})(?: {_SAID})? -- "
+    r"(?:GPU .*managed by process (?P<pid>[0-9]{1,12}) on node (?P<host>\S+)|\[process information)"
+)
+_MISSING = re.compile(r"The missing ranks?: ([0-9, ]+)")
+_SECTION = re.compile(r"INCOMPLETE|DEAD|TIMEOUT|Errors|Warnings")
+# ncclResult_t by the words of RAS.
+_ERRORS = {
+    "Unhandled CUDA error": 1,
+    "System error": 2,
+    "Internal error": 3,
+    "Invalid argument": 4,
+    "Invalid usage": 5,
+    "Remote process error": 6,
+}
+_OTHER_ERROR = 3
+# NCCL 2.24 and 2.25 count the collectives of all kinds together.
+_ALL_KINDS = {"collective": "collectives"}
+_MOST_COMMUNICATORS, _MOST_RANKS = 1 << 16, 1 << 21
+
+
+@dataclass
+class _Said:
+    """What ``of`` ranks have in common: a count, a status or an error."""
+
+    of: int
+    count: int | None = None
+    status: str = ""
+    error: str = ""
+    named: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _Block:
+    """What is told of one communicator: by kind of difference, and by rank."""
+
+    size: int
+    said: dict[str, list[_Said]] = field(default_factory=lambda: defaultdict(list))
+    missing: set[int] = field(default_factory=set)
+    processes: dict[int, tuple[int, str]] = field(default_factory=dict)
+
+
+def is_ras_text(text: str) -> bool:
+    """Whether this is the text of ncclras."""
+    return bool(_TABLE.search(text))
+
+
+def ras_text_dumps(text: str, source: str) -> list[Dump]:
+    """Return the dumps in a text, in order; raises DataError for more ranks than a job can have."""
+    tables = [*_TABLE.finditer(text)]
+    ends = [*(table.start() for table in tables[1:]), len(text)]
+    return [_dump(text[table.end() : end], source) for table, end in zip(tables, ends, strict=True)]
+
+
+def _dump(text: str, source: str) -> Dump:
+    """What stands below one table of communicators."""
+    groups: dict[int, tuple[int, int]] = {}
+    blocks: dict[tuple[int, int], tuple[str, _Block]] = {}
+    processes: set[tuple[int, str]] = set()
+    dead: set[tuple[int, str]] = set()
+    section, block, kind, said = "", None, "", None
+    for line in map(str.strip, text.splitlines()):
+        if group := _GROUP.fullmatch(line):
+            groups[int(group[1])] = int(group[2]), int(group[3])
+        elif found := _BLOCK.match(line):
+            place, name = (int(found[1]), int(found[2])), f"0x{int(found[3], 16):x}"
+            size = groups.get(place[0], (0, 0))[1]
+            block = blocks.setdefault(place, (name, _Block(size)))[1]
+            section, kind, said = found[4], found[4], None
+        elif _SECTION.fullmatch(line):
+            section, block = line, None
+        elif block is None:
+            if process := _PROCESS.match(line):
+                owner = int(process[1]), process[2]
+                processes.add(owner)
+                if section == "DEAD":
+                    dead.add(owner)
+        elif different := _DIFFERENT.match(line):
+            kind, said = _ALL_KINDS.get(different[1], different[1]), None
+        elif several := _SEVERAL.match(line):
+            said = _said(int(several[1]), several)
+            block.said[kind].append(said)
+        elif one := _ONE.match(line):
+            rank = int(one["rank"])
+            if rank >= block.size:
+                # NCCL 2.27.3 lists ranks of communicators that are gone, by numbers of chance.
+                continue
+            if one["pid"]:
+                block.processes[rank] = int(one["pid"]), one["host"]
+            if section == "INCOMPLETE":
+                block.missing.add(rank)
+                continue
+            if one["count"] or one["none"] or one["status"] or one["error"]:
+                said = _said(1, one)
+                block.said[kind].append(said)
+            if said is not None:
+                said.named.add(rank)
+        elif gone := _MISSING.match(line):
+            numbers = map(int, re.findall(r"[0-9]{1,9}", gone[1]))
+            block.missing.update(number for number in numbers if number < block.size)
+    if sum(count for count, _ in groups.values()) > _MOST_COMMUNICATORS:
+        raise DataError(source, [f"more than {_MOST_COMMUNICATORS} communicators"])
+    if sum(block.size * max(1, len(block.said)) for _, block in blocks.values()) > _MOST_RANKS:
+        raise DataError(source, [f"more than {_MOST_RANKS} ranks"])
+    if len(processes) == 1:
+        # Before 2.28 the number of a missing rank stands without its process.
+        for _, block in blocks.values():
+            for rank in block.missing if len(block.missing) == 1 else ():
+                block.processes.setdefault(rank, next(iter(processes)))
+    return Dump(
+        [
+            _communicator(*blocks[place], dead) if place in blocks else Communicator(f"#{at}-{number}", size)
+            for at, (count, size) in groups.items()
+            for number in range(count)
+            for place in [(at, number)]
+        ]
+    )
+
+
+def _said(ranks: int, found: re.Match[str]) -> _Said:
+    count = 0 if found["none"] else None if found["count"] is None else int(found["count"])
+    return _Said(ranks, count, found["status"] or "", found["error"] or "")
+
+
+def _communicator(name: str, block: _Block, dead: set[tuple[int, str]]) -> Communicator:
+    ranks: dict[int, Rank] = {}
+    most: dict[str, int] = {}
+
+    def rank_of(number: int) -> Rank:
+        pid, host = block.processes.get(number, (0, ""))
+        return ranks.setdefault(number, Rank(number, host, pid))
+
+    for kind, several in block.said.items():
+        named = {number for said in several for number in said.named}
+        rest = block.size - len(named | block.missing)
+        unnamed = [said for said in several if not said.named]
+        for said in several:
+            numbers = said.named
+            if unnamed == [said] and said.of == rest:
+                numbers = {*range(block.size)} - named - block.missing
+            if said.count is not None and not numbers:
+                most[kind] = max(said.count, most.get(kind, 0))
+            for number in numbers:
+                _tell(rank_of(number), kind, said)
+    missing = [
+        Rank(number, host, pid, Status(unresponsive=True, considered_dead=(pid, host) in dead))
+        for number in sorted(block.missing)
+        for pid, host in [block.processes.get(number, (0, ""))]
+    ]
+    return Communicator(name, block.size, [ranks[number] for number in sorted(ranks)], missing, most=most)
+
+
+def _tell(rank: Rank, kind: str, said: _Said) -> None:
+    """Write what is said of a rank into it."""
+    if said.count is not None:
+        rank.collective_counts = {**rank.collective_counts, kind: said.count}
+    if said.error:
+        rank.status.async_error = _ERRORS.get(said.error, _OTHER_ERROR)
+    if said.status == "INIT":
+        rank.status.init_state = IN_PROGRESS
+    if said.status == "ABORT":
+        rank.status.abort_flag = True
