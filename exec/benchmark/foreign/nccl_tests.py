@@ -61,12 +61,18 @@ _RCCL_NAMES: dict[str, Kind] = {name.replace("_", ""): kind for name, kind in _N
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
 # Markdown eats the # of a line that follows an empty one.
 _RANK = re.compile(
-    r"^[ \t]*(?:#[ \t]*)?Rank\s+([0-9]+)\s.*?\bon\s+(\S+)(?:\s+device\s+[0-9]+\s+\[[^\]]*\]\s+([^\n]+))?",
+    r"^[ \t]*(?:#[ \t]*)?Rank\s+([0-9]+)\s.*?\bon\s+(\S+)(?:[ \t]+device[ \t]+[0-9]+[ \t]+\[[^\]\n]*\][ \t]+(\S[^\n]*))?",
     re.MULTILINE,
 )
 # What a tag stands before.
 _TAGGED = r"#[ \t]*(?:nThread|Rank\s|size\s+count)"
 _BEGINS = re.compile(r"^(?:.*#)?[ \t]*nThread\b", re.MULTILINE)
+# Where the first line of a run is lost, it begins with these, after the end of the run before.
+_EVENTS = re.compile(
+    r"^(?:(?P<begins>(?:.*#)?[ \t]*nThread\b)|#?[ \t]*(?:(?P<ends>Out of bounds values|Avg bus bandwidth)"
+    r"|Using devices|rccl-tests:|Rank\s+[0-9]+\s|size\s+count\s))",
+    re.MULTILINE,
+)
 _TEST = re.compile(r"^(?!.*\bconcluded\b).*?\b(\w+?)_perf\b", re.MULTILINE)
 _WARMUP = re.compile(r"warmup iters:\s*([0-9]{1,9})\b")
 _ITERATIONS = re.compile(r"\biters:\s*([0-9]{1,9})\s")
@@ -169,7 +175,7 @@ class _Run:
 
 def _runs(text: str, source: str) -> list[_Run]:
     """The runs of a log, in order; raises DataError for runs that wrote into each other."""
-    begins = [match.start() for match in _BEGINS.finditer(text)] or [0]
+    begins = _begins(text)
     edges = [*begins, len(text)]
     runs = []
     before = text[: begins[0]]
@@ -197,6 +203,21 @@ def _runs(text: str, source: str) -> list[_Run]:
             hint="nccl-tests needs MPI=1 when it is built.",
         )
     return runs
+
+
+def _begins(text: str) -> list[int]:
+    """Where the runs of a log begin: at their first lines, or where something follows the end of a run."""
+    begins = []
+    ended = False
+    for event in _EVENTS.finditer(text):
+        if event["ends"]:
+            ended = True
+        elif event["begins"] or ended:
+            begins.append(event.start())
+            ended = False
+    before = text[: begins[0]] if begins else ""
+    lost = not begins or any(isinstance(table_row(line), TableRow) for line in before.splitlines())
+    return [0, *begins] if lost else begins
 
 
 def _twice(run: _Run) -> bool:

@@ -491,3 +491,20 @@ def test_what_nccl_tests_calls_failed_itself_is_told():
 def test_elements_of_all_ranks_or_of_one_tell_the_collective_where_digits_do_not(count, kind):
     line = f"  16384  {count}  float  sum  -1  174.9  0.09  0.09  0  174.9  0.09  0.09  0\n"
     assert parse_nccl_text(HEAD + line, "x").rows[0].collective == kind
+
+
+def test_a_run_whose_first_line_is_lost_begins_after_the_end_of_the_one_before():
+    whole = (HEAD + ALL_REDUCE + FOOT).replace("166.94  3", "166.94  0")
+    cut = whole.partition("\n")[2]
+    for right in (whole + "```\n" + cut, cut + whole, cut + cut):
+        report = parse_nccl_text(right, "log")
+        assert (report.ranks, len(report.rows)) == (2, 2)
+    tables = right.replace("#  Rank", "#  -")
+    assert len(parse_nccl_text(tables, "log", lambda: 2).rows) == 2
+
+
+def test_a_gpu_without_a_name_does_not_take_the_next_rank_for_one():
+    report = parse_nccl_text(
+        (HEAD + ALL_REDUCE + FOOT).replace("166.94  3", "166.94  0").replace(" NVIDIA H100", " "), "log"
+    )
+    assert (report.ranks, report.hosts, report.machine) == (2, ("gpu01", "gpu02"), {})
