@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exec.mpi.interpreter import compile_for
 from synth.collective import collective
-from synth.kernels.compiled import all_compiled
+from synth.kernels.compiled_loop import all_compiled
 from synth.methods import greedy
 from synth.networks.families import family
 

@@ -107,7 +107,7 @@ class Shell:
     def __init__(
         self, folder: Path, script: str, variables: Mapping[str, str], descriptors: Sequence[int]
     ) -> None:
-        from synth.kernels.loop_store import cache_folder
+        from synth.kernels.stored_loops import cache_folder
 
         self.work = folder / "work"
         for path in (self.work, folder / "bin", folder / "home/.cache/ccctl"):

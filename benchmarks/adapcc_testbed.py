@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import exp, log
 
-from probes.errors import UsageError
-from synth.bounds.bounds import bounds
+from probes.base.errors import UsageError
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import Kind
 from synth.errors import NotApplicableError

@@ -38,7 +38,7 @@ from exec.relays.arrivals import Arrivals
 from exec.relays.buy_cost import SimulatedCosts
 from exec.relays.policies import replay_arrivals
 from exec.sockets.group import Group
-from probes.columns import Floats, Mask
+from probes.base.columns import Floats, Mask
 from synth.collective import Kind
 from synth.network import Link, Network, build
 from synth.portfolio.synthesize import Request, synthesize

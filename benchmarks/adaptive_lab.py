@@ -58,7 +58,7 @@ from exec.lab.iproute import ip
 from exec.lab.model import Lab, LabHost
 from exec.lab.run import files, started
 from exec.program.dtypes import Array, ufunc_of
-from probes.progress import Safekeeping
+from probes.base.progress import Safekeeping
 
 MBIT = 125_000
 
@@ -284,8 +284,7 @@ def makespan_s(report: IterationsReport) -> float:
 
 def volatile(options: argparse.Namespace) -> None:
     """Print the makespans and their ratios."""
-    from volatile_trace import forecasts, network_of, rates
-    from volatile_trace import makespan_s as simulated_s
+    from volatile_trace import forecasts, makespan_s as simulated_s, network_of, rates
 
     from exec.adaptive.messages import Request
     from exec.adaptive.replanner import good_schedules

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 import time
 
-from probes.errors import UsageError
-from synth.bounds.bounds import bounds
+from probes.base.errors import UsageError
+from synth.bounds.lower_bounds import bounds
 from synth.collective import Kind, collective
 from synth.network import Network
 from synth.networks.dgx import is_pod, pod

@@ -17,7 +17,7 @@ from exec.benchmark.report import Report
 from exec.benchmark.runner import BenchRequest
 from exec.launcher.run import World, run_ranks
 from synth.collective import collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.methods.ring import synthesize
 from synth.networks.families import family
 

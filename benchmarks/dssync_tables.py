@@ -25,7 +25,7 @@ import numpy as np
 
 from synth.errors import NotApplicableError
 from synth.groups.artifact import Division
-from synth.groups.consensus import consensus, lemma_holds_from, mixing_product
+from synth.groups.consensus_rate import consensus, lemma_holds_from, mixing_product
 from synth.groups.costs import Costs
 from synth.groups.patterns import Layout
 from synth.groups.planner import PATTERNS, disagreement, pattern_named, plan_groups

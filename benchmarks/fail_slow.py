@@ -33,7 +33,7 @@ from adaptive_lab import MBIT, standing
 from exec.lab import lifecycle
 from exec.lab.model import Lab, LabHost, PairRate
 from exec.lab.run import started
-from probes.progress import Safekeeping
+from probes.base.progress import Safekeeping
 
 HOSTS, FACTORS = 4, (1.3, 10.0)
 # How long a name is waited for, and what follows it for schedules to change, and quiet after a fault.

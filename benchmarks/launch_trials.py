@@ -49,7 +49,7 @@ from fault_trials import MARK, launcher_of, marked, ranks_of, settled, shared_fi
 from exec import launch  # noqa: E402
 from exec.errors import RankFailed  # noqa: E402
 from exec.launcher import session  # noqa: E402
-from probes.errors import CcctlError, UnavailableError  # noqa: E402
+from probes.base.errors import CcctlError, UnavailableError  # noqa: E402
 
 RANKS = 3
 # How long the ranks of a run work once all are there.

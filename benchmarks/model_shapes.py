@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccctl.artifacts.json_text import render
-from probes.columns import floats, ints, longs
+from probes.base.columns import floats, ints, longs
 from synth.fusion.model import Model
 
 ITEM_BYTES = 4

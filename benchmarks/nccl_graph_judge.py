@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ccctl.arguments.topologies import read_topologies
-from probes.nccl.export import export
+from probes.nccl.exporter import export
 from probes.nccl.ports import numbered_ports
 from probes.paths.bandwidth import load
 from probes.topology import Host
 from synth.nccl_graphs.capacities import capacities_of
 from synth.nccl_graphs.channels import Channel, total_gbs
-from synth.nccl_graphs.graph_file import FileGraph, graph_file, read_graphs
+from synth.nccl_graphs.graph_xml import FileGraph, graph_file, read_graphs
 from synth.nccl_graphs.planner import HostGraphs, plan_graphs
 
 SOURCES = ("xml", "topo", "paths", "search")

@@ -26,8 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
-from probes.columns import floats
-from synth.bounds.bounds import bounds
+from probes.base.columns import floats
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import Kind
 from synth.methods import adapcc

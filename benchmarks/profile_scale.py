@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats
+from probes.base.columns import Floats
 from probes.profiling import median_polish
 from probes.profiling.budget import Cost, Plan, fitted
 from probes.profiling.instances import Instances

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from probes.errors import CcctlError
-from synth.bounds.bounds import bounds
+from probes.base.errors import CcctlError
+from synth.bounds.lower_bounds import bounds
 from synth.check.program import judge
 from synth.check.schedule import check
 from synth.collective import collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError
 from synth.methods import greedy, paths
 from synth.msccl.read import read_xml

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from probes.columns import Indices, Ints
+from probes.base.columns import Indices, Ints
 from synth.collective import collective
 from synth.network import Link, Network, build
-from synth.networks.shortest_paths import distances_s
+from synth.networks.path_search import distances_s
 from synth.schedule import COPY
 from synth.scheduling.list_scheduling import Sends
 from synth.simulation.schedule import replay

@@ -27,10 +27,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import floats
-from probes.errors import CcctlError
+from probes.base.columns import floats
+from probes.base.errors import CcctlError
 from synth.collective import Kind
-from synth.kernels.compiled import all_compiled
+from synth.kernels.compiled_loop import all_compiled
 from synth.network import Network
 from synth.networks.dgx import is_pod, pod
 from synth.networks.failures import Failures, survivors, without

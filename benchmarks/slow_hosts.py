@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats
+from probes.base.columns import Floats
 from probes.profiling.outliers import SlowPart, slow_parts
 from probes.sampling.rounds import Pair
 from probes.sampling.samples import Place

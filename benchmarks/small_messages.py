@@ -29,7 +29,7 @@ from exec.benchmark.report import Report
 from exec.benchmark.runner import BenchRequest, Contender
 from exec.launcher.run import World, run_ranks
 from synth.collective import collective, kind_of
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError
 from synth.networks.families import family
 from synth.portfolio.attempts import METHODS

@@ -361,11 +361,11 @@ def _call_the_library(chance: random.Random) -> None:
     import numpy as np
 
     from exec.program.interpreter import interpret
-    from probes.errors import UsageError
-    from synth.bounds.bounds import bounds
+    from probes.base.errors import UsageError
+    from synth.bounds.lower_bounds import bounds
     from synth.check.program import judge
     from synth.check.schedule import check
-    from synth.compiler.lower import lower
+    from synth.compiler.lowering import lower
     from synth.networks.families import family
     from synth.portfolio.synthesize import Request, synthesize
     from synth.simulation.program import simulate_program

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 import numpy as np
 from routed_peers import Routed
 
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import Kind, collective
 from synth.errors import NotApplicableError

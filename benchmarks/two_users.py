@@ -27,7 +27,7 @@ from pathlib import Path
 
 import psutil
 
-from synth.kernels.loop_store import cache_folder
+from synth.kernels.stored_loops import cache_folder
 
 USERS = (61001, 61002)
 _SHARED = ("/tmp", "/dev/shm", "/var/tmp", "/run")

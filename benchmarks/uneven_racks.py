@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 
 from ccctl.arguments.units import parse_size
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Link, Network, build

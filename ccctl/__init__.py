@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ccctl.artifacts.codec import load, save
+    from ccctl.artifacts import load, save
 
 __version__ = "0.1.0"
 __all__ = ["load", "save"]

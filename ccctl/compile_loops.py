@@ -120,8 +120,7 @@ def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
 
     Raises RuntimeError with the output of a command that fails; then the folder is as it was.
     """
-    from synth.kernels.compiled import BASELINES
-    from synth.kernels.loop_store import COMPILE_ALL, HIDE_SHIPPED
+    from synth.kernels import BASELINES, COMPILE_ALL, HIDE_SHIPPED
 
     if platform.machine() not in BASELINES:
         raise RuntimeError(f"no baseline is known for a processor of the kind {platform.machine()}")
@@ -183,7 +182,7 @@ def _carry_out(place: Path, environment: dict[str, str], chain: tuple[str, ...])
 
 def main() -> None:
     """Fill the folder named on the command line, or that of the package."""
-    from synth.kernels.loop_store import SHIPPED_LOOPS
+    from synth.kernels import SHIPPED_LOOPS
 
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SHIPPED_LOOPS
     started_s = time.monotonic()

@@ -18,7 +18,7 @@ from functools import cache
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from ccctl.errors import CannotWriteError
-from probes.visible_text import unsteered, unsteered_json, visible
+from probes.base import unsteered, unsteered_json, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -259,7 +259,7 @@ def hear_libraries() -> None:
 
     for name in ("probes", "synth", "exec"):
         logging.getLogger(name).addHandler(Warnings(logging.WARNING))
-    loops = logging.getLogger("synth.kernels.compiled")
+    loops = logging.getLogger("synth.kernels.compiled_loop")
     loops.addHandler(Compiling())
     loops.setLevel(logging.INFO)
 

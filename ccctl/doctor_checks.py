@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from ccctl.errors import CcctlError
-from probes.install_hints import install
+from probes.base import install
 
 __all__ = ["CHECKS", "Check", "examine"]
 
@@ -91,7 +91,7 @@ def _cupy() -> Iterator[Check]:
     if find_spec("cupy") is None:
         yield Check("CuPy", "note", "not installed", f"needed for GPUs only: {_extra_for_driver()}")
         return
-    from probes.live.cuda import cupy_module, gpu_count
+    from probes.live import cupy_module, gpu_count
 
     try:
         devices = gpu_count()
@@ -115,7 +115,7 @@ def _extra_for_driver() -> str:
 
 
 def _nvrtc() -> Iterator[Check]:
-    from exec.cuda.kernel.compile import architectures
+    from exec.cuda.kernel import architectures
 
     try:
         known = architectures()
@@ -168,7 +168,7 @@ def _shared_memory() -> Iterator[Check]:
 
 
 def _solver() -> Iterator[Check]:
-    from synth.milp.model import require
+    from synth.milp import require
 
     try:
         require("cbc")
@@ -179,8 +179,7 @@ def _solver() -> Iterator[Check]:
 
 
 def _compiled_loops() -> Iterator[Check]:
-    from synth.kernels.compiled import fitting_loops
-    from synth.kernels.loop_store import cache_folder, loop_store
+    from synth.kernels import cache_folder, fitting_loops, loop_store
 
     shipped, fitting = fitting_loops()
     if fitting:

@@ -1,6 +1,6 @@
 """The errors of the command line, and the one table from error to exit status.
 
-CcctlError                 (probes.errors) expected failures; any other exception is our bug: 70
+CcctlError                 (probes.base.errors) expected failures; any other exception is our bug: 70
 ├── UsageError          2
 ├── DataError          65  bad artifact or input file
 │   └── WrongResultsError   1  measured results in an input are wrong
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 
-from probes.errors import (
+from probes.base import (
     CcctlError,
     DataError,
     LockHeldError,

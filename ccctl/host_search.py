@@ -16,9 +16,9 @@ from ccctl import console
 from ccctl.errors import TimeoutExpired
 from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from exec.errors import RankFailed
-from exec.launcher.nodeset import fold
-from probes.detection.gather import Look, Request, answers_to, together
-from probes.errors import CcctlError, UnavailableError
+from exec.launcher import fold
+from probes.base import CcctlError, UnavailableError
+from probes.detection import Look, Request, answers_to, together
 from probes.topology import Topology
 
 __all__ = ["answering", "look_everywhere"]

@@ -15,17 +15,12 @@ from ccctl import console
 from ccctl.errors import EXIT_STATUS, INTERNAL, CcctlError, TimeoutExpired, exit_status, told
 from ccctl.rescue import reason_of, rescue_now
 from exec.errors import RankFailed
-from exec.launcher import run
-from exec.launcher.ending import Ending
-from exec.launcher.nodeset import HostSlots
-from exec.launcher.run import World, started_by_mpi
-from exec.launcher.starters.allocation import other_nodes
-from probes.errors import UnavailableError, UsageError
-from probes.progress import Progress
-from probes.wording import plural
+from exec.launcher import Ending, HostSlots, World, run, started_by_mpi
+from exec.launcher.starters import other_nodes
+from probes.base import Progress, UnavailableError, UsageError, plural
 
 if TYPE_CHECKING:
-    from exec.launcher.protocol import Lost, Status
+    from exec.launcher import Lost, Status
     from synth.program import Program
 
 __all__ = [
@@ -67,7 +62,7 @@ def world_of(ranks: int | None, hosts: str | None, hostfile: str | None) -> Worl
 
 def over_sockets(wires: str) -> bool:
     """Whether ``--wires`` says sockets; raises UsageError where it is neither that nor mpi nor auto."""
-    from exec.launcher.protocol import Wires
+    from exec.launcher import Wires
 
     known = ("auto", *get_args(Wires))
     if wires not in known:
@@ -130,7 +125,7 @@ def run_ranks(
 
 def _inside(call: Callable[[], Any]) -> Any:
     """What ``call`` returns, on rank 0; every other rank leaves."""
-    from exec.launcher.attached import own_rank
+    from exec.launcher import own_rank
 
     try:
         value = call()

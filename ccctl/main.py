@@ -17,7 +17,7 @@ import typer
 
 from ccctl import __version__, console
 from ccctl.commands import CLAIMS, SECTIONS, function_of
-from ccctl.completion.answers import answer_shells
+from ccctl.completion import answer_shells
 from ccctl.errors import (
     INTERNAL,
     INTERRUPTED,
@@ -31,9 +31,8 @@ from ccctl.errors import (
 )
 from ccctl.help_sections import claim, sections
 from ccctl.usage_errors import explained
-from exec.launcher.signals import hear_interrupts, told_to_end
-from probes.numbers import LARGEST
-from probes.visible_text import unsteered
+from exec.launcher import hear_interrupts, told_to_end
+from probes.base import LARGEST, unsteered
 
 __all__ = ["app", "command_line", "examples", "main", "verbs"]
 

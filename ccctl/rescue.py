@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 from ccctl import console
 from ccctl.errors import CcctlError, told
-from exec.launcher.run import started_by_mpi
-from exec.launcher.signals import unwinding
+from exec.launcher import started_by_mpi, unwinding
 
 __all__ = ["reason_of", "rescue_now", "rescuing"]
 

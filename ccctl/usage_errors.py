@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from probes.visible_text import shortened
+from probes.base import shortened
 
 __all__ = ["explained"]
 
@@ -95,7 +95,7 @@ def _one_dash(parameter: Any) -> str | None:
 
 def _unknown_option(name: str, context: typer.Context | None) -> str:
     """That there is no such option, and which one may be meant."""
-    from probes.wording import meant
+    from probes.base import meant
 
     # Of a long word behind one dash typer tells the first letter.
     short = len(name) == 2
@@ -123,7 +123,7 @@ def _same_words(word: str, options: list[str]) -> str:
 
 def _of_nccl_tests(name: str, word: str) -> str:
     """What to type instead of an option of nccl-tests: a letter, its value perhaps behind it, or a name."""
-    from ccctl.arguments.bench_options import NCCL_TESTS_OPTIONS
+    from ccctl.arguments import NCCL_TESTS_OPTIONS
 
     for known, instead in NCCL_TESTS_OPTIONS.items():
         # A word behind one dash is none of theirs.

@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from exec.adaptive.session import Session
-    from exec.benchmark.report import Report
-    from exec.launcher.run import launch
+    from exec.adaptive import Session
+    from exec.benchmark import Report
+    from exec.launcher import launch
     from exec.stages import bench, run
 
 __all__ = ["Report", "Session", "bench", "launch", "run"]

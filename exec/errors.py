@@ -1,6 +1,6 @@
 """The errors that exec adds to those of the lower floors.
 
-CcctlError (probes.errors)
+CcctlError (probes.base.errors)
 └── NameTakenError   something else on this machine already has the name that was asked for
 
 RankFailed is no CcctlError: nobody expected the exception that it carries from a rank.
@@ -8,7 +8,7 @@ RankFailed is no CcctlError: nobody expected the exception that it carries from 
 
 from __future__ import annotations
 
-from probes.errors import CcctlError
+from probes.base import CcctlError
 
 __all__ = ["NameTakenError", "RankFailed"]
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
-from exec.peers.base import Call
-from exec.program.dtypes import Array
-from exec.program.layout import Layout
-from exec.sockets.group import Group
-from probes.errors import UnavailableError, UsageError
-from probes.progress import SILENT, Progress
-from probes.wording import meant
+from exec.peers import Call
+from exec.program import Array, Layout
+from exec.sockets import Group
+from probes.base import SILENT, Progress, UnavailableError, UsageError, meant
 
 __all__ = ["DEVICES", "DeviceKind", "Executor", "executor_of", "parse_device"]
 
@@ -90,11 +87,11 @@ class Executor:
         With ``traced`` a log of each run is written; on a GPU there is none.
         """
         if self.name != "cuda":
-            from exec.mpi.plan import Plan
+            from exec.mpi import Plan
 
             plan = Plan(layout, self._comm, send, recv, redop, progress, traced=traced)
             return Call(plan.run, recv, close=plan.close, kept=plan.kept if traced else None)
-        from exec.cuda.plan import CudaPlan
+        from exec.cuda import CudaPlan
 
         cuda = CudaPlan(layout, self._comm, send, recv, redop)
         wires = ", ".join(sorted(set(cuda.choice.wires.values()))) or "nothing"
@@ -106,7 +103,7 @@ def _lack() -> str:
     """Why this rank has no GPU to use; empty where it has one."""
     if find_spec("cupy") is None:
         return "CuPy is not installed"
-    from exec.cuda.kernel.device import gpus
+    from exec.cuda.kernel import gpus
 
     try:
         gpus()

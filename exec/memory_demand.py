@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from exec.mpi.connections import window_bytes_at_most
-from exec.program.layout import Layout
-from probes.live.memory import Need
+from exec.mpi import window_bytes_at_most
+from exec.program import Layout
+from probes.live import Need
 from synth.collective import Kind
 from synth.program import INPUT, OUTPUT
 

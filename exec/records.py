@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from probes.errors import CcctlError
+from probes.base import CcctlError
 
 __all__ = ["UnsendableError", "decode", "encode", "share_functions_of"]
 

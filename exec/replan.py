@@ -8,19 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from probes.errors import UsageError
-from probes.progress import SILENT, Progress
+from probes.base import SILENT, Progress, UsageError
 from synth.collective import Collective
-from synth.compiler.lower import lower
+from synth.compiler import lower
 from synth.network import Network
-from synth.portfolio.attempts import Request
-from synth.portfolio.collective_request import CollectiveRequest
-from synth.portfolio.synthesize import bounds_of, synthesize
-from synth.prediction.run_time import MOST_SENDS, predicted_s, soonest
+from synth.portfolio import CollectiveRequest, Request, bounds_of
+from synth.portfolio.synthesize import synthesize
+from synth.prediction import MOST_SENDS, predicted_s, soonest
 from synth.program import Program
 from synth.schedule import Schedule
-from synth.simulation.relocate import moved_to
-from synth.simulation.schedule import replay
+from synth.simulation import moved_to, replay
 
 __all__ = ["Forecast", "Replan", "replanned", "requests_of"]
 

@@ -11,14 +11,10 @@ import numpy as np
 
 from exec.executors import Executor
 from exec.memory_demand import run_need
-from exec.peers.base import Call, Peer
-from exec.peers.registry import open_peers
-from exec.program.buffers import Buffers
-from exec.program.dtypes import Array, dtype_name
-from exec.program.layout import Layout
-from probes.errors import UnavailableError, UsageError
-from probes.live.memory import require_room
-from probes.progress import Progress
+from exec.peers import Call, Peer, open_peers
+from exec.program import Array, Buffers, Layout, dtype_name
+from probes.base import Progress, UnavailableError, UsageError
+from probes.live import require_room
 from synth.program import INPUT, OUTPUT, Program
 
 __all__ = ["RunRequest", "fitting", "run_task"]

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from exec.benchmark.forecast import forecast
-from exec.benchmark.report import Report
-from exec.benchmark.runner import BenchRequest, bench_all_task
+from exec.benchmark import BenchRequest, Report, bench_all_task, forecast
 from exec.executors import parse_device
-from exec.launcher.run import launch
-from exec.peers.registry import parse_peers
-from exec.program.dtypes import Array, dtype_of, ufunc_of
-from exec.program.layout import count_of, size_bytes_of
+from exec.launcher import launch
+from exec.peers import parse_peers
+from exec.program import Array, count_of, dtype_of, size_bytes_of, ufunc_of
 from exec.run_once import fitting, run_task
-from probes.errors import UsageError
-from probes.progress import SILENT, Progress
+from probes.base import SILENT, Progress, UsageError
 from synth.network import Network
-from synth.prediction.run_time import predicted_s
+from synth.prediction import predicted_s
 from synth.program import Program
 
 __all__ = ["bench", "run"]

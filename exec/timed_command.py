@@ -10,8 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 
-from probes.errors import DataError, MissingInputError, TimeoutExpired, UsageError, quoted
-from probes.numbers import decimal
+from probes.base import DataError, MissingInputError, TimeoutExpired, UsageError, decimal, quoted
 
 __all__ = ["seconds_of", "words_of"]
 

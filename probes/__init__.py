@@ -13,10 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probes.detection.detect import detect
+    from probes.detection import detect
     from probes.link_costs import Profile
-    from probes.profiling.options import Effort
-    from probes.profiling.task import profile
+    from probes.profiling import Effort, profile
     from probes.topology import Topology
 
 __all__ = ["Effort", "Profile", "Topology", "detect", "profile"]
@@ -26,7 +25,7 @@ _HOME = {
     "Effort": "probes.profiling.options",
     "Profile": "probes.link_costs",
     "Topology": "probes.topology",
-    "detect": "probes.detection.detect",
+    "detect": "probes.detection.detector",
     "profile": "probes.profiling.task",
 }
 

@@ -14,8 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Floats, Ints, Mask
-from probes.numbers import LEAST_BETA_S_PER_BYTE
+from probes.base import LEAST_BETA_S_PER_BYTE, Floats, Ints, Mask
 
 __all__ = [
     "FindingKind",

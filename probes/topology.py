@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from probes.finite import not_finite
-from probes.identifiers import is_cpu_list
+from probes.base import is_cpu_list, not_finite
 
 __all__ = [
     "FabricLink",

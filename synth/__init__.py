@@ -19,16 +19,12 @@ if TYPE_CHECKING:
     from synth.collective import Collective
     from synth.errors import NotApplicableError, NotProvenError
     from synth.network import Network
-    from synth.networks.families import family
-    from synth.networks.measured import from_profile
-    from synth.networks.nominal import from_topology
-    from synth.portfolio.attempts import METHODS
-    from synth.portfolio.collective_request import CollectiveRequest
-    from synth.portfolio.synthesize import Synthesis
+    from synth.networks import family, from_profile, from_topology
+    from synth.portfolio import METHODS, CollectiveRequest, Synthesis
     from synth.program import Program
     from synth.schedule import Schedule
     from synth.selection import Selection
-    from synth.simulation.program import Costs
+    from synth.simulation import Costs
     from synth.stages import compile, simulate, synthesize, verify  # noqa: A004
 
 __all__ = [

@@ -32,9 +32,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from probes.columns import Bytes, Indices, Ints, Mask, bytes_of, ints
-from probes.errors import UsageError, quoted
-from probes.wording import meant
+from probes.base import Bytes, Indices, Ints, Mask, UsageError, bytes_of, ints, meant, quoted
 from synth.rank_sets import RankSets, each, every, joined
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The errors that synth adds to those of probes.
 
-CcctlError (probes.errors)
+CcctlError (probes.base.errors)
 ├── NotProvenError           the judge found something wrong; carries every finding
 └── UsageError
     └── NotApplicableError   a method cannot serve this network and collective; others may
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probes.errors import CcctlError, UsageError
-from probes.wording import first_of
+from probes.base import CcctlError, UsageError, first_of
 
 __all__ = ["NotApplicableError", "NotProvenError"]
 

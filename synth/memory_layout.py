@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices, offsets, spans
+from probes.base import Indices, offsets, spans
 from synth.collective import Collective
 from synth.program import INPUT, OUTPUT, Program
 from synth.rank_sets import RankSets

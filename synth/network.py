@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, Mask, floats, ints, offsets, spans
+from probes.base import Floats, Indices, Ints, Mask, floats, ints, offsets, spans
 from probes.link_costs import HostMemory
 
 __all__ = ["Link", "Network", "build"]

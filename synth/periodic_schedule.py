@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, Ints, bytes_of, ints
+from probes.base import Bytes, Floats, Indices, Ints, bytes_of, ints
 from synth.collective import KINDS, Collective
 from synth.network import Network
 from synth.schedule import Outcome, Schedule

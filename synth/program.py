@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Ints, floats, ints
+from probes.base import Bytes, Floats, Ints, floats, ints
 from synth.collective import Collective
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices, Ints, Mask, ints
+from probes.base import Indices, Ints, Mask, ints
 
 __all__ = ["RankSets", "each", "every", "joined", "of_sets"]
 

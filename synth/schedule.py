@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Ints, ints
+from probes.base import Bytes, Floats, Ints, ints
 from synth.collective import Collective
 from synth.network import Network
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from probes.columns import Bytes, Ints, ints
+from probes.base import Bytes, Ints, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network

@@ -10,27 +10,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-from probes.progress import SILENT, Progress
-from synth.check.periodic import check_periodic
-from synth.check.program import judge
-from synth.check.schedule import check, check_selection
-from synth.check.symmetric import check_symmetric
+from probes.base import SILENT, Progress
+from synth.check import check, check_periodic, check_selection, check_symmetric, judge
 from synth.collective import Kind, kind_of
-from synth.compiler.lower import lower
+from synth.compiler import lower
 from synth.errors import NotProvenError
 from synth.network import Network
 from synth.periodic_schedule import PeriodicSchedule
-from synth.portfolio.attempts import Request
-from synth.portfolio.collective_request import CollectiveRequest
-from synth.portfolio.synthesize import Synthesis
+from synth.portfolio import CollectiveRequest, Request, Synthesis
 from synth.portfolio.synthesize import synthesize as best_of
 from synth.program import Program
 from synth.schedule import Schedule, Timing
 from synth.selection import Selection
-from synth.simulation.fifo_order import FIFO_DEPTH
-from synth.simulation.program import Costs, ProgramTiming, simulate_program
-from synth.simulation.relocate import moved_to
-from synth.simulation.schedule import replay
+from synth.simulation import FIFO_DEPTH, Costs, ProgramTiming, moved_to, replay, simulate_program
 from synth.symmetric_schedule import SymmetricSchedule
 
 if TYPE_CHECKING:

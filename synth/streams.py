@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Indices, Ints, Mask, floats, ints
+from probes.base import Indices, Ints, Mask, floats, ints
 from synth.network import Network
 from synth.schedule import Schedule
 

@@ -25,9 +25,9 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, Ints, bytes_of, ints
+from probes.base import Bytes, Floats, Indices, Ints, bytes_of, ints
 from synth.collective import Collective, custom
-from synth.networks.symmetric import SymmetricNetwork
+from synth.networks import SymmetricNetwork
 from synth.rank_sets import RankSets, each, every
 from synth.schedule import MOST_CHUNK_BYTES, Outcome, Schedule
 

@@ -21,7 +21,7 @@ from warm_commands import WarmCommands
 from exec.benchmark.breakdown import Breakdown, Busy, Forecast, Part, RankTimes
 from exec.benchmark.report import Measurement, Report, Row, Spread
 from exec.training.workloads.report import TrainedMode, TrainingReport
-from probes.columns import bytes_of, floats, ints, longs
+from probes.base.columns import bytes_of, floats, ints, longs
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.profiling.history import Event, History
 from probes.topology import Host, Nic, NumaNode, Topology
@@ -31,7 +31,7 @@ from synth.fusion.methods import fusion_plan
 from synth.fusion.model import Model
 from synth.fusion.tuning import begun
 from synth.groups.planner import plan_groups
-from synth.kernels.loop_store import cache_folder
+from synth.kernels.stored_loops import cache_folder
 from synth.network import Link, build
 from synth.networks.families import family
 from synth.portfolio.attempts import Request

@@ -22,7 +22,10 @@ KNOWN = {
         "a file in the chunk language is the user's program",
     ),
     "ccctl/arguments/npy.py": ({"np.load"}, "with allow_pickle=False: arrays of numbers alone"),
-    "synth/kernels/compiled.py": ({"pickle"}, "compiled loops, from folders that only their owner can write"),
+    "synth/kernels/compiled_loop.py": (
+        {"pickle"},
+        "compiled loops, from folders that only their owner can write",
+    ),
     "synth/portfolio/worker_pool.py": ({"multiprocessing"}, "pipes that child processes inherit"),
     "exec/launcher/watchdog.py": ({"multiprocessing"}, "waits for sockets, and reads nothing"),
     "exec/adaptive/replanner.py": ({"multiprocessing"}, "a pipe that a child process inherits"),
@@ -37,7 +40,6 @@ KNOWN = {
             "ccctl/commands/__init__.py",
             "exec/__init__.py",
             "exec/published/__init__.py",
-            "exec/training/dear/__init__.py",
             "probes/__init__.py",
             "probes/detection/merge.py",
             "probes/live/recorded.py",
@@ -50,7 +52,7 @@ KNOWN = {
         (
             "ccctl/artifacts/codec.py",
             "ccctl/commands/show.py",
-            "ccctl/render/svg/__init__.py",
+            "ccctl/render/svg/kinds.py",
             "ccctl/torch/__init__.py",
             "exec/peers/registry.py",
         ),

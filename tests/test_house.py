@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 FLOORS = ("probes", "synth", "exec", "ccctl")
 MODULES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py"))
@@ -43,45 +41,126 @@ def imports(tree):
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_imports_go_down(path):
-    above = FLOORS[FLOORS.index(path.relative_to(ROOT).parts[0]) + 1 :]
-    assert [found for found in imports(tree_of(path)) if found[0] in above] == []
+def floor_of(path):
+    return path.relative_to(ROOT).parts[0]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "ccctl" / "commands").rglob("*.py")), ids=name)
-def test_commands_import_nothing_heavy_before_they_run(path):
+def test_imports_go_down():
+    up = [
+        (name(path), *found)
+        for path in MODULES
+        for found in imports(tree_of(path))
+        if found[0] in FLOORS[FLOORS.index(floor_of(path)) + 1 :]
+    ]
+    assert up == []
+
+
+def test_commands_import_nothing_heavy_before_they_run():
     heavy = HEAVY | {"synth", "exec", "probes"}
-    early = [found for found in imports(tree_of(path)) if found[0] in heavy and found[2]]
+    early = [
+        (name(path), *found)
+        for path in sorted((ROOT / "ccctl" / "commands").rglob("*.py"))
+        for found in imports(tree_of(path))
+        if found[0] in heavy and found[2]
+    ]
     assert early == []
+
+
+PACKAGES = {".".join(path.relative_to(ROOT).parts[:-1]) for path in MODULES if path.name == "__init__.py"}
+# Two kinds of options that have one name: a package can export one of them.
+DEEP = {"ccctl.arguments.bench_options", "ccctl.arguments.synth_options", "synth.portfolio.synthesize"}
+
+
+def package_of(path):
+    return ".".join(path.relative_to(ROOT).parts[:-1])
+
+
+def exported(package):
+    """What the stub of a package exports: (name, the module it comes from; none where it is a module)."""
+    stub = ROOT / package.replace(".", "/") / "__init__.pyi"
+    tree = ast.parse(stub.read_text()) if stub.exists() else ast.Module([], [])
+    return {
+        (alias.name, node.module)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_packages_are_imported_by_their_doors():
+    """Outside a package its names come from the package; the modules at the root of a floor are open."""
+    modules = {package_of(path) + "." + path.stem for path in MODULES} - PACKAGES
+    found = [
+        (name(path), node.module)
+        for path in MODULES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ImportFrom) and node.module in modules - DEEP
+        if (home := node.module.rpartition(".")[0]) not in FLOORS and home != package_of(path)
+    ]
+    assert found == []
+
+
+def defined(path):
+    """The names at the top level of a module, without those that it imports."""
+    for node in tree_of(path).body:
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.If, ast.Try)):
+            yield from (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+
+
+def test_packages_export_what_others_use():
+    """Every export exists, and product, tests, docs or examples import it."""
+    folders = ("tests", "benchmarks", "examples")
+    others = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    pages = "".join(path.read_text() for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
+    users = {}
+    for path in [*MODULES, *others]:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and (path not in MODULES or node.module != package_of(path)):
+                users.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    for package in sorted(PACKAGES):
+        folder = ROOT / package.replace(".", "/")
+        for one, module in exported(package):
+            assert one in users.get(package, ()) or one in pages, f"nobody imports {one} from {package}"
+            if module is None:
+                assert (folder / f"{one}.py").exists(), (package, one)
+            else:
+                assert one in defined(folder / f"{module}.py"), (package, one)
 
 
 # A rank is a process of its own, which has nobody to return to.
 RANK = ROOT / "exec" / "launcher" / "worker.py"
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if p.relative_to(ROOT).parts[0] != "ccctl" and p != RANK], ids=name
-)
-def test_stages_neither_print_nor_exit(path):
-    calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
-    named = [(call.func.id, call.lineno) for call in calls if isinstance(call.func, ast.Name)]
-    dotted = [(ast.unparse(call.func), call.lineno) for call in calls if isinstance(call.func, ast.Attribute)]
-    assert [call for call in named if call[0] in FAR_OFF] == []
-    assert [call for call in dotted if call[0] in {"sys.exit", "os._exit", "sys.stdout.write"}] == []
+def test_stages_neither_print_nor_exit():
+    found = []
+    for path in MODULES:
+        if floor_of(path) == "ccctl" or path == RANK:
+            continue
+        for call in ast.walk(tree_of(path)):
+            if isinstance(call, ast.Call):
+                function = ast.unparse(call.func)
+                if function in FAR_OFF | {"sys.exit", "os._exit", "sys.stdout.write"}:
+                    found.append((name(path), call.lineno, function))
+    assert found == []
 
 
-@pytest.mark.parametrize("floor", FLOORS)
-def test_every_floor_says_that_it_is_typed(floor):
-    assert (ROOT / floor / "py.typed").exists()
+def test_every_floor_says_that_it_is_typed():
+    assert [floor for floor in FLOORS if not (ROOT / floor / "py.typed").exists()] == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.parent.name != "milp"], ids=name)
-def test_integer_programs_go_through_the_one_door(path):
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.ImportFrom) and node.module == "scipy.optimize":
-            assert "milp" not in {alias.name for alias in node.names}
-        assert not (isinstance(node, ast.Attribute) and node.attr in ("LpProblem", "PULP_CBC_CMD", "HiGHS"))
+def test_integer_programs_go_through_the_one_door():
+    found = []
+    for path in MODULES:
+        if path.parent.name == "milp":
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and node.module == "scipy.optimize":
+                found += [(name(path), alias.name) for alias in node.names if alias.name == "milp"]
+            if isinstance(node, ast.Attribute) and node.attr in ("LpProblem", "PULP_CBC_CMD", "HiGHS"):
+                found.append((name(path), node.attr))
+    assert found == []
 
 
 def test_sizes_are_told(capsys):
@@ -108,26 +187,20 @@ def test_sizes_are_told(capsys):
 STARTS_PROGRAMS = ("exec/lab/", "exec/cuda/kernel/", "exec/launcher/")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
+# A recording is made by the command, and lstopo and others have options of their own.
+OTHERS = re.compile(r"ccctl detect|lstopo|rocm-smi|detect --record")
+
+
+def test_libraries_know_no_options_of_the_command_line():
+    found = [
+        (name(path), node.value)
         for path in MODULES
-        if path.relative_to(ROOT).parts[0] != "ccctl" and not name(path).startswith(STARTS_PROGRAMS)
-    ],
-    ids=name,
-)
-def test_libraries_know_no_options_of_the_command_line(path):
-    texts = [
-        node.value
+        if floor_of(path) != "ccctl" and not name(path).startswith(STARTS_PROGRAMS)
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.search(r"(?<![\w-])--[a-z]", node.value) and not OTHERS.search(node.value)
     ]
-    options = [text for text in texts if re.search(r"(?<![\w-])--[a-z]", text)]
-    # A recording is made by the command, and lstopo and others have options of their own.
-    assert [
-        text for text in options if not re.search(r"ccctl detect|lstopo|rocm-smi|detect --record", text)
-    ] == []
+    assert found == []
 
 
 # Forks a process for each module from one that has only loaded what is not ours: each in 20 ms, not in 200.
@@ -154,7 +227,9 @@ def test_whatever_a_command_imports_late_it_imports_alone():
         for node in ast.walk(function)
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in FLOORS
     }
-    chosen = sorted(name for name in late if not name.startswith(("exec.training.", "ccctl.torch.")))
+    chosen = sorted(
+        name for name in late if not name.startswith(("exec.published", "exec.training.", "ccctl.torch."))
+    )
     done = subprocess.run(
         [sys.executable, "-P", "-c", IMPORTS_ALONE, *chosen], capture_output=True, text=True
     )

@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccctl.arguments.units import parse_seconds
-from ccctl.artifacts.files import read_input
+from ccctl.artifacts import read_input
 from ccctl.errors import CcctlError, DataError, UsageError
-from probes.files.bounded_read import decoded
-from probes.numbers import decimal
+from probes.base import decimal
+from probes.files import decoded
 
 if TYPE_CHECKING:
-    from exec.relays.arrivals import Arrivals
+    from exec.relays import Arrivals
 
 __all__ = ["UNITS", "read_trace"]
 
@@ -48,7 +48,7 @@ def read_trace(path: str, *, unit: str = "ms", ranks: int | None = None) -> Arri
     """
     import numpy as np
 
-    from exec.relays.arrivals import Arrivals, of_lags
+    from exec.relays import Arrivals, of_lags
 
     content, source = read_input(path)
     reader = _Reader(source, unit)

@@ -17,11 +17,10 @@ from ccctl.arguments.dsl_file import is_algorithm
 from ccctl.arguments.proven import Proven, proven_artifact, proven_program, proven_schedule, refuse_parameters
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
-from probes.wording import meant, some
+from probes.base import meant, some
 
 if TYPE_CHECKING:
-    from exec.benchmark.report import Report
-    from exec.benchmark.runner import BenchRequest, Contender
+    from exec.benchmark import BenchRequest, Contender, Report
     from synth.collective import Kind
     from synth.network import Network
     from synth.program import Program
@@ -88,10 +87,9 @@ class Contestant:
 
         With ``explain`` it says what these are made of, too.
         """
-        from exec.benchmark.forecast import forecast
-        from exec.benchmark.runner import Contender
-        from exec.program.layout import Layout
-        from synth.prediction.run_time import predicted_s
+        from exec.benchmark import Contender, forecast
+        from exec.program import Layout
+        from synth.prediction import predicted_s
 
         found, name = self.at(size_bytes), self.called(size_bytes)
         if library := self.library(size_bytes):
@@ -153,7 +151,7 @@ def of_selection(
 def _network(profile: str | None) -> Network | None:
     if profile is None:
         return None
-    from synth.networks.measured import from_profile
+    from synth.networks import from_profile
 
     return from_profile(codec.read(profile, "profile").body, profile)
 
@@ -179,8 +177,7 @@ def requests(
     explain: bool = False,
 ) -> tuple[BenchRequest, ...]:
     """One request for each element type, operator and size; ``how`` makes it of what depends on these."""
-    from exec.program.dtypes import dtype_of
-    from exec.program.layout import count_of
+    from exec.program import count_of, dtype_of
 
     chosen = _possible(placement, found)
     asked_types, asked_ops = elements(dtypes, ops)
@@ -197,7 +194,7 @@ def requests(
 
 def elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The element types and the operators that were asked for; raises UsageError for one that is none."""
-    from exec.program.dtypes import DTYPES, REDOPS, dtype_of, ufunc_of
+    from exec.program import DTYPES, REDOPS, dtype_of, ufunc_of
 
     asked_types, asked_ops = _several(dtypes, DTYPES), _several(ops, REDOPS)
     for dtype in asked_types:
@@ -216,8 +213,7 @@ def _request(
     how: Callable[..., BenchRequest],
     explain: bool,
 ) -> BenchRequest:
-    from exec.program.dtypes import dtype_of
-    from exec.program.layout import size_bytes_of
+    from exec.program import dtype_of, size_bytes_of
 
     itemsize = dtype_of(dtype).itemsize
     size_bytes = size_bytes_of(found[0].proven.program.collective, count, itemsize)
@@ -276,7 +272,7 @@ def _possible(placement: str, found: Sequence[Contestant]) -> tuple[bool, ...]:
 
 def refuse_operator_as_file(output: str | None) -> None:
     """Raise UsageError where -o was meant as nccl-tests means it: the operator."""
-    from exec.program.dtypes import REDOPS
+    from exec.program import REDOPS
 
     word = (output or "").lower()
     if word in (*REDOPS, "all", "mulsum"):
@@ -319,8 +315,8 @@ def refuse_crowd_here(
 ) -> None:
     """Raise UnavailableError where this host lacks the memory for its ranks' buffers."""
     from exec.memory_demand import least_bench_need
-    from exec.program.dtypes import dtype_of
-    from probes.live.memory import refuse_crowding, rooms
+    from exec.program import dtype_of
+    from probes.live import refuse_crowding, rooms
 
     # A byte for each element is compared, too: the largest elements take least.
     item_bytes = max(dtype_of(dtype).itemsize for dtype in dtypes)

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ccctl.arguments.networks import parse_ranks
-from ccctl.artifacts.files import read_document
+from ccctl.artifacts import read_document
 from ccctl.errors import CcctlError, DataError, UsageError
-from probes.errors import quoted
+from probes.base import quoted
 
 if TYPE_CHECKING:
-    from synth.portfolio.collective_request import CollectiveRequest
+    from synth.portfolio import CollectiveRequest
 
 __all__ = ["parse_collectives"]
 
@@ -46,7 +46,7 @@ def parse_collectives(
 
 def _named(text: str, members: str | None, root: int | None) -> CollectiveRequest:
     from synth.collective import kind_of
-    from synth.portfolio.collective_request import CollectiveRequest
+    from synth.portfolio import CollectiveRequest
 
     match = re.fullmatch(r"([\w\s-]+)(?:@([0-9]{1,9}))?(?::(.+))?", text)
     try:
@@ -89,7 +89,7 @@ def _among_survivors(request: CollectiveRequest, ranks: int, gone: set[int]) -> 
 
 def _read(path: str, ranks: int) -> list[CollectiveRequest]:
     from synth.collective import kind_of
-    from synth.portfolio.collective_request import CollectiveRequest
+    from synth.portfolio import CollectiveRequest
 
     document = read_document(path)
     problems = [
@@ -120,7 +120,7 @@ def _read(path: str, ranks: int) -> list[CollectiveRequest]:
 
 def _custom(chunks: list[dict[str, Any]], ranks: int, problems: list[str]) -> CollectiveRequest:
     from synth.collective import custom
-    from synth.portfolio.collective_request import CollectiveRequest
+    from synth.portfolio import CollectiveRequest
     from synth.rank_sets import of_sets
 
     sources: list[list[int]] = []

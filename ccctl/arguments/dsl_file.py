@@ -10,8 +10,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ccctl.errors import CcctlError, DataError, UsageError
-from probes.files.bounded_read import read_bytes
-from probes.numbers import LARGEST, decimal, whole
+from probes.base import LARGEST, decimal, whole
+from probes.files import read_bytes
 
 if TYPE_CHECKING:
     from synth.lang import Algorithm

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ccctl.artifacts import codec
-from ccctl.artifacts.files import exists
+from ccctl.artifacts import codec, exists
 from ccctl.errors import UsageError
-from probes.errors import quoted
-from probes.wording import meant
+from probes.base import meant, quoted
 
 if TYPE_CHECKING:
-    from synth.fusion.model import Model
+    from synth.fusion import Model
 
 __all__ = ["load_model"]
 
 
 def load_model(spec: str) -> tuple[Model, dict[str, str]]:
     """(model, digests of the artifact it came from); raises UsageError, MissingInputError and DataError."""
-    from synth.fusion.model import shape, shapes
+    from synth.fusion import shape, shapes
 
     if spec in shapes() and not exists(spec):
         return shape(spec), {}

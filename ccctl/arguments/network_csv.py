@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from ccctl.arguments.units import parse_rate, parse_seconds
 from ccctl.errors import CcctlError, DataError
-from probes.files.bounded_read import read_text
-from probes.numbers import whole
+from probes.base import whole
+from probes.files import read_text
 
 if TYPE_CHECKING:
     from synth.network import Link, Network

@@ -16,20 +16,16 @@ from ccctl import console
 from ccctl.arguments.options import MOST_RANKS
 from ccctl.arguments.topologies import read_or_described
 from ccctl.arguments.units import parse_rates, parse_seconds
-from ccctl.artifacts.files import exists, read_input
+from ccctl.artifacts import exists, read_input
 from ccctl.errors import DataError, UsageError
-from exec.launcher import nodeset
-from exec.launcher.nodeset import fold
-from probes.errors import quoted
-from probes.numbers import whole
-from probes.wording import meant, plural
+from exec.launcher import fold, nodeset
+from probes.base import meant, plural, quoted, whole
 
 if TYPE_CHECKING:
-    from exec.benchmark.report import Report
+    from exec.benchmark import Report
     from probes.topology import Topology
     from synth.network import Network
-    from synth.networks.failures import Failures
-    from synth.networks.symmetric import SymmetricNetwork
+    from synth.networks import Failures, SymmetricNetwork
 
 __all__ = ["load_network", "load_symmetric", "network_of", "parse_failures", "parse_racks", "parse_ranks"]
 
@@ -62,7 +58,7 @@ def load_network(
         raise DataError(spec, [f"the network that it describes: {problem}" for problem in problems])
     if failed is None:
         return network, digests
-    from synth.networks.failures import without
+    from synth.networks import without
 
     left = without(network, parse_failures(failed, network))
     return replace(left, name=f"{network.name} without {failed}"), digests
@@ -73,7 +69,7 @@ def _with_topology(
 ) -> tuple[Network, dict[str, str]]:
     """(the network of the profile ``spec`` with the ports of a topology, the topology's digest)."""
     from ccctl.artifacts import codec
-    from synth.networks.declared_ports import with_declared_ports
+    from synth.networks import with_declared_ports
 
     if set(digests) != {"profile"} or spec == "-":
         raise UsageError(
@@ -89,8 +85,7 @@ def _with_topology(
 def _whole(
     spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
 ) -> tuple[Network, dict[str, str]]:
-    from synth.networks.dgx import is_pod, pod, pod_names
-    from synth.networks.families import is_family, names
+    from synth.networks import is_family, is_pod, names, pod, pod_names
 
     there = exists(spec)
     if is_family(spec) and not there:
@@ -133,10 +128,7 @@ def load_symmetric(
     None for a network that no translation carries into itself. In files translations are looked for only
     where links are ``listed``. Raises UsageError as `load_network` does.
     """
-    from synth.networks.dgx import is_pod
-    from synth.networks.families import is_family
-    from synth.networks.symmetric_families import symmetric_family, symmetric_pod
-    from synth.networks.translations import found_symmetry
+    from synth.networks import found_symmetry, is_family, is_pod, symmetric_family, symmetric_pod
 
     if exists(spec):
         if not listed:
@@ -154,7 +146,7 @@ def load_symmetric(
 def _family(
     spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
 ) -> Network:
-    from synth.networks.families import family
+    from synth.networks import family
 
     return family(**_family_arguments(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
 
@@ -183,8 +175,7 @@ def _degrees(text: str) -> tuple[int, ...]:
 
 
 def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]]:
-    from synth.networks.measured import from_profile
-    from synth.networks.nominal import from_topology
+    from synth.networks import from_profile, from_topology
 
     artifact = read_or_described(path, "profile", "topology", "schedule", "periodic")
     name = Path(path).name if path != "-" else artifact.kind
@@ -201,8 +192,8 @@ def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]
 
 def _tell_unknown_links(topology: Topology, path: str) -> None:
     """Say where a network has no NVLinks only because no source told of them, and what to use instead."""
-    from probes.detection.unknown_links import unknown_nvlinks
-    from synth.networks.dgx import pods_of
+    from probes.detection import unknown_nvlinks
+    from synth.networks import pods_of
 
     doubtful = [(host, found) for host in topology.hosts if (found := unknown_nvlinks(host)) is not None]
     if not doubtful:
@@ -232,8 +223,8 @@ def network_of(
     Without ``spec`` it is the machine that has these GPUs, where the report is of one host. Raises UsageError
     where that is not known or does not fit, and what ``load_network`` raises.
     """
-    from exec.benchmark.judgement import fitted
-    from synth.networks.dgx import hosts_named, is_pod
+    from exec.benchmark import fitted
+    from synth.networks import hosts_named, is_pod
 
     hosts = len(report.hosts)
     if spec is None:
@@ -253,7 +244,7 @@ def network_of(
 
 
 def _guessed(report: Report) -> str:
-    from synth.networks.dgx import pods_of
+    from synth.networks import pods_of
 
     model = report.machine.get("gpu", "")
     each = report.ranks // max(1, len(report.hosts))
@@ -279,8 +270,8 @@ def _guessed(report: Report) -> str:
 
 def _repeated(path: str, hosts: int) -> Network | None:
     """The network of a topology of one host, on several like it; None for any other file."""
-    from probes.detection.merge import side_by_side
-    from synth.networks.nominal import from_topology
+    from probes.detection import side_by_side
+    from synth.networks import from_topology
 
     if hosts == 1 or path.endswith(_LISTS):
         return None
@@ -296,7 +287,7 @@ def parse_failures(text: str, network: Network | SymmetricNetwork) -> Failures:
 
     Raises UsageError.
     """
-    from synth.networks.failures import Failures
+    from synth.networks import Failures
 
     ranks: list[int] = []
     links: list[tuple[int, int]] = []

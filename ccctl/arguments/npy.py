@@ -12,12 +12,12 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, BinaryIO
 
-from ccctl.artifacts.atomic import write_atomically
+from ccctl.artifacts import write_atomically
 from ccctl.errors import DataError, MissingInputError, UsageError
-from probes.files.bounded_read import open_input, read_stream
+from probes.files import open_input, read_stream
 
 if TYPE_CHECKING:
-    from exec.program.dtypes import Array
+    from exec.program import Array
     from synth.collective import Collective
 
 __all__ = ["read_ranks", "write_ranks"]

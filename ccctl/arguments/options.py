@@ -10,7 +10,7 @@ import typer
 from typer._click.types import FloatRange
 
 from ccctl import console
-from ccctl.artifacts.atomic import refuse_unwritable
+from ccctl.artifacts import refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.help_sections import COLLECTIVE, GENERAL, NETWORK, RANKS, SEARCH

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
-from probes.wording import first_of
+from probes.base import first_of
 
 if TYPE_CHECKING:
     from synth.network import Network
@@ -101,8 +101,8 @@ def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
 
 def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **how: Any) -> Proven:
     """The same of a schedule, checked before it is compiled."""
-    from synth.check.schedule import check
-    from synth.compiler.lower import lower
+    from synth.check import check
+    from synth.compiler import lower
 
     refuse_unproven(source, check(schedule))
     begin = time.perf_counter()
@@ -112,7 +112,7 @@ def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **h
 
 def expanded(made: PeriodicSchedule, source: str) -> Schedule:
     """The plain schedule of all periods; raises FoundProblem where it is wrong, UsageError where too long."""
-    from synth.check.periodic import check_periodic
+    from synth.check import check_periodic
 
     refuse_unproven(source, check_periodic(made))
     if made.sends > _MOST_SENDS:
@@ -130,7 +130,7 @@ def expanded(made: PeriodicSchedule, source: str) -> Schedule:
 
 def unfolded(made: SymmetricSchedule, source: str) -> Schedule:
     """The plain schedule of all translates; raises FoundProblem where wrong, UsageError where too long."""
-    from synth.check.symmetric import check_symmetric
+    from synth.check import check_symmetric
 
     refuse_unproven(source, check_symmetric(made))
     if made.sends > _MOST_SENDS:
@@ -145,7 +145,7 @@ def unfolded(made: SymmetricSchedule, source: str) -> Schedule:
 def _judged(
     program: Program, schedule: Schedule | None, source: str, inputs: dict[str, str], compile_s: float
 ) -> Proven:
-    from synth.check.program import judge
+    from synth.check import judge
 
     refuse_unproven(source, judge(program))
     return Proven(program, schedule, inputs, compile_s)
@@ -163,7 +163,7 @@ def as_collective(program: Program, kind: str) -> Program:
     Buffers that the collective keeps apart are apart, whatever the file says of its placement.
     """
     from synth.collective import kind_of
-    from synth.msccl.names import collective_of
+    from synth.msccl import collective_of
 
     if not program.input_chunks:
         raise UsageError(f"--collective: the program already says that it does {program.collective.label}")

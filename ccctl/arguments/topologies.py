@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccctl.artifacts import codec
-from ccctl.artifacts.codec import Artifact
-from ccctl.artifacts.files import is_folder, read_input
-from probes.files.bounded_read import inflated
-from probes.smi.rocm import is_json
+from ccctl.artifacts import Artifact, codec, is_folder, read_input
+from probes.files import inflated
+from probes.smi import is_json
 
 if TYPE_CHECKING:
     from probes.topology import Topology
@@ -30,7 +28,7 @@ def read_or_described(name: str, *kinds: str) -> Artifact:
         told, source = read_input(name)
         if not told.strip() or _is_artifact(told, source):
             return codec.decode(told, source, *kinds)
-        from probes.detection.merge import from_file
+        from probes.detection import from_file
 
         topology = from_file(inflated(told, source), source)
     return Artifact("topology", topology, source, hashlib.sha256(told).hexdigest())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from probes.errors import UsageError, quoted
+from probes.base import UsageError, quoted
 
 __all__ = [
     "MOST_BYTES",

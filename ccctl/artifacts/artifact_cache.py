@@ -19,7 +19,7 @@ from ccctl import __version__
 from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
 from ccctl.errors import DataError
-from probes.files.file_cache import FileCache, user_folder
+from probes.files import FileCache, user_folder
 
 __all__ = ["ArtifactCache", "Cached"]
 

@@ -22,9 +22,8 @@ from ccctl import __version__, console
 from ccctl.artifacts.atomic import write_atomically
 from ccctl.artifacts.files import read_input
 from ccctl.errors import DataError
-from probes.files.bounded_read import inflated
-from probes.numbers import LARGEST
-from probes.visible_text import unsteered_json
+from probes.base import LARGEST, unsteered_json
+from probes.files import inflated
 
 __all__ = ["KINDS", "Artifact", "body_type", "created", "decode", "encode", "load", "read", "save", "write"]
 
@@ -120,7 +119,7 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
     # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
     start = plain[:128].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     if start.startswith(b"<") and (not kinds or "program" in kinds):
-        from synth.msccl.read import read_xml
+        from synth.msccl import read_xml
 
         return Artifact("program", read_xml(plain, source), source, digest)
     document = _document(plain, source)
@@ -174,7 +173,7 @@ def save(path: str | os.PathLike[str], value: object) -> None:
 
 
 def _xml(body: Any) -> bytes:
-    from synth.msccl.write import write_xml
+    from synth.msccl import write_xml
 
     return write_xml(body)
 

@@ -10,7 +10,7 @@ import tomllib
 from typing import Any
 
 from ccctl.errors import DataError, MissingInputError
-from probes.files.bounded_read import read_bytes, read_stream, read_text
+from probes.files import read_bytes, read_stream, read_text
 
 __all__ = ["exists", "is_folder", "parse_document", "read_document", "read_input"]
 

@@ -10,7 +10,7 @@ from ccctl.artifacts.codec import Artifact
 from ccctl.artifacts.files import is_folder
 from ccctl.artifacts.foreign import is_log, read_any
 from ccctl.errors import CcctlError, DataError, MissingInputError, WrongResultsError
-from probes.wording import first_of
+from probes.base import first_of
 
 __all__ = ["Gathered", "Unread", "gather"]
 

@@ -13,13 +13,12 @@ from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
 from ccctl.artifacts.files import is_folder, read_input
 from ccctl.errors import DataError
-from probes.files.bounded_read import MOST_TEXT_BYTES, inflated
-from probes.wording import some
+from probes.base import some
+from probes.files import MOST_TEXT_BYTES, inflated
 
 if TYPE_CHECKING:
-    from exec.benchmark.foreign.lateness import Recorded, SentMessages
-    from exec.benchmark.foreign.timed_calls import Inspected
-    from exec.benchmark.report import Report
+    from exec.benchmark import Report
+    from exec.benchmark.foreign import Inspected, Recorded, SentMessages
     from synth.collective import Kind
 
 __all__ = ["Dumps", "is_log", "read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
@@ -55,7 +54,7 @@ def read_recorded(
 
     Raises what `read_report` raises, and DataError for a folder without the Inspector's files.
     """
-    from exec.benchmark.foreign.nccl_inspector import inspected, is_inspector_text
+    from exec.benchmark.foreign import inspected, is_inspector_text
 
     if path != "-" and is_folder(path):
         files = _files(path)
@@ -90,15 +89,16 @@ def read_dumps(path: str) -> Dumps | None:
 
     Raises DataError for a dump that cannot be read.
     """
-    from exec.benchmark.foreign.flight_recorder import (
+    from exec.benchmark.foreign import (
+        as_timed_calls,
         flight_calls,
         flight_recorded,
         is_flight_pickle,
         is_flight_text,
-        timed_calls,
+        is_ras,
+        of_calls,
+        ras_recorded,
     )
-    from exec.benchmark.foreign.nccl_ras import is_ras, ras_recorded
-    from exec.benchmark.foreign.timed_calls import of_calls
 
     # What comes through a pipe is gone once it was looked at.
     if path == "-" or not (is_folder(path) or Path(path).is_file()):
@@ -114,14 +114,13 @@ def read_dumps(path: str) -> Dumps | None:
     }
     if flight:
         _tell_left_out(path, files, flight, "PyTorch's flight recorder")
-        return flight_recorded(flight), of_calls(timed_calls(flight_calls(flight)), "flight-recorder")
+        return flight_recorded(flight), of_calls(as_timed_calls(flight_calls(flight)), "flight-recorder")
     return None
 
 
 def read_sent(path: str) -> tuple[SentMessages, str]:
     """(messages between two ranks that NCCL's Inspector timed, its name), of a file or a folder of them."""
-    from exec.benchmark.foreign.lateness import SentMessages
-    from exec.benchmark.foreign.nccl_inspector import is_inspector_text, sends_of
+    from exec.benchmark.foreign import SentMessages, is_inspector_text, sends_of
 
     records = {name: content for name, content in _files(path).items() if is_inspector_text(content)}
     return SentMessages(*sends_of(records)), "NCCL Inspector"
@@ -170,8 +169,7 @@ def is_log(path: str) -> bool:
 
 def _writer(content: bytes) -> Literal["nccl-tests", "nccl-tests -J", "rccl-tests -Z", "osu"] | None:
     """The benchmark that wrote a file; None where none did."""
-    from exec.benchmark.foreign.nccl_tests import is_nccl_json, is_nccl_text, is_rccl_lines
-    from exec.benchmark.foreign.osu import is_osu_text
+    from exec.benchmark.foreign import is_nccl_json, is_nccl_text, is_osu_text, is_rccl_lines
 
     if len(content) > MOST_TEXT_BYTES or content[:2] == _GZIP:
         return None
@@ -199,8 +197,7 @@ def _foreign(
     content: bytes, source: str, ranks: Callable[[], int] | None, collective: Kind | None
 ) -> Report | None:
     """The report that another tool wrote; None where none did. Raises DataError."""
-    from exec.benchmark.foreign.nccl_tests import parse_nccl_json, parse_nccl_text, parse_rccl_lines
-    from exec.benchmark.foreign.osu import parse_osu_text
+    from exec.benchmark.foreign import parse_nccl_json, parse_nccl_text, parse_osu_text, parse_rccl_lines
 
     writer = _writer(content)
     if writer is None:

@@ -8,48 +8,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import console
-from ccctl.arguments.bench_options import (
+from ccctl.arguments import (
     Aggregate,
     Average,
     Baseline,
     Begin,
     Check,
-    CollectiveName,
     Cycles,
+    Device,
     Dtype,
     End,
     Explain,
-    Factor,
     Fresh,
+    Hostfile,
+    Hosts,
     Iterations,
+    Json,
     Op,
+    Output,
+    Parameters,
     PerIteration,
     Placement,
     ProfileFile,
-    Root,
+    Quiet,
+    Ranks,
     SizeList,
     Step,
+    TimeoutSeconds,
     Tolerance,
+    Verbose,
     Vs,
     Warmup,
     Window,
-)
-from ccctl.arguments.options import (
-    Device,
-    Hostfile,
-    Hosts,
-    Json,
-    Output,
-    Parameters,
-    Quiet,
-    Ranks,
-    TimeoutSeconds,
-    Verbose,
     WiresOption,
+    parse_size,
 )
-from ccctl.arguments.units import parse_size
-from ccctl.artifacts import codec
-from ccctl.artifacts.files import exists
+from ccctl.arguments.bench_options import CollectiveName, Factor, Root
+from ccctl.artifacts import codec, exists
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import (
     World,
@@ -63,7 +58,7 @@ from ccctl.launching import (
 from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
-    from exec.benchmark.report import Report
+    from exec.benchmark import Report
     from synth.collective import Kind
     from synth.program import Program
 
@@ -151,15 +146,13 @@ def bench(
     medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
     those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
-    from ccctl.arguments import bench_requests
-    from ccctl.arguments.bench_requests import contestants, elements, placements, requests
-    from ccctl.artifacts.foreign import read_report
-    from ccctl.prepared.contestant import Wanted, prepared, request_of
-    from ccctl.summaries.bench_rows import BenchRows
-    from exec.benchmark.runner import BenchRequest
-    from exec.benchmark.timing import AVERAGES
+    from ccctl.arguments import bench_requests, contestants, elements, placements, requests
+    from ccctl.artifacts import read_report
+    from ccctl.prepared import Wanted, prepared, request_of
+    from ccctl.summaries import BenchRows
+    from exec.benchmark import AVERAGES, BenchRequest
     from exec.executors import parse_device
-    from exec.peers.registry import library_of, parse_peers
+    from exec.peers import library_of, parse_peers
     from synth.collective import REDUCING
 
     bench_requests.refuse_operator_as_file(output)
@@ -294,7 +287,7 @@ def _require_here(peers: tuple[str, ...], device: str, *, sockets: bool) -> None
     """Raise UnavailableError where this host lacks what its ranks need, before seconds of synthesis."""
     from exec.executors import require_device_here
     from exec.launcher.starters import mpirun
-    from exec.peers.registry import require_here
+    from exec.peers import require_here
 
     require_here(peers)
     require_device_here(device)
@@ -358,25 +351,25 @@ def _refuse_others(program: Program, ranks: int | None, root: int | None) -> Non
 
 
 def _show(report: Report, before: Report | None, tolerance: float, *, json: bool, silent: bool) -> None:
-    from exec.benchmark.regression import compare
+    from exec.benchmark import compare
 
     changes = compare(before, report, tolerance) if before is not None else None
     if silent:
         return
     if json:
-        from ccctl.summaries.bench import summary_of
+        from ccctl.summaries import bench as summaries
 
-        console.summary(summary_of(report, changes))
+        console.summary(summaries.summary_of(report, changes))
         return
     if changes is not None:
-        from ccctl.render.text.benchmark.side_by_side import draw_changes
+        from ccctl.render.text.benchmark import draw_changes
 
         draw_changes(changes)
 
 
 def _judge(report: Report) -> None:
     """Raise FoundProblem, naming size and placement, where any of our elements was wrong; warn of theirs."""
-    from exec.benchmark.regression import label_of
+    from exec.benchmark import label_of
 
     found = []
     for row in report.rows:
@@ -392,7 +385,7 @@ def _judge(report: Report) -> None:
 
 def _judge_change(report: Report, before: Report, tolerance: float, source: str) -> None:
     """Raise FoundProblem with every row that became slower; UsageError where nothing can be compared."""
-    from exec.benchmark.regression import compare
+    from exec.benchmark import compare
 
     changes: list[Any] = compare(before, report, tolerance)
     if not changes:

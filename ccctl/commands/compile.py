@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import Json, Parameters, Quiet, Verbose
-from ccctl.arguments.units import parse_size
-from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.arguments import Json, Parameters, Quiet, Verbose, parse_size
+from ccctl.artifacts import codec, refuse_unwritable, write_atomically
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
-    from ccctl.arguments.proven import Proven
+    from ccctl.arguments import Proven
     from synth.mscclpp import Plan
     from synth.network import Network
     from synth.program import Program
@@ -179,8 +177,7 @@ def compile(  # noqa: A001 - functions of commands are named as the command
         return
     from dataclasses import replace
 
-    from ccctl.arguments.networks import load_network
-    from ccctl.arguments.proven import proven_program
+    from ccctl.arguments import load_network, proven_program
 
     _refuse_contradictions(to, ranks_per_host, placement)
     on = load_network(network, None, None)[0] if network else None
@@ -255,7 +252,7 @@ def _write_plan(
 
 
 def _say_plan(plan: Plan, json: bool) -> None:
-    from probes.wording import plural
+    from probes.base import plural
 
     values = {
         "ranks": plan.ranks,
@@ -289,14 +286,12 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
 
     A file is named by the first size of its range, in bytes. Without ``output`` only the table is printed.
     """
-    from ccctl.arguments.dsl_file import is_algorithm
-    from ccctl.arguments.proven import refuse_unproven
+    from ccctl.arguments import is_algorithm, refuse_unproven
     from ccctl.launching import Drawn
-    from ccctl.render.text.selection import draw_runtime, runtime_summary
-    from synth.check.program import judge
-    from synth.check.schedule import check_selection
-    from synth.msccl.write import write_xml
-    from synth.portfolio.runtime_sweep import runtime_sweep
+    from ccctl.render.text import draw_runtime, runtime_summary
+    from synth.check import check_selection, judge
+    from synth.msccl import write_xml
+    from synth.portfolio import runtime_sweep
 
     single = ("schedule", "periodic", "symmetric", "program")
     read = None if is_algorithm(path) else codec.read(path, "selection", *single)
@@ -332,10 +327,9 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
 
 
 def _write_traces(path: str, to: str, network: str | None, output: str | None, *, json: bool) -> None:
-    from ccctl.arguments.networks import load_network
-    from ccctl.arguments.proven import refuse_unproven
-    from synth.check.schedule import check
-    from synth.simulation.relocate import moved_to
+    from ccctl.arguments import load_network, refuse_unproven
+    from synth.check import check
+    from synth.simulation import moved_to
 
     if to == "chakra" and output == "-":
         raise UsageError("-o -: a trace is a file for each rank", hint="Name a folder: -o traces.")
@@ -394,7 +388,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _say_traces(schedule: Schedule, files: int, json: bool, output: str | None) -> None:
-    from probes.wording import plural
+    from probes.base import plural
 
     ranks, adds = schedule.network.ranks, int(schedule.op.sum())
     if json:
@@ -408,7 +402,7 @@ def _say_traces(schedule: Schedule, files: int, json: bool, output: str | None) 
 
 
 def _refuse_beyond(program: Program, target: str | None) -> None:
-    from synth.msccl.limits import beyond
+    from synth.msccl import beyond
 
     findings = beyond(program, target) if target else []
     if findings:
@@ -416,8 +410,8 @@ def _refuse_beyond(program: Program, target: str | None) -> None:
 
 
 def _say(program: Program, compile_s: float, json: bool) -> None:
-    from ccctl.render.units import seconds
-    from probes.wording import plural
+    from ccctl.render import seconds
+    from probes.base import plural
 
     values = {
         "ranks": program.ranks,

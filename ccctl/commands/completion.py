@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from ccctl import console
-from ccctl.completion import words
-from ccctl.completion.scripts import SHELLS
+from ccctl.completion import SHELLS, words
 from ccctl.errors import UsageError
 
 __all__ = ["EXAMPLES", "completion"]
@@ -41,7 +40,7 @@ def completion(
     if shell is None:
         raise UsageError(f"SHELL: expected one of {', '.join(SHELLS)}", hint="see ccctl completion --help")
     if shell not in SHELLS:
-        from probes.wording import meant
+        from probes.base import meant
 
         raise UsageError(
             f"SHELL: expected one of {', '.join(SHELLS)}, found {shell!r}", hint=meant(shell, SHELLS)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, Seed, TimeoutSeconds, Verbose
-from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import write_atomically
+from ccctl.arguments import Hostfile, Hosts, Json, Output, Quiet, Ranks, Seed, TimeoutSeconds, Verbose
+from ccctl.artifacts import codec, write_atomically
 from ccctl.errors import CannotWriteError, UsageError
 from ccctl.launching import World, by_default, started_by_mpi, world_of
 
 if TYPE_CHECKING:
-    from probes.detection.gather import Request
+    from probes.detection import Request
     from probes.topology import Topology
 
 __all__ = ["EXAMPLES", "detect"]
@@ -147,8 +146,7 @@ def _compare(
     declared: tuple[str, str], output: str | None, export: tuple[str, str] | None, *, json: bool
 ) -> None:
     """Write the corrected topology, print what contradicts; raises FoundProblem where something does."""
-    from ccctl.summaries import declared as comparison
-    from ccctl.summaries import detect as answers
+    from ccctl.summaries import declared as comparison, detect as answers
 
     found = comparison.compare(*declared)
     if output is not None:
@@ -166,8 +164,8 @@ def _found(
     files: list[str] | None, live: bool, world: World, probing: tuple[bool, int], timeout_s: float | None
 ) -> Topology:
     """From files and perhaps this machine, from every host of the world, or from this machine."""
-    from ccctl.arguments.topologies import read_topologies
-    from probes.detection.gather import Request
+    from ccctl.arguments import read_topologies
+    from probes.detection import Request
 
     if files:
         if probing[0]:
@@ -202,7 +200,7 @@ def _look(request: Request) -> Topology:
 
     found = detection.live()
     if request.active:
-        from probes.detection.active import probed
+        from probes.detection import probed
 
         found = probed(found, request.seed)
     for host in found.hosts:

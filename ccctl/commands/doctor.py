@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ccctl import console
-from ccctl.arguments.options import Json, Quiet, Verbose
+from ccctl.arguments import Json, Quiet, Verbose
 from ccctl.errors import UnavailableError
 
 __all__ = ["EXAMPLES", "doctor"]

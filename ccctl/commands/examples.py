@@ -68,7 +68,7 @@ def _files() -> dict[str, Path]:
 
 def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
     """The example of a name, with its ending or without, or those of a folder; raises UsageError."""
-    from probes.wording import meant
+    from probes.base import meant
 
     plain = name.rstrip("/")
     chosen = {

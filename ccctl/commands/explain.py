@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import (
+from ccctl.arguments import (
     Alpha,
     Bandwidth,
     Json,
@@ -19,18 +19,16 @@ from ccctl.arguments.options import (
     Unwind,
     Verbose,
     Without,
+    parse_size,
 )
-from ccctl.arguments.units import parse_size
-from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.artifacts import refuse_unwritable, write_atomically
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
-    from ccctl.artifacts.foreign import Dumps
-    from ccctl.summaries.explained import Explained
-    from exec.benchmark.judgement import JudgedRow
-    from exec.benchmark.regression import Change
-    from exec.benchmark.report import Report
+    from ccctl.artifacts import Dumps
+    from ccctl.summaries import Explained
+    from exec.benchmark import Change, JudgedRow, Report
     from synth.network import Network
 
 __all__ = ["EXAMPLES", "explain"]
@@ -63,8 +61,7 @@ EXAMPLES = (
 
 def _share(text: str) -> float:
     """A share of one: 60% is 0.6; raises UsageError."""
-    from probes.errors import quoted
-    from probes.numbers import decimal
+    from probes.base import decimal, quoted
 
     found = decimal(text.strip().removesuffix("%").strip(), 0.0, 100.0)
     if found is None:
@@ -185,10 +182,10 @@ def explain(
     network. Of dumps of NCCL's RAS and PyTorch's flight recorder it says which ranks the others wait for
     (exit 1). Wrong results come first, and end with exit 1. --timeout limits the search of --synth.
     """
-    from ccctl.arguments.networks import network_of
-    from ccctl.artifacts.foreign import read_dumps, read_recorded, read_report
-    from ccctl.summaries.explained import Explained
-    from exec.benchmark.judgement import judged
+    from ccctl.arguments import network_of
+    from ccctl.artifacts import read_dumps, read_recorded, read_report
+    from ccctl.summaries import Explained
+    from exec.benchmark import judged
     from synth.collective import kind_of
 
     if [markdown, junit].count("-") + json > 1:
@@ -202,7 +199,7 @@ def explain(
         _write_profile(path, profile, dumps)
     dump, timed = dumps or (None, None)
     if dump is not None:
-        from ccctl.summaries.dumps import judge, tell
+        from ccctl.summaries import judge, tell
 
         tell(path, dump, timed, json=json)
         if timed is None or network is None or json:
@@ -252,9 +249,8 @@ def explain(
 
 def _write_profile(path: str, output: str, dumps: Dumps | None) -> None:
     """Write a profile of the timed sends between two ranks; raises UsageError where there are none."""
-    from ccctl.artifacts import codec
-    from ccctl.artifacts.foreign import read_sent
-    from probes.wording import plural
+    from ccctl.artifacts import codec, read_sent
+    from probes.base import plural
 
     sent, library = read_sent(path) if dumps is None else (dumps[0].sent, dumps[0].tool)
     found = sent.profile(library)
@@ -276,7 +272,7 @@ def _declared(
 
     Raises UsageError where none was named.
     """
-    from ccctl.arguments.networks import load_network
+    from ccctl.arguments import load_network
 
     if network is None:
         raise UsageError(
@@ -287,7 +283,7 @@ def _declared(
 
 def _counted(rows: list[JudgedRow], from_size: str | None) -> tuple[int, ...]:
     """The places of the rows that the verdict is about; raises UsageError where there are none."""
-    from exec.benchmark.judgement import largest
+    from exec.benchmark import largest
 
     if from_size is None:
         most = {id(one) for one in largest(rows)}
@@ -304,8 +300,8 @@ def _synthesized(
     on: Network, rows: list[JudgedRow], counted: tuple[int, ...], timeout: float | None
 ) -> dict[int, float]:
     """For each row that counts the time of a schedule; rows that differ in type alone share one."""
-    from exec.benchmark.judgement import synthesized_s
-    from synth.portfolio.synthesize import warm
+    from exec.benchmark import synthesized_s
+    from synth.portfolio import warm
 
     warm(on.ranks)
     known: dict[tuple[str, int, int], float] = {}
@@ -320,7 +316,7 @@ def _synthesized(
 
 
 def _compared(before: Report | None, now: Report, tolerance: float, path: str | None) -> tuple[Change, ...]:
-    from exec.benchmark.regression import compare
+    from exec.benchmark import compare
 
     if before is None:
         return ()
@@ -331,16 +327,16 @@ def _compared(before: Report | None, now: Report, tolerance: float, path: str | 
 
 
 def _tell(told: Explained, json: bool, markdown: str | None, junit: str | None) -> None:
-    from ccctl.render.junit import junit as document
-    from ccctl.render.text.benchmark.side_by_side import draw_changes
-    from ccctl.summaries.explained import cases_of, draw, markdown_of, summary_of
+    from ccctl.render import junit as document
+    from ccctl.render.text.benchmark import draw_changes
+    from ccctl.summaries import cases_of, draw, explained, markdown_of
 
     if markdown is not None:
         _write(markdown, markdown_of(told).encode())
     if junit is not None:
         _write(junit, document(f"ccctl explain {told.source}", cases_of(told)))
     if json:
-        console.summary(summary_of(told))
+        console.summary(explained.summary_of(told))
     elif "-" not in (markdown, junit):
         draw(told)
         if told.baseline:

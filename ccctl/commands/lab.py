@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import Json, Quiet, Verbose
-from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.arguments import Json, Quiet, Verbose
+from ccctl.artifacts import refuse_unwritable, write_atomically
 from ccctl.errors import LockHeldError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
-    from exec.lab.model import Lab
+    from exec.lab import Lab
 
 __all__ = ["EXAMPLES", "VERBS", "lab"]
 
@@ -60,7 +60,7 @@ def up(
     from ccctl.lab import state, toml
     from exec.errors import NameTakenError
     from exec.lab import lifecycle as kernel
-    from exec.launcher.signals import unwinding
+    from exec.launcher import unwinding
 
     described = toml.read_lab(file)
     state.refuse_foreign(described.name)
@@ -101,9 +101,8 @@ def run(
     on stderr.
     """
     from ccctl.lab import state
-    from exec.lab import lifecycle as kernel
-    from exec.lab.run import started
-    from exec.launcher.signals import unwinding
+    from exec.lab import lifecycle as kernel, started
+    from exec.launcher import unwinding
 
     if traffic is not None:
         refuse_unwritable(Path(traffic))
@@ -144,8 +143,7 @@ def shape(
     A rate is in force at once, also for what runs in the lab; unlimited takes a limit away. A host
     without its cable still runs, but hears and reaches nobody.
     """
-    from ccctl.lab import state
-    from ccctl.lab.rates import reshaped
+    from ccctl.lab import reshaped, state
     from exec.lab import lifecycle as kernel
 
     found = state.chosen(chosen)
@@ -224,7 +222,7 @@ VERBS = (up, run, shape, status, list_, down)
 
 def _edited(file: str, standing: Lab) -> Lab:
     """The lab of an edited file, which must be the one that stands but for its rates."""
-    from ccctl.lab.toml import read_lab
+    from ccctl.lab import read_lab
 
     edited = read_lab(file)
     fixed = [

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.networks import load_network
-from ccctl.arguments.options import Alpha, Bandwidth, Json, Quiet, Seed, Verbose
-from ccctl.arguments.units import parse_size
-from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.arguments import Alpha, Bandwidth, Json, Quiet, Seed, Verbose, load_network, parse_size
+from ccctl.artifacts import refuse_unwritable, write_atomically
 from ccctl.completion import words
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from synth.rank_order.planner import RankOrder
+    from synth.rank_order import RankOrder
 
 __all__ = ["EXAMPLES", "order"]
 
@@ -128,11 +126,11 @@ def order(
     sets another one: from a topology, the GPUs and the NIC of each channel, such that all channels together
     carry most.
     """
-    from exec.launcher.starters.order_files import FORMATS
+    from exec.launcher.starters import FORMATS
 
     known = (*FORMATS, _GRAPH)
     if to is not None and to not in known:
-        from probes.wording import meant
+        from probes.base import meant
 
         raise UsageError(f"--to: expected one of {', '.join(known)}, found {to!r}", hint=meant(to, known))
     if output is not None and to is None:
@@ -166,8 +164,7 @@ def _planned(
     seed: int,
 ) -> RankOrder:
     from synth.collective import kind_of
-    from synth.rank_order.algorithms import algorithm_of
-    from synth.rank_order.planner import plan_order
+    from synth.rank_order import algorithm_of, plan_order
 
     algorithm = algorithm_of(library, kind_of(word))
     size_bytes = parse_size(size or _DEFAULT_SIZE, "--size")
@@ -176,7 +173,7 @@ def _planned(
 
 
 def _write(found: RankOrder, to: str, output: str | None) -> None:
-    from exec.launcher.starters.order_files import PlacedHost, keeps_slots, order_file
+    from exec.launcher.starters import PlacedHost, keeps_slots, order_file
 
     index = {one.host: number for number, one in enumerate(found.before)}
     text = order_file([PlacedHost(one.host, one.slots, index[one.host]) for one in found.after], to)
@@ -191,11 +188,11 @@ def _write(found: RankOrder, to: str, output: str | None) -> None:
 
 def _tell(found: RankOrder, *, json: bool, aside: bool) -> None:
     """The summary; ``aside`` where stdout is for the file."""
-    from ccctl.render.text.rank_order import draw, summary
+    from ccctl.render.text import rank_order
 
     if json:
-        console.summary(summary(found))
+        console.summary(rank_order.summary(found))
         return
-    draw(found, say=console.note if aside else console.data)
+    rank_order.draw(found, say=console.note if aside else console.data)
     if not found.changed:
         console.note("the order stays as it comes")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import (
+from ccctl.arguments import (
     Hostfile,
     Hosts,
     Json,
@@ -23,9 +23,10 @@ from ccctl.arguments.options import (
     Ranks,
     TimeoutSeconds,
     Verbose,
+    parse_rate,
+    parse_size,
+    read_or_described,
 )
-from ccctl.arguments.topologies import read_or_described
-from ccctl.arguments.units import parse_rate, parse_size
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
@@ -33,14 +34,13 @@ from ccctl.host_search import look_everywhere
 from ccctl.launching import by_default, placed, started_by_mpi, world_of
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
-from ccctl.runs.profile import Measurement
+from ccctl.runs import Measurement
 
 if TYPE_CHECKING:
     from ccctl.launching import World
     from probes.link_costs import Profile
-    from probes.profiling.drift import Drift
-    from probes.profiling.options import Effort
-    from probes.sampling.pairs_file import WantedPairs
+    from probes.profiling import Drift, Effort
+    from probes.sampling import WantedPairs
     from probes.topology import Topology
 
 __all__ = ["EXAMPLES", "LIVE", "profile"]
@@ -255,8 +255,8 @@ def _effort(
 ) -> Effort:
     from typing import get_args
 
-    from probes.live.cuda_links import DeviceChoice
-    from probes.profiling.options import Effort
+    from probes.live import DeviceChoice
+    from probes.profiling import Effort
 
     if device not in get_args(DeviceChoice):
         raise UsageError(f"--device: expected {', '.join(get_args(DeviceChoice))}, found {device}")
@@ -267,7 +267,7 @@ def _declared(
     name: str | None, world: World, timeout_s: float | None
 ) -> tuple[Topology | None, dict[str, str]]:
     """The topology of that name, with its digest; ``live`` is what the detector of each host finds."""
-    from probes.detection.gather import Request
+    from probes.detection import Request
 
     if name is None:
         return None, {}
@@ -278,8 +278,8 @@ def _declared(
 
 
 def _pairs(path: str | None) -> WantedPairs | None:
-    from probes.files.bounded_read import read_text
-    from probes.sampling.pairs_file import parse_pairs
+    from probes.files import read_text
+    from probes.sampling import parse_pairs
 
     if path is None:
         return None
@@ -297,9 +297,8 @@ def _refuse_strangers(effort: Effort, world: World) -> None:
 
     What hosts call themselves is known once ranks are there.
     """
-    from probes.numbers import whole
-    from probes.sampling.pairs_file import WantedPairs, resolve
-    from probes.sampling.samples import Place
+    from probes.base import whole
+    from probes.sampling import Place, WantedPairs, resolve
 
     if effort.pairs is None or started_by_mpi():
         return
@@ -327,13 +326,13 @@ def _refuse_both(source: str, ranks: int | None, hosts: str | None, hostfile: st
 
 
 def _drift(before: Profile, now: Profile) -> Drift:
-    from probes.profiling.drift import compare
+    from probes.profiling import compare
 
     return compare(before, now)
 
 
 def _below(found: Profile, expected: float | None) -> str:
-    from probes.profiling.drift import below_expectation
+    from probes.profiling import below_expectation
 
     return below_expectation(found, expected) if expected is not None else ""
 
@@ -341,17 +340,16 @@ def _below(found: Profile, expected: float | None) -> str:
 def _tell(
     found: Profile, output: str | None, json: bool, drift: Drift | None, baseline: str, short: str = ""
 ) -> None:
-    from ccctl.render.text import drift as changes
-    from ccctl.render.text.profile import draw, say, summary
+    from ccctl.render.text import drift as changes, profile as text, say
 
     if output == "-":
         return
     if json:
-        told = summary(found, drift)
+        told = text.summary(found, drift)
         console.summary({**told, "findings": [*filter(None, (short,)), *told["findings"]]})
         return
     if output is None:
-        draw(found)
+        text.draw(found)
     else:
         say(found, output)
     with console.spoken(bool(short)):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import Json, Page, Quiet
-from ccctl.artifacts.atomic import write_atomically
+from ccctl.arguments import Json, Page, Quiet
+from ccctl.artifacts import write_atomically
 
 if TYPE_CHECKING:
-    from ccctl.artifacts.folder import Gathered
-    from ccctl.render.findings import Finding
-    from ccctl.render.html.page import Part
+    from ccctl.artifacts import Gathered
+    from ccctl.render import Finding
+    from ccctl.render.html import Part
 
 __all__ = ["EXAMPLES", "report"]
 
@@ -61,9 +61,9 @@ def report(
     the files. What nccl-tests wrote is read, too. A file that cannot be read is a finding. Without -o the
     findings are printed.
     """
-    from ccctl.artifacts.folder import gather
-    from ccctl.render.findings import findings
-    from probes.wording import plural
+    from ccctl.artifacts import gather
+    from ccctl.render import findings
+    from probes.base import plural
 
     gathered = gather(paths)
     found = findings(gathered)
@@ -93,8 +93,8 @@ def report(
 
 def _page(title: str, gathered: Gathered, found: list[Finding]) -> str:
     from ccctl import __version__
-    from ccctl.artifacts.codec import created
-    from ccctl.render.html.page import page
+    from ccctl.artifacts import created
+    from ccctl.render.html import page
 
     files = [(one.source, one.kind, one.sha256[:16]) for one in gathered.artifacts]
     files += [(one.source, "not readable", one.reason) for one in gathered.unread]
@@ -118,10 +118,9 @@ def _short(sources: list[str]) -> dict[str, str]:
 
 def _parts(gathered: Gathered) -> list[Part]:
     """What there is to see of each artifact, in the order of the sections; nothing of what is not proven."""
-    from ccctl.render.findings import bench_bounds, unproven
-    from ccctl.render.html.page import Part
-    from ccctl.render.html.tables import tables
-    from ccctl.render.svg import NARROW, WIDE, pictures
+    from ccctl.render import bench_bounds, unproven
+    from ccctl.render.html import Part, tables
+    from ccctl.render.svg import NARROW, WIDE, draw
 
     order = list(_SECTIONS)
     parts = []
@@ -129,7 +128,7 @@ def _parts(gathered: Gathered) -> list[Part]:
         if unproven(one):
             continue
         bounds_s = bench_bounds(one.body, gathered.artifacts) if one.kind == "report" else {}
-        wide, narrow = (tuple(pictures(one.kind, one.body, width, bounds_s)) for width in (WIDE, NARROW))
+        wide, narrow = (tuple(draw(one.kind, one.body, width, bounds_s)) for width in (WIDE, NARROW))
         if wide:
             told = tuple(tables(one.kind, one.body, bounds_s))
             parts.append(Part(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, told))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import (
+from ccctl.arguments import (
     MOST_COUNT,
     Device,
     Hostfile,
@@ -26,7 +26,7 @@ from ccctl.arguments.options import (
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import over_sockets, paced_between_hosts, run_ranks, world_of
-from ccctl.runs.adaptive import run_adaptively
+from ccctl.runs import run_adaptively
 
 if TYPE_CHECKING:
     from exec.run_once import RunRequest
@@ -181,13 +181,10 @@ def run(
         raise UsageError(f"expected {missing}, found none", hint="ccctl run schedule.json --input x.npy")
     if collective != "all_reduce":
         raise UsageError("--collective goes with --adaptive; else the artifact says which collective it is")
-    from ccctl.arguments.bench_requests import contestants
-    from ccctl.arguments.npy import read_ranks, write_ranks
-    from ccctl.arguments.proven import check_world
+    from ccctl.arguments import check_world, contestants, read_ranks, write_ranks
     from exec.executors import parse_device
-    from exec.peers.registry import library_of
-    from exec.program.dtypes import ufunc_of
-    from exec.program.layout import size_bytes_of
+    from exec.peers import library_of
+    from exec.program import size_bytes_of, ufunc_of
     from exec.run_once import fitting
 
     ufunc_of(op)
@@ -233,8 +230,8 @@ def run(
 def _refuse_crowding(request: RunRequest, *, here: bool) -> None:
     """Raise UnavailableError where this host lacks the memory to hand out the data and gather the results."""
     from exec.memory_demand import start_needs
-    from exec.program.layout import Layout
-    from probes.live.memory import refuse_crowding, rooms
+    from exec.program import Layout
+    from probes.live import refuse_crowding, rooms
 
     layout = Layout(request.program, request.count)
     found, host = rooms(), socket.gethostname()

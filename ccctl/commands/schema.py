@@ -36,7 +36,7 @@ def schema(
         console.table(("kind", "version", "its schema"), rows)
         return
     if kind not in codec.KINDS:
-        from probes.wording import meant
+        from probes.base import meant
 
         raise UsageError(
             f"KIND: expected one of {', '.join(codec.KINDS)}, found {kind!r}", hint=meant(kind, codec.KINDS)

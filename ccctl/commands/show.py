@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import MOST_COUNT, Json, Pictures
-from ccctl.arguments.proven import refuse_unproven
+from ccctl.arguments import MOST_COUNT, Json, Pictures, refuse_unproven
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
 
@@ -66,9 +65,8 @@ def show(
     Bandwidths and times are those that the file holds; a schedule is timed again on its own network. Of a
     schedule, selection or groups that are wrong no times are shown.
     """
-    from ccctl.artifacts.foreign import read_any
-    from ccctl.render import module_of
-    from ccctl.render.findings import unproven
+    from ccctl.artifacts import read_any
+    from ccctl.render import module_of, unproven
 
     if len(paths) > 1:
         _side_by_side(paths, output, json)
@@ -97,8 +95,8 @@ def show(
 
 
 def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
-    from ccctl.artifacts.foreign import read_report
-    from ccctl.render.text.benchmark.side_by_side import draw_side_by_side
+    from ccctl.artifacts import read_report
+    from ccctl.render.text.benchmark import draw_side_by_side
 
     if output is not None or json:
         raise UsageError(f"{'-o' if output is not None else '--json'} is for one file", hint="Name one.")
@@ -106,15 +104,14 @@ def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
 
 
 def _plot(found: codec.Artifact, output: str) -> None:
-    from ccctl.render.svg import pictures
-    from ccctl.render.svg.files import SUFFIXES, write_pictures
+    from ccctl.render.svg import SUFFIXES, draw, write_pictures
 
     if output != "-" and not output.endswith(SUFFIXES):
         raise UsageError(
             f"-o {output}: expected a name that ends in {' or '.join(SUFFIXES)}",
             hint="Without -o it is drawn as text.",
         )
-    drawings = pictures(found.kind, found.body)
+    drawings = draw(found.kind, found.body)
     if not drawings:
         raise UsageError(f"{found.source}: there is nothing in the {found.kind} to draw")
     write_pictures(drawings, output)

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import console
-from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
-from ccctl.arguments.networks import load_network, parse_failures
-from ccctl.arguments.options import (
+from ccctl.arguments import (
     MOST_COUNT,
     Alpha,
     Bandwidth,
@@ -22,16 +20,21 @@ from ccctl.arguments.options import (
     Unwind,
     Verbose,
     Without,
+    compiled_algorithm,
+    is_algorithm,
+    load_network,
+    parse_failures,
+    parse_rate,
+    parse_seconds,
+    parse_size,
 )
-from ccctl.arguments.units import parse_rate, parse_seconds, parse_size
-from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import refuse_unwritable
+from ccctl.artifacts import codec, refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
-    from ccctl.artifacts.codec import Artifact
-    from probes.columns import Floats
+    from ccctl.artifacts import Artifact
+    from probes.base import Floats
     from synth.collective import Collective
     from synth.network import Network
     from synth.program import Program, Protocol
@@ -182,7 +185,7 @@ def simulate(
         if network is not None:
             on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
         elif without is not None:
-            from synth.networks.failures import without as left_of
+            from synth.networks import without as left_of
 
             on = left_of(on, parse_failures(without, on))
         _schedule(read, _holding(on, hold_alpha), asked)
@@ -208,7 +211,7 @@ def _protocol(name: str | None) -> Protocol | None:
 
 def _threadblock_bytes_per_s(network: str) -> float:
     """What one threadblock of a named machine moves, where that is known."""
-    from synth.networks.dgx import is_pod, threadblock_bytes_per_s
+    from synth.networks import is_pod, threadblock_bytes_per_s
 
     return threadblock_bytes_per_s(network) if is_pod(network) else float("inf")
 
@@ -240,15 +243,13 @@ def _program(
     asked: _Asked,
     protocol: Protocol | None,
 ) -> None:
-    from ccctl.arguments.proven import refuse_unproven
-    from ccctl.render import trace
-    from ccctl.render.chrome_trace import write_trace
-    from ccctl.render.text.program import draw_timing
-    from synth.check.program import judge
-    from synth.networks.subnetwork import embedded
-    from synth.prediction.run_time import predicted_s as predicted_s_of
-    from synth.simulation.program import Costs, simulate_program
-    from synth.simulation.protocols import simulate_by
+    from ccctl.arguments import refuse_unproven
+    from ccctl.render import trace, write_trace
+    from ccctl.render.text import draw_timing
+    from synth.check import judge
+    from synth.networks import embedded
+    from synth.prediction import predicted_s as predicted_s_of
+    from synth.simulation import Costs, simulate_by, simulate_program
 
     program = read.body
     refuse_unproven(read.source, judge(program, costs[-1]))
@@ -276,18 +277,18 @@ def _program(
         write_trace(asked.trace, about, trace.program_tracks(program, network), blocks)
     if _told(values, asked):
         return
-    from ccctl.render.text.utilization import draw
+    from ccctl.render.text import utilization
 
     draw_timing(program, timing)
-    draw(network, timing.link_busy)
+    utilization.draw(network, timing.link_busy)
     _close(values, asked)
 
 
 def _selection(read: Artifact, network: str | None, asked: _Asked) -> None:
-    from ccctl.arguments.proven import refuse_unproven
+    from ccctl.arguments import refuse_unproven
     from ccctl.render.text import selection
-    from synth.check.schedule import check_selection
-    from synth.portfolio.size_sweep import timed
+    from synth.check import check_selection
+    from synth.portfolio import timed
 
     if network is not None or asked.trace is not None or asked.in_simgrid:
         raise UsageError(f"{read.source}: a selection has many schedules", hint="Add --size to choose one.")
@@ -302,13 +303,11 @@ def _selection(read: Artifact, network: str | None, asked: _Asked) -> None:
 
 
 def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
-    from ccctl.arguments.proven import refuse_unproven
-    from ccctl.render import trace
-    from ccctl.render.chrome_trace import write_trace
-    from synth.check.schedule import check
-    from synth.prediction.run_time import schedule_run_s
-    from synth.simulation.relocate import moved_to
-    from synth.simulation.schedule import replay, utilization
+    from ccctl.arguments import refuse_unproven
+    from ccctl.render import trace, write_trace
+    from synth.check import check
+    from synth.prediction import schedule_run_s
+    from synth.simulation import moved_to, replay, utilization
     from synth.streams import divided
 
     refuse_unproven(read.source, check(read.body))
@@ -331,9 +330,9 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
         blocks = trace.schedule_blocks(apart, timing)
         write_trace(asked.trace, about, trace.schedule_tracks(apart.network), blocks)
     if not _told(values, asked):
-        from ccctl.render.text.schedule import draw
+        from ccctl.render.text import schedule
 
-        draw(moved)
+        schedule.draw(moved)
         _close(values, asked)
         if judged is not None:
             _say_judged(judged, timing.time_s)
@@ -343,7 +342,7 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
 
 def _in_simgrid(schedule: Schedule) -> dict[str, Any]:
     """What SimGrid says of a schedule; None is a time that cannot be, or that is the other one."""
-    from synth.simulation.simgrid import replay_in_simgrid, takes_turns
+    from synth.simulation import replay_in_simgrid, takes_turns
 
     turns = replay_in_simgrid(schedule, turns=True) if takes_turns(schedule) else None
     # Without ports nothing is shared, and both ways are one.
@@ -358,7 +357,7 @@ def _in_simgrid(schedule: Schedule) -> dict[str, Any]:
 
 
 def _say_judged(judged: dict[str, Any], time_s: float) -> None:
-    from ccctl.render.units import seconds
+    from ccctl.render import seconds
 
     for name, how in (
         ("time_s", "in turns"),
@@ -376,12 +375,10 @@ def _refuse_apart(judged: dict[str, Any], time_s: float) -> None:
 
 
 def _periodic(read: Artifact, asked: _Asked) -> None:
-    from ccctl.arguments.proven import expanded, refuse_unproven
-    from ccctl.render import trace
-    from ccctl.render.chrome_trace import write_trace
-    from synth.check.periodic import check_periodic
-    from synth.simulation.periodic import periodic_time_s
-    from synth.simulation.schedule import replay
+    from ccctl.arguments import expanded, refuse_unproven
+    from ccctl.render import trace, write_trace
+    from synth.check import check_periodic
+    from synth.simulation import periodic_time_s, replay
 
     made = read.body
     if asked.size is not None:
@@ -407,18 +404,18 @@ def _periodic(read: Artifact, asked: _Asked) -> None:
         write_trace(asked.trace, about, trace.schedule_tracks(plain.network), blocks)
     if _told(values, asked):
         return
-    from ccctl.render.text.compact.periodic import draw
+    from ccctl.render.text.compact import periodic
 
-    draw(made)
+    periodic.draw(made)
     _close(values, asked)
 
 
 def _symmetric(read: Artifact, asked: _Asked) -> None:
-    from ccctl.arguments.proven import refuse_unproven
-    from ccctl.render.text.compact.symmetric import draw
-    from synth.bounds.symmetric import symmetric_bounds
-    from synth.check.symmetric import check_symmetric
-    from synth.simulation.schedule import replay
+    from ccctl.arguments import refuse_unproven
+    from ccctl.render.text.compact import symmetric
+    from synth.bounds import symmetric_bounds
+    from synth.check import check_symmetric
+    from synth.simulation import replay
 
     if asked.trace is not None:
         raise UsageError(f"--trace: {read.source} is symmetric; only schedules that list all sends have one")
@@ -442,7 +439,7 @@ def _symmetric(read: Artifact, asked: _Asked) -> None:
     }
     if _told(values, asked):
         return
-    draw(made)
+    symmetric.draw(made)
     console.data(f"{values['percent_of_optimal']:.1f} % of optimal, bound: {bound.name}")
 
 
@@ -455,8 +452,8 @@ def _values(
     *,
     fluid: bool = False,
 ) -> dict[str, Any]:
-    from ccctl.render.text.utilization import summary
-    from synth.bounds.bounds import bounds
+    from ccctl.render.text import utilization
+    from synth.bounds import bounds
 
     proven = bounds(network, collective, chunk_bytes, fluid=fluid)[0]
     return {
@@ -466,7 +463,7 @@ def _values(
         "percent_of_optimal": 100.0 * min(1.0, proven.time_s / time_s) if time_s else 100.0,
         "size_bytes": collective.total_bytes(chunk_bytes),
         "busiest_link_percent": 100.0 * float(busy.max(initial=0.0)),
-        "utilization": summary(network, busy),
+        "utilization": utilization.summary(network, busy),
     }
 
 
@@ -478,7 +475,7 @@ def _told(values: dict[str, Any], asked: _Asked) -> bool:
 
 
 def _close(values: dict[str, Any], asked: _Asked) -> None:
-    from ccctl.render.units import seconds
+    from ccctl.render import seconds
 
     bound = values["binding_bound"]
     cut = "" if "periods" in values else " with these chunks"

@@ -7,61 +7,58 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments.collectives import parse_collectives
-from ccctl.arguments.networks import load_network, load_symmetric, parse_failures
-from ccctl.arguments.options import (
+from ccctl.arguments import (
     Alpha,
     Bandwidth,
-    HoldAlpha,
-    Hostfile,
-    Json,
-    Output,
-    Quiet,
-    Seed,
-    TimeoutSeconds,
-    Unwind,
-    Verbose,
-    Without,
-)
-from ccctl.arguments.synth_options import (
     Chunk,
     Chunks,
-    CollectiveName,
     DeclaredTopology,
-    Factor,
+    HoldAlpha,
+    Hostfile,
     Jobs,
+    Json,
     MechanismName,
     Members,
     Method,
     NetworkName,
+    Output,
+    Quiet,
     RaceOption,
-    Root,
     SearchHosts,
+    Seed,
     Size,
     Solver,
     SubCollectives,
     Sweep,
     TimeLimit,
+    TimeoutSeconds,
     TimeStep,
+    Unwind,
+    Verbose,
+    Without,
+    load_network,
+    load_symmetric,
+    parse_collectives,
+    parse_failures,
+    parse_seconds,
+    parse_size,
+    parse_sizes,
 )
-from ccctl.arguments.units import parse_seconds, parse_size, parse_sizes
+from ccctl.arguments.synth_options import CollectiveName, Factor, Root
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of
-from ccctl.runs.race import Course
-from ccctl.summaries.synth import describe, summary_of
+from ccctl.runs import Course
+from ccctl.summaries import describe, synth as summaries
 
 if TYPE_CHECKING:
     from synth.network import Network
-    from synth.networks.symmetric import SymmetricNetwork
-    from synth.portfolio.collective_request import CollectiveRequest
-    from synth.portfolio.plain_or_periodic import PeriodicSynthesis
-    from synth.portfolio.size_sweep import Swept
-    from synth.portfolio.symmetry.symmetric import SymmetricSynthesis
-    from synth.portfolio.synthesize import Request, Synthesis
+    from synth.networks import SymmetricNetwork
+    from synth.portfolio import CollectiveRequest, PeriodicSynthesis, Request, Swept, Synthesis
+    from synth.portfolio.symmetry import SymmetricSynthesis
     from synth.schedule import Schedule
-    from synth.tacos_ilp.horizon_search import Mechanism
+    from synth.tacos_ilp import Mechanism
 
 __all__ = ["EXAMPLES", "synth"]
 
@@ -166,8 +163,7 @@ def synth(
     such translations. With --without, an all_reduce on such machines becomes a periodic schedule around the
     failures.
     """
-    from synth.portfolio.synthesize import warm
-    from synth.portfolio.worker_pool import cores
+    from synth.portfolio import cores, warm
 
     method = _method(method)
     for option, given in (("--race", race), ("--sizes", sizes), ("--without", without), ("--ranks", ranks)):
@@ -258,8 +254,8 @@ def _on_hosts(
     digests: dict[str, str],
 ) -> None:
     """Have the ranks of ``world`` make the attempts, and one more hand them out; tell what was found."""
-    from exec.search.task import Search
-    from synth.portfolio.size_sweep import Swept
+    from exec.search import Search
+    from synth.portfolio import Swept
 
     search = Search(request, sizes)
     found = run_ranks(
@@ -277,7 +273,7 @@ def _on_hosts(
 
 def _method(word: str) -> str:
     """The method, auto or periodic that a word means; raises UsageError for none."""
-    from synth.portfolio.attempts import method_of
+    from synth.portfolio import method_of
 
     return "periodic" if word.lower() == "periodic" else method_of(word)
 
@@ -309,7 +305,7 @@ def _symmetric(
 
     Returns whether one was made; raises UsageError where one is asked for and cannot be.
     """
-    from synth.portfolio.symmetry.symmetric import SymmetricRequest, is_large, synthesize_symmetric
+    from synth.portfolio.symmetry import SymmetricRequest, is_large, synthesize_symmetric
 
     if network is None:
         if method == "symmetric":
@@ -359,7 +355,7 @@ def _around_failures(
 
     Returns whether one was made.
     """
-    from synth.portfolio.symmetry.host_trees import serves_failures, synthesize_with_failures
+    from synth.portfolio.symmetry import serves_failures, synthesize_with_failures
 
     size, chunk, chunks = cut
     if network is None or chunk is not None or chunks is not None:
@@ -383,7 +379,7 @@ def _step_s(text: str | None) -> float | None:
 
 
 def _sizes(text: str, factor: float) -> tuple[int, ...]:
-    from synth.portfolio.size_sweep import sizes_between
+    from synth.portfolio import sizes_between
 
     return sizes_between(*parse_sizes(text, "--sizes"), factor)
 
@@ -396,7 +392,7 @@ def _sweep(
     json: bool,
     digests: dict[str, str],
 ) -> None:
-    from synth.portfolio.size_sweep import candidates_of, sweep
+    from synth.portfolio import candidates_of, sweep
 
     with console.progress("sweep", 1.0) as bar:
         if course is None:
@@ -437,8 +433,7 @@ def _tell_swept(
 def _once(
     request: Request, course: Course | None, output: str | None, json: bool, digests: dict[str, str]
 ) -> None:
-    from synth.portfolio.plain_or_periodic import synthesize_either
-    from synth.portfolio.synthesize import Synthesis
+    from synth.portfolio import Synthesis, synthesize_either
 
     with console.progress("synth", 1.0) as bar:
         kept: list[Schedule] = []
@@ -452,7 +447,7 @@ def _once(
 def _tell_found(
     found: Synthesis | PeriodicSynthesis, output: str | None, json: bool, digests: dict[str, str]
 ) -> None:
-    from synth.portfolio.synthesize import Synthesis
+    from synth.portfolio import Synthesis
 
     _tell(found, "schedule" if isinstance(found, Synthesis) else "periodic", output, json, digests)
 
@@ -468,7 +463,7 @@ def _tell(
     if output is not None:
         codec.write(output, kind, found.schedule, digests)
     if json and output != "-":
-        console.summary(summary_of(found))
+        console.summary(summaries.summary_of(found))
     elif output is None:
         describe(found, console.data)
     else:
@@ -492,7 +487,7 @@ def _request(
     method: str,
     seed: int,
 ) -> Request:
-    from synth.portfolio.synthesize import Request
+    from synth.portfolio import Request
 
     _refuse_cuts(size, chunk, chunks)
     return Request(

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import Hostfile, Hosts, Json, Quiet, Ranks, TimeoutSeconds, Verbose
-from ccctl.arguments.units import parse_sizes
-from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.arguments import Hostfile, Hosts, Json, Quiet, Ranks, TimeoutSeconds, Verbose, parse_sizes
+from ccctl.artifacts import refuse_unwritable, write_atomically
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import run_ranks, world_of
 
 if TYPE_CHECKING:
-    from exec.library_rules import mpich, openmpi
-    from exec.library_rules.nccl import Tried
-    from exec.library_rules.sweep import Sweep
+    from exec.library_rules import Sweep, Tried, mpich, openmpi
     from synth.collective import Kind
 
 __all__ = ["EXAMPLES", "tune"]
@@ -154,7 +151,7 @@ def tune(
 
 
 def _kinds(text: str) -> tuple[Kind, ...]:
-    from exec.library_rules.openmpi import COLLECTIVES
+    from exec.library_rules import COLLECTIVES
     from synth.collective import kind_of
 
     kinds = tuple(dict.fromkeys(kind_of(word.strip()) for word in text.split(",")))
@@ -185,7 +182,7 @@ def _swept(
     where: tuple[int | None, str | None, str | None],
     timeout_s: float | None,
 ) -> Sweep:
-    from exec.library_rules.sweep import SweepRequest
+    from exec.library_rules import SweepRequest
 
     low, high = parse_sizes(sizes, "--sizes")
     found: Sweep = run_ranks(
@@ -200,7 +197,7 @@ def _swept(
 
 def _openmpi(merge: str | None) -> Callable[[Sweep], str]:
     from exec.library_rules import openmpi
-    from probes.files.bounded_read import read_text
+    from probes.files import read_text
 
     return partial(_openmpi_rules, openmpi.read_rules(read_text(merge), merge) if merge else {})
 
@@ -226,15 +223,13 @@ def _openmpi_rules(old: openmpi.Table, found: Sweep) -> str:
 
 def _mpich(merge: str | None) -> Callable[[Sweep], str]:
     from exec.library_rules import mpich
-    from probes.files.bounded_read import read_text
+    from probes.files import read_text
 
     return partial(_mpich_table, mpich.read_table(read_text(merge), merge) if merge else None)
 
 
 def _mpich_table(old: mpich.Table | None, found: Sweep) -> str:
-    from exec.library_rules import mpich
-    from exec.library_rules.choice import Rule
-    from exec.library_rules.sweep import OWN
+    from exec.library_rules import OWN, Rule, mpich
 
     table = found.table if old is None else old
     for kind, rules in found.rules().items():
@@ -248,7 +243,7 @@ def _mpich_table(old: mpich.Table | None, found: Sweep) -> str:
 
 def _nccl(tables: list[str], merge: str | None, to: str, library: str) -> tuple[str, dict[str, object]]:
     from exec.library_rules import nccl, ncclx
-    from probes.files.bounded_read import read_text
+    from probes.files import read_text
 
     tried = [_tried(text) for text in tables]
     new = nccl.lines_of(tried)
@@ -269,9 +264,9 @@ def _nccl(tables: list[str], merge: str | None, to: str, library: str) -> tuple[
 
 
 def _tried(text: str) -> Tried:
-    from ccctl.artifacts.foreign import read_report
-    from exec.library_rules.nccl import Setting, Tried
-    from probes.wording import some
+    from ccctl.artifacts import read_report
+    from exec.library_rules import Setting, Tried
+    from probes.base import some
 
     setting, mark, path = text.partition("=")
     if not mark or not path:

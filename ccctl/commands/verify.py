@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
-from ccctl.arguments.options import MOST_COUNT, Json, Parameters, Quiet, Verbose
+from ccctl.arguments import MOST_COUNT, Json, Parameters, Quiet, Verbose, compiled_algorithm, is_algorithm
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem
 
 if TYPE_CHECKING:
-    from ccctl.artifacts.codec import Artifact
+    from ccctl.artifacts import Artifact
 
 __all__ = ["EXAMPLES", "verify"]
 
@@ -109,7 +108,7 @@ def verify(
         for caution in verdict.cautions:
             console.warn(caution)
     if verdict.findings:
-        from probes.wording import plural
+        from probes.base import plural
 
         count = plural(len(verdict.findings), "finding")
         what = f"{read.kind} schedule" if read.kind in ("periodic", "symmetric") else read.kind
@@ -136,7 +135,7 @@ class _Verdict:
 
 
 def _schedule(read: Artifact) -> _Verdict:
-    from synth.check.schedule import check
+    from synth.check import check
 
     schedule = read.body
     return _Verdict(
@@ -148,7 +147,7 @@ def _schedule(read: Artifact) -> _Verdict:
 
 
 def _periodic(read: Artifact) -> _Verdict:
-    from synth.check.periodic import check_periodic
+    from synth.check import check_periodic
 
     made = read.body
     return _Verdict(
@@ -160,7 +159,7 @@ def _periodic(read: Artifact) -> _Verdict:
 
 
 def _symmetric(read: Artifact) -> _Verdict:
-    from synth.check.symmetric import check_symmetric
+    from synth.check import check_symmetric
 
     made = read.body
     return _Verdict(
@@ -171,8 +170,8 @@ def _symmetric(read: Artifact) -> _Verdict:
 
 
 def _selection(read: Artifact) -> _Verdict:
-    from probes.wording import plural
-    from synth.check.schedule import check_selection
+    from probes.base import plural
+    from synth.check import check_selection
 
     selection = read.body
     return _Verdict(
@@ -184,8 +183,8 @@ def _selection(read: Artifact) -> _Verdict:
 
 
 def _groups(read: Artifact) -> _Verdict:
-    from probes.wording import plural
-    from synth.check.groups import examine_groups
+    from probes.base import plural
+    from synth.check import examine_groups
 
     groups = read.body
     found = examine_groups(groups)
@@ -199,7 +198,7 @@ def _groups(read: Artifact) -> _Verdict:
 
 
 def _plan(read: Artifact) -> _Verdict:
-    from probes.wording import plural
+    from probes.base import plural
     from synth.mscclpp import examine_plan
 
     plan = read.body
@@ -213,10 +212,10 @@ def _plan(read: Artifact) -> _Verdict:
 
 
 def _program(read: Artifact, collective: str | None, depth: int, target: str | None) -> _Verdict:
-    from ccctl.arguments.proven import as_collective
-    from probes.wording import plural
-    from synth.check.program import examine
-    from synth.msccl.limits import beyond
+    from ccctl.arguments import as_collective
+    from probes.base import plural
+    from synth.check import examine
+    from synth.msccl import beyond
 
     program = as_collective(read.body, collective) if collective else read.body
     found = examine(program, depth)

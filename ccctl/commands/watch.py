@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import (
+from ccctl.arguments import (
     Hostfile,
     Hosts,
     Json,
@@ -18,18 +18,17 @@ from ccctl.arguments.options import (
     Ranks,
     TimeoutSeconds,
     Verbose,
+    parse_seconds,
 )
-from ccctl.arguments.units import parse_seconds
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import Drawn, World, placed, started_by_mpi, world_of
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
-from ccctl.runs.profile import Measurement
+from ccctl.runs import Measurement
 
 if TYPE_CHECKING:
-    from ccctl.watch.once import Asked, Deadline, Found, Look, Measure, Outcome
-    from ccctl.watch.state import State
+    from ccctl.watch import Asked, Deadline, Found, Look, Measure, Outcome, State
     from probes.link_costs import Profile
 
 __all__ = ["EXAMPLES", "FILES", "watch"]
@@ -120,8 +119,7 @@ def watch(
     run goes on from there. ccctl-watch(1) shows the files for systemd, cron and Slurm.
     """
     from ccctl.summaries import watch as told
-    from ccctl.watch import once
-    from ccctl.watch.state import opened
+    from ccctl.watch import once, opened
 
     if started_by_mpi():
         raise UsageError("watch starts its own ranks", hint="Run it outside mpirun, with --hosts.")
@@ -149,8 +147,7 @@ def watch(
 
 def _asked(baseline: str, schedule: str, threshold: str, gain: str, budget: str) -> Asked:
     """What the options say; raises UsageError where the schedule is for other ranks than the baseline has."""
-    from ccctl.watch.once import Asked
-    from ccctl.watch.state import read_schedule
+    from ccctl.watch import Asked, read_schedule
 
     share = None if threshold == "auto" else _share(threshold, "--threshold")
     least_gain = 1 + _share(gain, "--gain")
@@ -172,7 +169,7 @@ def _asked(baseline: str, schedule: str, threshold: str, gain: str, budget: str)
 
 def _share(text: str, option: str) -> float:
     """A share of one: 10% is 0.1; raises UsageError."""
-    from probes.numbers import decimal
+    from probes.base import decimal
 
     found = decimal(text.strip().removesuffix("%").strip()) if text.strip().endswith("%") else None
     if found is None or not 0 < found / 100 <= _MOST_SHARE:
@@ -204,8 +201,8 @@ def _world(ranks: int | None, hosts: str | None, hostfile: str | None, asked: As
 
 def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float) -> Measure:
     """A function that measures links in turn within a budget."""
-    from probes.profiling.options import Effort
-    from probes.wording import plural
+    from probes.base import plural
+    from probes.profiling import Effort
 
     on_gpus = asked.baseline.body.transport == "cuda"
 
@@ -229,8 +226,8 @@ def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float) ->
 
 
 def _decided(asked: Asked, folder: State, found: Found, deadline: Deadline, at_s: float) -> Outcome:
-    from ccctl.watch.once import replan
-    from synth.portfolio.worker_pool import cores
+    from ccctl.watch import replan
+    from synth.portfolio import cores
 
     with console.progress("synth", 1.0) as bar:
         return replan(asked, folder, found, deadline, at_s, jobs=cores(), progress=Drawn(bar))

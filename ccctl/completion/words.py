@@ -14,8 +14,8 @@ from typing import Any
 
 from ccctl.launching import HOSTS_VARIABLE
 from exec.launcher import nodeset
-from exec.launcher.starters.allocation import other_nodes
-from probes.errors import CcctlError
+from exec.launcher.starters import other_nodes
+from probes.base import CcctlError
 
 __all__ = [
     "BACKENDS",

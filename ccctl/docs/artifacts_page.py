@@ -7,9 +7,7 @@ import inspect
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ccctl.artifacts import codec
-from ccctl.artifacts.arrays import column_dtype
-from ccctl.artifacts.json_schema import nested
+from ccctl.artifacts import codec, column_dtype, nested
 from ccctl.docs.page import Block, Entries, Mentions, Page, Section, Subsection, Text
 
 __all__ = ["artifacts_page"]

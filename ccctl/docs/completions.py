@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ccctl.completion.scripts import SHELLS
+from ccctl.completion import SHELLS
 
 __all__ = ["scripts"]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from ccctl.arguments.units import format_rate, parse_rate
+from ccctl.arguments import format_rate, parse_rate
 from ccctl.errors import UsageError
-from exec.lab.model import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, NicRate, PairRate
-from exec.launcher.nodeset import parse
-from probes.errors import quoted
+from exec.lab import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, NicRate, PairRate
+from exec.launcher import parse
+from probes.base import quoted
 
 __all__ = ["Rates", "names_of", "reshaped"]
 

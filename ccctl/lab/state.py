@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ccctl.artifacts.atomic import PART, write_atomically
+from ccctl.artifacts import PART, write_atomically
 from ccctl.errors import CannotWriteError, DataError, UnavailableError, UsageError
-from exec.lab.lifecycle import standing
-from exec.lab.model import Lab, refuse_name
-from exec.lab.run import FILES, RUN, files
+from exec.lab import FILES, RUN, Lab, files, refuse_name, standing
 from probes.files import ownership
 
 __all__ = ["chosen", "folder", "forget", "known", "refuse_foreign", "remember"]

@@ -12,13 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ccctl.artifacts.files import parse_document
+from ccctl.artifacts import parse_document
 from ccctl.errors import DataError, UsageError
 from ccctl.lab.rates import Rates, names_of
-from exec.lab.model import MOST_HOST_LETTERS, MOST_HOSTS, MOST_NICS, Lab, LabHost, refuse_name
-from exec.launcher.nodeset import MOST_RANKS, parse
-from probes.errors import quoted
-from probes.files.bounded_read import read_text
+from exec.lab import MOST_HOST_LETTERS, MOST_HOSTS, MOST_NICS, Lab, LabHost, refuse_name
+from exec.launcher import MOST_RANKS, parse
+from probes.base import quoted
+from probes.files import read_text
 
 __all__ = ["read_lab"]
 

@@ -8,20 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments.bench_requests import Contestant, of_selection
-from ccctl.arguments.collectives import parse_collectives
-from ccctl.artifacts import codec
-from ccctl.artifacts.artifact_cache import ArtifactCache
+from ccctl.arguments import Contestant, of_selection, parse_collectives
+from ccctl.artifacts import ArtifactCache, codec
 from ccctl.errors import FoundProblem, TimeoutExpired, UsageError
 from ccctl.launching import Drawn, World, placed, started_by_mpi
-from ccctl.runs.profile import Measurement
-from ccctl.runs.race import Course
-from probes.wording import plural
+from ccctl.runs import Course, Measurement
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from ccctl.artifacts.codec import Artifact
+    from ccctl.artifacts import Artifact
     from synth.network import Network
-    from synth.portfolio.collective_request import CollectiveRequest
+    from synth.portfolio import CollectiveRequest
 
 __all__ = ["Wanted", "prepared", "request_of"]
 
@@ -81,8 +78,8 @@ def prepared(wanted: Wanted) -> tuple[Contestant, float | None]:
 
 def _profile(wanted: Wanted, cache: ArtifactCache) -> Artifact:
     """The profile of the ranks: that of an earlier run on these hosts, or a new one."""
-    from probes.live.host_key import host_key
-    from probes.profiling.options import Effort
+    from probes.live import host_key
+    from probes.profiling import Effort
 
     ranks, where = placed(wanted.world)
     device = {"cpu": "process", "cuda": "cuda"}.get(wanted.device, "auto")
@@ -105,7 +102,7 @@ def _profile(wanted: Wanted, cache: ArtifactCache) -> Artifact:
 
 def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contestant:
     """The schedules for each size on the network of a profile: those of an earlier run, or new ones."""
-    from synth.networks.measured import from_profile
+    from synth.networks import from_profile
 
     network = from_profile(profile.body, "the measured network")
     request = request_of(wanted, network.ranks)
@@ -171,9 +168,7 @@ def request_of(wanted: Wanted, ranks: int) -> CollectiveRequest:
 
 
 def _swept(network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], course: Course | None) -> Any:
-    from synth.portfolio.size_sweep import candidates_of, sweep
-    from synth.portfolio.synthesize import Request, warm
-    from synth.portfolio.worker_pool import cores
+    from synth.portfolio import Request, candidates_of, cores, sweep, warm
 
     request = Request(
         network=network, kind=asked.kind, collectives=(asked,), size_bytes=max(sizes), jobs=cores()

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ccctl import console
-from ccctl.artifacts.atomic import write_atomically
-from probes.columns import Floats, Indices
-from probes.visible_text import unsteered_json
+from ccctl.artifacts import write_atomically
+from probes.base import Floats, Indices, unsteered_json
 
 __all__ = ["BLOCK", "Slices", "Track", "write_trace"]
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ccctl.render.chrome_trace import Slices, Track
-from probes.visible_text import unsteered_json
+from probes.base import unsteered_json
 
 if TYPE_CHECKING:
-    from synth.fusion.model import Model
-    from synth.fusion.plan import FusionPlan
+    from synth.fusion import FusionPlan, Model
 
 __all__ = ["iteration_blocks", "iteration_tracks"]
 
@@ -27,7 +26,7 @@ def iteration_blocks(model: Model, plans: Mapping[str, FusionPlan]) -> Iterator[
     """Every pass of a layer and every collective of a bucket."""
     import numpy as np
 
-    from synth.fusion.timeline import KINDS, REDUCE_SCATTER
+    from synth.fusion import KINDS, REDUCE_SCATTER
 
     for group, plan in enumerate(plans.values(), start=1):
         line = plan.timeline

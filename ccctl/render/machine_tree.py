@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from probes.paths.bandwidth import load
-from probes.paths.expected import link_gbs
+from probes.base import plural, some
+from probes.paths import link_gbs, load
 from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice
-from probes.wording import plural, some
 
 __all__ = ["TreeLine", "counted", "device_tree", "fabric_words", "gib", "labels_of"]
 

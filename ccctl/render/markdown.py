@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probes.visible_text import visible
+from probes.base import visible
 
 __all__ = ["cell", "markdown_table"]
 

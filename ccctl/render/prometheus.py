@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.artifacts.atomic import write_atomically
+from ccctl.artifacts import write_atomically
 from ccctl.errors import INTERNAL, INTERRUPTED, CannotWriteError, CcctlError, FoundProblem, exit_status
-from probes.files.bounded_read import read_text
-from probes.visible_text import visible
+from probes.base import visible
+from probes.files import read_text
 
 if TYPE_CHECKING:
-    from ccctl.watch.once import Found, Outcome
+    from ccctl.watch import Found, Outcome
     from probes.link_costs import Profile
 
 __all__ = ["Exposition", "add_hosts", "add_profile", "add_watch", "exposed"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.render.units import about, seconds
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
     from synth.schedule import Race

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ccctl.render.chrome_trace import BLOCK, Slices, Track
-from probes.visible_text import unsteered_json
+from probes.base import unsteered_json
 
 if TYPE_CHECKING:
-    from probes.columns import Floats, Indices
+    from probes.base import Floats, Indices
     from synth.network import Network
     from synth.program import Program
     from synth.schedule import Schedule, Timing
-    from synth.simulation.program import ProgramTiming
+    from synth.simulation import ProgramTiming
 
 __all__ = ["program_blocks", "program_tracks", "schedule_blocks", "schedule_tracks"]
 
@@ -35,7 +35,7 @@ def schedule_blocks(schedule: Schedule, timing: Timing) -> Iterator[Slices]:
     """Every send, on its link and on each port of the link, for as long as it holds them."""
     import numpy as np
 
-    from synth.simulation.contribution_counts import contributions
+    from synth.simulation import contributions
 
     network, carried = schedule.network, contributions(schedule)
     end_s = timing.start_s + network.hold_s(schedule.chunk_bytes)[schedule.link]
@@ -150,7 +150,7 @@ def _slots(program: Program, buffer: int, slot: int, row: int) -> str:
 
 def _step(program: Program, row: int, chunk_bytes: int, timing: ProgramTiming) -> str:
     """What a step is, and what it waited for last."""
-    from synth.simulation.threadblock_machine import CAUSES
+    from synth.simulation import CAUSES
 
     block = int(program.tb_of[row])
     told: dict[str, object] = {

@@ -1,1 +1,5 @@
 """What commands do on ranks in several steps: profiles, races of schedules, tuning, adaptive runs."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

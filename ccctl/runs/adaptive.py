@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments.units import parse_size
+from ccctl.arguments import parse_size
 from ccctl.errors import UsageError
 from ccctl.launching import World, placed, run_ranks, started_by_mpi
-from probes.errors import quoted
+from probes.base import quoted
 
 if TYPE_CHECKING:
-    from exec.adaptive.session import Event
+    from exec.adaptive import Event
 
 __all__ = ["run_adaptively"]
 
@@ -34,13 +34,10 @@ def run_adaptively(
     ``size`` is nccl-tests', of the larger of a rank's two buffers. Raises SystemExit with 1 where an element
     was wrong, UsageError where a session does not serve ``collective``.
     """
-    from ccctl.arguments.collectives import parse_collectives
-    from ccctl.arguments.networks import load_network
-    from ccctl.summaries.adaptive import event_line, finish, summary_of
-    from exec.adaptive.coordinator import Policy
-    from exec.adaptive.iterations import Iterations
-    from exec.adaptive.messages import SERVED
-    from exec.program.layout import count_of
+    from ccctl.arguments import load_network, parse_collectives
+    from ccctl.summaries import adaptive as summaries, event_line, finish
+    from exec.adaptive import SERVED, Iterations, Policy
+    from exec.program import count_of
     from synth.collective import collective as collective_of
 
     if started_by_mpi():
@@ -84,7 +81,7 @@ def run_adaptively(
         rejoin=rejoin,
     )
     if json:
-        console.summary(summary_of(report))
+        console.summary(summaries.summary_of(report))
     else:
         finish(report)
     if report.wrong:

@@ -8,11 +8,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from probes.sampling.packet_trains import is_buffered, is_slow
-from probes.sampling.samples import Samples
+from probes.sampling import Samples, is_buffered, is_slow
 
 if TYPE_CHECKING:
-    from probes.sampling.rounds import Pair
+    from probes.sampling import Pair
 
 __all__ = ["LinksLive"]
 
@@ -61,7 +60,7 @@ class LinksLive:
         return [head, *console.aligned(("", "link", "GB/s", "median", "hosts"), cells)]
 
     def _take(self, piece: object) -> None:
-        from probes.profiling.task import Begun
+        from probes.profiling import Begun
 
         if isinstance(piece, Begun):
             self._hosts = tuple(place.host for place in piece.places)

@@ -11,11 +11,11 @@ from ccctl import console
 from ccctl.errors import LockHeldError, UnavailableError
 from ccctl.host_search import answering
 from ccctl.launching import World, placed, run_ranks, started_by_mpi
-from exec.launcher.nodeset import HostSlots, fold
+from exec.launcher import HostSlots, fold
 
 if TYPE_CHECKING:
     from probes.link_costs import FindingKind, Profile
-    from probes.profiling.options import Effort
+    from probes.profiling import Effort
 
 __all__ = ["Measurement"]
 
@@ -53,7 +53,7 @@ class Measurement:
 
     def partial(self, why: str) -> Profile | None:
         """What was measured before ``why``; None without a link."""
-        from probes.profiling.task import rescued
+        from probes.profiling import rescued
 
         found = rescued(self._pieces, why, time.monotonic() - self._began_s)
         return None if found is None else self._with_missing(found)

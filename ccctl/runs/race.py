@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from ccctl import console
 from ccctl.errors import UsageError
 from ccctl.launching import World, placed, run_ranks, started_by_mpi
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.benchmark.race import Entrant, Judged
+    from exec.benchmark import Entrant, Judged
     from synth.network import Network
-    from synth.portfolio.size_sweep import Candidates, Swept
-    from synth.portfolio.synthesize import Request, Synthesis
-    from synth.prediction.candidates import Table
+    from synth.portfolio import Candidates, Request, Swept, Synthesis
+    from synth.prediction import Table
     from synth.program import Program
     from synth.schedule import Schedule
 
@@ -59,8 +58,8 @@ class Course:
 
     def fastest(self, found: Synthesis, kept: Sequence[Schedule], request: Request) -> Synthesis:
         """``found`` with the fastest of its schedule, those ``kept`` and the algorithms of libraries."""
-        from exec.benchmark.race import entrants
-        from synth.portfolio.synthesize import library_schedules, proven_with
+        from exec.benchmark import entrants
+        from synth.portfolio import library_schedules, proven_with
 
         outcome = found.schedule.outcome
         assert outcome is not None
@@ -73,8 +72,8 @@ class Course:
 
     def selection(self, found: Candidates) -> Swept:
         """The selection of what is the fastest at each size: candidates, or the library's own collective."""
-        from exec.benchmark.race import entrants
-        from synth.portfolio.size_sweep import measured
+        from exec.benchmark import entrants
+        from synth.portfolio import measured
 
         at_sizes = [found.at(size) for size in found.sizes]
         programs: dict[Table, Program] = {}
@@ -93,15 +92,15 @@ class Course:
     @property
     def library(self) -> str:
         """The library of the ranks, as a peer; "" where they have none."""
-        from exec.peers.registry import library_of
+        from exec.peers import library_of
 
         return library_of(self.device, sockets=self.sockets)
 
     def _raced(self, sizes: Sequence[tuple[int, Sequence[Entrant]]]) -> list[Judged]:
-        from exec.benchmark.race import asked, judged
+        from exec.benchmark import asked, judged_race
 
         requests = tuple(replace(one, device=self.device) for one in asked(sizes, self.library))
         report = run_ranks(
             _TASK, requests, self.world, label="race", timeout_s=self.timeout_s, sockets=self.sockets
         )
-        return list(judged(sizes, report))
+        return list(judged_race(sizes, report))

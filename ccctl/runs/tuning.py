@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.artifacts import codec
-from ccctl.artifacts.files import exists
+from ccctl.artifacts import codec, exists
 from ccctl.errors import UsageError
-from ccctl.render.units import about, seconds
+from ccctl.render import about, seconds
 
 if TYPE_CHECKING:
-    from synth.fusion.tuning import Tuning
+    from synth.fusion import Tuning
 
 __all__ = ["resumed", "tuned"]
 

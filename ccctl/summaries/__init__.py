@@ -1,1 +1,5 @@
 """What commands say at their end: rows as they come, and the ``--json`` object."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

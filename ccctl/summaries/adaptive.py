@@ -7,12 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.units import seconds
-from probes.wording import plural
+from ccctl.render import seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.adaptive.iterations import IterationsReport
-    from exec.adaptive.session import Event
+    from exec.adaptive import Event, IterationsReport
 
 __all__ = ["event_line", "finish", "summary_of"]
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from exec.benchmark.breakdown import Breakdown, Part
-    from exec.benchmark.regression import Change
-    from exec.benchmark.report import Measurement, Report, Row
+    from exec.benchmark import Breakdown, Change, Measurement, Part, Report, Row
 
 __all__ = ["summary_of"]
 
@@ -63,7 +61,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _breakdown(breakdown: Breakdown) -> dict[str, Any]:
     """Microseconds; the parts are the time of the run, those of the forecast the predicted one."""
-    from ccctl.render.text.benchmark.breakdown import largest_difference
+    from ccctl.render.text.benchmark import largest_difference
 
     told = breakdown.forecast
     forecast = told and {

@@ -12,9 +12,8 @@ from ccctl.artifacts import codec
 from ccctl.errors import CannotWriteError
 
 if TYPE_CHECKING:
-    from ccctl.render.text.benchmark.report import Table
-    from exec.benchmark.report import Report, Row
-    from exec.benchmark.runner import BenchRequest
+    from ccctl.render.text.benchmark import Table
+    from exec.benchmark import BenchRequest, Report, Row
 
 __all__ = ["BenchRows"]
 
@@ -53,8 +52,7 @@ class BenchRows:
 
     def finish(self, report: Report) -> None:
         """Print what is not printed yet of the table, then what explains its rows."""
-        from ccctl.render.text.benchmark.breakdown import draw_breakdowns
-        from ccctl.render.text.benchmark.report import draw_foot
+        from ccctl.render.text.benchmark import draw_breakdowns, draw_foot
 
         self._print(report)
         if self._drawn:
@@ -80,7 +78,7 @@ class BenchRows:
         return f"{kept}, and are in {self._output}." if self._output not in (None, "-") else f"{kept}."
 
     def _so_far(self, why: str = "") -> Report | None:
-        from exec.benchmark.runner import gathered
+        from exec.benchmark import gathered
 
         report = gathered(self._pieces, why)
         if report is None:
@@ -117,7 +115,7 @@ class BenchRows:
             self._drawn = False
 
     def _print_row(self, report: Report, rows: Sequence[Row], row: Row) -> None:
-        from ccctl.render.text.benchmark.report import Table, draw_head
+        from ccctl.render.text.benchmark import Table, draw_head
 
         if self._table is None:
             draw_head(report)
@@ -130,8 +128,7 @@ class BenchRows:
             console.data(line)
 
     def _widest(self) -> dict[str, str]:
-        from exec.program.dtypes import dtype_name, dtype_of
-        from exec.program.layout import size_bytes_of
+        from exec.program import dtype_name, dtype_of, size_bytes_of
 
         sizes = [
             size_bytes_of(one.program.collective, max(one.counts), dtype_of(one.dtype).itemsize)

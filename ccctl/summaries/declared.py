@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.errors import FoundProblem
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.detection.declared import Reconciled
-    from probes.detection.host_edits import Edit
+    from probes.detection import Edit, Reconciled
     from probes.topology import Host, Topology
-    from synth.nccl_graphs.planner import HostGraphs
+    from synth.nccl_graphs import HostGraphs
 
 __all__ = ["Comparison", "compare", "draw", "judge", "summary"]
 
@@ -37,9 +36,9 @@ class Comparison:
 
 def compare(declared: str, profile: str) -> Comparison:
     """Compare the file of a topology with that of a profile; raises what reading them raises."""
-    from ccctl.arguments.topologies import read_topologies
+    from ccctl.arguments import read_topologies
     from ccctl.artifacts import codec
-    from probes.detection.declared import reconcile
+    from probes.detection import reconcile
 
     topology = read_topologies([declared])
     found = reconcile(topology, codec.read(profile, "profile").body)
@@ -65,7 +64,7 @@ class _Rings:
         self._found: dict[int, tuple[Host, HostGraphs]] = {}
 
     def of(self, host: Host) -> HostGraphs:
-        from synth.nccl_graphs.planner import plan_graphs
+        from synth.nccl_graphs import plan_graphs
 
         if id(host) not in self._found:
             self._found[id(host)] = host, plan_graphs(host, between_hosts=False)
@@ -83,9 +82,8 @@ def _cost(edit: Edit, rings: _Rings) -> tuple[float, float]:
 
 def _orders(before: Host, after: Host, rings: _Rings) -> tuple[float, float]:
     """GB/s on the host ``after`` of the rings planned for ``before``, and of those planned for it."""
-    from probes.paths.bandwidth import load
-    from synth.nccl_graphs.capacities import capacities_of
-    from synth.nccl_graphs.channels import total_gbs
+    from probes.paths import load
+    from synth.nccl_graphs import capacities_of, total_gbs
 
     room = capacities_of(after, (), load())
     return total_gbs(room, rings.of(before).ring.channels), rings.of(after).ring.total_gbs

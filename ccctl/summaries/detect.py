@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.artifacts.atomic import write_atomically
+from ccctl.artifacts import write_atomically
 from ccctl.errors import FoundProblem, UsageError
-from exec.launcher.nodeset import fold
-from probes.wording import plural
+from exec.launcher import fold
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.diff.compare import Comparison
-    from probes.paths.explain import Explanation
+    from probes.diff import Comparison
+    from probes.paths import Explanation
     from probes.topology import Topology
 
 __all__ = ["Answers", "answer", "export", "judge", "show", "summary"]
@@ -37,14 +37,12 @@ def answer(found: Topology, why: tuple[str, str] | None, diff: str | None) -> An
     """Answer both questions; raises UsageError for devices that are not there."""
     explanation, comparison = None, None
     if why is not None:
-        from probes.paths.bandwidth import load
-        from probes.paths.explain import explain
-        from probes.paths.lookup import pair_named
+        from probes.paths import explain, load, pair_named
 
         explanation = explain(*pair_named(found, *why), load())
     if diff is not None:
-        from ccctl.arguments.topologies import read_topologies
-        from probes.diff.compare import compare
+        from ccctl.arguments import read_topologies
+        from probes.diff import compare
 
         comparison = compare(read_topologies([diff]), found)
     return Answers(explanation, comparison, diff or "")
@@ -81,8 +79,7 @@ def judge(found: Topology, answers: Answers) -> None:
 
 def summary(found: Topology, answers: Answers) -> dict[str, Any]:
     """The counts of a topology and the answers, as ``--json`` prints them."""
-    from probes.paths.bandwidth import load
-    from probes.paths.expected import expected_gbs
+    from probes.paths import expected_gbs, load
 
     hosts = found.hosts
     more: dict[str, Any] = {} if answers.comparison is None else dataclasses.asdict(answers.comparison)
@@ -111,8 +108,8 @@ def summary(found: Topology, answers: Answers) -> dict[str, Any]:
 
 def export(found: Topology, wanted: tuple[str, str]) -> None:
     """Write one host in the format of another tool; raises UsageError and DataError where that cannot be."""
-    from probes.diff.groups import fold_hosts
-    from probes.nccl.export import export as as_nccl
+    from probes.diff import fold_hosts
+    from probes.nccl import export as as_nccl
 
     kind, path = wanted
     if kind not in _FORMATS:

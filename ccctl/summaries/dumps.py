@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.errors import FoundProblem
-from ccctl.render.units import percent, seconds
-from probes.wording import plural
+from ccctl.render import percent, seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.benchmark.foreign.lateness import Lag, Recorded
-    from exec.benchmark.foreign.timed_calls import Inspected
+    from exec.benchmark.foreign import Inspected, Lag, Recorded
 
 __all__ = ["judge", "tell"]
 

@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.junit import Case
-from ccctl.render.markdown import cell, markdown_table
-from ccctl.render.units import about, percent, seconds
-from probes.wording import plural, some
+from ccctl.render import Case, about, cell, markdown_table, percent, seconds
+from probes.base import plural, some
 
 if TYPE_CHECKING:
-    from exec.benchmark.foreign.timed_calls import Inspected, Waiting
-    from exec.benchmark.judgement import JudgedRow
-    from exec.benchmark.regression import Change
-    from exec.benchmark.report import Report
+    from exec.benchmark import Change, JudgedRow, Report
+    from exec.benchmark.foreign import Inspected, Waiting
 
 __all__ = ["Explained", "cases_of", "draw", "markdown_of", "sentences", "summary_of"]
 
@@ -115,7 +111,7 @@ class Explained:
     @property
     def verdict(self) -> str:
         """One line about all rows: wrong results first, else how many are not as they should be."""
-        from exec.benchmark.judgement import abnormal
+        from exec.benchmark import abnormal
 
         if wrong := self.wrong:
             return f"Wrong results, whose speed means nothing: {some(wrong, _MOST_NAMED)}."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ccctl import console
 
 if TYPE_CHECKING:
-    from probes.paths.explain import Explanation
+    from probes.paths import Explanation
 
 __all__ = ["draw"]
 

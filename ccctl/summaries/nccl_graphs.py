@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.artifacts.atomic import write_atomically
+from ccctl.artifacts import write_atomically
 from ccctl.errors import UsageError
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.link_costs import Profile
-    from synth.nccl_graphs.planner import Graph, HostGraphs
+    from synth.nccl_graphs import Graph, HostGraphs
 
 __all__ = ["write"]
 
@@ -26,13 +26,11 @@ def write(
     each host is a kind of its own. Raises UsageError where ``network`` is no file, or where several files
     are wanted and ``output`` names none, and DataError.
     """
-    from ccctl.arguments.topologies import read_or_described
-    from ccctl.artifacts import codec
-    from ccctl.artifacts.files import exists
-    from probes.diff.groups import Alike, fold_hosts
-    from probes.paths.measured_pairs import measured_gbs
-    from synth.nccl_graphs.graph_file import graph_file
-    from synth.nccl_graphs.planner import plan_graphs
+    from ccctl.arguments import read_or_described
+    from ccctl.artifacts import codec, exists
+    from probes.diff import Alike, fold_hosts
+    from probes.paths import measured_gbs
+    from synth.nccl_graphs import graph_file, plan_graphs
 
     if network != "-" and not exists(network):
         raise UsageError(
@@ -76,7 +74,7 @@ def _path(output: str | None, host: str, *, several: bool) -> Path | None:
 
 
 def _tell(graphs: HostGraphs, names: list[str], path: Path | None) -> None:
-    from exec.launcher.nodeset import fold
+    from exec.launcher import fold
 
     say = console.note if path is None else console.data
     basis = "as measured" if graphs.measured else "as links should carry"

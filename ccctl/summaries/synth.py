@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.race import race_lines, race_summary
+from ccctl.render import race_lines, race_summary
 
 if TYPE_CHECKING:
     from synth.collective import Collective
     from synth.periodic_schedule import PeriodicSchedule
-    from synth.portfolio.plain_or_periodic import PeriodicSynthesis
-    from synth.portfolio.symmetry.symmetric import SymmetricSynthesis
-    from synth.portfolio.synthesize import Synthesis
+    from synth.portfolio import PeriodicSynthesis, Synthesis
+    from synth.portfolio.symmetry import SymmetricSynthesis
     from synth.schedule import Schedule
     from synth.symmetric_schedule import SymmetricSchedule
 
@@ -71,8 +70,8 @@ def summary_of(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis) -> dic
 
 def describe(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis, say: Callable[[str], None]) -> None:
     """The same in lines for people: every method's best time, why the winner won, how near its bound."""
-    from ccctl.render.units import about, seconds
-    from probes.wording import plural
+    from ccctl.render import about, seconds
+    from probes.base import plural
     from synth.periodic_schedule import PeriodicSchedule
     from synth.schedule import Schedule
     from synth.symmetric_schedule import SymmetricSchedule
@@ -130,7 +129,7 @@ def describe(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis, say: Cal
 
 def _predicted_s(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> float | None:
     """The prediction of a run that ``bench`` and ``watch`` give; None where no ranks were measured."""
-    from synth.prediction.run_time import schedule_run_s
+    from synth.prediction import schedule_run_s
     from synth.schedule import Schedule
 
     if not isinstance(schedule, Schedule) or not schedule.network.measured:

@@ -11,8 +11,7 @@ from ccctl.artifacts import codec
 from ccctl.errors import CannotWriteError
 
 if TYPE_CHECKING:
-    from exec.training.workloads.report import TrainedMode, TrainingReport
-    from exec.training.workloads.request import Mode
+    from exec.training.workloads import Mode, TrainedMode, TrainingReport
 
 __all__ = ["TrainingRows", "summary_of"]
 
@@ -52,7 +51,7 @@ class TrainingRows:
 
     def finish(self) -> TrainingReport:
         """Write the whole report, print what is not printed yet, and return it."""
-        from exec.training.workloads.report import gathered
+        from exec.training.workloads import gathered
 
         report = gathered(self._pieces)
         assert report is not None, "a run that ends well has rows"
@@ -62,7 +61,7 @@ class TrainingRows:
         if self._json:
             console.summary(summary_of(report))
         elif self._drawn:
-            from ccctl.render.text.training.training import notes
+            from ccctl.render.text.training import notes
 
             for line in notes(report):
                 console.data(line)
@@ -83,19 +82,19 @@ class TrainingRows:
         return f"{kept}, and are in {self._output}." if self._output not in (None, "-") else f"{kept}."
 
     def _so_far(self, why: str) -> TrainingReport | None:
-        from exec.training.workloads.report import gathered
+        from exec.training.workloads import gathered
 
         rows = sum(len(piece.rows) for piece in self._pieces)
         return gathered(self._pieces, f"{why}; {len(self._modes) - rows} of {len(self._modes)} modes missing")
 
     def _print(self) -> None:
-        from exec.training.workloads.report import gathered
+        from exec.training.workloads import gathered
 
         report = gathered(self._pieces)
         if not self._drawn or report is None:
             return
-        from ccctl.render.text.training.training import Table, headline
-        from exec.training.workloads.report import label_of
+        from ccctl.render.text.training import Table, training as text
+        from exec.training.workloads import label_of
 
         rows = report.rows[self._printed :]
         try:
@@ -104,7 +103,7 @@ class TrainingRows:
                     report, [row]
                 )
                 if not self._printed:
-                    console.data(headline(report))
+                    console.data(text.headline(report))
                     console.data(lines[0])
                 console.data(lines[1])
                 self._printed += 1

@@ -6,20 +6,18 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments.units import format_size
-from ccctl.render.text.history import moment
-from ccctl.render.units import percent, seconds
-from probes.profiling.history import RECENT_RUNS
-from probes.profiling.outliers import Names
-from probes.profiling.watching import EFFECT
-from probes.wording import plural
+from ccctl.arguments import format_size
+from ccctl.render import percent, seconds
+from ccctl.render.text import moment
+from probes.base import plural
+from probes.profiling import EFFECT, RECENT_RUNS, Names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ccctl.watch.once import Asked, Found, Outcome
+    from ccctl.watch import Asked, Found, Outcome
     from probes.link_costs import SentSegments
-    from probes.profiling.watching import Standing
+    from probes.profiling import Standing
 
 __all__ = ["findings", "say_decision", "say_found", "summary"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from exec.training.backend.known_schedules import KnownSchedules
+    from exec.training.backend import KnownSchedules
     from synth.network import Network
     from synth.schedule import Schedule
 
@@ -65,7 +65,7 @@ def _create(options: Any, backend_options: Any) -> Any:
     import torch.distributed as dist
 
     from ccctl.errors import UsageError
-    from exec.training.backend.process_group import PREFERENCES, Settings, TorchGroup
+    from exec.training.backend import PREFERENCES, Settings, TorchGroup
 
     prefer = os.environ.get("CCCTL_PREFER", PREFERENCES[0])
     if prefer not in PREFERENCES:
@@ -80,7 +80,7 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 def _meet(url: str, **options: Any) -> Any:
     """The rendezvous `ccctl://`, of ranks that torchrun, mpirun or srun has started."""
-    from exec.training.backend.launcher_rendezvous import meet
+    from exec.training.backend import meet
 
     return meet(url, **options)
 
@@ -88,7 +88,7 @@ def _meet(url: str, **options: Any) -> Any:
 @cache
 def _known() -> KnownSchedules:
     """The schedules of all groups of this process."""
-    from exec.training.backend.known_schedules import KnownSchedules
+    from exec.training.backend import KnownSchedules
 
     return KnownSchedules(_KeptSchedules())
 
@@ -107,7 +107,7 @@ class _KeptSchedules:
 
 @cache
 def _artifacts() -> Any:
-    from ccctl.artifacts.artifact_cache import ArtifactCache
+    from ccctl.artifacts import ArtifactCache
 
     return ArtifactCache()
 
@@ -119,10 +119,10 @@ def _network(path: str, ranks: list[int], world: int) -> Network | None:
     """
     if not path:
         return None
-    from ccctl.arguments.networks import load_network
+    from ccctl.arguments import load_network
     from ccctl.errors import CcctlError, UsageError
-    from probes.wording import plural
-    from synth.networks.subnetwork import restricted
+    from probes.base import plural
+    from synth.networks import restricted
 
     named = f"CCCTL_PROFILE={path}"
     if not Path(path).is_file():

@@ -7,13 +7,12 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from exec.training.ds_sync.planning import equal_links, planned_for
-from exec.training.ds_sync.wrapper import DSSync as Wrapper
-from probes.wording import plural
+from exec.training.ds_sync import DSSync as Wrapper, equal_links, planned_for
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.training.ds_sync.planning import Job
-    from synth.groups.artifact import Groups
+    from exec.training.ds_sync import Job
+    from synth.groups import Groups
 
 __all__ = ["DSSync"]
 

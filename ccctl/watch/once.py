@@ -17,20 +17,29 @@ from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
 from ccctl.watch.state import Given, State
 from exec.replan import Forecast, Replan, replanned
-from probes.profiling.budget import Turns, in_turn, links_at
-from probes.profiling.combine import brought_up_to_date, joined, recalled
-from probes.profiling.drift import together
-from probes.profiling.history import Event
-from probes.profiling.watching import EFFECT, Standing, Verdict, judged, with_events
-from probes.progress import SILENT, Progress
-from synth.networks.measured import from_profile
+from probes.base import SILENT, Progress
+from probes.profiling import (
+    EFFECT,
+    Event,
+    Standing,
+    Turns,
+    Verdict,
+    brought_up_to_date,
+    in_turn,
+    joined,
+    judged,
+    links_at,
+    recalled,
+    together,
+    with_events,
+)
+from synth.networks import from_profile
 
 if TYPE_CHECKING:
-    from ccctl.artifacts.codec import Artifact
-    from probes.columns import Mask
+    from ccctl.artifacts import Artifact
+    from probes.base import Mask
     from probes.link_costs import Profile
-    from probes.profiling.drift import Change
-    from probes.profiling.history import History
+    from probes.profiling import Change, History
     from synth.network import Network
 
 __all__ = ["Asked", "Deadline", "Found", "Look", "Measure", "Outcome", "looked", "replan"]

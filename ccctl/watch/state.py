@@ -16,16 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import PART, write_atomically
-from ccctl.artifacts.files import exists, read_input
+from ccctl.artifacts import PART, codec, exists, read_input, write_atomically
 from ccctl.errors import CannotWriteError, DataError, LockHeldError
-from probes.files import ownership
-from probes.files.host_lock import FileLock
+from probes.files import FileLock, ownership
 
 if TYPE_CHECKING:
     from probes.link_costs import Profile
-    from probes.profiling.history import History
+    from probes.profiling import History
     from synth.schedule import Schedule
 
 __all__ = ["Given", "State", "opened", "read_schedule"]
@@ -65,7 +62,7 @@ class State:
 
         Raises DataError where it is none, or that of other ranks or links than ``source`` has.
         """
-        from probes.profiling.history import begun
+        from probes.profiling import begun
 
         path = str(self.history_path)
         if not exists(path):
@@ -155,8 +152,8 @@ def read_schedule(path: str) -> Given:
 
     One that is not proven is a DataError, too: status 1 is for what the network does.
     """
-    from probes.files.bounded_read import inflated
-    from synth.check.schedule import check
+    from probes.files import inflated
+    from synth.check import check
 
     content, source = read_input(path)
     found = codec.decode(content, source, "schedule")

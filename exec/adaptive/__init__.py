@@ -8,3 +8,7 @@ coordinating rank does around `coordinator`, which decides); `messages` between 
 registered buffers; `drift`, `links_now` and `replanner`, when links are measured, new costs and new
 schedules; `severed`, hosts that do not reach each other. `iterations` is a job to try it with.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -41,12 +41,12 @@ from exec.adaptive.messages import (
 )
 from exec.adaptive.replanner import first_schedules, good_schedules
 from exec.adaptive.severed import HostPair, without_pairs
-from exec.program.dtypes import Array, divided
-from exec.relays.late_chunks import Entrance
-from exec.sockets.group import Group
-from probes.errors import CcctlError, LostRankError, UsageError
+from exec.program import Array, divided
+from exec.relays import Entrance
+from exec.sockets import Group
+from probes.base import CcctlError, LostRankError, UsageError
 from synth.network import Network
-from synth.networks.subnetwork import restricted
+from synth.networks import restricted
 from synth.schedule import Schedule
 
 if TYPE_CHECKING:

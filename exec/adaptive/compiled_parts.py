@@ -18,9 +18,9 @@ from typing import Any
 
 from exec.adaptive.messages import JOINABLE, Request
 from exec.records import decode, encode
-from exec.relays.late_bases import late_bases
+from exec.relays import late_bases
 from synth.program import Program
-from synth.relays.partial import Phase, fastest_late_phase, partial_phase
+from synth.relays import Phase, fastest_late_phase, partial_phase
 from synth.schedule import Schedule
 from synth.stages import compile as compile_
 

@@ -18,23 +18,22 @@ import numpy as np
 
 from exec.adaptive.compiled_parts import CompiledPart, PartKey, compiled_part, part_key
 from exec.adaptive.messages import Request
-from exec.mpi.plan import Plan
-from exec.mpi.shared_memory import shared_array
-from exec.program.dtypes import Array, combine_of, dtype_of, neutral_of
-from exec.program.layout import Layout
-from exec.relays.late_chunks import (
+from exec.mpi import Plan, shared_array
+from exec.program import Array, Layout, combine_of, dtype_of, neutral_of
+from exec.relays import (
     Offers,
     covered_slots,
+    input_of,
     joined_elements,
     left_out,
+    merged,
     no_offers,
     without_joined,
 )
-from exec.relays.phase_buffers import input_of, merged
-from exec.sockets.group import Group
-from probes.columns import Mask
+from exec.sockets import Group
+from probes.base import Mask
 from synth.program import INPUT, OUTPUT
-from synth.relays.partial import Phase
+from synth.relays import Phase
 from synth.schedule import Schedule
 
 __all__ = ["Contexts", "Result", "Version"]

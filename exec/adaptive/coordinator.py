@@ -30,9 +30,8 @@ from exec.adaptive.messages import (
     State,
     leader_of,
 )
-from exec.relays.ski_rental import FAULT_FACTOR, Waiting, fault_deadline_s
-from exec.relays.ski_rental import Decision as Choice
-from probes.errors import LostRankError, UsageError
+from exec.relays import FAULT_FACTOR, Decision as Choice, Waiting, fault_deadline_s
+from probes.base import LostRankError, UsageError
 
 __all__ = ["ANSWERING", "Coordinator", "Policy", "Seen"]
 

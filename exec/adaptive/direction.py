@@ -37,12 +37,11 @@ from exec.adaptive.replanner import Replanned, Replanner
 from exec.adaptive.severed import HostPair, Severed, is_connected, without_pairs
 from exec.adaptive.slow_parts import Slow, SlowParts
 from exec.adaptive.swap_guard import SwapGuard
-from exec.relays.buy_cost import SimulatedCosts
-from exec.relays.ski_rental import CYCLE_S
-from exec.sockets.group import Group
+from exec.relays import CYCLE_S, SimulatedCosts
+from exec.sockets import Group
 from synth.network import Network
-from synth.networks.subnetwork import restricted
-from synth.simulation.schedule import replay
+from synth.networks import restricted
+from synth.simulation import replay
 
 if TYPE_CHECKING:
     from exec.adaptive.session import Session

@@ -15,11 +15,9 @@ import numpy as np
 
 from exec.adaptive.coordinator import Policy, Seen
 from exec.adaptive.session import Event, Session
-from exec.program.dtypes import Array, dtype_of
-from exec.sockets.group import Group
-from probes.columns import Floats
-from probes.errors import LostRankError
-from probes.progress import Safekeeping
+from exec.program import Array, dtype_of
+from exec.sockets import Group
+from probes.base import Floats, LostRankError, Safekeeping
 from synth.collective import Kind
 from synth.network import Network
 

@@ -21,9 +21,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from exec.sockets.group import Group
-from probes.columns import floats
-from probes.errors import LostRankError
+from exec.sockets import Group
+from probes.base import LostRankError, floats
 from synth.network import Link, Network, build
 
 __all__ = [

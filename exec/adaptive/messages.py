@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from exec.adaptive.links_now import LinkNow
-from exec.sockets.mesh import Whereabouts
+from exec.sockets import Whereabouts
 from synth.collective import Kind
 from synth.network import Network
 from synth.schedule import Schedule

@@ -20,15 +20,14 @@ import numpy as np
 
 from exec.adaptive.compiled_parts import CompiledPart, PartKey, late_parts, packed, whole_parts
 from exec.adaptive.messages import Request
-from exec.relays.late_bases import PIECES
+from exec.relays import PIECES
 from exec.replan import replanned
-from probes.errors import UsageError
+from probes.base import UsageError
 from synth.network import Network
-from synth.portfolio.attempts import Request as SynthesisRequest
-from synth.portfolio.collective_request import CollectiveRequest
+from synth.portfolio import CollectiveRequest, Request as SynthesisRequest
 from synth.portfolio.synthesize import synthesize
 from synth.schedule import Schedule
-from synth.simulation.relocate import moved_to
+from synth.simulation import moved_to
 
 __all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
 

@@ -34,9 +34,9 @@ from exec.adaptive.messages import (
     Tried,
     leader_of,
 )
-from exec.program.dtypes import Array, dtype_name, dtype_of, ufunc_of
-from exec.sockets.group import Group
-from probes.errors import CcctlError, LostRankError, UsageError
+from exec.program import Array, dtype_name, dtype_of, ufunc_of
+from exec.sockets import Group
+from probes.base import CcctlError, LostRankError, UsageError
 from synth.collective import Kind
 from synth.network import Network
 from synth.schedule import Schedule

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.network import Network
-from synth.networks.connectivity import strong_components
-from synth.networks.failures import kept_links
+from synth.networks import kept_links, strong_components
 
 __all__ = ["FIRST_HOLD_S", "HostPair", "Severed", "is_connected", "pair_of", "without_pairs"]
 

@@ -13,11 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import floats, ints
+from probes.base import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
-from probes.profiling.drift import Change
-from probes.profiling.history import begun
-from probes.profiling.watching import judged
+from probes.profiling import Change, begun, judged
 from synth.network import Network
 
 __all__ = ["Findings", "Slow", "SlowParts", "profile_of"]

@@ -1,1 +1,5 @@
 """Benchmarks of collectives: runs, timing, reports, regressions against a baseline."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

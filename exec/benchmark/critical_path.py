@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from exec.benchmark.breakdown import Busy, Part, PartKind, RankTimes, link_name, parts_of
-from exec.program.trace import Ends, RankTrace, connection_of
-from probes.columns import Floats, Indices
+from exec.program import Ends, RankTrace, connection_of
+from probes.base import Floats, Indices
 from synth.network import Network, fastest_links
 
 __all__ = ["RankRun", "busiest", "critical_path", "on_one_clock", "rank_times", "slowest"]

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from probes.wording import plural
+from probes.base import plural
 
 __all__ = ["crowded", "machine", "waiting"]
 

@@ -15,14 +15,12 @@ import numpy as np
 
 from exec.benchmark.report import Report, Row
 from exec.benchmark.runner import busbw_factor
-from probes.errors import UsageError
-from probes.wording import plural
+from probes.base import UsageError, plural
 from synth.collective import KINDS, Kind
 from synth.network import Network
-from synth.networks.subnetwork import restricted
-from synth.portfolio.attempts import Request
-from synth.portfolio.library_rates import library_rates
-from synth.portfolio.synthesize import bounds_of, synthesize
+from synth.networks import restricted
+from synth.portfolio import Request, bounds_of, library_rates
+from synth.portfolio.synthesize import synthesize
 from synth.schedule import Bound
 
 __all__ = [

@@ -14,16 +14,14 @@ import numpy as np
 
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import BenchRequest, Contender
-from exec.program.dtypes import dtype_of
-from exec.program.layout import count_of
-from probes.errors import UsageError
-from synth.compiler.lower import lower
-from synth.prediction.candidates import Table, promising, sort_of
-from synth.prediction.run_time import predicted_s
+from exec.program import count_of, dtype_of
+from probes.base import UsageError
+from synth.compiler import lower
+from synth.prediction import Table, predicted_s, promising, sort_of
 from synth.program import Program
 from synth.schedule import Race, Raced, Schedule
 
-__all__ = ["Entrant", "Judged", "asked", "entrants", "judged"]
+__all__ = ["Entrant", "Judged", "asked", "entrants", "judged_race"]
 
 _DTYPE = "float32"
 # What is measured differs from predictions by so much at most, on one host and between several; and so many
@@ -131,7 +129,7 @@ def _asked(size_bytes: int, found: Sequence[Entrant], library: str) -> BenchRequ
     )
 
 
-def judged(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[Judged]:
+def judged_race(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[Judged]:
     """For each size what to take, and the whole race; the report is that of what was ``asked``.
 
     In each iteration every time is taken as a part of what all entrants took, for what slows one slows all:

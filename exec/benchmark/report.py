@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from exec.benchmark.breakdown import Breakdown
-from probes.wording import plural
+from probes.base import plural
 from synth.collective import Kind
 
 __all__ = ["Doubt", "Measurement", "Report", "Row", "Spread"]

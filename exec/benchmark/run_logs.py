@@ -11,8 +11,8 @@ import numpy as np
 
 from exec.benchmark.breakdown import Breakdown, Forecast, Placement
 from exec.benchmark.critical_path import RankRun, busiest, critical_path, on_one_clock, rank_times, slowest
-from exec.peers.base import Call
-from exec.program.trace import KeptRun
+from exec.peers import Call
+from exec.program import KeptRun
 from synth.network import Network
 
 __all__ = ["Clocks", "RunLogs"]

@@ -23,18 +23,13 @@ from exec.benchmark.run_logs import Clocks, RunLogs
 from exec.benchmark.timing import Average, Effort, interleaved, measurement
 from exec.executors import Executor
 from exec.memory_demand import bench_need
-from exec.mpi.shared_memory import shared_array
-from exec.peers.base import Call, Peer
-from exec.peers.registry import open_peers
-from exec.program.buffers import Buffers
-from exec.program.dtypes import Array, dtype_of
-from exec.program.layout import Layout, size_bytes_of
-from exec.sockets.group import Group
-from probes.errors import UnavailableError
-from probes.live.memory import require_room
-from probes.live.mpi_library import library_name
-from probes.progress import Progress, Safekeeping
-from probes.sampling.run_queue import waited_s
+from exec.mpi import shared_array
+from exec.peers import Call, Peer, open_peers
+from exec.program import Array, Buffers, Layout, dtype_of, size_bytes_of
+from exec.sockets import Group
+from probes.base import Progress, Safekeeping, UnavailableError
+from probes.live import library_name, require_room
+from probes.sampling import waited_s
 from synth.collective import Collective, Kind
 from synth.network import Network
 from synth.program import Program

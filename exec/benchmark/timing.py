@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from exec.benchmark.report import Measurement, Spread
-from exec.peers.base import Call
-from exec.program.dtypes import Array
-from probes.progress import Progress
+from exec.peers import Call
+from exec.program import Array
+from probes.base import Progress
 
 __all__ = ["AVERAGES", "Average", "Effort", "interleaved", "measurement"]
 

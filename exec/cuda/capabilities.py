@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from exec.cuda.kernel.device import Device, gpus
+from exec.cuda.kernel import Device, gpus
 from exec.cuda.select import Facts
 from exec.cuda.streams import nccl
 

@@ -8,19 +8,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from exec.cuda.capabilities import device_of, gathered, on_one_host
-from exec.cuda.kernel.device import Device, Kernels
-from exec.cuda.kernel.encode import Encoded, encoded, wire_protocol_of
-from exec.cuda.kernel.fifo_memory import arenas
-from exec.cuda.kernel.launch import Interpreter
-from exec.cuda.kernel.proxies import Proxy, RemoteFifos
-from exec.cuda.kernel.source import THREADS
+from exec.cuda.kernel import (
+    THREADS,
+    Device,
+    Encoded,
+    Interpreter,
+    Kernels,
+    Proxy,
+    RemoteFifos,
+    arenas,
+    encoded,
+    wire_protocol_of,
+)
 from exec.cuda.select import Choice, choose
-from exec.cuda.streams.contexts import Contexts, role_of
-from exec.cuda.streams.endpoints import Ends, arena_bases
-from exec.cuda.streams.streams import CudaStreams
-from exec.program.dtypes import Array, dtype_name
-from exec.program.layout import Layout
-from probes.errors import LostRankError, UsageError
+from exec.cuda.streams import Contexts, CudaStreams, Ends, arena_bases, role_of
+from exec.program import Array, Layout, dtype_name
+from probes.base import LostRankError, UsageError
 from synth.program import INPUT, OUTPUT, SCRATCH
 
 __all__ = ["CudaPlan"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 
 __all__ = ["batch", "in_namespace", "ip", "ip_json", "namespaces", "require"]
 

@@ -17,7 +17,7 @@ from exec.errors import NameTakenError
 from exec.lab.htb import commands, port, shapes, uplink_ports
 from exec.lab.iproute import batch, in_namespace, ip, ip_json, namespaces, require
 from exec.lab.model import SUBNET, Lab, refuse_name
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 from probes.files import ownership
 
 __all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from probes.errors import UsageError
+from probes.base import UsageError
 
 __all__ = [
     "DEVICE",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from exec.lab.model import DEVICE, SUBNET, Lab
 from probes.files import temporary_folders
-from probes.profiling.declared import NICS
+from probes.profiling import NICS
 
 __all__ = ["FILES", "RUN", "environment", "files", "started"]
 

@@ -5,3 +5,7 @@ With MPI a rank that is lost ends the run; with sockets of our own the others ma
 Read `run`, `session`, `starters`, `watchdog`, `ranks`, `answers`, `protocol`, `worker`; `attached`
 is for the user's own mpirun, where `ending` is told why a job is aborted.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

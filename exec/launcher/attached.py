@@ -17,7 +17,7 @@ from typing import Any
 
 from exec.launcher.ending import Ending
 from exec.launcher.protocol import RANK_VARIABLES, Partial, Status, function_of
-from probes.errors import UnavailableError, UsageError
+from probes.base import UnavailableError, UsageError
 
 __all__ = ["own_rank", "run_inside"]
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from probes.errors import DataError, UsageError, quoted
-from probes.files.bounded_read import read_text
+from probes.base import DataError, UsageError, quoted
+from probes.files import read_text
 
 __all__ = ["MOST_RANKS", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
 

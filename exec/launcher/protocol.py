@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from exec.records import UnsendableError, decode, encode, share_functions_of
-from exec.sockets.channel import Channel, key_of_wires
-from exec.sockets.mesh import Meeting, Whereabouts
-from exec.sockets.reach import first_to_answer
-from probes.errors import CcctlError, UnavailableError, UsageError
+from exec.sockets import Channel, Meeting, Whereabouts, first_to_answer, key_of_wires
+from probes.base import CcctlError, UnavailableError, UsageError
 
 __all__ = [
     "AGENT",

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from exec.launcher.protocol import Status
-from exec.sockets.channel import Channel
+from exec.sockets import Channel
 
 __all__ = ["MOST_NAMED", "Rank", "culprit", "who_waits"]
 

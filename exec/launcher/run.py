@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from exec.launcher.nodeset import MOST_RANKS, HostSlots, parse, read_hostfile
-from probes.errors import LostRankError, UnavailableError, UsageError, quoted
-from probes.live.memory import Need, refuse_crowding, rooms
-from probes.progress import SILENT, Progress, Safekeeping
+from probes.base import SILENT, LostRankError, Progress, Safekeeping, UnavailableError, UsageError, quoted
+from probes.live import Need, refuse_crowding, rooms
 
 if TYPE_CHECKING:
     from exec.launcher.ending import Ending
@@ -267,7 +266,7 @@ def run_ranks(
     _refuse_crowd(ranks, where)
     from exec.launcher.protocol import JobForRanks
     from exec.launcher.session import StartedRanks
-    from exec.launcher.starters.spares import spares_of
+    from exec.launcher.starters import spares_of
     from exec.launcher.watchdog import Heard, Limits
 
     absent, hosts = spares_of(ranks, where, spares)

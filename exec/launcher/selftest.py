@@ -9,12 +9,12 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from probes.live.mpi_library import library_name
+from probes.live import library_name
 
 if TYPE_CHECKING:
     from exec.launcher.protocol import Lost
     from exec.launcher.worker import Reporter
-    from probes.progress import Progress
+    from probes.base import Progress
 
 __all__ = ["Greetings", "hello", "survivors"]
 

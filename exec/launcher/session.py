@@ -19,11 +19,9 @@ from exec.launcher import protocol
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.ports import bind_to_loopback, refuse_connections
 from exec.launcher.signals import deferred
-from exec.launcher.starters import agents, mpirun
-from exec.launcher.starters.environment import variables
-from exec.launcher.starters.starter import Starter
+from exec.launcher.starters import Starter, agents, mpirun, variables
 from exec.launcher.watchdog import Heard, Limits, Watchdog
-from exec.sockets.listeners import listen
+from exec.sockets import listen
 from probes.files import temporary_folders
 
 if TYPE_CHECKING:

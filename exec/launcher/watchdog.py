@@ -42,12 +42,9 @@ from exec.launcher.protocol import (
 )
 from exec.launcher.ranks import MOST_NAMED, Rank, culprit, who_waits
 from exec.launcher.restarts import Restarts
-from exec.launcher.starters.starter import Starter
-from exec.sockets.channel import BrokenMessage, Channel
-from exec.sockets.greeter import Greeter
-from exec.sockets.mesh import Meeting
-from probes.errors import LostRankError, TimeoutExpired, UnavailableError
-from probes.progress import SILENT, Progress
+from exec.launcher.starters import Starter
+from exec.sockets import BrokenMessage, Channel, Greeter, Meeting
+from probes.base import SILENT, LostRankError, Progress, TimeoutExpired, UnavailableError
 
 __all__ = ["Heard", "Limits", "Watchdog"]
 

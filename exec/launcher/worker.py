@@ -51,12 +51,11 @@ from exec.launcher.protocol import (
     wires_key,
 )
 from exec.records import decode, encode
-from exec.sockets.channel import Channel
-from probes.errors import UnavailableError, UsageError
+from exec.sockets import Channel
+from probes.base import UnavailableError, UsageError, install
 from probes.files import temporary_folders
-from probes.install_hints import install
-from probes.live.mpi_library import library_name
-from probes.profiling.declared import bind_nic
+from probes.live import library_name
+from probes.profiling import bind_nic
 
 __all__ = ["Reporter", "expected", "import_mpi", "main"]
 
@@ -284,7 +283,7 @@ def _world(ranks: int) -> Any:
 
 def _group(rank: int, job: Job, reporter: Reporter, key: bytes) -> Any:
     """The ranks of this run, connected by sockets of our own."""
-    from exec.sockets.group import join, rejoin
+    from exec.sockets import join, rejoin
 
     if job.meeting is None:
         return join(rank, job.ranks, reporter.exchange, key, job.spares)

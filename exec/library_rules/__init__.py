@@ -8,3 +8,7 @@ come rules from size to algorithm, and the files that the unmodified libraries l
 - ``openmpi``: Open MPI's dynamic rules, read, merged, written; ``nccl``: tuner files of NCCL and RCCL;
   ``ncclx``: the same for NCCLX.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exec.program.dtypes import Array
+from exec.program import Array
 
 __all__ = ["Point", "Rule", "Timing", "next_size", "rules_of", "timing_of"]
 

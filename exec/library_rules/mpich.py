@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exec.library_rules.choice import Rule
-from probes.errors import DataError
+from probes.base import DataError
 from synth.collective import Kind
 
 __all__ = [

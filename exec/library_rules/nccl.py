@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from exec.benchmark.report import Report
+from exec.benchmark import Report
 from exec.library_rules.choice import Point, Timing, rules_of
-from probes.errors import DataError, UsageError
+from probes.base import DataError, UsageError
 from synth.collective import Kind
 
 __all__ = [

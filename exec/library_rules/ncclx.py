@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from exec.library_rules.nccl import Lines
-from probes.errors import UsageError
+from probes.base import UsageError
 
 __all__ = ["csv_text", "json_text"]
 

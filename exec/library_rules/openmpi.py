@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from probes.errors import DataError
+from probes.base import DataError
 from synth.collective import Kind
 
 __all__ = ["COLLECTIVES", "Entry", "Table", "merged", "read_rules", "with_rules", "write_rules"]

@@ -9,16 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from exec.benchmark.timing import Effort, interleaved
+from exec.benchmark import Effort, interleaved
 from exec.library_rules import mpich
 from exec.library_rules.choice import Point, Rule, Timing, next_size, rules_of, timing_of
-from exec.peers.base import Call
-from exec.peers.mpi import MpiPeer, algorithm_names, algorithm_numbers
-from exec.peers.mpi_t import Variables, library_path
-from exec.program.dtypes import Array
-from probes.errors import UnavailableError
-from probes.live.mpi_library import library_name
-from probes.progress import Progress
+from exec.peers import Call, MpiPeer, Variables, algorithm_names, algorithm_numbers, library_path
+from exec.program import Array
+from probes.base import Progress, UnavailableError
+from probes.live import library_name
 from synth.collective import Collective, Kind, collective
 
 __all__ = ["OWN", "UNTOUCHED", "Sides", "Sweep", "SweepRequest", "sweep_task"]

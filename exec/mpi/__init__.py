@@ -4,4 +4,8 @@ In: a program laid out for this rank, and ranks joined by MPI or by sockets. Out
 times. Read `plan`, `encode`, `interpreter` (a compiled loop), `connections` and `wires`.
 """
 
+import lazy_loader as lazy
+
 import synth.kernels  # noqa: F401 - it says how numba is to be loaded, which modules here do first
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -12,16 +12,12 @@ from exec.mpi import interpreter
 from exec.mpi.encode import Memory, pieces_of, slot_bytes, tiling_of
 from exec.mpi.shared_memory import Origin, fetched_word, mapped, origin_of, shared_array
 from exec.mpi.traffic import Message, Traffic
-from exec.program.dtypes import Array
-from exec.program.layout import Layout
-from exec.program.moves import Move, Span
-from exec.program.wires import Wire, counters_at
-from probes.columns import Indices
-from probes.live.host_key import host_key
-from synth.prediction.host_transfers import FETCHED_BYTES, TILE_BYTES
+from exec.program import Array, Layout, Move, Span, Wire, counters_at
+from probes.base import Indices
+from probes.live import host_key
+from synth.prediction import FETCHED_BYTES, TILE_BYTES
 from synth.program import OUTPUT, SCRATCH
-from synth.simulation.fifo_order import FIFO_DEPTH
-from synth.simulation.fifo_order import connections as numbered
+from synth.simulation import FIFO_DEPTH, connections as numbered
 
 __all__ = ["Connections", "window_bytes_at_most"]
 

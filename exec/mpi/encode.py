@@ -9,10 +9,8 @@ import numpy as np
 
 from exec.mpi import interpreter
 from exec.mpi.traffic import Message, Traffic
-from exec.program.layout import Layout
-from exec.program.moves import Move, Span
-from probes.columns import Indices
-from probes.errors import UsageError
+from exec.program import Layout, Move, Span
+from probes.base import Indices, UsageError
 from synth.program import INPUT, READS_SRC, Program
 
 __all__ = [

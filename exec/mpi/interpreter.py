@@ -27,10 +27,10 @@ from exec.mpi.intrinsics import (
     yield_core,
 )
 from exec.mpi.reduce import combine, sample_of
-from exec.program.dtypes import Array, dtype_of
-from probes.columns import Indices
-from synth.kernels.compiled import compiled_always, machine_code
-from synth.prediction.host_transfers import BOUNCE_BYTES
+from exec.program import Array, dtype_of
+from probes.base import Indices
+from synth.kernels import compiled_always, machine_code
+from synth.prediction import BOUNCE_BYTES
 from synth.program import OPS
 
 __all__ = [

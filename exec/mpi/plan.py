@@ -24,18 +24,22 @@ from exec.mpi.reduce import REDOP_CODES, sample_of
 from exec.mpi.stalls import Neighbours, waits_for
 from exec.mpi.trace import RunLog
 from exec.mpi.traffic import traffic
-from exec.program.contents import Contents, contents_of
-from exec.program.dtypes import Array, divided, ufunc_of
-from exec.program.layout import Layout
-from exec.program.moves import Span, moves
-from exec.program.trace import KeptRun
-from exec.program.wires import Wire, Wires
-from exec.sockets.group import Group
-from exec.sockets.wires import FlowWires
-from probes.columns import Indices, Mask
-from probes.errors import LostRankError, UsageError
-from probes.progress import SILENT, Progress
-from synth.prediction.host_transfers import BOUNCE_BYTES
+from exec.program import (
+    Array,
+    Contents,
+    KeptRun,
+    Layout,
+    Span,
+    Wire,
+    Wires,
+    contents_of,
+    divided,
+    moves,
+    ufunc_of,
+)
+from exec.sockets import FlowWires, Group
+from probes.base import SILENT, Indices, LostRankError, Mask, Progress, UsageError
+from synth.prediction import BOUNCE_BYTES
 from synth.program import INPUT, OUTPUT
 
 __all__ = ["Plan"]

@@ -13,7 +13,7 @@ from numba import carray, types  # type: ignore[attr-defined] # numba has it, an
 from numba.extending import overload, register_jitable
 
 from exec.mpi.intrinsics import compiled_in, pointer
-from exec.program.dtypes import Array
+from exec.program import Array
 
 __all__ = ["MAX", "MIN", "PROD", "REDOP_CODES", "SUM", "combine", "sample_of"]
 

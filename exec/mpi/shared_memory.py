@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exec.program.dtypes import Array
-from probes.errors import UnavailableError
-from probes.live.process_memory import read_process
+from exec.program import Array
+from probes.base import UnavailableError
+from probes.live import read_process
 
 __all__ = ["Origin", "Window", "fetched_word", "mapped", "origin_of", "shared_array"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from exec.mpi import interpreter
 from exec.mpi.connections import Connections
 from exec.mpi.encode import Tables
-from exec.program.trace import CONNECTION_BITS, Ends, KeptRun, RankTrace
-from probes.columns import Indices, offsets
+from exec.program import CONNECTION_BITS, Ends, KeptRun, RankTrace
+from probes.base import Indices, offsets
 
 __all__ = ["RunLog"]
 

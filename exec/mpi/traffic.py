@@ -10,8 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from exec.program.layout import Layout
-from exec.program.moves import Move, Span
+from exec.program import Layout, Move, Span
 from synth.memory_layout import Cells, cells_of
 
 __all__ = ["Message", "Traffic", "traffic"]

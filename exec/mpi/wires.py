@@ -12,7 +12,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from exec.program.wires import Wire
+from exec.program import Wire
 
 __all__ = ["SEGMENT_BYTES", "MpiWires"]
 

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from exec.program.buffers import Buffers
-from exec.program.dtypes import Array
-from exec.program.trace import KeptRun
+from exec.program import Array, Buffers, KeptRun
 from synth.collective import Collective
 
 __all__ = ["Call", "Peer", "nothing"]

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from exec.peers.base import Call
-from exec.program.buffers import Buffers
-from exec.program.dtypes import Array
-from probes.errors import UnavailableError
+from exec.program import Array, Buffers
+from probes.base import UnavailableError
 from synth.collective import Collective
 
 __all__ = ["GlooPeer"]

@@ -15,10 +15,9 @@ import numpy as np
 
 from exec.peers.base import Call, nothing
 from exec.peers.mpi_t import Variables
-from exec.program.dtypes import Array
-from probes.errors import UnavailableError, UsageError
-from probes.live.mpi_library import library_name
-from probes.wording import meant
+from exec.program import Array
+from probes.base import UnavailableError, UsageError, meant
+from probes.live import library_name
 from synth.collective import Collective, Kind
 
 __all__ = ["MpiPeer", "algorithm_names", "algorithm_numbers"]

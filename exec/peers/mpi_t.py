@@ -11,7 +11,7 @@ from ctypes import byref, c_char_p, c_int, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 
 __all__ = ["Variables", "choices_of", "library_path"]
 

@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any
 
 from exec.peers.base import Call
-from exec.program.buffers import Buffers
-from probes.errors import UnavailableError
-from probes.install_hints import install
+from exec.program import Buffers
+from probes.base import UnavailableError, install
 from synth.collective import Collective
 
 __all__ = ["NcclPeer"]

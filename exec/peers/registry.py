@@ -8,9 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from exec.peers.base import Peer
-from probes.errors import UnavailableError, UsageError
-from probes.install_hints import install
-from probes.wording import meant
+from probes.base import UnavailableError, UsageError, install, meant
 from synth.collective import Collective
 
 __all__ = ["LIBRARIES", "library_of", "open_peers", "parse_peers"]

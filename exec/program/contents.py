@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exec.program.moves import Move
-from probes.columns import Indices, Mask
+from exec.program.move import Move
+from probes.base import Indices, Mask
 from synth.program import INPUT, READS_SRC, WRITES_DST, Program
 
 __all__ = ["Carried", "Contents", "contents_of"]

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from probes.errors import UsageError
-from probes.wording import meant
+from probes.base import UsageError, meant
 
 __all__ = [
     "BFLOAT16",

@@ -16,7 +16,7 @@ import numpy as np
 
 from exec.program.dtypes import BFLOAT16, Array, combine_of, divided, encoded
 from exec.program.layout import Layout
-from probes.columns import Ints
+from probes.base import Ints
 from synth.program import INPUT, OUTPUT
 
 __all__ = ["expected", "given"]

@@ -12,10 +12,10 @@ import numpy as np
 
 from exec.program.dtypes import Array, combine_of, divided
 from exec.program.layout import Layout
-from exec.program.moves import Part, Span, moves
-from probes.errors import UsageError
+from exec.program.move import Part, Span, moves
+from probes.base import UsageError
 from synth.program import INPUT, OUTPUT, SCRATCH, Program
-from synth.simulation.fifo_order import FIFO_DEPTH
+from synth.simulation import FIFO_DEPTH
 
 __all__ = ["interpret"]
 

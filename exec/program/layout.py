@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.errors import UsageError
+from probes.base import UsageError
 from synth.collective import Collective
 from synth.program import INPUT, OUTPUT, SCRATCH, Program
 

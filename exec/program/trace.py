@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from probes.columns import Indices, Mask
+from probes.base import Indices, Mask
 
 __all__ = ["CONNECTION_BITS", "Ends", "KeptRun", "RankTrace", "connection_of"]
 

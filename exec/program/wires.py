@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from exec.program.dtypes import Array
-from probes.columns import Indices
+from probes.base import Indices
 
 __all__ = ["Wire", "Wires", "counters_at"]
 

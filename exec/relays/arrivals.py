@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, floats
-from probes.errors import UsageError
+from probes.base import Floats, UsageError, floats
 
 __all__ = ["Arrivals", "bimodal", "exponential", "of_lags"]
 

@@ -29,12 +29,11 @@ from typing import Protocol
 
 import numpy as np
 
-from exec.relays.late_bases import late_bases
-from probes.errors import UsageError
-from synth.relays.behavior import taking_part
-from synth.relays.partial import fastest_late_phase, has_data, late_schedule, partial_schedule
+from exec.relays.late_base import late_bases
+from probes.base import UsageError
+from synth.relays import fastest_late_phase, has_data, late_schedule, partial_schedule, taking_part
 from synth.schedule import Schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["ConstantCosts", "Costs", "PhaseTimes", "SimulatedCosts", "VolumeCosts"]
 

@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 
-from exec.program.dtypes import Array, neutral_of
+from exec.program import Array, neutral_of
 from exec.relays.phase_buffers import input_of
-from probes.columns import Mask
-from synth.relays.partial import Phase
+from probes.base import Mask
+from synth.relays import Phase
 
 __all__ = [
     "Entrance",

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from exec.program.dtypes import Array, combine_of
-from probes.errors import UsageError
-from synth.relays.partial import Phase
+from exec.program import Array, combine_of
+from probes.base import UsageError
+from synth.relays import Phase
 
 __all__ = ["input_of", "merged"]
 

@@ -27,7 +27,7 @@ from exec.relays.ski_rental import (
     competitive_ratio,
     fault_deadline_s,
 )
-from probes.columns import Floats, Mask
+from probes.base import Floats, Mask
 
 __all__ = ["POLICIES", "Outcomes", "Replay", "ready_sets", "replay_arrivals"]
 

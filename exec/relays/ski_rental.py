@@ -50,7 +50,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from probes.errors import UsageError
+from probes.base import UsageError
 
 __all__ = ["CYCLE_S", "FAULT_FACTOR", "Decision", "Waiting", "competitive_ratio", "fault_deadline_s"]
 

@@ -16,9 +16,8 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from exec.records import share_functions_of
-from probes.errors import UnavailableError
-from probes.progress import SILENT, Progress
-from synth.portfolio.worker_pool import ProcessPool, WorkerPool, WorkerPools
+from probes.base import SILENT, Progress, UnavailableError
+from synth.portfolio import ProcessPool, WorkerPool, WorkerPools
 
 __all__ = ["RankPool", "pools_of"]
 

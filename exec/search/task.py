@@ -6,15 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from exec.search.rank_pool import pools_of
-from probes.progress import Safekeeping
-from synth.portfolio.plain_or_periodic import synthesize_either
-from synth.portfolio.size_sweep import sweep
-from synth.portfolio.synthesize import Request, warm
+from probes.base import Safekeeping
+from synth.portfolio import Request, sweep, synthesize_either, warm
 
 if TYPE_CHECKING:
-    from synth.portfolio.plain_or_periodic import PeriodicSynthesis
-    from synth.portfolio.size_sweep import Swept
-    from synth.portfolio.synthesize import Synthesis
+    from synth.portfolio import PeriodicSynthesis, Swept, Synthesis
 
 __all__ = ["Search", "search_task"]
 

@@ -5,3 +5,7 @@ communicator and outlives the death of its members. Read `group`, `mesh` and `wi
 `channel` (messages with MACs), `greeter` (who is let in), `listeners` and `reach`. Where a connection carries
 nothing though both ends live: `unacknowledged` and `stalls` find it, `detours` goes round.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

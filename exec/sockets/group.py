@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from exec.program.wires import Wire
+from exec.program import Wire
 from exec.sockets.mesh import Exchange, Meeting, Mesh, Whereabouts
 from exec.sockets.stalls import Stalls
 from exec.sockets.wires import FlowWires
-from probes.errors import LostRankError
+from probes.base import LostRankError
 
 __all__ = ["Group", "join", "rejoin"]
 

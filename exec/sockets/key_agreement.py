@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable
 from hashlib import blake2b
 
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 
 __all__ = ["agree"]
 

@@ -30,8 +30,8 @@ from exec.sockets.detours import Arrivals, Passed, Sent
 from exec.sockets.greeter import Greeter
 from exec.sockets.listeners import own_addresses_towards
 from exec.sockets.reach import UNHEARD_S, first_to_answer
-from probes.errors import LostRankError, UnavailableError
-from probes.live.host_key import host_key
+from probes.base import LostRankError, UnavailableError
+from probes.live import host_key
 
 __all__ = ["Exchange", "Meeting", "Mesh", "Whereabouts"]
 

@@ -15,11 +15,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from exec.program.dtypes import Array
-from exec.program.wires import Wire
+from exec.program import Array, Wire
 from exec.sockets.stalls import Pending, Stalls
-from probes.columns import Mask
-from probes.errors import LostRankError
+from probes.base import LostRankError, Mask
 
 __all__ = ["FlowWires"]
 

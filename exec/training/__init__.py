@@ -5,3 +5,7 @@ communication with both passes, `ds_sync` the averaging of parameters within gro
 DDP go on with late and lost ranks. `workloads` are small training runs, beside ways of `exec.published`.
 This page imports no torch.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

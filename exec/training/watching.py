@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from probes.errors import UsageError
+from probes.base import UsageError
 
 __all__ = ["Watch", "shared_memory"]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from probes.base import UnavailableError
 from probes.detection.adapcc_probes import Copies, Loopback, Trials, gpu_switches, nic_numa, nic_switches
-from probes.errors import UnavailableError
-from probes.live.cuda_copies import CudaCopies
-from probes.live.loopback import SocketLoopback
-from probes.paths.path_type import Paths
+from probes.live import CudaCopies, SocketLoopback
+from probes.paths import Paths
 from probes.topology import Finding, Gpu, Host, Nic, Probed, Topology
 
 __all__ = ["contradictions", "probe_host", "probed"]

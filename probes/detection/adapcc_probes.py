@@ -16,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-from probes.columns import Floats
-from probes.statistics.bootstrap import in_random_order, least, lowered
+from probes.base import Floats
+from probes.statistics import in_random_order, least, lowered
 from probes.topology import Probed
 
 __all__ = ["REPETITIONS", "Copies", "Loopback", "Trials", "gpu_switches", "nic_numa", "nic_switches"]

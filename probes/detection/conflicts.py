@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import combinations
 
-from probes.paths.path_type import Paths, key_of
+from probes.base import some
+from probes.paths import Paths, key_of
 from probes.topology import Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
-from probes.wording import some
 
 __all__ = ["between", "with_stated"]
 

@@ -16,9 +16,7 @@ from dataclasses import dataclass, replace
 from probes.detection.host_edits import Edit, GpuPair, candidate_edits
 from probes.detection.nic_speeds import NicSpeeds
 from probes.link_costs import Profile
-from probes.paths.bandwidth import Bandwidths, load
-from probes.paths.expected import Expected
-from probes.paths.measured_pairs import MeasuredPair, host_named, measured_pairs
+from probes.paths import Bandwidths, Expected, MeasuredPair, host_named, load, measured_pairs
 from probes.topology import Finding, Host, Topology, label
 
 __all__ = ["Reconciled", "reconcile"]

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from probes.base import plural
 from probes.detection.unknown_links import unknown_nvlinks
-from probes.paths.bandwidth import Bandwidths
-from probes.paths.pci_ids import architecture, architecture_of_model, product_name
-from probes.paths.pci_tree import functions
+from probes.paths import Bandwidths, architecture, architecture_of_model, functions, product_name
 from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topology
-from probes.wording import plural
 
 __all__ = ["complete"]
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from probes.base import CcctlError, Safekeeping
 from probes.detection import merge
-from probes.errors import CcctlError
-from probes.progress import Safekeeping
 from probes.topology import Finding, Host, Topology
 
 __all__ = ["Look", "Request", "answer_task", "answers_to", "look_task", "together"]

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
-from probes.paths.bandwidth import Bandwidths
-from probes.paths.expected import Expected, link_gbs
-from probes.paths.pci_tree import chain, functions
+from probes.paths import Bandwidths, Expected, chain, functions, link_gbs
 from probes.topology import FabricLink, Finding, Gpu, Host, PciDevice, label
 
 __all__ = ["Edit", "GpuPair", "candidate_edits"]

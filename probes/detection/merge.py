@@ -15,20 +15,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from probes.base import DataError
 from probes.detection import conflicts
 from probes.detection.derive import complete
 from probes.detection.identity import by_machine
-from probes.errors import DataError
-from probes.files.bounded_read import MOST_TEXT_BYTES
+from probes.files import MOST_TEXT_BYTES
 from probes.hwloc import machine as hwloc
 from probes.live import recorded, system
 from probes.nccl import xml
 from probes.nvml import gpus
-from probes.paths.bandwidth import Bandwidths, load
-from probes.smi import matrix as smi
-from probes.smi import rocm
-from probes.sysfs import kfd
-from probes.sysfs import machine as sysfs
+from probes.paths import Bandwidths, load
+from probes.smi import matrix as smi, rocm
+from probes.sysfs import kfd, machine as sysfs
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
 
 __all__ = ["combined", "from_file", "live", "look", "merge", "read_file", "read_recording", "side_by_side"]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from probes.detection.host_edits import Edit
-from probes.paths.measured_pairs import MeasuredPair, host_named
-from probes.paths.nearest_nic import nearest_nic
+from probes.paths import MeasuredPair, host_named, nearest_nic
 from probes.topology import Finding, Gpu, Nic, Topology
 
 __all__ = ["NicSpeeds"]

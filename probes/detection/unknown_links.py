@@ -6,8 +6,7 @@ of GPUs that meet over PCIe alone, which may be ten times slower than what is th
 
 from __future__ import annotations
 
-from probes.paths.pci_tree import states_fabric
-from probes.paths.reasons import nvlink_of
+from probes.paths import nvlink_of, states_fabric
 from probes.topology import Finding, Gpu, Host
 
 __all__ = ["WHAT", "unknown_nvlinks"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from probes.diff.matching import Matched
 from probes.diff.model import Difference, fact
-from probes.paths.pci_tree import functions, numa_of
+from probes.paths import functions, numa_of
 from probes.topology import Gpu, Host, Nic, label, place
 
 __all__ = ["facts"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from probes.diff.compare import compare_hosts
+from probes.diff.comparison import compare_hosts
 from probes.diff.model import Difference
 from probes.topology import Host, Topology
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from probes.diff.matching import Matched
 from probes.diff.model import Difference, fact
-from probes.paths.pci_tree import Uplink, chain, flat, functions, states_fabric, uplink
+from probes.paths import Uplink, chain, flat, functions, states_fabric, uplink
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice, label, place
 
 __all__ = ["links"]

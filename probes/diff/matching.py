@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
-from probes.identifiers import plain_guid
-from probes.paths.pci_tree import chain, functions
+from probes.base import plain_guid
+from probes.paths import chain, functions
 from probes.topology import Gpu, Host, Nic
 
 __all__ = ["Matched", "Pairs", "matchings", "model"]

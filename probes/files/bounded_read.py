@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from probes.errors import DataError, MissingInputError
+from probes.base import DataError, MissingInputError
 
 __all__ = [
     "MOST_BYTES",

@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from probes.errors import LockHeldError, UnavailableError
+from probes.base import LockHeldError, Progress, UnavailableError
 from probes.files import ownership
-from probes.progress import Progress
 
 __all__ = ["FileLock", "HostLock", "folder", "held"]
 

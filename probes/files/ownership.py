@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 
 __all__ = ["make", "opened", "refuse_foreign", "remove"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from probes.errors import DataError
+from probes.base import DataError
 
 __all__ = ["Element", "parse_xml"]
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from math import isqrt
 from typing import Literal
 
-from probes.files.xml import Element
+from probes.base import whole
+from probes.files import Element
 from probes.hwloc.objects import METHOD, Reading
-from probes.nccl.values import integer, number
-from probes.numbers import whole
-from probes.paths.bandwidth import Bandwidths
+from probes.nccl import integer, number
+from probes.paths import Bandwidths
 from probes.topology import FabricLink, Gpu
 
 __all__ = ["Distances", "links", "numa_distances", "read_distances"]

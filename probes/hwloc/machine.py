@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
 
-from probes.errors import DataError
-from probes.files.xml import Element, parse_xml
+from probes.base import DataError, cpu_list
+from probes.files import Element, parse_xml
 from probes.hwloc.links import links, numa_distances, read_distances
 from probes.hwloc.objects import METHOD, OsDevice, Reading, bits, infos, of_kind, read_object
-from probes.identifiers import cpu_list
-from probes.nccl.values import integer
-from probes.paths import pci_ids
-from probes.paths.bandwidth import Bandwidths
+from probes.nccl import integer
+from probes.paths import Bandwidths, pci_ids
 from probes.topology import Gpu, Host, Nic, PciDevice, Topology
 
 __all__ = ["read"]

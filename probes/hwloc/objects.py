@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from probes.files.xml import Element
-from probes.identifiers import cpu_list, normal_bus_id
-from probes.nccl.values import integer, number
+from probes.base import cpu_list, normal_bus_id
+from probes.files import Element
+from probes.nccl import integer, number
 from probes.paths import pci_ids
 from probes.topology import NumaNode, PciDevice
 

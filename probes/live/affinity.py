@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from probes.identifiers import cpu_numbers
+from probes.base import cpu_numbers
 
 __all__ = ["bound_to"]
 

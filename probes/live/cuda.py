@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from probes.errors import UnavailableError
-from probes.install_hints import install
+from probes.base import UnavailableError, install
 
 __all__ = ["cuda_errors", "cupy_module", "gpu_count"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 from probes.live.affinity import bound_to
 from probes.live.cuda import cuda_errors, cupy_module
 

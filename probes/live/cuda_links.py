@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Literal
 
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 from probes.live.cuda import cuda_errors, cupy_module, gpu_count
 
 __all__ = ["BUFFER_BYTES", "CudaEnd", "DeviceChoice", "cuda_end"]

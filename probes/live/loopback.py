@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from probes.live.affinity import bound_to
-from probes.sysfs.text import decimal
+from probes.sysfs import decimal
 from probes.topology import Host, Nic
 
 __all__ = ["SocketLoopback"]

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probes.errors import UnavailableError
-from probes.wording import plural, some
+from probes.base import UnavailableError, plural, some
 
 __all__ = ["Need", "Room", "refuse_crowding", "require_room", "rooms"]
 

@@ -11,13 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from probes.errors import DataError, MissingInputError
-from probes.files import temporary_folders
-from probes.files.bounded_read import read_text
-from probes.nvml import gpus
-from probes.nvml.record import RecordedNvml, RecordingNvml
-from probes.sysfs import kfd, machine
-from probes.sysfs.record import packed, unpack
+from probes.base import DataError, MissingInputError
+from probes.files import read_text, temporary_folders
+from probes.nvml import RecordedNvml, RecordingNvml, gpus
+from probes.sysfs import kfd, machine, packed, unpack
 from probes.topology import Topology
 
 __all__ = ["NVML", "SYSFS", "read", "record"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.identifiers import cpu_list
+from probes.base import cpu_list
 from probes.topology import Host, Nic, Topology
 
 __all__ = ["METHOD", "read"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from probes.files.xml import Element
-from probes.identifiers import normal_bus_id
+from probes.base import normal_bus_id
+from probes.files import Element
 from probes.nccl.links import FarEnd
 from probes.nccl.ports import own_name
 from probes.nccl.values import affinity_list, architecture, capability, flag, hexadecimal, integer, speed_gts

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from probes.identifiers import is_hidden
+from probes.base import is_hidden
 from probes.topology import FabricLink, Finding
 
 __all__ = ["CPU_CLASS", "SWITCH_CLASS", "FarEnd", "links_of"]

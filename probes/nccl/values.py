@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probes.identifiers import cpu_list, is_cpu_list
-from probes.numbers import LARGEST, decimal, whole
+from probes.base import LARGEST, cpu_list, decimal, is_cpu_list, whole
 
 __all__ = [
     "affinity_list",

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from probes.identifiers import cpu_mask, is_hidden, nccl_guid, normal_bus_id
+from probes.base import as_attribute, cpu_mask, is_hidden, nccl_guid, normal_bus_id
 from probes.nccl.links import CPU_CLASS, SWITCH_CLASS
 from probes.nccl.ports import numbered_ports
-from probes.paths.pci_tree import chain, functions, uplink
+from probes.paths import chain, functions, uplink
 from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice
-from probes.xml_text import as_attribute
 
 __all__ = ["Node", "Writer", "is_bus_id"]
 

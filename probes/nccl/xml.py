@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePath
 
-from probes.errors import DataError
-from probes.files.xml import Element, parse_xml
+from probes.base import DataError
+from probes.files import Element, parse_xml
 from probes.nccl.elements import METHOD, Reading, bare_gpu, read_cpu
 from probes.nccl.links import links_of
 from probes.nccl.ports import is_physical

@@ -1,1 +1,5 @@
 """NVIDIA's management library: GPUs, NVLinks and pairs of GPUs, live or recorded."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from probes.identifiers import normal_bus_id
+from probes.base import normal_bus_id
 
 __all__ = ["Driver", "bus_id_of"]
 

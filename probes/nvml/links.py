@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-from probes.identifiers import is_hidden
+from probes.base import is_hidden
 from probes.nvml.call import Driver, bus_id_of
 from probes.topology import FabricLink
 

@@ -4,3 +4,7 @@ In: a `Host` of the topology. Out: the type of a path as NCCL names it (PIX, PXB
 the devices and links on it, the GB/s that tables expect, and why it is not better.
 Read `pci_tree`, `path_type`, `bandwidth`, `expected`, `route`, `explain`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

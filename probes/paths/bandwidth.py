@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from probes.errors import DataError
-from probes.files.bounded_read import read_bytes
+from probes.base import DataError
+from probes.files import read_bytes
 
 __all__ = ["OVERRIDE", "Bandwidths", "CpuLink", "FabricGeneration", "load"]
 

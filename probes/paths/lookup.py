@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probes.errors import UsageError
-from probes.identifiers import normal_bus_id
+from probes.base import UsageError, normal_bus_id
 from probes.topology import Gpu, Host, Nic, Topology, label
 
 __all__ = ["Named", "pair_named"]

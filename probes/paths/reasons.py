@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from probes.numbers import whole
+from probes.base import whole
 from probes.paths.bandwidth import Bandwidths
 from probes.paths.expected import Expected
 from probes.paths.path_type import PathType

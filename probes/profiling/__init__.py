@@ -5,3 +5,7 @@ the verdict on one run of many with their history.
 Read `options`, `task`, `phases`, `instances`, `declared`,
 `assemble`, `outliers`, `drift`, `history`, `watching`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

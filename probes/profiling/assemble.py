@@ -9,18 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Floats, floats, ints
+from probes.base import Floats, floats, ints, plural
 from probes.link_costs import FindingKind, HostCopies, HostMemory, Links, Profile, ProfiledRank, SentSegments
 from probes.profiling import outliers
 from probes.profiling.instances import Instances
 from probes.profiling.outliers import Names, SlowPart
-from probes.sampling.link_cost import better, pace
-from probes.sampling.rounds import Pair
-from probes.sampling.samples import Place, Samples
-from probes.sharing.contention import disturbed, held_up
-from probes.sharing.model import Share, is_of, ports
-from probes.statistics.fit import LinkFit
-from probes.wording import plural
+from probes.sampling import Pair, Place, Samples, better, pace
+from probes.sharing import Share, disturbed, held_up, is_of, ports
+from probes.statistics import LinkFit
 
 __all__ = ["Fits", "assemble", "preempted", "still_slow", "to_retest", "unsettled", "waiting"]
 

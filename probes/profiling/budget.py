@@ -14,11 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import Ints, Mask, ints
+from probes.base import Ints, Mask, ints
 from probes.profiling.history import History
-from probes.sampling.prober import Dose
-from probes.sampling.rounds import Pair, Waves, first_fit, meetings, rings, strides
-from probes.sampling.samples import Place
+from probes.sampling import Dose, Pair, Place, Waves, first_fit, meetings, rings, strides
 
 __all__ = ["Cost", "Plan", "Turns", "fitted", "in_turn", "links_at"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, floats, ints
+from probes.base import Floats, Indices, Mask, floats, ints
 from probes.link_costs import Links, Profile, SentSegments
 from probes.profiling.drift import NO_ALPHA_S, Change, Quantity, matched, ranks_in
 from probes.profiling.history import History

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 
-from probes.errors import UsageError
-from probes.identifiers import normal_bus_id
-from probes.paths.nearest_nic import nearest_nic
+from probes.base import UsageError, normal_bus_id
+from probes.paths import nearest_nic
 from probes.topology import Host, Nic, Topology
 
 __all__ = ["NICS", "bind_nic", "declared_nic", "host_of"]

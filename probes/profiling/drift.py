@@ -17,11 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, floats
+from probes.base import Floats, Indices, Mask, floats, plural, rate_text, without_domain
 from probes.link_costs import Links, Profile
 from probes.profiling.outliers import Names
-from probes.sampling.rounds import Pair
-from probes.wording import plural, rate_text, without_domain
+from probes.sampling import Pair
 
 __all__ = [
     "BETWEEN_TWO",

@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Floats, Ints, Mask, floats
+from probes.base import Floats, Ints, Mask, floats
 from probes.link_costs import Profile
 from probes.profiling.drift import Quantity, matched
-from probes.statistics.changepoint import Steady
+from probes.statistics import Steady
 
 __all__ = [
     "MOST_EVENTS",

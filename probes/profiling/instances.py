@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from probes.sampling.rounds import Pair, doubling_strides, strides
-from probes.sampling.samples import Place
-from probes.wording import plural, some
+from probes.base import plural, some
+from probes.sampling import Pair, Place, doubling_strides, strides
 
 __all__ = ["Group", "Instances", "Spread"]
 

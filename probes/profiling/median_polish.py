@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probes.columns import Floats, Mask
-from probes.sampling.rounds import Pair
+from probes.base import Floats, Mask
+from probes.sampling import Pair
 
 __all__ = ["Capacities", "Polished", "Suspects", "capacities", "find", "matrix_of", "polish"]
 

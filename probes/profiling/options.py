@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from probes.live.cuda_links import DeviceChoice
+from probes.live import DeviceChoice
 from probes.profiling.budget import Plan, Turns
 from probes.profiling.instances import Instances
-from probes.sampling.pairs_file import WantedPairs, resolve
-from probes.sampling.prober import Dose
-from probes.sampling.rounds import doubling_strides, rings, strides
-from probes.sampling.samples import Place
+from probes.sampling import Dose, Place, WantedPairs, doubling_strides, resolve, rings, strides
 from probes.topology import Topology
 
 __all__ = ["PASSES", "Effort"]

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices, plural, some
 from probes.profiling import median_polish
-from probes.sampling.rounds import Pair
-from probes.sampling.samples import Place
-from probes.wording import plural, some
+from probes.sampling import Pair, Place
 
 __all__ = [
     "EFFECT",

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from probes.columns import floats, ints
-from probes.errors import UsageError
+from probes.base import UsageError, floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
-from probes.statistics.fit import fit
+from probes.statistics import fit
 
 __all__ = ["Sends", "passive_profile"]
 

@@ -10,21 +10,25 @@ from itertools import count
 import numpy as np
 
 from probes.link_costs import HostCopies, HostMemory
-from probes.live.memory_speed import memory_speed
+from probes.live import memory_speed
 from probes.profiling.assemble import Fits, preempted, still_slow, to_retest, unsettled, waiting
 from probes.profiling.budget import Cost, Plan, fitted
 from probes.profiling.instances import Instances, Spread
 from probes.profiling.options import PASSES, Effort
-from probes.sampling.cuda_copies import host_copies
-from probes.sampling.link_cost import looks_slow
-from probes.sampling.prober import Prober
-from probes.sampling.rounds import Pair, Waves, meetings, waves
-from probes.sampling.samples import Place, Samples
-from probes.sharing.contention import behind, kept_waiting
-from probes.sharing.model import Share
-from probes.sharing.nics import contradicted, nic_shares
-from probes.sharing.trials import Known, Trials, attempts, carries
-from probes.sharing.trunks import one_at_a_time, trunk_shares
+from probes.sampling import Pair, Place, Prober, Samples, Waves, host_copies, looks_slow, meetings, waves
+from probes.sharing import (
+    Known,
+    Share,
+    Trials,
+    attempts,
+    behind,
+    carries,
+    contradicted,
+    kept_waiting,
+    nic_shares,
+    one_at_a_time,
+    trunk_shares,
+)
 
 __all__ = ["Steps"]
 

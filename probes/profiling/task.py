@@ -15,22 +15,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from probes.errors import UsageError
-from probes.files.host_lock import held
+from probes.base import SILENT, Safekeeping, UsageError
+from probes.files import held
 from probes.link_costs import Profile, SentSegments
-from probes.live.cuda_links import CudaEnd, cuda_end
-from probes.live.memory import Need, require_room
-from probes.live.mpi_library import library_name
-from probes.paths.nearest_nic import nic_kind
+from probes.live import CudaEnd, Need, cuda_end, library_name, require_room
+from probes.paths import nic_kind
 from probes.profiling.assemble import assemble
 from probes.profiling.declared import declared_nic
 from probes.profiling.options import Effort
 from probes.profiling.phases import Steps
-from probes.progress import SILENT, Safekeeping
-from probes.sampling import packet_trains
-from probes.sampling.prober import Prober
-from probes.sampling.samples import Place, Samples
-from probes.sampling.tcp_segments import sent_and_retransmitted
+from probes.sampling import Place, Prober, Samples, packet_trains, sent_and_retransmitted
 
 __all__ = ["Begun", "profile", "rescued"]
 

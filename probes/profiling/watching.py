@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import Floats, Mask, floats
+from probes.base import Floats, Mask, floats
 from probes.link_costs import Profile
 from probes.profiling import history as runs
 from probes.profiling.combine import recalled

@@ -10,7 +10,7 @@ import numpy as np
 
 from probes.link_costs import HostCopies
 from probes.sampling.packet_trains import Trains
-from probes.statistics.fit import fit
+from probes.statistics import fit
 
 __all__ = ["GpuEnd", "host_copies", "latencies", "lend", "trains_from"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from probes.columns import Floats, floats
+from probes.base import Floats, floats
 
 __all__ = ["answer", "round_trips"]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from probes.sampling.packet_trains import HURRY, Trains, is_buffered, is_slow
-from probes.statistics.fit import LinkFit, fit, fit_paces
+from probes.statistics import LinkFit, fit, fit_paces
 
 __all__ = ["best_whole", "better", "looks_slow", "middle_whole", "pace"]
 

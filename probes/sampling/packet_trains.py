@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, floats
-from probes.statistics.fit import theil_sen
+from probes.base import Bytes, Floats, floats
+from probes.statistics import theil_sen
 
 __all__ = [
     "HURRY",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from probes.errors import DataError
-from probes.numbers import whole
+from probes.base import DataError, whole
 from probes.sampling.rounds import Pair
 from probes.sampling.samples import Place
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from probes.progress import Safekeeping
+from probes.base import Safekeeping
 from probes.sampling import cuda_copies, latency, packet_trains
 from probes.sampling.cuda_copies import GpuEnd
 from probes.sampling.packet_trains import Train

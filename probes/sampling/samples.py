@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from probes.columns import Floats, floats
+from probes.base import Floats, floats
 from probes.sampling.packet_trains import Trains
 from probes.sampling.rounds import Pair
 

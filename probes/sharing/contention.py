@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from probes.sampling.link_cost import best_whole, middle_whole, pace
-from probes.sampling.rounds import Pair
-from probes.sampling.samples import Samples
+from probes.sampling import Pair, Samples, best_whole, middle_whole, pace
 
 __all__ = ["behind", "disturbed", "held_up", "kept_waiting"]
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from probes.link_costs import SharedPort
-from probes.sampling.rounds import Pair
-from probes.sampling.samples import Place
+from probes.sampling import Pair, Place
 
 __all__ = ["Share", "is_of", "nic_name", "ports"]
 

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from probes.sampling.rounds import Pair
-from probes.sampling.samples import Place
+from probes.sampling import Pair, Place
 from probes.sharing.model import Share, is_of, nic_name
 from probes.sharing.trials import Known, SpentError, Trial, Trials
 

@@ -9,10 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.sampling.packet_trains import Train, is_slow
-from probes.sampling.prober import Flow, Prober
-from probes.sampling.rounds import Pair, first_fit
-from probes.sampling.samples import Place
+from probes.sampling import Flow, Pair, Place, Prober, Train, first_fit, is_slow
 
 __all__ = [
     "ACCEPT_ANY",

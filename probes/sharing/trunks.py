@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
-from probes.sampling.rounds import Pair, first_fit
-from probes.sampling.samples import Place
+from probes.sampling import Pair, Place, first_fit
 from probes.sharing.model import Share
 from probes.sharing.trials import ACCEPT_ANY, SHARED, Accept, Known, SpentError, Trial, Trials
 

@@ -1,1 +1,5 @@
 """Tables that ``nvidia-smi topo`` and ``rocm-smi --showtopo`` print for people, read to a topology."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import PurePath
 
-from probes.errors import DataError
-from probes.identifiers import first_number, is_cpu_list
+from probes.base import DataError, first_number, is_cpu_list
 from probes.smi.nvlink_status import LinkStatus, link_statuses
 from probes.smi.text import CPUS, NODE, Grid, decoded, grids
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, Topology

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from probes.numbers import decimal
+from probes.base import decimal
 
 __all__ = ["LinkStatus", "link_statuses"]
 

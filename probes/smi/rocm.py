@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import PurePath
 
-from probes.errors import DataError
-from probes.identifiers import first_number, normal_bus_id
+from probes.base import DataError, first_number, normal_bus_id
 from probes.smi.text import decoded
 from probes.topology import FabricLink, Gpu, Host, Matrix, NumaNode, Topology
 

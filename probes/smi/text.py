@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from probes.errors import DataError
-from probes.line_tags import without_tags
+from probes.base import DataError, without_tags
 
 __all__ = ["CPUS", "NODE", "P2P_WORDS", "Grid", "decoded", "grids"]
 

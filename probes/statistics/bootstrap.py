@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from probes.columns import Floats
+from probes.base import Floats
 
 __all__ = ["Verdict", "in_random_order", "least", "lowered"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.numbers import LARGEST, whole
+from probes.base import LARGEST, whole
 from probes.sysfs.text import lines
 from probes.topology import FabricLink, Gpu, Host, Topology
 

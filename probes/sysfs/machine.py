@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from probes.numbers import LARGEST, whole
+from probes.base import LARGEST, whole
 from probes.paths import pci_ids
 from probes.sysfs.net import read_nics
 from probes.sysfs.text import cpu_list, decimal, lines, number, text

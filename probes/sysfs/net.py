@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from probes.numbers import whole
+from probes.base import whole
 from probes.sysfs.text import decimal, number, text
 from probes.topology import Nic, PciDevice
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from probes.errors import DataError
+from probes.base import DataError
 from probes.sysfs.net import ERROR_COUNTERS
 from probes.sysfs.text import lines
 

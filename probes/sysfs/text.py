@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probes.identifiers import is_cpu_list
-from probes.numbers import LARGEST, whole
+from probes.base import LARGEST, is_cpu_list, whole
 
 __all__ = ["cpu_list", "decimal", "lines", "number", "text"]
 

@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Floats, Indices, floats
+from probes.base import Floats, Indices, floats
 from synth.network import Network
-from synth.networks.shortest_paths import ShortestPaths, shortest_paths
+from synth.networks import ShortestPaths, shortest_paths
 
 __all__ = ["Edge", "NodeGraph", "node_graph", "opposites"]
 

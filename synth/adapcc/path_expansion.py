@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.adapcc.logical_graph import Edge, node_graph
 from synth.adapcc.path_milp import Flow, Paths, plan_paths
 from synth.adapcc.two_level_strategy import fits, nodes_of
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network, fastest_links
-from synth.networks.shortest_paths import shortest_paths
+from synth.networks import shortest_paths
 from synth.schedule import COPY, Schedule
-from synth.scheduling.list_scheduling import Sends
-from synth.simulation.schedule import replay
+from synth.scheduling import Sends
+from synth.simulation import replay
 
 __all__ = ["Routes", "along", "plan_routes"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.adapcc.logical_graph import Edge, NodeGraph
-from synth.milp.model import Model, relative_gap
+from synth.milp import Model, relative_gap
 
 __all__ = ["Flow", "Paths", "plan_paths"]
 

@@ -24,9 +24,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from probes.columns import Floats
+from probes.base import Floats
 from synth.adapcc.logical_graph import Edge, NodeGraph
-from synth.milp.model import Model
+from synth.milp import Model
 
 __all__ = ["Demand", "StrategyProgram", "Tree", "begin", "build", "trees_of"]
 

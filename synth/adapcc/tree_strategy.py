@@ -15,7 +15,7 @@ import numpy as np
 
 from synth.adapcc.logical_graph import Edge, NodeGraph
 from synth.adapcc.tree_milp import Demand, StrategyProgram, Tree, begin, build, trees_of
-from synth.milp.model import relative_gap
+from synth.milp import relative_gap
 
 __all__ = ["Strategy", "plan"]
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.base import Indices
 from synth.adapcc.logical_graph import NodeGraph, node_graph
 from synth.adapcc.tree_milp import Demand, Tree
 from synth.adapcc.tree_strategy import Strategy, plan
 from synth.collective import Kind
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.connectivity import strong_components
+from synth.networks import strong_components
 
 __all__ = ["Plan", "Planner", "fits", "nodes_of"]
 

@@ -28,10 +28,10 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, floats
+from probes.base import Floats, Indices, Mask, floats
 from synth.bounds.cuts import Cut, gates
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
+from synth.networks import distances_s
 from synth.schedule import Bound
 
 __all__ = ["Carried", "arrivals"]

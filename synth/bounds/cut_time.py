@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.bounds.cuts import Cut, Gates, gates
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
+from synth.networks import distances_s
 
 __all__ = ["crossing_s", "drained_s", "spread_s"]
 

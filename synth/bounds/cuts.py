@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask
+from probes.base import Floats, Indices, Mask
 from synth.network import Network
-from synth.networks.connectivity import strong_components
-from synth.networks.translations import found_symmetry
+from synth.networks import found_symmetry, strong_components
 
 __all__ = [
     "Cut",

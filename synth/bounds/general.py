@@ -23,15 +23,14 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import coo_array
 
-from probes.columns import Floats, Indices, Mask, floats
-from probes.wording import rate_text
+from probes.base import Floats, Indices, Mask, floats, rate_text
 from synth.bounds.arrivals import arrivals
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates
 from synth.bounds.lp_dual import Prices
 from synth.bounds.multicommodity_lp import fits, least_time_s
 from synth.collective import Collective
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
+from synth.networks import distances_s
 from synth.schedule import Bound
 
 __all__ = ["point_bounds"]

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from probes.columns import Floats, Indices, floats
+from probes.base import Floats, Indices, floats
 from synth.bounds.cuts import cost_levels
 from synth.network import Network
-from synth.networks.shortest_paths import shortest_paths
+from synth.networks import shortest_paths
 
 __all__ = ["Prices"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from probes.columns import Floats, Indices, Mask
+from probes.base import Floats, Indices, Mask
 from synth.network import Network
 
 __all__ = ["slowest_sets"]

@@ -8,18 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, floats
-from probes.wording import rate_text
+from probes.base import Floats, Indices, Mask, floats, rate_text
 from synth.bounds.arrivals import Carried, arrivals
 from synth.bounds.cut_time import crossing_s, drained_s, spread_s
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, distinct_cuts, gates, labelings
 from synth.bounds.min_cut import slowest_sets
 from synth.bounds.partition_latency import partition_latency_s
 from synth.bounds.spanning_trees import is_promising, spanning_tree_s_per_byte
-from synth.bounds.wavefront import wavefront
+from synth.bounds.wavefront_bound import wavefront
 from synth.collective import Collective
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
+from synth.networks import distances_s
 from synth.schedule import Bound
 
 __all__ = ["spreading_bounds"]

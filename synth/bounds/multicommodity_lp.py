@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import coo_array
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.network import Network
 
 __all__ = ["fits", "least_time_s"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csc_array, csr_array, hstack
 
-from probes.columns import Floats, Indices, Mask
+from probes.base import Floats, Indices, Mask
 from synth.network import Network
 
 __all__ = ["Shares", "Trees", "link_load", "solve"]

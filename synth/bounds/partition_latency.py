@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.network import Network
 
 __all__ = ["partition_latency_s"]

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.bounds.packing_lp import Trees, link_load, solve
 from synth.network import Network
 

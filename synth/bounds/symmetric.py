@@ -23,9 +23,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from probes.columns import Floats, Indices, spans
+from probes.base import Floats, Indices, spans
 from synth.collective import Kind
-from synth.networks.symmetric import SymmetricNetwork
+from synth.networks import SymmetricNetwork
 from synth.schedule import Bound
 
 __all__ = ["host_bounds", "symmetric_bounds"]

@@ -6,3 +6,7 @@ Schedules: `schedule`, then `times`, `linear_pass` and `contributions`; for any 
 for translates `symmetric`, for a range of sizes `size_range`. Programs: `program`, then `well_formed`,
 `symbolic_values`, `races`. Groups: `groups`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

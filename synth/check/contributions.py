@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.columns import Bytes, Floats, Indices, Mask, floats
+from probes.base import Bytes, Floats, Indices, Mask, floats
 from synth.check.times import Sets, by_chunk, columns, ranks_of
-from synth.kernels.compiled import compiled
+from synth.kernels import compiled
 from synth.schedule import REDUCE, Schedule, Timing
 
 __all__ = ["CHANGED", "MISSING", "NOT_HELD", "TWICE", "by_the_table", "by_the_times"]

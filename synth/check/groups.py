@@ -8,12 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats
-from probes.wording import plural
+from probes.base import Floats, plural
 from synth.errors import NotApplicableError
-from synth.groups.artifact import Groups
-from synth.groups.consensus import lemma_holds_from
-from synth.groups.costs import Costs
+from synth.groups import Costs, Groups, lemma_holds_from
 
 __all__ = ["Verdict", "examine_groups"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, Mask
-from synth.kernels.compiled import compiled
+from probes.base import Bytes, Floats, Indices, Mask
+from synth.kernels import compiled
 from synth.schedule import COPY, REDUCE, Schedule, Timing
 
 __all__ = ["is_delivered", "takes_turns"]

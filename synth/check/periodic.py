@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices, floats
+from probes.base import Floats, Indices, floats
 from synth.check.schedule import check
 from synth.periodic_schedule import PeriodicSchedule
 from synth.schedule import Timing

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.base import Indices
 from synth.check.races import overlaps, races
 from synth.check.symbolic_values import COPIED, LENGTH, MIXED, TWICE, UNWRITTEN, Values, follow, missing
 from synth.check.well_formed import shape, unused_scratch
 from synth.memory_layout import Cells, cells_of
 from synth.program import INPUT, OUTPUT, WRITES_DST, Program
-from synth.simulation.fifo_order import FIFO_DEPTH, Links, least_depth, links_of, walk
+from synth.simulation import FIFO_DEPTH, Links, least_depth, links_of, walk
 
 __all__ = ["Verdict", "examine", "judge"]
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Indices, Mask, spans
-from synth.kernels.compiled import compiled
+from probes.base import Indices, Mask, spans
+from synth.kernels import compiled
 from synth.memory_layout import Cells
 from synth.program import OPS, READS_SRC, WRITES_DST, Program
-from synth.simulation.fifo_order import Links
+from synth.simulation import Links
 
 __all__ = ["overlaps", "races"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.check.contributions import CHANGED, MISSING, NOT_HELD, TWICE, by_the_table, by_the_times
 from synth.check.linear_pass import is_delivered, takes_turns
 from synth.check.size_range import Unsettled, check_sizes

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, Mask, offsets
+from probes.base import Bytes, Floats, Indices, Mask, offsets
 from synth.check.times import by_chunk, on_lanes, starts
-from synth.kernels.compiled import compiled
+from synth.kernels import compiled
 from synth.schedule import REDUCE, Schedule
 
 __all__ = ["Unsettled", "check_sizes"]

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Indices, Mask
+from probes.base import Indices, Mask
 from synth.collective import Collective
-from synth.kernels.compiled import compiled
+from synth.kernels import compiled
 from synth.memory_layout import Cells
 from synth.program import INPUT, OPS, READS_SRC, WRITES_DST, Program
-from synth.simulation.fifo_order import Links
+from synth.simulation import Links
 
 __all__ = ["Values", "follow", "missing"]
 

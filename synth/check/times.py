@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, floats, ints, offsets
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices, Ints, floats, ints, offsets
+from synth.kernels import compiled
 from synth.rank_sets import RankSets
 from synth.schedule import Schedule, Timing
 

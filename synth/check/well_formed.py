@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probes.columns import Indices, offsets
+from probes.base import Indices, offsets
 from synth.memory_layout import cells_of
 from synth.program import BUFFERS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST, Program
 

@@ -4,3 +4,7 @@ In: a chunk DAG, traced by `synth.lang` or lowered from a schedule. Out: a `Prog
 it. Read `chunk_dag`, `instruction_dag`, `fuse`, `sort`, `threadblocks`, `synchronize`; `compile` runs them
 in this order.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

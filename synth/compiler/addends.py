@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.base import Indices
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.memory_layout import Side, side_of
 from synth.program import INPUT, OUTPUT, SCRATCH
-from synth.schedule import REDUCE as REDUCING
-from synth.schedule import Schedule
-from synth.simulation.schedule import replay
+from synth.schedule import REDUCE as REDUCING, Schedule
+from synth.simulation import replay
 
 __all__ = ["exchanging_dag"]
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from probes.columns import Indices, bytes_of, ints
+from probes.base import Indices, bytes_of, ints
 from synth.collective import Collective
 from synth.compiler.hazards import Dependences, dependences
 from synth.memory_layout import Cells, memory_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.base import Indices
 from synth.compiler.chunk_dag import ChunkDag, replicated
 from synth.compiler.fuse import fused, pairs
 from synth.compiler.instruction_dag import InstructionDag, instructions_of
@@ -13,7 +13,7 @@ from synth.compiler.sort import sorted_rows
 from synth.compiler.synchronize import emitted
 from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of
 from synth.program import Program
-from synth.simulation.fifo_order import FIFO_DEPTH, links_of, run
+from synth.simulation import FIFO_DEPTH, links_of, run
 
 __all__ = ["compiled_program"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Indices, Mask, offsets
+from probes.base import Indices, Mask, offsets
 from synth.compiler.hazards import Dependences
 from synth.compiler.instruction_dag import InstructionDag
 from synth.program import OPS

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices, Mask
-from synth.kernels.compiled import compiled
+from probes.base import Indices, Mask
+from synth.kernels import compiled
 from synth.memory_layout import Cells
 
 __all__ = ["Dependences", "Range", "dependences"]

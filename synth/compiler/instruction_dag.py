@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices, Mask
+from probes.base import Indices, Mask
 from synth.compiler.chunk_dag import REDUCE, ChunkDag
 from synth.compiler.hazards import Dependences, dependences
 from synth.memory_layout import Cells

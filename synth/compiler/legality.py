@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Indices, Mask
-from synth.check.well_formed import shape
+from probes.base import Indices, Mask
+from synth.check import shape
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.instruction_dag import InstructionDag
 from synth.program import OPS, Program

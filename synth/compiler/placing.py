@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices, Mask
-from synth.kernels.compiled import compiled
+from probes.base import Indices, Mask
+from synth.kernels import compiled
 
 __all__ = ["first_fit", "place_local"]
 

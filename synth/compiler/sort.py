@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices, offsets
+from probes.base import Floats, Indices, offsets
 from synth.compiler.instruction_dag import InstructionDag
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import pop, push
+from synth.kernels import compiled, pop, push
 
 __all__ = ["sorted_rows"]
 

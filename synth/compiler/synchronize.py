@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices, bytes_of, ints, offsets
+from probes.base import Indices, bytes_of, ints, offsets
 from synth.compiler.instruction_dag import InstructionDag
 from synth.compiler.threadblocks import Blocks
-from synth.kernels.compiled import compiled
+from synth.kernels import compiled
 from synth.program import Program
 
 __all__ = ["emitted"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.base import Indices
 from synth.compiler.instruction_dag import InstructionDag
 from synth.compiler.placing import first_fit, place_local
 

@@ -8,3 +8,7 @@ Read `model`; `costs`, the paper's equations, and `network_costs`; `buckets`, wh
 `timeline`, the simulator of two resources; `methods`, the schedules that are compared; `plan`, the artifact;
 `search`; then `gaussian_process` and `tuning`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import ndtr
 
-from probes.columns import Floats
+from probes.base import Floats
 
 __all__ = ["expected_improvement", "posterior"]
 

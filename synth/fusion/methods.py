@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import ints
-from probes.errors import UsageError, quoted
-from probes.wording import meant
+from probes.base import UsageError, ints, meant, quoted
 from synth.fusion.buckets import (
     Bucket,
     by_count,

@@ -11,9 +11,7 @@ from math import isfinite
 
 import numpy as np
 
-from probes.columns import Floats, Ints, Longs, floats, ints, longs
-from probes.errors import UsageError, quoted
-from probes.wording import meant
+from probes.base import Floats, Ints, Longs, UsageError, floats, ints, longs, meant, quoted
 
 __all__ = ["MOST_ENTRIES", "MOST_TENSOR_BYTES", "Model", "shape", "shapes"]
 

@@ -6,7 +6,7 @@ from synth.collective import collective
 from synth.fusion.costs import RingCosts
 from synth.methods import ring
 from synth.network import Network
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["ring_costs"]
 

@@ -7,7 +7,7 @@ from math import isfinite
 
 import numpy as np
 
-from probes.columns import Ints, Longs
+from probes.base import Ints, Longs
 from synth.fusion.costs import RingCosts, speedup_max
 from synth.fusion.model import MOST_ENTRIES, MOST_TENSOR_BYTES
 from synth.fusion.timeline import BACKWARD, FORWARD, Timeline

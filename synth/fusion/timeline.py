@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, Ints, bytes_of, floats, ints
+from probes.base import Bytes, Floats, Indices, Ints, bytes_of, floats, ints
 
 __all__ = [
     "ALL_GATHER",

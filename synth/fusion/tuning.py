@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Floats, Longs, floats, longs
+from probes.base import Floats, Longs, floats, longs
 from synth.fusion.gaussian_process import expected_improvement, posterior
 
 __all__ = ["PAPER_XI", "STRATEGIES", "Strategy", "Tuning", "begun"]

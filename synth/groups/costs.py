@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.errors import NotApplicableError
 from synth.groups.artifact import Division
 from synth.network import Network, fastest_links

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from probes.wording import plural, some
+from probes.base import plural, some
 from synth.errors import NotApplicableError
 from synth.groups.artifact import MOST_PERIOD, MOST_RANKS, Division, Groups, PatternName
-from synth.groups.consensus import consensus, parties
+from synth.groups.consensus_rate import consensus, parties
 from synth.groups.costs import Costs, require_all_pairs
 from synth.groups.patterns import Layout, alternating, is_butterfly, mixed_radix, representatives
 from synth.groups.racks import find_racks, slow_parts

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probes.columns import Floats, Mask
-from synth.groups.consensus import parties
+from probes.base import Floats, Mask
+from synth.groups.consensus_rate import parties
 from synth.groups.patterns import Layout
 from synth.network import Network
 

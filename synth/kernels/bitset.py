@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.kernels.compiled import compiled
+from synth.kernels.compiled_loop import compiled
 
 __all__ = ["Words", "add", "contains", "dice_of", "lowest", "throw"]
 

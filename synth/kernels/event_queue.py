@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, offsets
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices, offsets
+from synth.kernels.compiled_loop import compiled
 
 __all__ = ["Calendar", "calendar_of", "enter", "pop", "push", "take"]
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Indices, Mask
+from probes.base import Indices, Mask
 from synth.kernels.bitset import Words, throw
-from synth.kernels.compiled import compiled
+from synth.kernels.compiled_loop import compiled
 
 __all__ = ["LinkState", "after", "in_turns", "is_free", "link_state", "occupy", "offer", "shuffled"]
 

@@ -14,9 +14,6 @@
                 passed = passed.assign("input", (c + step) % ranks, c)
 """
 
-from __future__ import annotations
+import lazy_loader as lazy
 
-from synth.lang.algorithm import Algorithm, program
-from synth.lang.chunks import Chunk, chunk
-
-__all__ = ["Algorithm", "Chunk", "chunk", "program"]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

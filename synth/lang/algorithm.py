@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeGuard, get_args
 
-from probes.errors import UsageError
+from probes.base import UsageError
 from synth.collective import KINDS, MOST_RANKS, Collective, collective, kind_of
-from synth.compiler.chunk_dag import ChunkDag
-from synth.compiler.compile import compiled_program
+from synth.compiler import ChunkDag, compiled_program
 from synth.lang.by_hand import require_threadblocks
 from synth.lang.trace import Trace
 from synth.network import Network

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices
-from probes.errors import DataError
-from synth.compiler.chunk_dag import ChunkDag
+from probes.base import DataError, Indices
+from synth.compiler import ChunkDag
 
 __all__ = ["require_threadblocks"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from synth.compiler.chunk_dag import ASSIGN, REDUCE
+from synth.compiler import ASSIGN, REDUCE
 from synth.lang.trace import Buffer, Trace, current
 
 __all__ = ["Chunk", "chunk"]

@@ -8,10 +8,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from probes.columns import Indices
-from probes.errors import DataError, UsageError
+from probes.base import DataError, Indices, UsageError
 from synth.collective import Collective
-from synth.compiler.chunk_dag import ChunkDag
+from synth.compiler import ChunkDag
 from synth.memory_layout import memory_of
 from synth.program import INPUT, OUTPUT, SCRATCH, Protocol
 

@@ -4,3 +4,7 @@ In: a whole collective on a network. Out: a `Schedule`, or NotApplicableError wh
 serve it. Nobody here is believed: `synth.check` judges what comes out. The registry is
 `synth.portfolio.attempts`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

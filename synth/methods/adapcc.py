@@ -15,18 +15,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask
-from probes.errors import UsageError
-from synth.adapcc.logical_graph import opposites
-from synth.adapcc.path_expansion import Routes, along, plan_routes
-from synth.adapcc.two_level_strategy import Plan, Planner
+from probes.base import Floats, Indices, Mask, UsageError
+from synth.adapcc import Plan, Planner, Routes, along, opposites, plan_routes
 from synth.collective import Collective, Kind, collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.schedule import COPY, REDUCE, Outcome, Schedule
-from synth.scheduling.list_scheduling import Sends
-from synth.simulation.schedule import replay
-from synth.tree_packing.rooted_trees import depths
+from synth.scheduling import Sends
+from synth.simulation import replay
+from synth.tree_packing import depths
 
 __all__ = ["CHUNK_BYTES", "SUB_COLLECTIVES", "choose", "solve", "suits", "synthesize"]
 

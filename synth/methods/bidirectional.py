@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices, Ints, Mask
+from probes.base import Indices, Ints, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.ring import best_cycle, owner_places
 from synth.network import Network, fastest_links
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import Sends, link_of
+from synth.scheduling import Sends, link_of
 
 __all__ = ["synthesize"]
 

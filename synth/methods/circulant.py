@@ -21,13 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, bytes_of, floats, ints
+from probes.base import Bytes, Floats, Indices, bytes_of, floats, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.subnetwork import link_table, links_between
+from synth.networks import link_table, links_between
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import in_start_order
+from synth.scheduling import in_start_order
 
 __all__ = ["slow_rank", "suits", "synthesize"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Ints
+from probes.base import Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.subnetwork import link_table, links_between
+from synth.networks import link_table, links_between
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import Sends
+from synth.scheduling import Sends
 
 __all__ = ["all_pairs", "synthesize"]
 

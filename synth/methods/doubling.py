@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from probes.columns import Indices, Ints
+from probes.base import Indices, Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.subnetwork import link_table, links_between
+from synth.networks import link_table, links_between
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import Sends
+from synth.scheduling import Sends
 
 __all__ = ["halving_doubling", "synthesize"]
 

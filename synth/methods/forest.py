@@ -20,21 +20,28 @@ from functools import lru_cache
 
 import numpy as np
 
-from probes.columns import Floats, Indices, bytes_of, ints, spans
-from synth.bounds.bounds import least_s_per_byte
+from probes.base import Floats, Indices, bytes_of, ints, spans
+from synth.bounds import least_s_per_byte
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.schedule import COPY, Schedule
-from synth.scheduling.list_scheduling import Sends, in_start_order
-from synth.scheduling.time_reversal import reversed_in_time
-from synth.simulation.schedule import replay
-from synth.tree_packing.arborescence_pairs import pack_pairs
-from synth.tree_packing.arborescences import RootedPacking, pack_rooted
-from synth.tree_packing.integral_packing import gathering_trees
-from synth.tree_packing.rooted_trees import depths
-from synth.tree_packing.spanning_trees import Packing, fewest, pack, pair_links, thinned
-from synth.tree_packing.two_way_trees import TwoWayTree, hung
+from synth.scheduling import Sends, in_start_order, reversed_in_time
+from synth.simulation import replay
+from synth.tree_packing import (
+    Packing,
+    RootedPacking,
+    TwoWayTree,
+    depths,
+    fewest,
+    gathering_trees,
+    hung,
+    pack,
+    pack_pairs,
+    pack_rooted,
+    pair_links,
+    thinned,
+)
 
 __all__ = ["synthesize"]
 

@@ -21,18 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Ints, Mask, bytes_of, ints
-from synth.bounds.cuts import cost_levels
+from probes.base import Bytes, Floats, Ints, Mask, bytes_of, ints
+from synth.bounds import cost_levels
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.kernels.event_queue import calendar_of
-from synth.kernels.link_candidates import link_state
+from synth.kernels import calendar_of, link_state
 from synth.network import Network
-from synth.networks.connectivity import strong_components
+from synth.networks import strong_components
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.link_chunk_matching import CLUSTER, PLAIN, STRICT, Policy, Wires, match
-from synth.scheduling.list_scheduling import in_start_order
-from synth.scheduling.time_reversal import backwards
+from synth.scheduling import CLUSTER, PLAIN, STRICT, Policy, Wires, backwards, in_start_order, match
 
 __all__ = ["POLICIES", "Policy", "policies", "synthesize"]
 

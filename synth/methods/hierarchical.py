@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.base import Indices
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.ring import cycle
 from synth.network import Network, fastest_links
-from synth.networks.subnetwork import host_places, hosts_of, link_table, links_between, restricted
+from synth.networks import host_places, hosts_of, link_table, links_between, restricted
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import Sends
+from synth.scheduling import Sends
 
 __all__ = ["synthesize"]
 

@@ -17,19 +17,17 @@ from functools import partial
 
 import numpy as np
 
-from probes.columns import bytes_of, ints
-from probes.progress import SILENT, Progress
-from synth.bounds.bounds import bounds
+from probes.base import SILENT, Progress, bytes_of, ints
+from synth.bounds import bounds
 from synth.collective import Collective, Kind
 from synth.errors import NotApplicableError
 from synth.methods import greedy, paths
-from synth.milp.model import relative_gap
+from synth.milp import relative_gap
 from synth.network import Network
 from synth.schedule import Bound, Outcome, Schedule
-from synth.scheduling.list_scheduling import in_start_order
-from synth.scheduling.time_reversal import reversed_in_time
-from synth.simulation.schedule import replay
-from synth.tacos_ilp.horizon_search import CLOSE, Mechanism, Search, copies_to_all
+from synth.scheduling import in_start_order, reversed_in_time
+from synth.simulation import replay
+from synth.tacos_ilp import CLOSE, Mechanism, Search, copies_to_all
 
 __all__ = ["both_halves", "solve", "suits", "synthesize"]
 
@@ -90,7 +88,7 @@ def solve(
     mechanism: Mechanism = "auto",
     warm: bool = True,
 ) -> tuple[Schedule, Bound | None]:
-    """(schedule, the larger bound of infeasible horizons and ``synth.bounds.wavefront``, if any).
+    """(schedule, the larger bound of infeasible horizons and ``synth.bounds.wavefront_bound``, if any).
 
     reduce_scatter and reduce are the reversal in time of their mirror images; all_reduce is both
     halves, each within half the time, and has no bound of its own. ``time_step_s`` is TACOS's discretization

@@ -15,18 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, bytes_of, floats
-from probes.errors import UsageError
+from probes.base import Bytes, Floats, Indices, UsageError, bytes_of, floats
 from synth.collective import Collective, custom
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
-from synth.routing.congestion_prices import ETA, Resources, resources
-from synth.routing.min_congestion_paths import Demands, route
-from synth.routing.steiner_trees import grow
+from synth.networks import distances_s
+from synth.routing import ETA, Demands, Resources, grow, resources, route
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import Sends
-from synth.simulation.schedule import replay
+from synth.scheduling import Sends
+from synth.simulation import replay
 
 __all__ = ["synthesize"]
 

@@ -11,13 +11,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, Mask
+from probes.base import Floats, Indices, Ints, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network, fastest_links
-from synth.routing.or_opt import shortened
+from synth.routing import shortened
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import Sends
+from synth.scheduling import Sends
 
 __all__ = ["best_cycle", "cycle", "fills", "owner_places", "synthesize"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.subnetwork import link_table, links_between
+from synth.networks import link_table, links_between
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import Sends
-from synth.tree_packing.rooted_trees import depths
+from synth.scheduling import Sends
+from synth.tree_packing import depths
 
 __all__ = ["parents", "synthesize"]
 

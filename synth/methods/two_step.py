@@ -10,13 +10,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.base import Indices
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.subnetwork import host_places, hosts_of, link_table, links_between
+from synth.networks import host_places, hosts_of, link_table, links_between
 from synth.schedule import COPY, Schedule
-from synth.scheduling.list_scheduling import Sends
+from synth.scheduling import Sends
 
 __all__ = ["synthesize", "three_step"]
 

@@ -1,1 +1,5 @@
 """Integer programs: one model, and the solvers CBC and HiGHS behind one door."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

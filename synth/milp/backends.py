@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probes.errors import UnavailableError, UsageError
-from probes.install_hints import install
-from probes.wording import meant
+from probes.base import UnavailableError, UsageError, install, meant
 
 __all__ = ["SOLVERS", "Effort", "bound_of", "require", "run", "solver_of"]
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from probes.columns import Floats
+from probes.base import Floats
 from probes.files import temporary_folders
 from synth.milp.backends import Effort, bound_of, require, run, solver_of
 

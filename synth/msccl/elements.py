@@ -7,9 +7,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from probes.columns import Indices
-from probes.errors import DataError
-from probes.numbers import whole
+from probes.base import DataError, Indices, whole
 
 __all__ = ["Elements", "Table", "parse"]
 

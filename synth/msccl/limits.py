@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices
-from probes.errors import UsageError
-from probes.wording import first_of
+from probes.base import Indices, UsageError, first_of
 from synth.msccl.names import COLL
 from synth.program import Program
 

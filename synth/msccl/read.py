@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Indices, bytes_of, ints, offsets
-from probes.errors import DataError
-from probes.numbers import LARGEST, whole
-from probes.wording import first_of
+from probes.base import LARGEST, DataError, Indices, bytes_of, first_of, ints, offsets, whole
 from synth.collective import MOST_CHUNKS, Collective, custom
 from synth.msccl.elements import Elements, parse
 from synth.msccl.names import KIND, collective_of

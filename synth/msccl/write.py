@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from probes.xml_text import as_attribute
+from probes.base import as_attribute
 from synth.memory_layout import cells_of
 from synth.msccl.names import COLL, chunks_per_loop
 from synth.program import BUFFERS, OPS, Program

@@ -12,10 +12,6 @@ again (``write_plan``). A plan can also be made of a program (``plan_of``). To b
   operations of its threadblocks.
 """
 
-from synth.mscclpp.judge import Verdict, examine_plan, judge_plan
-from synth.mscclpp.lower import plan_of
-from synth.mscclpp.plan import Plan
-from synth.mscclpp.reader import is_plan, read_plan
-from synth.mscclpp.writer import write_plan
+import lazy_loader as lazy
 
-__all__ = ["Plan", "Verdict", "examine_plan", "is_plan", "judge_plan", "plan_of", "read_plan", "write_plan"]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

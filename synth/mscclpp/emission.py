@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
-from probes.columns import Bytes, Ints
+from probes.base import Bytes, Ints
 from synth.mscclpp.messages import Message, Messages
 from synth.mscclpp.plan import Gpu, Operand, Operation, RemoteBuffer, Threadblock
 from synth.mscclpp.well_formed import MOST_OPERATIONS, MOST_SEMAPHORES

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probes.errors import UsageError
+from probes.base import UsageError
 from synth.mscclpp.emission import Emission, RankPlan, Semaphores
 from synth.mscclpp.messages import Messages
 from synth.mscclpp.plan import Plan

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from probes.errors import UsageError
+from probes.base import UsageError
 from synth.memory_layout import Cells, cells_of
 from synth.program import OPS, READS_SRC, WRITES_DST, Program
-from synth.simulation.fifo_order import FIFO_DEPTH, Links, links_of, run
+from synth.simulation import FIFO_DEPTH, Links, links_of, run
 
 __all__ = ["Message", "Messages"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from probes.errors import DataError
+from probes.base import DataError
 from synth.mscclpp.plan import (
     BUFFERS,
     CHANNEL_TYPES,

@@ -4,3 +4,7 @@ In: a host of a topology, and rates measured between its GPUs. Out: channels of 
 largest that was found for the links inside the host, and the file that NCCL_GRAPH_FILE names. Read
 `capacities`, `channels`, `planner`, then `graph_file`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -13,11 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, floats
-from probes.paths.bandwidth import Bandwidths
-from probes.paths.expected import Expected, link_gbs
-from probes.paths.path_type import Paths, PathType
-from probes.paths.pci_tree import chain, functions, numa_of
+from probes.base import Floats, floats
+from probes.paths import Bandwidths, Expected, Paths, PathType, chain, functions, link_gbs, numa_of
 from probes.topology import Gpu, Host, Nic
 
 __all__ = ["Capacities", "capacities_of"]

@@ -13,7 +13,7 @@ from itertools import islice, permutations
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.nccl_graphs.capacities import Capacities
 
 __all__ = ["MOST_CHANNELS", "Channel", "Packed", "candidates", "packed", "total_gbs", "usage"]

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from probes.errors import UsageError
-from probes.nccl.ports import numbered_ports
-from probes.paths.bandwidth import Bandwidths, load
-from probes.paths.path_type import PathType
+from probes.base import UsageError
+from probes.nccl import numbered_ports
+from probes.paths import Bandwidths, PathType, load
 from probes.topology import Host
 from synth.nccl_graphs.capacities import Capacities, capacities_of
 from synth.nccl_graphs.channels import Channel, Packed, candidates, packed, total_gbs

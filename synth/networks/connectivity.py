@@ -11,10 +11,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from probes.columns import Indices, Ints, Mask
-from probes.errors import UsageError
-from probes.identifiers import cpu_list
-from probes.wording import some
+from probes.base import Indices, Ints, Mask, UsageError, cpu_list, some
 from synth.collective import Collective
 from synth.network import Network
 

@@ -15,14 +15,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import floats, ints
-from probes.errors import UsageError
-from probes.paths.bandwidth import Bandwidths, load
-from probes.paths.expected import Expected
-from probes.paths.nearest_nic import nearest_nic
-from probes.paths.path_type import Paths
-from probes.paths.pci_tree import chain, functions, numa_of
-from probes.profiling.declared import host_of
+from probes.base import UsageError, floats, ints
+from probes.paths import Bandwidths, Expected, Paths, chain, functions, load, nearest_nic, numa_of
+from probes.profiling import host_of
 from probes.topology import Gpu, Host, Nic, PciDevice, Topology
 from synth.network import Network
 

@@ -20,8 +20,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from probes.errors import UsageError, quoted
-from probes.numbers import decimal, whole
+from probes.base import UsageError, decimal, quoted, whole
 from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
 from synth.networks.dimensions import require_links

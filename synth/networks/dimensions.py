@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from probes.errors import UsageError
-from probes.numbers import whole
+from probes.base import UsageError, whole
 from synth.collective import MOST_RANKS
 
 __all__ = ["MOST_LINKS", "parse_dimensions", "require_links"]

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import Indices, Mask, floats, ints, offsets
-from probes.errors import UsageError
+from probes.base import Indices, Mask, UsageError, floats, ints, offsets
 from synth.network import Network
 
 __all__ = ["Failures", "kept_links", "survivors", "without"]

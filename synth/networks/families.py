@@ -26,8 +26,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from probes.errors import UsageError
-from probes.wording import plural
+from probes.base import UsageError, plural
 from synth.network import Link, Network, build
 from synth.networks import fat_tree
 from synth.networks.dimensions import parse_dimensions, require_links

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from probes.errors import UsageError
-from probes.numbers import whole
+from probes.base import UsageError, whole
 from synth.collective import MOST_RANKS
 from synth.network import Link
 from synth.networks.dimensions import parse_dimensions

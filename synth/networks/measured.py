@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import floats, ints
+from probes.base import floats, ints
 from probes.link_costs import Profile
 from synth.network import Network
 

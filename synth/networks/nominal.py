@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from probes.errors import UsageError
-from probes.paths.bandwidth import load
-from probes.paths.expected import Expected
-from probes.paths.nearest_nic import nearest_nic
+from probes.base import UsageError
+from probes.paths import Expected, load, nearest_nic
 from probes.topology import Gpu, Host, Nic, Topology
 from synth.network import Link, Network, build
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Indices, Ints, Mask, ints, offsets
+from probes.base import Indices, Ints, Mask, ints, offsets
 from synth.collective import Collective, Custom
 from synth.errors import NotApplicableError
 from synth.network import Network, cheapest_of_parallel

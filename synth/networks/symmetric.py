@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, floats, ints, offsets, spans
-from probes.errors import UsageError
+from probes.base import Floats, Indices, Ints, UsageError, floats, ints, offsets, spans
 from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
 from synth.networks.dimensions import require_links

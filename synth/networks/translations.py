@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from probes.columns import Indices, ints, offsets, spans
+from probes.base import Indices, ints, offsets, spans
 from synth.network import Network
 from synth.networks.symmetric import SymmetricNetwork
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 from synth.errors import NotApplicableError
 from synth.portfolio.attempts import Plan, Request, deliveries, plans
 from synth.portfolio.worker_pool import ProcessPool, WorkerPool, WorkerPools
 from synth.schedule import Schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["Trial", "Trials"]
 

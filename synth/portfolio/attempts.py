@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.errors import UsageError, quoted
-from probes.wording import meant
+from probes.base import UsageError, meant, quoted
 from synth.collective import Collective, Kind
 from synth.methods import (
     adapcc,
@@ -32,7 +31,7 @@ from synth.portfolio.rank_subsets import serve
 from synth.published import synthesizer
 from synth.schedule import Schedule
 from synth.scheduling import block_exchange, stars, symmetric_search
-from synth.tacos_ilp.horizon_search import Mechanism
+from synth.tacos_ilp import Mechanism
 
 __all__ = [
     "METHODS",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import ints
+from probes.base import ints
 from synth.collective import Collective, Kind, collective, custom, several
 from synth.rank_sets import RankSets
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.portfolio.attempts import Plan, deliveries, least_sends
-from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
+from synth.prediction import is_clearly_sooner, schedule_run_s
 from synth.schedule import Schedule
 from synth.streams import busiest_s_per_byte
 

@@ -7,7 +7,7 @@ import resource
 from contextlib import suppress
 from pathlib import Path
 
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 
 __all__ = ["machine_bytes", "peak_bytes", "peak_of", "require_memory"]
 

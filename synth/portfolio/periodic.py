@@ -13,9 +13,9 @@ from itertools import product
 
 import numpy as np
 
-from probes.columns import Floats, Indices, bytes_of, floats, ints
-from synth.bounds.bounds import least_s_per_byte
-from synth.check.periodic import check_periodic
+from probes.base import Floats, Indices, bytes_of, floats, ints
+from synth.bounds import least_s_per_byte
+from synth.check import check_periodic
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -23,12 +23,9 @@ from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES, Request
 from synth.portfolio.synthesize import bounds_of
 from synth.schedule import Bound, Outcome, Schedule
-from synth.scheduling.edge_colouring import coloured
-from synth.scheduling.modulo_scheduling import least_period_s, modulo_scheduled
-from synth.simulation.periodic import periodic_time_s
-from synth.tree_packing.balanced_trees import balanced_trees, exchanged
-from synth.tree_packing.spanning_trees import Edges, pair_links
-from synth.tree_packing.two_way_trees import TwoWayTree, hung
+from synth.scheduling import coloured, least_period_s, modulo_scheduled
+from synth.simulation import periodic_time_s
+from synth.tree_packing import Edges, TwoWayTree, balanced_trees, exchanged, hung, pair_links
 
 __all__ = [
     "body_of",
@@ -37,7 +34,7 @@ __all__ = [
     "periodic_bounds",
     "proven_periodic",
     "synthesize_periodic",
-    "timed",
+    "timed_periodic",
     "unserved",
 ]
 
@@ -96,7 +93,7 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
     trees = min(packed, key=lambda one: _foretold_s(request, one))
     best: PeriodicSchedule | None = None
     for periods, chunk_bytes in _cuts(request, len(trees)):
-        found = timed(body_of(network, trees, chunk_bytes, request.seed), periods)
+        found = timed_periodic(body_of(network, trees, chunk_bytes, request.seed), periods)
         if best is not None and found.time_s >= best.time_s * (1 - _NOTICEABLE):
             break
         best = found
@@ -208,7 +205,7 @@ def body_of(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: i
     )
 
 
-def timed(body: Schedule, periods: int) -> PeriodicSchedule:
+def timed_periodic(body: Schedule, periods: int) -> PeriodicSchedule:
     """The sends of ``body`` in the shortest period in which they find places."""
     least_s = least_period_s(body)
     for stretched in _STRETCHED:

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import Floats
-from probes.progress import SILENT, Progress
+from probes.base import SILENT, Floats, Progress
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
+from synth.networks import distances_s
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, Request, deliveries, plans
 from synth.portfolio.incumbent import Attempt

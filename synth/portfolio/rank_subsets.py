@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Floats, Indices, bytes_of, floats, ints
-from probes.errors import UsageError
+from probes.base import Floats, Indices, UsageError, bytes_of, floats, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.subnetwork import reachable, renumbered, restricted
+from synth.networks import reachable, renumbered, restricted
 from synth.schedule import REDUCE, Schedule
-from synth.scheduling.list_scheduling import Sends
-from synth.simulation.schedule import replay
+from synth.scheduling import Sends
+from synth.simulation import replay
 from synth.streams import streams_of
 
 __all__ = ["pruned", "serve"]

@@ -10,9 +10,8 @@ from typing import Any
 
 from synth.portfolio.attempts import Plan, Request, cut_again, smallest_bytes
 from synth.schedule import Schedule
-from synth.scheduling.justification import justified
-from synth.scheduling.pipelining import pipelined
-from synth.simulation.schedule import replay
+from synth.scheduling import justified, pipelined
+from synth.simulation import replay
 
 __all__ = ["Refinement"]
 

@@ -12,19 +12,18 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from probes.errors import UsageError
-from probes.progress import SILENT, Progress
-from synth.check.schedule import check
-from synth.compiler.lower import lower
+from probes.base import SILENT, Progress, UsageError
+from synth.check import check
+from synth.compiler import lower
 from synth.network import Network
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.synthesize import Request, bounds_of, library_schedules, synthesize
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
-from synth.prediction.run_time import MOST_SENDS, predicted_s
+from synth.prediction import MOST_SENDS, predicted_s
 from synth.program import Program
 from synth.schedule import Bound, Race, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["Candidates", "Swept", "candidates_of", "measured", "sizes_between", "sweep", "timed"]
 

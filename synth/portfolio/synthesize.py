@@ -9,26 +9,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from probes.errors import UsageError
-from probes.progress import SILENT, Progress
-from synth.bounds.bounds import bounds
-from synth.check.schedule import check
+from probes.base import SILENT, Progress, UsageError
+from synth.bounds import bounds
+from synth.check import check
 from synth.collective import KINDS, collective
 from synth.errors import NotApplicableError
-from synth.kernels.compiled import all_compiled
+from synth.kernels import all_compiled
 from synth.methods import greedy
-from synth.milp.model import require
-from synth.networks.connectivity import require_ways
+from synth.milp import require
+from synth.networks import require_ways
 from synth.portfolio.attempt_runner import Trials
 from synth.portfolio.attempts import METHODS, Plan, Request, cut, deliveries, library_plans, plans
 from synth.portfolio.incumbent import Attempt, Choice
 from synth.portfolio.memory_limits import peak_bytes, require_memory
 from synth.portfolio.refinement import Refinement
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
-from synth.prediction.candidates import promising
-from synth.prediction.run_time import soonest
+from synth.prediction import promising, soonest
 from synth.schedule import Bound, Outcome, Schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = [
     "KINDS",
@@ -206,7 +204,7 @@ def warm(ranks: int | None = None) -> None:
     For few ranks nothing is done ahead. All other loops are loaded or compiled when they have much to do: few
     of the 57 that a search for 16 ranks calls do.
     """
-    from synth.networks.families import family
+    from synth.networks import family
 
     if ranks is not None and ranks <= _FEW_RANKS:
         return

@@ -22,7 +22,7 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 from synth.portfolio.memory_limits import peak_of
 
 __all__ = ["ProcessPool", "WorkerPool", "WorkerPools", "cores"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from synth.prediction.run_time import MOST_SENDS
 from synth.schedule import Schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["Table", "promising", "sort_of"]
 

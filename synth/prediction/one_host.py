@@ -14,14 +14,13 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, floats
+from probes.base import Floats, Indices, Mask, floats
 from probes.link_costs import HostMemory
-from synth.kernels.compiled import compiled
+from synth.kernels import compiled
 from synth.network import Network
 from synth.prediction.host_transfers import BOUNCE_BYTES, FETCHED_BYTES, TILE_BYTES
 from synth.program import INPUT, OPS, READS_SRC, SCRATCH, SENDS, WRITES_DST, Program
-from synth.simulation.fifo_order import links_of
-from synth.simulation.program import links_used
+from synth.simulation import links_of, links_used
 
 __all__ = ["HostTiming", "Spent", "host_timing"]
 

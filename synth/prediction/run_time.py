@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.compiler.lower import lower
+from synth.compiler import lower
 from synth.network import Network
 from synth.prediction.one_host import HostTiming, host_timing
 from synth.program import Program
 from synth.schedule import Schedule
-from synth.simulation.fair_program import fair_time_s
-from synth.simulation.program import Costs, ProgramTiming, simulate_program
-from synth.simulation.schedule import replay
+from synth.simulation import Costs, ProgramTiming, fair_time_s, replay, simulate_program
 
 __all__ = [
     "MOST_SENDS",

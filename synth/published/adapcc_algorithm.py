@@ -12,8 +12,7 @@ from collections import defaultdict
 from math import gcd
 
 from synth.errors import NotApplicableError
-from synth.lang.algorithm import Algorithm, program
-from synth.lang.chunks import Chunk, chunk
+from synth.lang import Algorithm, Chunk, chunk, program
 from synth.published.adapcc_milp import PublishedStrategy, SubCollective, blocks
 
 __all__ = ["strategy_algorithm"]

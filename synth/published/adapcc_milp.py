@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Literal
 
-from probes.columns import Floats
+from probes.base import Floats
 from synth.errors import NotApplicableError
-from synth.milp.model import Model, Status
+from synth.milp import Model, Status
 from synth.network import Network
 
 __all__ = [

@@ -14,13 +14,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import bytes_of, ints, offsets
+from probes.base import bytes_of, ints, offsets
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.published.adapcc_milp import Choice, PublishedStrategy, Question, SubCollective, blocks, solve
 from synth.schedule import COPY, REDUCE, Outcome, Schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["MOST_RANKS", "schedule_of", "synthesize"]
 

@@ -18,17 +18,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, Mask
+from probes.base import Floats, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.methods.ilp import both_halves
-from synth.milp.model import Model
+from synth.methods import both_halves
+from synth.milp import Model
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
+from synth.networks import distances_s
 from synth.schedule import COPY, Outcome, Schedule
-from synth.scheduling.list_scheduling import Sends
-from synth.scheduling.time_reversal import reversed_in_time
-from synth.simulation.schedule import replay
+from synth.scheduling import Sends, reversed_in_time
+from synth.simulation import replay
 
 __all__ = ["DETOUR", "synthesize"]
 

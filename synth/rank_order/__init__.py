@@ -4,3 +4,7 @@ In: a `Network`, a library's algorithm and the bytes of the buffer. Out: `RankOr
 that of the ranks as they come, and a bound below every order's. Read `algorithms`, `costs`, `search`,
 `relaxation`, then `planner`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -14,11 +14,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from probes.columns import Floats, Indices
-from probes.errors import UsageError, quoted
-from probes.wording import meant
+from probes.base import Floats, Indices, UsageError, meant, quoted
 from synth.collective import Kind
-from synth.methods.tree import parents
+from synth.methods import parents
 
 __all__ = ["LIBRARIES", "Algorithm", "Pattern", "algorithm_of", "pattern"]
 

@@ -16,14 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices
-from probes.errors import UsageError
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import pop
+from probes.base import Floats, Indices, UsageError
+from synth.kernels import compiled, pop
 from synth.network import Network, fastest_links
-from synth.networks.shortest_paths import shortest_paths
+from synth.networks import shortest_paths
 from synth.rank_order.algorithms import Pattern
-from synth.simulation.max_min_fairness import Flows, carry, next_s, share
+from synth.simulation import Flows, carry, next_s, share
 
 __all__ = ["Costs", "Messages", "Paths", "both_ways", "paths_of", "price"]
 

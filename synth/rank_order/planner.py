@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import Indices
-from probes.errors import UsageError
-from synth.bounds.bounds import bounds
+from probes.base import Indices, UsageError
+from synth.bounds import bounds
 from synth.collective import collective
 from synth.network import Network
 from synth.rank_order.algorithms import Algorithm, pattern

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
-from probes.columns import Floats, Mask
+from probes.base import Floats, Mask
 from synth.rank_order.costs import Costs
 
 __all__ = ["least_s"]

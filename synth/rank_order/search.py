@@ -18,8 +18,8 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
-from probes.columns import Floats, Indices, offsets
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices, offsets
+from synth.kernels import compiled
 from synth.rank_order.costs import Costs, Messages, Paths, price
 
 __all__ = ["every_order", "improved_orders"]

@@ -7,3 +7,7 @@ what the whole schedule gives. All of it is deterministic: ranks that ask alike 
 Read `chunk_trees`, the trees of a schedule; `behavior`, the tuples; `partial`, the schedules that they leave,
 with `tree_choice`; and `pieces`, finer chunks.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from probes.errors import UsageError
+from probes.base import UsageError
 from synth.relays.chunk_trees import ChunkTree, chunk_trees
 from synth.schedule import Schedule
 

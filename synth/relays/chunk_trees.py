@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from probes.columns import Indices, offsets
+from probes.base import Indices, offsets
 from synth.errors import NotApplicableError
 from synth.schedule import COPY, Schedule
 

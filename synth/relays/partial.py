@@ -16,15 +16,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from probes.columns import Bytes, Indices, Ints, Mask, bytes_of, ints
-from probes.errors import UsageError
+from probes.base import Bytes, Indices, Ints, Mask, UsageError, bytes_of, ints
 from synth.collective import Collective, custom
 from synth.rank_sets import RankSets, of_sets
 from synth.relays.behavior import named_ranks, tree_behaviors
 from synth.relays.chunk_trees import ChunkTree, chunk_trees
 from synth.relays.tree_choice import dealt, loads
 from synth.schedule import Schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 from synth.streams import streams_of
 
 __all__ = [

@@ -7,8 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from probes.columns import bytes_of, ints
-from probes.errors import UsageError
+from probes.base import UsageError, bytes_of, ints
 from synth.collective import Collective
 from synth.schedule import Schedule
 

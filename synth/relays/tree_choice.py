@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.network import Network
 
 __all__ = ["dealt", "loads"]

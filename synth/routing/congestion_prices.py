@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, floats
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import pop, push
+from probes.base import Floats, Indices, Mask, floats
+from synth.kernels import compiled, pop, push
 from synth.network import Network
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices, Ints
+from synth.kernels import compiled
 from synth.routing.congestion_prices import (
     ETA,
     Resources,

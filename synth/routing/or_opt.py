@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices
+from synth.kernels import compiled
 
 __all__ = ["shortened"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices
+from synth.kernels import compiled
 from synth.routing.congestion_prices import ETA, Resources, charge, cheapest, largest_load_s, search_over
 
 __all__ = ["grow"]

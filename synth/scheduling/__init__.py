@@ -4,3 +4,7 @@ scheduling, edge colouring), or sends for given chunks (matching, exchange, star
 In: a network with sends or chunks. Out: sends in the order of their starts, or with their starts in a period.
 On symmetric networks `symmetric_spreading` and `symmetric_paths`, for one send of each orbit.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

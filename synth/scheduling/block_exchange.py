@@ -15,15 +15,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.base import Floats, Indices
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
-from synth.networks.translations import found_symmetry
+from synth.networks import distances_s, found_symmetry
 from synth.schedule import Schedule
 from synth.scheduling.exchanges import Blocks, Collect, Exchange, Exchanges, HandOut, Step, nearest_blocks
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["chunk_counts", "pays", "suits", "synthesize"]
 

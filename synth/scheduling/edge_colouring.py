@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices, floats
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices, floats
+from synth.kernels import compiled
 from synth.schedule import Schedule
-from synth.simulation.chunk_slots import touched
+from synth.simulation import touched
 
 __all__ = ["coloured"]
 

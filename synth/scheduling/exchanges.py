@@ -15,12 +15,11 @@ from typing import Protocol
 
 import numpy as np
 
-from probes.columns import Floats, Ints, bytes_of, ints, offsets
+from probes.base import Floats, Ints, bytes_of, ints, offsets
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
-from synth.networks.subnetwork import link_table
+from synth.networks import distances_s, link_table
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import in_start_order
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices, floats
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices, floats
+from synth.kernels import compiled
 from synth.schedule import Schedule
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import Precedence, of_schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["justified"]
 

@@ -9,18 +9,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, Mask
-from synth.kernels.bitset import Words, add, contains, dice_of, lowest, throw
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import Calendar, enter, take
-from synth.kernels.link_candidates import (
+from probes.base import Floats, Indices, Ints, Mask
+from synth.kernels import (
+    Calendar,
     LinkState,
+    Words,
+    add,
     after,
+    compiled,
+    contains,
+    dice_of,
+    enter,
     in_turns,
     is_free,
+    lowest,
     occupy,
     offer,
     shuffled,
+    take,
+    throw,
 )
 
 __all__ = ["CLUSTER", "PLAIN", "STRICT", "Policy", "Wires", "match"]

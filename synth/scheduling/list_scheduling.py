@@ -12,16 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, Mask, bytes_of, ints, offsets, spans
+from probes.base import Bytes, Floats, Indices, Mask, bytes_of, ints, offsets, spans
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import pop, push
-from synth.kernels.link_candidates import LinkState, is_free, link_state, occupy, offer
+from synth.kernels import LinkState, compiled, is_free, link_state, occupy, offer, pop, push
 from synth.network import Network
 from synth.schedule import Schedule
 from synth.scheduling.precedence import Precedence, of_turns
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["Sends", "in_order", "in_start_order", "line_up", "link_of"]
 

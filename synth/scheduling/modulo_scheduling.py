@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, floats, offsets
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import pop, push
+from probes.base import Floats, Indices, Ints, floats, offsets
+from synth.kernels import compiled, pop, push
 from synth.schedule import Schedule
-from synth.simulation.chunk_slots import touched
+from synth.simulation import touched
 
 __all__ = ["least_period_s", "modulo_scheduled"]
 

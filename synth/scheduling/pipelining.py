@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Floats, bytes_of, floats, ints, offsets
+from probes.base import Floats, bytes_of, floats, ints, offsets
 from synth.collective import Collective
 from synth.schedule import REDUCE, Schedule, Timing
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import of_schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["pipelined"]
 

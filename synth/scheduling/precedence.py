@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices, offsets, spans
+from probes.base import Indices, offsets, spans
 from synth.collective import Collective
 from synth.network import Network
 from synth.schedule import Schedule
-from synth.simulation.chunk_slots import touched
+from synth.simulation import touched
 
 __all__ = ["Precedence", "of_schedule", "of_turns"]
 

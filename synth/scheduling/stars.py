@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices, bytes_of, ints
+from probes.base import Floats, Indices, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.subnetwork import link_table
+from synth.networks import link_table
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import in_start_order
 from synth.scheduling.time_reversal import backwards

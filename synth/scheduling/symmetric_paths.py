@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, offsets
+from probes.base import Floats, Indices, offsets
 from synth.errors import NotApplicableError
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import pop, push
-from synth.networks.symmetric import SymmetricNetwork
+from synth.kernels import compiled, pop, push
+from synth.networks import SymmetricNetwork
 from synth.scheduling.symmetric_spreading import Ranks, all_free, far_end, rank_table, wake, wake_users
 
 __all__ = ["all_to_all_sends"]

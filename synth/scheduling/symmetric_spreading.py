@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.columns import Bytes, Floats, Indices, Longs, Mask, offsets
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import pop, push
-from synth.networks.symmetric import SymmetricNetwork
+from probes.base import Bytes, Floats, Indices, Longs, Mask, offsets
+from synth.kernels import compiled, pop, push
+from synth.networks import SymmetricNetwork
 
 __all__ = ["Ranks", "all_free", "far_end", "rank_table", "spread", "wake", "wake_users"]
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Floats, Indices, bytes_of, ints
+from probes.base import Floats, Indices, bytes_of, ints
 from synth.collective import Collective
 from synth.network import Network
 from synth.schedule import REDUCE, Schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 
 __all__ = ["backwards", "reversed_in_time"]
 

@@ -5,3 +5,7 @@ carried.
 Read `schedule`; `program` with `threadblock_machine`, or with `max_min_fairness` and `fair_program`.
 `simgrid` asks another simulator, in a process of its own (`simgrid_engine`).
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

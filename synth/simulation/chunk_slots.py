@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probes.columns import Indices, Mask
+from probes.base import Indices, Mask
 from synth.collective import Collective
 from synth.network import Network
 from synth.schedule import Schedule

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Bytes, Indices, Ints, Mask
-from synth.kernels.compiled import compiled
+from probes.base import Bytes, Indices, Ints, Mask
+from synth.kernels import compiled
 from synth.schedule import REDUCE, Schedule
 from synth.simulation.chunk_slots import touched
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, offsets
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import pop, push
+from probes.base import Floats, Indices, Mask, offsets
+from synth.kernels import compiled, pop, push
 from synth.network import Network
 from synth.program import Program
 from synth.simulation.fifo_order import links_of

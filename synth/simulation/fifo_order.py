@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Indices, Mask
-from synth.kernels.compiled import compiled
+from probes.base import Indices, Mask
+from synth.kernels import compiled
 from synth.program import RECEIVES, SENDS, Program
 
 __all__ = ["FIFO_DEPTH", "Links", "Walk", "connections", "least_depth", "links_of", "walk"]

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import push
+from probes.base import Floats, Indices
+from synth.kernels import compiled, push
 
 __all__ = ["Flows", "carry", "enqueue", "next_s", "share"]
 

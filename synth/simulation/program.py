@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, Indices, floats
-from probes.errors import UsageError
+from probes.base import Floats, Indices, UsageError, floats
 from synth.network import Network, fastest_links
 from synth.program import READS_SRC, WRITES_DST, Program
 from synth.simulation.fifo_order import FIFO_DEPTH, Links, links_of

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import ints
+from probes.base import ints
 from synth.network import Network
 from synth.program import Program, Protocol
 from synth.simulation.program import Costs, ProgramTiming, simulate_program

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from probes.errors import UsageError
+from probes.base import UsageError
 
 if TYPE_CHECKING:
-    from probes.columns import Ints
+    from probes.base import Ints
     from synth.network import Network
     from synth.schedule import Schedule
 
@@ -27,7 +27,7 @@ def _same_links(schedule: Schedule, other: Network) -> Ints:
     """The rows of the other network's links between the same ranks; the fastest where there are several."""
     import numpy as np
 
-    from probes.columns import ints
+    from probes.base import ints
     from synth.network import fastest_links
 
     own = schedule.network

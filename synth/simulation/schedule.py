@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices, Ints
+from synth.kernels import compiled
 from synth.network import Network
 from synth.schedule import Schedule, Timing
 from synth.simulation.chunk_slots import are_few, numbered, touched

@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Floats
-from probes.errors import DataError, UnavailableError
+from probes.base import DataError, Floats, UnavailableError
 from synth.schedule import Schedule
 from synth.simulation import simgrid_engine
 from synth.simulation.chunk_slots import dependencies

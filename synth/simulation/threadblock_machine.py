@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask
-from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import pop, push
+from probes.base import Floats, Indices, Mask
+from synth.kernels import compiled, pop, push
 
 __all__ = ["CAUSES", "run_threadblocks"]
 

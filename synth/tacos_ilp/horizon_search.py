@@ -15,14 +15,12 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Indices
-from probes.progress import Progress
-from synth.bounds.bounds import bounds
-from synth.bounds.wavefront import wavefront
+from probes.base import Indices, Progress
+from synth.bounds import bounds, wavefront
 from synth.collective import Collective
 from synth.network import Network
 from synth.schedule import Bound, Schedule
-from synth.simulation.schedule import replay
+from synth.simulation import replay
 from synth.tacos_ilp.recovery import completed
 from synth.tacos_ilp.time_expanded_milp import Move, moves_of, program
 from synth.tacos_ilp.time_expanded_network import Bundles, Expansion, bundle, expand, grid_of

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from probes.columns import Indices, bytes_of, ints
+from probes.base import Indices, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.networks.shortest_paths import shortest_paths
+from synth.networks import shortest_paths
 from synth.schedule import COPY, Schedule
-from synth.scheduling.list_scheduling import Sends
+from synth.scheduling import Sends
 from synth.tacos_ilp.time_expanded_milp import Move
 from synth.tacos_ilp.time_expanded_network import Bundles
 

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from probes.columns import Mask
-from synth.milp.model import Model, Solution
+from probes.base import Mask
+from synth.milp import Model, Solution
 from synth.tacos_ilp.time_expanded_network import UNREACHED, Expansion
 
 __all__ = ["Move", "Program", "moves_of", "program"]

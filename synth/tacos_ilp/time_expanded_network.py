@@ -18,9 +18,9 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, Mask
+from probes.base import Floats, Indices, Ints, Mask
 from synth.network import Network
-from synth.networks.shortest_paths import distances_s
+from synth.networks import distances_s
 
 __all__ = ["UNREACHED", "Bundles", "Expansion", "Grid", "bundle", "expand", "grid_of"]
 

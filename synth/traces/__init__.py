@@ -10,19 +10,6 @@ order:
 - ``astra_sim``: configurations of system, workload and network.
 """
 
-from synth.traces.astra_sim import Files, astra_sim_files
-from synth.traces.chakra import chakra_trace
-from synth.traces.goal import goal_text
-from synth.traces.operations import ADD, RECV, SEND, Operation, operations_of
+import lazy_loader as lazy
 
-__all__ = [
-    "ADD",
-    "RECV",
-    "SEND",
-    "Files",
-    "Operation",
-    "astra_sim_files",
-    "chakra_trace",
-    "goal_text",
-    "operations_of",
-]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

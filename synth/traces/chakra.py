@@ -13,8 +13,7 @@ from functools import cache
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from probes.errors import UnavailableError
-from probes.install_hints import install
+from probes.base import UnavailableError, install
 from synth.traces.operations import ADD, RECV, SEND, Operation
 
 __all__ = ["chakra_trace", "collective_trace", "messages"]

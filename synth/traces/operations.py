@@ -13,7 +13,7 @@ import numpy as np
 
 from synth.network import Network
 from synth.schedule import COPY, Schedule
-from synth.simulation.chunk_slots import dependencies
+from synth.simulation import dependencies
 
 __all__ = ["ADD", "RECV", "SEND", "Operation", "operations_of"]
 

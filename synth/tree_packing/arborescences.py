@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, Indices
-from synth.bounds.packing_lp import Trees, link_load, solve
+from probes.base import Floats, Indices
+from synth.bounds import Trees, link_load, solve
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.tree_packing.min_arborescence import cheapest_arborescence

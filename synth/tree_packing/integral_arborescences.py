@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.columns import Indices, Mask
-from synth.kernels.compiled import compiled
+from probes.base import Indices, Mask
+from synth.kernels import compiled
 from synth.network import Network
 
 __all__ = ["Graph", "Rows", "flows_fit", "graph_of", "whole_trees"]

@@ -15,9 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from probes.columns import Floats, Mask
+from probes.base import Floats, Mask
 from synth.errors import NotApplicableError
-from synth.milp.model import Model
+from synth.milp import Model
 from synth.network import Network
 from synth.tree_packing.integral_arborescences import Rows, flows_fit, graph_of
 

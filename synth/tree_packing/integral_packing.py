@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from synth.bounds.bounds import least_s_per_byte
+from synth.bounds import least_s_per_byte
 from synth.network import Network
 from synth.tree_packing.arborescences import RootedPacking
 from synth.tree_packing.integral_arborescences import Rows, graph_of, whole_trees

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.columns import Floats, Indices, Mask
-from synth.kernels.compiled import compiled
+from probes.base import Floats, Indices, Mask
+from synth.kernels import compiled
 
 __all__ = ["cheapest_arborescence"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.base import Indices
 
 __all__ = ["depths"]
 

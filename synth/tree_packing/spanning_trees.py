@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csc_array
 
-from probes.columns import Floats, Indices
-from synth.bounds.packing_lp import Trees, link_load, solve
+from probes.base import Floats, Indices
+from synth.bounds import Trees, link_load, solve
 from synth.errors import NotApplicableError
-from synth.kernels.compiled import compiled
+from synth.kernels import compiled
 from synth.network import Network, grouped
 
 __all__ = ["Edges", "Packing", "fewest", "low_tree", "pack", "pair_links", "thinned"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices
-from synth.kernels.compiled import compiled
+from probes.base import Indices
+from synth.kernels import compiled
 from synth.schedule import COPY, REDUCE
 from synth.tree_packing.spanning_trees import Edges
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import slow_hosts
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 
 @settings(max_examples=150)

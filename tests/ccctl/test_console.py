@@ -104,9 +104,9 @@ LOGGED = """
 import logging, time
 from ccctl import console
 with console.progress("work", 2.0):
-    logging.getLogger("synth.kernels.compiled").info("compiling %s", "a loop")
+    logging.getLogger("synth.kernels.compiled_loop").info("compiling %s", "a loop")
     time.sleep(0.3)
-logging.getLogger("synth.kernels.compiled").info("not shown")
+logging.getLogger("synth.kernels.compiled_loop").info("not shown")
 """
 
 

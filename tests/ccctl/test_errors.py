@@ -3,7 +3,7 @@
 import re
 
 import ccctl.errors
-import probes.errors
+import probes.base.errors
 from ccctl.errors import CcctlError, DataError
 
 
@@ -31,7 +31,7 @@ def test_a_data_error_names_its_source_in_every_line():
 
 
 def test_the_drawn_tree_holds_every_error_and_its_status():
-    for module in (ccctl.errors, probes.errors):
+    for module in (ccctl.errors, probes.base.errors):
         drawn = set(re.findall(r"^\W*([A-Z]\w+)\s{2,}", module.__doc__, flags=re.MULTILINE))
         defined = {name for name in module.__all__ if isinstance(getattr(module, name), type)}
         assert drawn == defined

@@ -17,8 +17,8 @@ from sample_plans import pair_plan
 from ccctl.artifacts import codec
 from ccctl.commands import COMMANDS
 from ccctl.main import examples
-from probes.nccl.export import export
-from synth.kernels.loop_store import cache_folder
+from probes.nccl.exporter import export
+from synth.kernels.stored_loops import cache_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STARTS_RANKS = {"profile", "run", "bench", "watch", "doctor"}

@@ -13,8 +13,8 @@ from ccctl import host_search
 from ccctl.errors import TimeoutExpired
 from ccctl.runs import profile
 from exec.launcher.run import World
+from probes.base.errors import LostRankError, UnavailableError
 from probes.detection.gather import Look, Request
-from probes.errors import LostRankError, UnavailableError
 from probes.profiling.assemble import assemble
 from probes.profiling.options import Effort
 from probes.sampling.packet_trains import Trains

@@ -14,7 +14,7 @@ from limits import HANG_S
 from ccctl.launching import World, by_default, run_ranks, world_of
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.starters import mpirun
-from probes.errors import UnavailableError, UsageError
+from probes.base.errors import UnavailableError, UsageError
 
 
 @pytest.fixture(autouse=True)

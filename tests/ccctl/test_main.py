@@ -344,7 +344,7 @@ def test_a_signal_that_a_library_turns_into_another_error_ends_the_command(numbe
     script = (
         "import os, sys\n"
         "from exec.launcher.signals import unwinding\n"
-        "from probes.errors import UnavailableError\n"
+        "from probes.base.errors import UnavailableError\n"
         "class Loading:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'synth.network':\n"

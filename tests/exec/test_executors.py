@@ -3,7 +3,7 @@
 import pytest
 
 from exec.executors import executor_of, parse_device
-from probes.errors import UnavailableError, UsageError
+from probes.base.errors import UnavailableError, UsageError
 
 
 class Ranks:

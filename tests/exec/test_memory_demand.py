@@ -8,7 +8,7 @@ from exec.memory_demand import bench_need, run_need, start_needs
 from exec.program.layout import Layout
 from exec.run_once import RunRequest
 from synth.collective import KINDS
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.program import INPUT, OUTPUT, SCRATCH
 
 MIB = 1 << 20

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from exec import records
 from exec.launcher.protocol import Failure, Lost, Status
 from exec.program.interpreter import interpret
 from exec.records import UnsendableError, decode, encode
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 PLAIN = st.recursive(
     st.none()

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from exec.replan import Forecast, replanned, requests_of
-from probes.columns import floats
-from probes.errors import UsageError
+from probes.base.columns import floats
+from probes.base.errors import UsageError
 from synth.check.schedule import check
 from synth.collective import KINDS
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.network import Link, build
 from synth.portfolio.collective_request import CollectiveRequest, divided
 from synth.prediction.run_time import predicted_s

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from exec.timed_command import seconds_of, words_of
-from probes.errors import DataError, MissingInputError, TimeoutExpired, UsageError
+from probes.base.errors import DataError, MissingInputError, TimeoutExpired, UsageError
 
 
 def shell(text):

@@ -18,7 +18,7 @@ from racked_networks import racked
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.artifacts import codec
-from probes.columns import floats, ints, longs
+from probes.base.columns import floats, ints, longs
 
 __all__ = ["Sample", "corpus"]
 
@@ -481,7 +481,7 @@ def _xml_programs(whole: bool) -> Iterator[Sample]:
     from synth.msccl.write import write_xml
 
     for sample in [one for one in _schedules(False) if one.kind == "schedule"][:: 3 if whole else 9]:
-        from synth.compiler.lower import lower
+        from synth.compiler.lowering import lower
 
         body = codec.decode(sample.content, sample.name).body
         yield Sample(f"XML of {sample.name}", "msccl-xml", ".xml", write_xml(lower(body)))

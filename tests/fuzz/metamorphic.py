@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import bytes_of, floats, ints
+from probes.base.columns import bytes_of, floats, ints
 from synth.collective import Collective
 from synth.network import Link, Network, build
 from synth.schedule import Schedule

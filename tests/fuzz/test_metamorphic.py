@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, reject, settings, strategies as st
 from metamorphic import relabelled, reordered, scaled, split, with_link, without_link
 from sample_networks import networks
 
-from probes.columns import bytes_of, ints
-from synth.bounds.bounds import bounds
+from probes.base.columns import bytes_of, ints
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import KINDS, collective
 from synth.errors import NotApplicableError

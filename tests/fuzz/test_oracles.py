@@ -8,9 +8,9 @@ from assembler import Assembler
 from oracles import ACCEPTED, program, schedule
 from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
 
-from probes.columns import bytes_of, ints
+from probes.base.columns import bytes_of, ints
 from synth.collective import KINDS, collective, several
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.network import Link, build
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 from synth.schedule import COPY, REDUCE

@@ -13,7 +13,7 @@ import pytest
 from corpus import corpus
 from driver import call
 
-from probes.visible_text import unsteered
+from probes.base.visible_text import unsteered
 
 _HOSTILE = (
     "\x1b]0;t\x07\x9b31m\u202e\u2066\u2028\u200b\x7f\ndrift: forged 0-1\r\nforged: 2\n<b>x</b>&lt;\"'`|"

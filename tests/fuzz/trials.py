@@ -30,7 +30,7 @@ from oracles.schedule import judge as judge_schedule
 
 from ccctl.artifacts import codec
 from ccctl.errors import CcctlError
-from probes.visible_text import unsteered
+from probes.base.visible_text import unsteered
 
 __all__ = ["Finding", "Mutant", "made", "tried"]
 

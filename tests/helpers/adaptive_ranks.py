@@ -87,7 +87,7 @@ def equal_to_ddp(rank, size):
 
 
 def refused(session):
-    from probes.errors import UsageError
+    from probes.base.errors import UsageError
 
     try:
         ccctl.torch.AdaptiveHook(replica(find_unused_parameters=True), session)

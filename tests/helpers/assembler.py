@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from probes.columns import bytes_of, ints
+from probes.base.columns import bytes_of, ints
 from synth.collective import Collective
 from synth.program import OPS, Program, Protocol
 

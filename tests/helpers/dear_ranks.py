@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 import ccctl.torch
 from exec.mpi import connections
 from exec.sockets import mesh
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 MIB = 1 << 20
 

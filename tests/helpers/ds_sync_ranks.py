@@ -20,8 +20,8 @@ from torch.utils.checkpoint import checkpoint
 
 import ccctl.torch
 from exec.training.backend.planned_collectives import PlannedCollectives
-from probes.errors import CcctlError, UsageError
-from synth.groups.consensus import average
+from probes.base.errors import CcctlError, UsageError
+from synth.groups.consensus_rate import average
 from synth.groups.planner import plan_groups
 
 DSSync = ccctl.torch.DSSync

@@ -10,7 +10,7 @@ from sample_schedules import random_schedule, ring_all_reduce
 from exec.cuda.kernel.encode import encoded
 from exec.program import expected_output
 from exec.program.layout import Layout
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 
 
 def main() -> None:

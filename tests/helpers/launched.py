@@ -32,13 +32,13 @@ def leaves(comm, arguments, progress):
     comm.Barrier()
 
 def refuses(comm, arguments, progress):
-    from probes.errors import DataError
+    from probes.base.errors import DataError
     if comm.Get_rank() == 1:
         raise DataError("plan.json", ["first wrong", "second wrong"], hint="make it again")
     comm.Barrier()
 
 def refuses_with_what_cannot_be_sent(comm, arguments, progress):
-    from probes.errors import DataError
+    from probes.base.errors import DataError
     class Local(DataError):
         pass
     if comm.Get_rank() == 1:

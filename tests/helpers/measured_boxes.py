@@ -4,11 +4,11 @@ from itertools import permutations
 
 import numpy as np
 
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 from probes.paths.bandwidth import load
 from probes.paths.expected import Expected
-from probes.paths.nearest_nic import nearest_nic
+from probes.paths.nic_affinity import nearest_nic
 
 
 def profile_of(topology, *, factor=1.0, seed=1, rates=None, slow=None):

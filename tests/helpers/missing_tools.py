@@ -4,7 +4,7 @@ import functools
 import importlib.util
 
 from ccctl.render.svg.files import png
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 from synth.simulation.simgrid import interpreter
 
 _LETTER = "<svg xmlns='http://www.w3.org/2000/svg' width='20' height='20'><text y='16'>M</text></svg>"

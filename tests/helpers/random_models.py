@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from probes.columns import floats, ints, longs
+from probes.base.columns import floats, ints, longs
 from synth.fusion.costs import RingCosts
 from synth.fusion.model import Model
 

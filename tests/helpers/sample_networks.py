@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from probes.columns import floats
+from probes.base.columns import floats
 from synth.network import Link, Network, build
 from synth.networks.families import family
 

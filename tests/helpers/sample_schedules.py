@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from probes.columns import bytes_of, ints
+from probes.base.columns import bytes_of, ints
 from synth.collective import collective
 from synth.network import Link, build
 from synth.schedule import COPY, REDUCE, Schedule

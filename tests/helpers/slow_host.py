@@ -7,12 +7,11 @@ from machine_changes import recorded
 
 from ccctl.artifacts import codec
 from exec.benchmark.report import Measurement, Report, Row
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 from probes.profiling.outliers import slow_parts
 from probes.sampling.samples import Place
-from synth import compile as compile_schedule
-from synth import synthesize
+from synth import compile as compile_schedule, synthesize
 from synth.networks.measured import from_profile
 
 

@@ -72,7 +72,7 @@ def comes_back(comm, arguments, progress):
     if mesh.start == 1:
         raise ValueError("on purpose, again")
     if mesh.start == 2:
-        from probes.errors import UsageError
+        from probes.base.errors import UsageError
         try:
             progress.exchange(b"what the others have had")
         except UsageError:
@@ -128,7 +128,7 @@ def runs(pid):
         return False
 
 def refuses(comm, arguments, progress):
-    from probes.errors import DataError
+    from probes.base.errors import DataError
     if comm.Get_rank() == 1:
         raise DataError("plan.json", ["wrong"])
     time.sleep(60)

@@ -24,7 +24,7 @@ from types import ModuleType
 
 _MOST_BYTES = 1 << 20
 # What ranks, GPUs and frameworks need is left to those who need it.
-_LEFT_OUT = ("exec.cuda.", "exec.training.", "ccctl.torch.")
+_LEFT_OUT = ("exec.cuda.", "exec.published.", "exec.training.", "ccctl.torch.")
 _PACKAGES = ("ccctl", "exec", "probes", "synth")
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from probes.finite import not_finite
-from probes.identifiers import cpu_numbers, is_cpu_list
+from probes.base.finite import not_finite
+from probes.base.identifiers import cpu_numbers, is_cpu_list
 from probes.topology import Host, NumaNode, Topology
 
 

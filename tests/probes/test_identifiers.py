@@ -1,8 +1,7 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probes.identifiers import (
+from probes.base.identifiers import (
     cpu_list,
     cpu_mask,
     cpu_numbers,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.install_hints import EXTRAS, install
+from probes.base.install_hints import EXTRAS, install
 
 ROOT = Path(__file__).resolve().parents[2]
 

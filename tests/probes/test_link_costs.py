@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import HostCopies, HostMemory, Links, Profile, ProfiledRank, SharedPort
 
 

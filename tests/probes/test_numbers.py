@@ -1,10 +1,9 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probes.numbers import decimal, whole
+from probes.base.numbers import decimal, whole
 
 NASTY = ["", " ", "²", "٣", "1_000", "0x10", "nan", "inf", "-inf", "1e999", "9" * 5000, "--1", "1 2", "1\n"]
 

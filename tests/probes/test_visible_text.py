@@ -4,10 +4,9 @@ import json
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probes.visible_text import shortened, unsteered, unsteered_json, visible
+from probes.base.visible_text import shortened, unsteered, unsteered_json, visible
 
 ANY = st.text(st.characters() | st.sampled_from("\x00\x1b\x7f\x9b\u061c\u202e\u2028\u2066\ud800\n\t"))
 

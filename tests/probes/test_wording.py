@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from probes.wording import first_of, meant, plural, rate_text, some, without_domain
+from probes.base.wording import first_of, meant, plural, rate_text, some, without_domain
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 links"), (1, "1 link"), (2, "2 links")])

@@ -2,11 +2,10 @@
 
 from xml.etree import ElementTree
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probes.visible_text import shortened, unsteered
-from probes.xml_text import as_attribute, as_content
+from probes.base.visible_text import shortened, unsteered
+from probes.base.xml_text import as_attribute, as_content
 
 CHARACTERS = st.text(st.characters() | st.sampled_from("\x00\x1b\x7f\ud800\udfff\ufffe\uffff&<>'\"\r\n\t"))
 

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probes.columns import ints
-from probes.errors import UsageError
+from probes.base.columns import ints
+from probes.base.errors import UsageError
 from synth.collective import KINDS, Collective, collective, custom, kind_of, several
 from synth.compiler.chunk_dag import cut
 from synth.networks.subnetwork import embedded, renumbered

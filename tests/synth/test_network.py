@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from synth.network import Link, build
 from synth.networks.families import family
 

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from sample_networks import networks
 
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from synth.check.schedule import check
 from synth.collective import collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError
 from synth.methods import forest
 from synth.network import Link, build

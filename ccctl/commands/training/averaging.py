@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.networks import load_network, parse_racks
-from ccctl.arguments.options import Alpha, Bandwidth, Json, Output, Quiet, Verbose
-from ccctl.arguments.units import parse_size
-from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import refuse_unwritable
+from ccctl.arguments import (
+    Alpha,
+    Bandwidth,
+    Json,
+    Output,
+    Quiet,
+    Verbose,
+    load_network,
+    parse_racks,
+    parse_size,
+)
+from ccctl.artifacts import codec, refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from synth.groups.artifact import PatternName
-    from synth.groups.planner import Planned
+    from synth.groups import PatternName, Planned
     from synth.network import Network
 
 __all__ = ["EXAMPLES", "averaging"]
@@ -162,11 +168,10 @@ def _tell(
     if previous is not None and not found.changed:
         console.note("bandwidth as before: the groups stay")
     if svg is not None:
-        from ccctl.render.svg import WIDE
-        from ccctl.render.svg.files import write_pictures
-        from ccctl.render.svg.training.groups import pictures
+        from ccctl.render.svg import WIDE, write_pictures
+        from ccctl.render.svg.training import groups as pictures
 
-        write_pictures(pictures(found.groups, WIDE), svg)
+        write_pictures(pictures.pictures(found.groups, WIDE), svg)
     if "-" in (output, svg):
         return
     if json:
@@ -186,11 +191,11 @@ def _planned(
     period: int | None,
     pattern: str | None,
 ) -> Planned:
-    from synth.groups.planner import PATTERNS, plan_groups
+    from synth.groups import PATTERNS, plan_groups
 
     named: PatternName | None = next((name for name in PATTERNS if name == pattern), None)
     if pattern is not None and named is None:
-        from probes.wording import meant
+        from probes.base import meant
 
         raise UsageError(
             f"--pattern: expected one of {', '.join(PATTERNS)}, found {pattern!r}",
@@ -208,8 +213,8 @@ def _planned(
 
 
 def _adjusted(previous: str, network: Network) -> tuple[Planned, str]:
-    from synth.check.groups import examine_groups
-    from synth.groups.planner import adjust_groups
+    from synth.check import examine_groups
+    from synth.groups import adjust_groups
 
     read = codec.read(previous, "groups")
     if findings := examine_groups(read.body).findings:
@@ -219,7 +224,7 @@ def _adjusted(previous: str, network: Network) -> tuple[Planned, str]:
 
 def _refuse_wrong(found: Planned) -> None:
     """Raise NotProvenError for groups that the judge refuses."""
-    from synth.check.groups import examine_groups
+    from synth.check import examine_groups
     from synth.errors import NotProvenError
 
     if findings := [*found.groups.problems(), *examine_groups(found.groups).findings]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import (
+from ccctl.arguments import (
     MOST_COUNT,
     Hostfile,
     Hosts,
@@ -19,18 +19,18 @@ from ccctl.arguments.options import (
     Seed,
     TimeoutSeconds,
     Verbose,
+    parse_seconds,
+    parse_size,
     writable,
 )
-from ccctl.arguments.units import parse_seconds, parse_size
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import World, placed, run_ranks, world_of
 from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
-    from ccctl.summaries.training import TrainingRows
-    from exec.training.workloads.report import TrainingReport
-    from exec.training.workloads.request import Mode, TrainRequest
+    from ccctl.summaries import TrainingRows
+    from exec.training.workloads import Mode, TrainingReport, TrainRequest
     from synth.network import Network
 
 __all__ = ["EXAMPLES", "compare", "parse_modes"]
@@ -55,7 +55,7 @@ _MOST_LAYERS, _MOST_WIDTH, _MOST_BATCH = 1000, 1 << 14, 4096
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
     """Modes with commas between them, each with its bucket where it has one: ``ddp,ddp:4M,dear``."""
-    from exec.training.workloads.request import MODES, Mode
+    from exec.training.workloads import MODES, Mode
 
     found = []
     for word in text.split(","):
@@ -203,14 +203,13 @@ def compare(
     Needs torch. Ranks are started without MPI. Rows are printed and written as they finish: a run that is
     interrupted leaves a report of those it has. Exit status 1 if replicas differ that must not.
     """
-    from ccctl.summaries.training import TrainingRows
-    from exec.training.workloads.request import BACKENDS, MODELS, TrainRequest
-    from exec.training.workloads.task import require_torch
+    from ccctl.summaries import TrainingRows
+    from exec.training.workloads import BACKENDS, MODELS, TrainRequest, require_torch
 
     modes = parse_modes(mode)
     for flag, value, known in (("--model", model, MODELS), ("--backend", backend, BACKENDS)):
         if value not in known:
-            from probes.wording import meant
+            from probes.base import meant
 
             raise UsageError(
                 f"{flag}: expected one of {', '.join(known)}, found {value!r}", hint=meant(value, known)
@@ -256,7 +255,7 @@ def compare(
 
 def _train(request: TrainRequest, world: World, rows: TrainingRows, timeout_s: float | None) -> None:
     """Run all modes: those that need all ranks, then those that go on without some."""
-    from exec.training.workloads.request import SURVIVING
+    from exec.training.workloads import SURVIVING
 
     alike: dict[str, Any] = {"label": "train", "timeout_s": timeout_s, "keep": rows.keep}
     needing = tuple(mode for mode in request.modes if mode.name not in SURVIVING)
@@ -274,8 +273,8 @@ def _network(
     network: str | None, racks: str | None, ranks: int
 ) -> tuple[tuple[tuple[int, ...], ...], Network | None, dict[str, str]]:
     """(the groups of ranks that were asked for, the network to plan for, digests of artifacts)."""
-    from ccctl.arguments.networks import load_network, parse_racks
-    from synth.networks.families import family
+    from ccctl.arguments import load_network, parse_racks
+    from synth.networks import family
 
     planned, inputs = None, dict[str, str]()
     if network is not None:
@@ -289,11 +288,10 @@ def _network(
 
 
 def _draw(report: TrainingReport, path: str) -> None:
-    from ccctl.render.svg import WIDE
-    from ccctl.render.svg.files import write_pictures
-    from ccctl.render.svg.training.training import pictures
+    from ccctl.render.svg import WIDE, write_pictures
+    from ccctl.render.svg.training import training
 
-    write_pictures(pictures(report, WIDE), path)
+    write_pictures(training.pictures(report, WIDE), path)
 
 
 def _judge(report: TrainingReport) -> None:

@@ -10,21 +10,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import console
-from ccctl.arguments.models import load_model
-from ccctl.arguments.networks import load_network
-from ccctl.arguments.options import MOST_RANKS, Alpha, Bandwidth, Json, Output, Quiet, Seed, Verbose
-from ccctl.arguments.units import parse_rate, parse_seconds, parse_size, parse_sizes
-from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import refuse_unwritable
+from ccctl.arguments import (
+    MOST_RANKS,
+    Alpha,
+    Bandwidth,
+    Json,
+    Output,
+    Quiet,
+    Seed,
+    Verbose,
+    load_model,
+    load_network,
+    parse_rate,
+    parse_seconds,
+    parse_size,
+    parse_sizes,
+)
+from ccctl.artifacts import codec, refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from synth.fusion.costs import RingCosts
-    from synth.fusion.methods import Overheads
-    from synth.fusion.model import Model
-    from synth.fusion.plan import FusionPlan
-    from synth.fusion.tuning import Tuning
+    from synth.fusion import FusionPlan, Model, Overheads, RingCosts, Tuning
 
 __all__ = ["EXAMPLES", "fusion"]
 
@@ -210,9 +217,8 @@ def fusion(
     S_max is the largest speed-up over one rank that DeAR can have (its equation 6). The plan of --method can
     be written with -o: the bucket of each tensor, and the timeline.
     """
-    from ccctl.render.text.training import fusion as text
-    from ccctl.render.text.training.model import headline
-    from synth.fusion.methods import fusion_plan
+    from ccctl.render.text.training import fusion as text, model as model_text
+    from synth.fusion import fusion_plan
 
     found, digests = load_model(model)
     if compute is not None:
@@ -225,7 +231,7 @@ def fusion(
     search = _search(asked, method, found, costs)
     plans = _plans(found, costs, buffer, overheads)
     if method not in plans:
-        from probes.wording import meant
+        from probes.base import meant
 
         raise UsageError(
             f"--method: expected one of {', '.join(plans)}, found {method!r}", hint=meant(method, plans)
@@ -250,11 +256,11 @@ def fusion(
             told["tuning"] = {"strategy": search.strategy, "trials": search.trials, "best_s": search.best[1]}
         console.summary(told | {"methods": {name: text.figures(plan) for name, plan in plans.items()}})
     elif not to_stdout:
-        console.data(headline(found))
+        console.data(model_text.headline(found))
         console.data(text.costs_line(costs))
         text.table(plans)
         if search is not None:
-            from ccctl.render.text.training.tuning import draw
+            from ccctl.render.text.training import draw
 
             draw(search, None if measure is None else lambda size: with_buffer(size).iteration_s)
         console.data(
@@ -279,9 +285,8 @@ class _Asked:
 
 def _search(asked: _Asked, method: str, model: Model, costs: RingCosts) -> Tuning | None:
     """The search that is asked for, with the trials of its file; None where none is."""
-    from ccctl.runs.tuning import resumed
-    from synth.fusion.methods import DEFAULT_BUFFER_BYTES
-    from synth.fusion.tuning import STRATEGIES, begun
+    from ccctl.runs import resumed
+    from synth.fusion import DEFAULT_BUFFER_BYTES, STRATEGIES, begun
 
     if asked.tune is None:
         if asked.state is not None or asked.measure is not None:
@@ -290,7 +295,7 @@ def _search(asked: _Asked, method: str, model: Model, costs: RingCosts) -> Tunin
             )
         return None
     if asked.tune not in STRATEGIES:
-        from probes.wording import meant
+        from probes.base import meant
 
         raise UsageError(
             f"--tune: expected one of {', '.join(STRATEGIES)}, found {asked.tune!r}",
@@ -320,8 +325,8 @@ def _search(asked: _Asked, method: str, model: Model, costs: RingCosts) -> Tunin
 
 def _run(asked: _Asked, search: Tuning, plan: Callable[[int], FusionPlan]) -> Tuning:
     """The search after all its trials, simulated or on real runs."""
-    from ccctl.runs.tuning import tuned
-    from exec.launcher.signals import unwinding
+    from ccctl.runs import tuned
+    from exec.launcher import unwinding
     from exec.timed_command import seconds_of, words_of
 
     if asked.measure is None:
@@ -342,7 +347,7 @@ def _costs(
     network: str | None, ranks: int | None, alpha: str | None, bandwidth: str | None
 ) -> tuple[RingCosts, dict[str, str]]:
     """(costs of collectives, digests of the artifact that they come from)."""
-    from synth.fusion.costs import RingCosts
+    from synth.fusion import RingCosts
 
     if (network is None) == (ranks is None):
         raise UsageError(
@@ -350,7 +355,7 @@ def _costs(
             hint="For example --ranks 64 --alpha 26us --bandwidth 10Gbit/s, or --network profile.json.",
         )
     if network is not None:
-        from synth.fusion.network_costs import ring_costs
+        from synth.fusion import ring_costs
 
         loaded, digests = load_network(network, alpha, bandwidth)
         if loaded.ranks < 2:
@@ -365,7 +370,7 @@ def _costs(
 
 
 def _overheads(cycle: str, negotiation: str | None) -> Overheads:
-    from synth.fusion.methods import Overheads
+    from synth.fusion import Overheads
 
     cycle_s = parse_seconds(cycle, "--cycle")
     if cycle_s <= 0:
@@ -378,8 +383,7 @@ def _overheads(cycle: str, negotiation: str | None) -> Overheads:
 
 def _plans(model: Model, costs: RingCosts, buffer: str | None, overheads: Overheads) -> dict[str, FusionPlan]:
     """The plan of every method, and of those whose buffer is tuned."""
-    from synth.fusion.methods import METHODS, fusion_plan
-    from synth.fusion.search import best_plan
+    from synth.fusion import METHODS, best_plan, fusion_plan
 
     buffer_bytes = 0 if buffer is None else parse_size(buffer, "--buffer")
     plans: dict[str, FusionPlan] = {}
@@ -394,13 +398,11 @@ def _plans(model: Model, costs: RingCosts, buffer: str | None, overheads: Overhe
 
 def _draw(model: Model, plans: dict[str, FusionPlan], trace: str | None, svg: str | None) -> None:
     if trace is not None:
-        from ccctl.render.chrome_trace import write_trace
-        from ccctl.render.iteration_trace import iteration_blocks, iteration_tracks
+        from ccctl.render import iteration_blocks, iteration_tracks, write_trace
 
         write_trace(trace, {"model": model.name}, iteration_tracks(plans), iteration_blocks(model, plans))
     if svg is not None:
-        from ccctl.render.svg import WIDE
-        from ccctl.render.svg.files import write_pictures
-        from ccctl.render.svg.training.fusion import picture
+        from ccctl.render.svg import WIDE, write_pictures
+        from ccctl.render.svg.training import picture
 
         write_pictures([picture(plans, WIDE)], svg)

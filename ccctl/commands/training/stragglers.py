@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.networks import load_network
-from ccctl.arguments.options import MOST_COUNT, Alpha, Bandwidth, Json, Quiet, Seed, Verbose
-from ccctl.arguments.units import parse_seconds, parse_size
-from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.arguments import (
+    MOST_COUNT,
+    Alpha,
+    Bandwidth,
+    Json,
+    Quiet,
+    Seed,
+    Verbose,
+    load_network,
+    parse_seconds,
+    parse_size,
+)
+from ccctl.artifacts import codec, refuse_unwritable, write_atomically
 from ccctl.completion import words
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from exec.relays.arrivals import Arrivals
-    from exec.relays.buy_cost import Costs
+    from exec.relays import Arrivals, Costs
     from synth.schedule import Schedule
 
 __all__ = ["EXAMPLES", "stragglers"]
@@ -178,7 +185,7 @@ def stragglers(
     knows all arrivals. Completion, where phases are known, is when every rank has the full result: phase 1
     runs while late ranks still compute. A rank relays in iterations that went without it.
     """
-    from exec.relays.policies import replay_arrivals
+    from exec.relays import replay_arrivals
 
     if output is not None and output != "-":
         refuse_unwritable(Path(output))
@@ -211,7 +218,7 @@ def _arrivals(
     unit: str,
 ) -> Arrivals:
     """Read from a trace, or drawn at random: exactly one of the three is given."""
-    from ccctl.arguments.arrival_trace import UNITS, read_trace
+    from ccctl.arguments import UNITS, read_trace
     from exec.relays import arrivals
 
     if sum(given is not None for given in (trace, exponential, bimodal)) != 1:
@@ -220,7 +227,7 @@ def _arrivals(
             hint="For example --exponential 20ms --ranks 4.",
         )
     if unit not in UNITS:
-        from probes.wording import meant
+        from probes.base import meant
 
         raise UsageError(
             f"--unit: expected one of {', '.join(UNITS)}, found {unit!r}", hint=meant(unit, UNITS)
@@ -245,8 +252,7 @@ def _arrivals(
 
 def _bimodal(text: str) -> tuple[float, float]:
     """Seconds and a probability, from ``1s:0.05``."""
-    from probes.errors import quoted
-    from probes.numbers import decimal
+    from probes.base import decimal, quoted
 
     time, _, chance = text.partition(":")
     probability = decimal(chance, 0.0, 1.0)
@@ -270,9 +276,9 @@ def _schedule(
     if file is not None and network is not None:
         raise UsageError("--schedule and --network exclude each other: a schedule has its network")
     if file is not None:
-        from ccctl.arguments.proven import refuse_unproven
-        from synth.check.schedule import check
-        from synth.simulation.relocate import moved_to
+        from ccctl.arguments import refuse_unproven
+        from synth.check import check
+        from synth.simulation import moved_to
 
         read = codec.read(file, "schedule")
         made: Schedule = read.body
@@ -285,7 +291,7 @@ def _schedule(
         return None
     if size is None:
         raise UsageError("--network: what the phases cost depends on the size", hint="Add --size.")
-    from ccctl.arguments.collectives import parse_collectives
+    from ccctl.arguments import parse_collectives
     from synth.stages import synthesize
 
     on, _ = load_network(network, *links)
@@ -295,8 +301,7 @@ def _schedule(
 
 def _costs(buy: str | None, schedule: Schedule | None, arrivals: Arrivals, volume: bool) -> Costs:
     """What going costs, for every set of ranks that is ready at some moment."""
-    from exec.relays.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
-    from exec.relays.policies import ready_sets
+    from exec.relays import ConstantCosts, SimulatedCosts, VolumeCosts, ready_sets
 
     if (buy is None) == (schedule is None):
         raise UsageError("expected one of --buy, --schedule and --network: what going costs")

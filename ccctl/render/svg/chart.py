@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ccctl.render import seconds
 from ccctl.render.svg.drawing import COLOURS, Drawing, fitted, legend, mark, stroke, text, text_width
-from ccctl.render.units import seconds
 
 __all__ = ["COLOURS", "Chart", "Line", "charts", "steps", "time_axis"]
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from probes.visible_text import shortened
-from probes.xml_text import as_content
+from probes.base import as_content, shortened
 
 __all__ = [
     "COLOURS",

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ccctl import console
-from ccctl.artifacts.atomic import write_atomically
+from ccctl.artifacts import write_atomically
 from ccctl.render.svg.drawing import Drawing, document
-from probes.errors import UnavailableError
-from probes.install_hints import install
+from probes.base import UnavailableError, install
 
 __all__ = ["SUFFIXES", "png", "write_pictures"]
 

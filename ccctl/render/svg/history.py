@@ -8,11 +8,11 @@ import numpy as np
 
 from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
 from ccctl.render.svg.drawing import Drawing, legend, text
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.columns import Floats
-    from probes.profiling.history import History
+    from probes.base import Floats
+    from probes.profiling import History
 
 __all__ = ["pictures"]
 
@@ -27,8 +27,8 @@ def pictures(history: History, width: int) -> list[Drawing]:
     """
     if not history.runs or not history.links:
         return []
-    from ccctl.render.text.history import moment
-    from probes.profiling.outliers import Names
+    from ccctl.render.text import moment
+    from probes.profiling import Names
 
     beta, alpha = (column.reshape(history.runs, -1) for column in (history.beta_s_per_byte, history.alpha_s))
     rate = np.where(beta > 0, 1e-9 / np.where(beta > 0, beta, 1.0), np.nan)

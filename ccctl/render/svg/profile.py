@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ccctl.render.svg.drawing import Drawing, above, box, fitted, legend, stroke, text, text_width
-from probes.wording import plural, without_domain
+from probes.base import plural, without_domain
 
 if TYPE_CHECKING:
-    from probes.columns import Floats, Indices, Mask
+    from probes.base import Floats, Indices, Mask
     from probes.link_costs import Profile
 
 __all__ = ["SLOW", "cluster", "heat_map", "pictures", "slow_hosts"]

@@ -9,10 +9,10 @@ import numpy as np
 
 from ccctl.render.svg.chart import steps
 from ccctl.render.svg.drawing import COLOURS, Drawing, above, box, fitted, legend, stroke, text, text_width
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.columns import Indices
+    from probes.base import Indices
     from synth.program import Program
 
 __all__ = ["levels", "pictures"]
@@ -40,7 +40,7 @@ def levels(program: Program) -> Indices:
     A step comes after the one before it in its threadblock, the one that it waits for, and the one that sends
     what it receives.
     """
-    from synth.simulation.fifo_order import links_of
+    from synth.simulation import links_of
 
     links = links_of(program)
     before = np.arange(program.steps) - 1
@@ -151,7 +151,7 @@ def _arrows(
     cell: float,
 ) -> Iterator[str]:
     """From each message's sending step to the one that receives it."""
-    from synth.simulation.fifo_order import links_of
+    from synth.simulation import links_of
 
     sender = links_of(program).sender
     there = set(drawn)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from ccctl.render import percent, seconds
 from ccctl.render.svg.chart import time_axis
 from ccctl.render.svg.drawing import Drawing, box, fitted, legend, text
-from ccctl.render.text.utilization import classes, over_time
-from ccctl.render.units import percent, seconds
-from probes.wording import plural
+from ccctl.render.text import classes, over_time
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.columns import Floats, Indices
+    from probes.base import Floats, Indices
     from synth.schedule import Schedule, Timing
 
 __all__ = ["MOST_LANES", "held", "in_time", "pictures", "slots"]
@@ -26,7 +26,7 @@ _PIXELS_A_SLOT = 4
 
 def pictures(schedule: Schedule, width: int) -> list[Drawing]:
     """How busy links, ports and ranks are, moment by moment; lanes are of the first 64 ranks."""
-    from synth.simulation.schedule import replay
+    from synth.simulation import replay
 
     timing = replay(schedule)
     if not 0 < timing.time_s < float("inf"):

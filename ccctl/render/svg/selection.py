@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ccctl.render import about, seconds
 from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
 from ccctl.render.svg.drawing import Drawing
-from ccctl.render.text.selection import busbw_gbs
-from ccctl.render.units import about, seconds
-from probes.wording import plural
+from ccctl.render.text import busbw_gbs
+from probes.base import plural
 
 if TYPE_CHECKING:
     from synth.selection import Selection

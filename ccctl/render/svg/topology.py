@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ccctl.render.machine_tree import TreeLine, device_tree, fabric_words
-from ccctl.render.svg.bars import Bar, Piece, bars
+from ccctl.render import TreeLine, device_tree, fabric_words, percent, seconds
+from ccctl.render.svg.bar_chart import Bar, Piece, bars
 from ccctl.render.svg.drawing import COLOURS, Drawing, box, fitted, legend, stroke, text, text_width
-from ccctl.render.units import percent, seconds
 from probes.topology import label
 
 if TYPE_CHECKING:
-    from probes.diff.groups import Alike
+    from probes.diff import Alike
     from probes.topology import Host, Probed, Topology
 
 __all__ = ["pictures"]
@@ -32,7 +31,7 @@ _QUESTIONS = {"nic_numa": "nearest NUMA node", "gpu_switch": "one PCIe switch", 
 
 def pictures(topology: Topology, width: int) -> list[Drawing]:
     """The machine once for hosts that are alike, of at most 8 kinds, then what active probes answered."""
-    from probes.diff.groups import fold_hosts
+    from probes.diff import fold_hosts
 
     found = []
     for group in fold_hosts(topology)[:_MOST_GROUPS]:
@@ -50,8 +49,8 @@ def pictures(topology: Topology, width: int) -> list[Drawing]:
 
 def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
     """A row for each device below its NUMA node; on the right the links of GPUs to each other."""
-    from ccctl.render.text.topology import headline
-    from exec.launcher.nodeset import fold
+    from ccctl.render.text import headline
+    from exec.launcher import fold
 
     host = group.hosts[0]
     lines = device_tree(host)

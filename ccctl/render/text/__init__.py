@@ -1,1 +1,5 @@
 """Pictures as text: one module for each kind of artifact, and for what commands say of them."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from exec.launcher.nodeset import fold
+from exec.launcher import fold
 
 if TYPE_CHECKING:
-    from probes.diff.compare import Comparison
+    from probes.diff import Comparison
     from probes.topology import Topology
 
 __all__ = ["draw"]

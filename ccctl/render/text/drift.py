@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.profiling.drift import Drift
+    from probes.profiling import Drift
 
 __all__ = ["draw", "summary"]
 

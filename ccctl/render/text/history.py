@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.profiling.history import History
+    from probes.profiling import History
 
 __all__ = ["draw", "moment"]
 
@@ -43,7 +43,7 @@ def _since_s(history: History, link: int) -> float:
 
 
 def _row(history: History, link: int) -> tuple[object, ...]:
-    from probes.profiling.outliers import Names
+    from probes.profiling import Names
 
     name = Names(history.hosts).link(int(history.src[link]), int(history.dst[link]))
     since_s = _since_s(history, link)

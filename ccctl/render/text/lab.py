@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccctl import console
-from ccctl.arguments.units import format_rate
-from exec.lab.model import Lab
+from ccctl.arguments import format_rate
+from exec.lab import Lab
 
 __all__ = ["draw", "summary"]
 

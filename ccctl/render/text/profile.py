@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments.units import format_size
-from ccctl.render.units import seconds
-from exec.launcher.nodeset import fold
-from probes.wording import plural
+from ccctl.arguments import format_size
+from ccctl.render import seconds
+from exec.launcher import fold
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.columns import Floats
+    from probes.base import Floats
     from probes.link_costs import Profile
-    from probes.profiling.drift import Drift
+    from probes.profiling import Drift
 
 __all__ = ["draw", "range_of", "say", "summary"]
 

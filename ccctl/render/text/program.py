@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.units import percent, seconds
-from probes.wording import plural
+from ccctl.render import percent, seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
     from synth.program import Program
-    from synth.simulation.program import ProgramTiming
+    from synth.simulation import ProgramTiming
 
 __all__ = ["draw", "draw_timing"]
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments.units import format_size
-from ccctl.render.units import seconds
-from probes.wording import plural
+from ccctl.arguments import format_size
+from ccctl.render import seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.rank_order.planner import HostRanks, RankOrder
+    from synth.rank_order import HostRanks, RankOrder
 
 __all__ = ["draw", "summary"]
 

@@ -7,13 +7,12 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.units import percent, seconds
-from probes.wording import plural
+from ccctl.render import percent, seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.relays.buy_cost import Costs
-    from exec.relays.policies import Replay
-    from probes.columns import Floats
+    from exec.relays import Costs, Replay
+    from probes.base import Floats
 
 __all__ = ["decisions", "draw", "summary"]
 

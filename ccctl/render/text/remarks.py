@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from exec.launcher.nodeset import fold
-from probes.wording import some
+from exec.launcher import fold
+from probes.base import some
 
 if TYPE_CHECKING:
     from probes.topology import Topology

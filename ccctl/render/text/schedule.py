@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments.units import format_size
-from ccctl.render.race import race_lines
+from ccctl.arguments import format_size
+from ccctl.render import bars, percent, race_lines, seconds
 from ccctl.render.text import sends
-from ccctl.render.units import bars, percent, seconds
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.columns import Floats
+    from probes.base import Floats
     from synth.schedule import Schedule, Timing
 
 __all__ = ["draw"]
@@ -26,7 +25,7 @@ def draw(schedule: Schedule, lines: int = 32, *, proven: bool = True) -> None:
     Of one that is not ``proven`` only what it is and its sends are printed: its times would be claims.
     """
     from ccctl.render.text import utilization as busy
-    from synth.simulation.schedule import replay, utilization
+    from synth.simulation import replay, utilization
     from synth.streams import divided
 
     if not proven:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments.units import format_size
-from ccctl.render.race import race_summary
-from ccctl.render.units import seconds
-from probes.wording import plural
+from ccctl.arguments import format_size
+from ccctl.render import race_summary, seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.portfolio.runtime_sweep import Entry
+    from synth.portfolio import Entry
     from synth.selection import Point, Selection
 
 __all__ = ["busbw_gbs", "draw", "draw_runtime", "runtime_summary", "summary"]
@@ -84,7 +83,7 @@ def summary(selection: Selection) -> dict[str, Any]:
 
 def busbw_gbs(selection: Selection, point: Point) -> float:
     """The bus bandwidth of nccl-tests, predicted."""
-    from exec.benchmark.runner import busbw_factor
+    from exec.benchmark import busbw_factor
 
     factor = busbw_factor(selection.collective.kind, selection.collective.size)
     return factor * point.size_bytes / point.time_s / 1e9 if point.time_s else 0.0

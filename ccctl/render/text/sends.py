@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ccctl import console
 
 if TYPE_CHECKING:
-    from probes.columns import Floats, Indices
+    from probes.base import Floats, Indices
 
 __all__ = ["draw", "left_out"]
 

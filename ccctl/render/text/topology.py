@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ccctl import console
-from ccctl.render.machine_tree import counted, device_tree, fabric_words, gib, labels_of
+from ccctl.render import counted, device_tree, fabric_words, gib, labels_of
 from ccctl.render.text.remarks import remarks
-from probes.paths.bandwidth import load
-from probes.paths.expected import Expected
-from probes.paths.path_type import MEANING, Paths, key_of
+from probes.paths import MEANING, Expected, Paths, key_of, load
 from probes.topology import Gpu, Host, Nic, Probed, Topology, label
 
 __all__ = ["draw", "headline"]
@@ -28,8 +26,8 @@ _WHAT = {
 
 def draw(topology: Topology) -> None:
     """Print every host on stdout, like ones once, then what is doubtful or could not be seen on stderr."""
-    from exec.launcher.nodeset import fold
-    from probes.diff.groups import fold_hosts
+    from exec.launcher import fold
+    from probes.diff import fold_hosts
 
     groups = fold_hosts(topology)
     for number, group in enumerate(groups):

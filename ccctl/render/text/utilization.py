@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.units import percent
+from ccctl.render import percent
 
 if TYPE_CHECKING:
-    from probes.columns import Floats, Indices, Mask
+    from probes.base import Floats, Indices, Mask
     from synth.network import Network
 
 __all__ = ["draw", "over_time", "port_busy", "summary"]

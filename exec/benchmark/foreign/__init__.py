@@ -4,3 +4,7 @@ In: what nccl-tests, the OSU benchmarks, NCCL's Inspector and RAS, and PyTorch's
 a `Report`, the waiting of ranks for each other, the ranks that hold others up.
 Read `nccl_tests`, `osu`; `timed_calls`, `nccl_inspector`; `lateness`, `nccl_ras`, `flight_recorder`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from probes.errors import DataError, WrongResultsError
+from probes.base import DataError, WrongResultsError
 
 __all__ = ["failure_in", "wrong_first"]
 

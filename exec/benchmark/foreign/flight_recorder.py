@@ -20,18 +20,17 @@ from typing import Any
 from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages
 from exec.benchmark.foreign.plain_pickle import load_plain
 from exec.benchmark.foreign.timed_calls import TimedCall
-from probes.errors import DataError
-from probes.wording import plural
+from probes.base import DataError, plural
 from synth.collective import Kind
 
 __all__ = [
     "Call",
+    "as_timed_calls",
     "flight_calls",
     "flight_recorded",
     "is_flight_pickle",
     "is_flight_text",
     "late_ranks",
-    "timed_calls",
 ]
 
 # PyTorch appends the rank to TORCH_NCCL_DEBUG_INFO_TEMP_FILE, by default nccl_trace_rank_.
@@ -301,7 +300,7 @@ def _sends(calls: Iterable[Call]) -> dict[tuple[int, int], dict[int, list[float]
     return {pair: dict(sizes) for pair, sizes in found.items()}
 
 
-def timed_calls(calls: Iterable[Call]) -> Iterator[TimedCall]:
+def as_timed_calls(calls: Iterable[Call]) -> Iterator[TimedCall]:
     """The completed collectives that were timed; ranks are those within the group, hosts are not known."""
     for one in calls:
         kind = _KINDS.get(one.name.partition(":")[2].strip("_"))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from probes.link_costs import Profile, ProfiledRank
-from probes.profiling.passive import Sends, passive_profile
+from probes.profiling import Sends, passive_profile
 
 __all__ = ["Lag", "Recorded", "SentMessages"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from exec.benchmark.foreign.timed_calls import Inspected, TimedCall, of_calls
-from probes.errors import DataError
+from probes.base import DataError
 from synth.collective import Kind
 
 __all__ = ["inspected", "is_inspector_text", "sends_of"]

@@ -16,7 +16,7 @@ import msgspec
 from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages
 from exec.benchmark.foreign.nccl_ras_dump import IN_PROGRESS, Communicator, Dump
 from exec.benchmark.foreign.nccl_ras_text import is_ras_text, ras_text_dumps
-from probes.errors import DataError
+from probes.base import DataError
 
 __all__ = ["is_ras", "ras_recorded"]
 

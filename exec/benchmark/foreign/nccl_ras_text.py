@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from exec.benchmark.foreign.nccl_ras_dump import IN_PROGRESS, Communicator, Dump, Rank, Status
-from probes.errors import DataError
+from probes.base import DataError
 
 __all__ = ["is_ras_text", "ras_text_dumps"]
 

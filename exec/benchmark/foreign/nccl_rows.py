@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 
-from exec.benchmark.runner import busbw_factor
-from probes.numbers import decimal, whole
+from exec.benchmark import busbw_factor
+from probes.base import decimal, whole
 from synth.collective import Kind
 
 __all__ = ["MOST_RANKS", "Cells", "Factor", "TableRow", "factor_of", "kinds_of", "ranks_of", "table_row"]

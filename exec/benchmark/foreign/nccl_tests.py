@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from exec.benchmark import Measurement, Report, Row, Spread
 from exec.benchmark.foreign.failures import failure_in, wrong_first
 from exec.benchmark.foreign.nccl_rows import (
     MOST_RANKS,
@@ -28,11 +29,7 @@ from exec.benchmark.foreign.nccl_rows import (
     ranks_of,
     table_row,
 )
-from exec.benchmark.report import Measurement, Report, Row, Spread
-from probes.errors import DataError
-from probes.line_tags import without_tags
-from probes.numbers import decimal, whole
-from probes.wording import plural
+from probes.base import DataError, decimal, plural, whole, without_tags
 from synth.collective import Kind
 
 __all__ = [
@@ -61,7 +58,8 @@ _RCCL_NAMES: dict[str, Kind] = {name.replace("_", ""): kind for name, kind in _N
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
 # Markdown eats the # of a line that follows an empty one.
 _RANK = re.compile(
-    r"^[ \t]*(?:#[ \t]*)?Rank\s+([0-9]+)\s.*?\bon\s+(\S+)(?:[ \t]+device[ \t]+[0-9]+[ \t]+\[[^\]\n]*\][ \t]+(\S[^\n]*))?",
+    r"^[ \t]*(?:#[ \t]*)?Rank\s+([0-9]+)\s.*?\bon\s+(\S+)"
+    r"(?:[ \t]+device[ \t]+[0-9]+[ \t]+\[[^\]\n]*\][ \t]+(\S[^\n]*))?",
     re.MULTILINE,
 )
 # What a tag stands before.

@@ -12,13 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from exec.benchmark import Measurement, Report, Row, busbw_factor
 from exec.benchmark.foreign.failures import failure_in, wrong_first
-from exec.benchmark.report import Measurement, Report, Row
-from exec.benchmark.runner import busbw_factor
-from probes.errors import DataError
-from probes.line_tags import without_tags
-from probes.numbers import decimal, whole
-from probes.wording import some
+from probes.base import DataError, decimal, some, whole, without_tags
 from synth.collective import Kind
 
 __all__ = ["is_osu_text", "parse_osu_text"]

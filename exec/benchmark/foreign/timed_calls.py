@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from exec.benchmark.report import Measurement, Report, Row
-from exec.benchmark.runner import busbw_factor
-from probes.errors import DataError
+from exec.benchmark import Measurement, Report, Row, busbw_factor
+from probes.base import DataError
 from synth.collective import Kind
 
 __all__ = ["Inspected", "TimedCall", "Waiting", "of_calls"]

@@ -12,8 +12,7 @@ from typing import Any
 
 from exec.cuda.kernel.encode import WireProtocol
 from exec.cuda.kernel.source import OPTIONS, kernels
-from probes.errors import UnavailableError
-from probes.install_hints import install
+from probes.base import UnavailableError, install
 
 __all__ = ["Cubin", "Needs", "architectures", "cubin", "needs_of"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from exec.cuda.kernel.compile import cubin
 from exec.cuda.kernel.encode import WireProtocol
 from exec.cuda.kernel.source import THREADS
-from exec.program.dtypes import Array
-from probes.errors import UnavailableError
-from probes.live.cuda import cuda_errors, cupy_module, gpu_count
+from exec.program import Array
+from probes.base import UnavailableError
+from probes.live import cuda_errors, cupy_module, gpu_count
 
 __all__ = ["Device", "Kernels", "gpus", "refuse_too_many"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exec.program.dtypes import dtype_of, ufunc_of
+from exec.program import dtype_of, ufunc_of
 
 __all__ = ["ELEMENTS", "OPERATORS", "element_of", "itemsize_of", "operator_of"]
 

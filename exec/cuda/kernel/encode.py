@@ -13,12 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from exec.cuda.kernel.rows import DOES, STEP, Rows
-from exec.program.layout import Layout
-from exec.program.moves import moves
-from probes.columns import Indices
-from probes.errors import DataError
+from exec.program import Layout, moves
+from probes.base import DataError, Indices
 from synth.program import Program
-from synth.simulation.fifo_order import FIFO_DEPTH, links_of
+from synth.simulation import FIFO_DEPTH, links_of
 
 __all__ = [
     "BLOCK",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exec.cuda.kernel.encode import BLOCK, LINK, Encoded
-from probes.columns import Indices
+from probes.base import Indices
 
 __all__ = ["Arenas", "arenas"]
 

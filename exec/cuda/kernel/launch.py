@@ -15,8 +15,7 @@ from exec.cuda.kernel.fifo_memory import Arenas
 from exec.cuda.kernel.proxies import RemoteFifos
 from exec.cuda.kernel.rows import STEP
 from exec.cuda.kernel.source import THREADS
-from probes.columns import Indices
-from probes.errors import LostRankError
+from probes.base import Indices, LostRankError
 from synth.program import OUTPUT
 
 __all__ = ["Addresses", "Interpreter", "own_tables", "waiters"]

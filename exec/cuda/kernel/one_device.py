@@ -14,8 +14,8 @@ from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import SLICE_BYTES, TILE_BYTES, encoded, wire_protocol_of
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import LIMIT_S, Interpreter
-from exec.program.layout import Layout
-from probes.errors import UsageError
+from exec.program import Layout
+from probes.base import UsageError
 from synth.program import INPUT, OUTPUT, SCRATCH
 
 __all__ = ["OneDevice"]

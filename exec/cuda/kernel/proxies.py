@@ -23,8 +23,8 @@ import numpy as np
 from exec.cuda.kernel.encode import BLOCK, LINK, Encoded
 from exec.cuda.kernel.fifo_memory import Arenas
 from exec.cuda.kernel.rows import DOES, STEP
-from exec.program.dtypes import Array
-from probes.columns import Indices
+from exec.program import Array
+from probes.base import Indices
 
 __all__ = ["Proxy", "RemoteEnd", "RemoteFifos"]
 

@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from exec.program.layout import Layout
-from exec.program.moves import Move, Span
-from probes.columns import Indices
+from exec.program import Layout, Move, Span
+from probes.base import Indices
 from synth.program import INPUT, OUTPUT, READS_SRC, RECEIVES, SENDS, WRITES_DST
 
 __all__ = ["DOES", "STEP", "Rows"]

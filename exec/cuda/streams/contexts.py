@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Any, Protocol
 
-from exec.cuda.kernel.encode import BLOCK, Encoded
-from exec.cuda.kernel.rows import DOES, STEP
-from probes.errors import LostRankError
+from exec.cuda.kernel import BLOCK, DOES, STEP, Encoded
+from probes.base import LostRankError
 
 __all__ = ["Contexts", "Incoming", "Outgoing", "Role", "Streams", "role_of"]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from exec.cuda.kernel.device import Device
-from exec.cuda.kernel.encode import Encoded
-from exec.cuda.kernel.fifo_memory import Arenas
-from exec.cuda.select import Wire
+from exec.cuda import Wire
+from exec.cuda.kernel import Arenas, Device, Encoded
 from exec.cuda.streams import nccl
 from exec.cuda.streams.contexts import Incoming, Outgoing
 from exec.cuda.streams.streams import CudaStreams, Opened

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from exec.cuda.kernel.device import Device, Kernels
-from exec.cuda.kernel.source import THREADS
+from exec.cuda.kernel import THREADS, Device, Kernels
 
 __all__ = ["CudaStreams", "Opened"]
 

@@ -5,3 +5,7 @@ Read `starter`, what both have in common; `environment`; `mpirun`; `agents`, `re
 hosts, and `host_agent`, the process that they start on each host; `spares`, the ranks that are started
 later; `allocation`, the nodes of a job of Slurm.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

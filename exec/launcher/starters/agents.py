@@ -18,12 +18,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from exec.launcher.nodeset import HostSlots
-from exec.launcher.protocol import START
+from exec.launcher import START, HostSlots
 from exec.launcher.starters.environment import FORWARDED
 from exec.launcher.starters.remote import on_host
 from exec.launcher.starters.starter import how_it_ended
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 
 __all__ = ["Agents", "start"]
 

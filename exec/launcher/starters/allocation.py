@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from exec.launcher.nodeset import HostSlots, parse
-from probes.errors import UsageError
+from exec.launcher import HostSlots, parse
+from probes.base import UsageError
 
 __all__ = ["nodes", "other_nodes"]
 

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from exec.launcher.nodeset import HostSlots
-from exec.launcher.protocol import START
+from exec.launcher import START, HostSlots
 from exec.launcher.starters import environment
 from exec.launcher.starters.starter import how_it_ended
-from probes.errors import UnavailableError
-from probes.install_hints import install
+from probes.base import UnavailableError, install
 
 __all__ = ["Launcher", "Mpirun", "command", "find", "start", "variables"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exec.launcher.starters import allocation
-from probes.errors import UnavailableError
+from probes.base import UnavailableError
 
 __all__ = ["on_host", "remote_shell"]
 

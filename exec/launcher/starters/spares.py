@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping, Sequence
 
-from exec.launcher.nodeset import HostSlots
-from exec.sockets.mesh import Whereabouts
+from exec.launcher import HostSlots
+from exec.sockets import Whereabouts
 
 __all__ = ["spares_of"]
 

@@ -5,6 +5,6 @@ does to buffers, signals and semaphores; ``interleave`` runs it in an order draw
 rules leave open.
 """
 
-from exec.published.mscclpp.interleave import Outcome, interleaved
+import lazy_loader as lazy
 
-__all__ = ["Outcome", "interleaved"]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Literal
 
 from exec.published.mscclpp.machine import Atom, Machine
-from synth.mscclpp.plan import Operation, Plan
+from synth.mscclpp import Operation, Plan
 
 __all__ = ["Outcome", "interleaved"]
 

@@ -16,8 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.errors import UsageError
-from synth.mscclpp.plan import Operand, Operation, Plan, Threadblock
+from probes.base import UsageError
+from synth.mscclpp import Operand, Operation, Plan, Threadblock
 
 __all__ = ["Atom", "Machine", "expected_output"]
 

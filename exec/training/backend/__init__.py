@@ -5,3 +5,7 @@ In: a store that all ranks reach, tensors, and a profile if there is one. Out: a
 (collectives on arrays), `autotune` (who is faster), then what needs torch: `tensors`, `works` and
 `process_group`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

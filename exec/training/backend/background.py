@@ -14,9 +14,9 @@ import threading
 import time
 from dataclasses import dataclass
 
-from exec.adaptive.messages import Request
+from exec.adaptive import Request
 from exec.records import decode, encode
-from probes.errors import CcctlError, UnavailableError
+from probes.base import CcctlError, UnavailableError
 from synth.network import Network
 from synth.schedule import Schedule
 
@@ -112,11 +112,11 @@ def serve(parent: int) -> None:
 
 def _answer(question: _Search | _Compile) -> object:
     if isinstance(question, _Compile):
-        from exec.mpi.interpreter import compile_for
+        from exec.mpi import compile_for
 
         compile_for([question.dtype])
         return None
-    from exec.adaptive.replanner import good_schedules
+    from exec.adaptive import good_schedules
 
     network, request = question.network, question.request
     try:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from exec.sockets.group import Group
+from exec.sockets import Group
 from synth.network import Network
 from synth.schedule import Schedule
 from synth.stages import verify

@@ -22,12 +22,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from exec.launcher.nodeset import parse
-from exec.sockets.channel import Channel
-from exec.sockets.greeter import Greeter
-from exec.sockets.reach import first_to_answer
-from probes.errors import UnavailableError
-from probes.files.ownership import opened
+from exec.launcher import parse
+from exec.sockets import Channel, Greeter, first_to_answer
+from probes.base import UnavailableError
+from probes.files import opened
 
 __all__ = ["SCHEME", "Rendezvous", "ask_rank_0", "launched", "meet", "tell_others"]
 

@@ -14,14 +14,12 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from exec.adaptive.links_now import measured_network
-from exec.adaptive.messages import Request
-from exec.mpi.plan import Plan
-from exec.program.dtypes import Array, dtype_of
-from exec.program.layout import Layout
-from exec.sockets.group import Group
+from exec.adaptive import Request, measured_network
+from exec.mpi import Plan
+from exec.program import Array, Layout, dtype_of
+from exec.sockets import Group
 from exec.training.backend.known_schedules import KnownSchedules, place_of
-from probes.errors import CcctlError, UnavailableError, UsageError
+from probes.base import CcctlError, UnavailableError, UsageError
 from synth.collective import Kind
 from synth.network import Network
 from synth.program import INPUT, OUTPUT, Program

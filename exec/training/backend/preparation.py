@@ -16,14 +16,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from exec.adaptive.messages import Request
-from exec.sockets.group import Group
+from exec.adaptive import Request
+from exec.sockets import Group
 from exec.training.backend.autotune import Autotuner
 from exec.training.backend.background import Background
+from exec.training.backend.group_rendezvous import Shutdown
 from exec.training.backend.known_schedules import KnownSchedules
 from exec.training.backend.planned_collectives import PlannedCollectives, Prepared
-from exec.training.backend.rendezvous import Shutdown
-from probes.errors import LostRankError, UnavailableError
+from probes.base import LostRankError, UnavailableError
 from synth.network import Network
 
 __all__ = ["Preparation"]

@@ -39,14 +39,14 @@ from torch._C._distributed_c10d import (
 )
 from torch.distributed import PrefixStore, ProcessGroup, ReduceOp
 
-from exec.adaptive.messages import REDUCING, Request
-from exec.program.dtypes import Array
+from exec.adaptive import REDUCING, Request
+from exec.program import Array
 from exec.training.backend.call_log import CallLog
 from exec.training.backend.exchange import MessageExchange
+from exec.training.backend.group_rendezvous import hear_rank_0, rendezvous
 from exec.training.backend.known_schedules import KnownSchedules
 from exec.training.backend.planned_collectives import PlannedCollectives, size_class
 from exec.training.backend.preparation import Preparation
-from exec.training.backend.rendezvous import hear_rank_0, rendezvous
 from exec.training.backend.tensors import REDUCIBLE, array_of, bytes_of, flat
 from exec.training.backend.works import QueuedWork, WorkQueue
 from synth.collective import Kind

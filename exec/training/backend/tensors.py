@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from exec.program.dtypes import BFLOAT16, Array
+from exec.program import BFLOAT16, Array
 
 __all__ = ["REDUCIBLE", "array_of", "bytes_of", "flat"]
 

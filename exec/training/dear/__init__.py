@@ -10,21 +10,6 @@ reduce_scatter is done on which backend), `bucket`, `backpipe` and `feedpipe`, t
 torch.
 """
 
-from __future__ import annotations
+import lazy_loader as lazy
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from exec.training.dear.model_capture import capture
-    from exec.training.dear.optimizer import DistributedOptimizer
-
-__all__ = ["DistributedOptimizer", "capture"]
-
-_MODULES = {"DistributedOptimizer": "optimizer", "capture": "model_capture"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from exec.training.dear.bucket import GradientBucket
-from probes.errors import UsageError
+from probes.base import UsageError
 
 __all__ = ["BackPipe"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from exec.training.dear.decoupled_all_reduce import Halves
-from probes.errors import UsageError
+from probes.base import UsageError
 
 __all__ = ["GradientBucket"]
 

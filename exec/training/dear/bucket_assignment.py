@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from probes.columns import floats, ints, longs
-from probes.errors import UsageError, quoted
-from synth.fusion.buckets import Bucket, by_size, by_tensor
-from synth.fusion.model import Model
-from synth.fusion.plan import FusionPlan
+from probes.base import UsageError, floats, ints, longs, quoted
+from synth.fusion import Bucket, FusionPlan, Model, by_size, by_tensor
 
 __all__ = ["DEFAULT_BYTES", "Plan", "buckets_of"]
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from synth.fusion.tuning import Tuning
+    from synth.fusion import Tuning
 
 __all__ = ["Retuning"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from exec.training.backend.process_group import LEAST_BYTES
+from exec.training.backend import LEAST_BYTES
 
 __all__ = ["Exchange", "Halves"]
 

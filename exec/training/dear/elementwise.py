@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from probes.errors import UsageError
+from probes.base import UsageError
 
 __all__ = ["SharedNumbers", "refuse_unless_elementwise"]
 

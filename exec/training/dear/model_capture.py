@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from probes.columns import floats, ints, longs
-from probes.errors import UsageError
-from synth.fusion.model import Model
+from probes.base import UsageError, floats, ints, longs
+from synth.fusion import Model
 
 __all__ = ["capture"]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from exec.training import Watch, shared_memory
 from exec.training.dear.backpipe import BackPipe
 from exec.training.dear.bucket import GradientBucket
 from exec.training.dear.bucket_assignment import DEFAULT_BYTES, Plan, buckets_of
@@ -18,11 +19,10 @@ from exec.training.dear.bucket_tuning import Retuning
 from exec.training.dear.clipping import clip_shards
 from exec.training.dear.elementwise import SharedNumbers, refuse_unless_elementwise
 from exec.training.dear.feedpipe import FeedPipe
-from exec.training.watching import Watch, shared_memory
-from probes.errors import UsageError
+from probes.base import UsageError
 
 if TYPE_CHECKING:
-    from synth.fusion.tuning import Strategy, Tuning
+    from synth.fusion import Strategy, Tuning
 
 __all__ = ["DistributedOptimizer"]
 
@@ -227,7 +227,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         all ranks, between `step` and the next backward pass. ``search`` has the range, and trials so far.
         """
         # It loads scipy, which nothing else here needs.
-        from synth.fusion.tuning import begun
+        from synth.fusion import begun
 
         if trials < 1 or steps < 1:
             raise UsageError(f"trials, steps: expected at least 1 of each, found {trials} and {steps}")

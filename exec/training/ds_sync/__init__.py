@@ -6,3 +6,7 @@ torch: `buckets` (parameters that are averaged in one message), `partial_steps` 
 behind backward), `communication` (process groups, and what was recorded), `link_timing`, `adjustment`, and
 `wrapper`.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

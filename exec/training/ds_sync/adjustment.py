@@ -10,7 +10,7 @@ from exec.training.ds_sync.communication import Communication, agreed, gathered
 from exec.training.ds_sync.link_timing import timed_on
 from exec.training.ds_sync.planning import adjusted
 from exec.training.ds_sync.slow_links import group_times, have_changed, measured
-from synth.groups.artifact import Groups
+from synth.groups import Groups
 from synth.network import Network
 
 __all__ = ["Adjustment"]

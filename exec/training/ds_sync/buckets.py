@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from exec.training.watching import Watch
+from exec.training import Watch
 
 __all__ = ["Bucket", "Layer", "buckets_of", "layers_of"]
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from probes.errors import CcctlError, UnavailableError, UsageError
-from synth.groups.artifact import Division
+from probes.base import CcctlError, UnavailableError, UsageError
+from synth.groups import Division
 
 __all__ = ["Communication", "Iteration", "ProcessGroups", "agreed", "broadcast", "gathered"]
 

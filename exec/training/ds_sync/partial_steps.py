@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from probes.errors import UsageError
+from probes.base import UsageError
 from synth.errors import NotApplicableError
 
 __all__ = ["PartialSteps", "matching_rate"]

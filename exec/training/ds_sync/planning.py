@@ -6,11 +6,9 @@ import itertools
 import logging
 from dataclasses import dataclass, replace
 
-from probes.errors import DataError, UsageError
-from probes.wording import plural
+from probes.base import DataError, UsageError, plural
 from synth.errors import NotApplicableError
-from synth.groups.artifact import Groups
-from synth.groups.planner import Planned, adjust_groups, disagreement, plan_groups
+from synth.groups import Groups, Planned, adjust_groups, disagreement, plan_groups
 from synth.network import Link, Network, build
 
 __all__ = ["Job", "adjusted", "equal_links", "planned_for", "require_agreement"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from synth.groups.artifact import Groups
+from synth.groups import Groups
 from synth.network import Link, Network, build
 
 __all__ = ["Cost", "Pair", "Time", "group_times", "have_changed", "measured", "tournament"]

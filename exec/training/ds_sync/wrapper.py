@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from exec.training import Watch, shared_memory
 from exec.training.ds_sync.adjustment import Adjustment
 from exec.training.ds_sync.buckets import Bucket, Layer, buckets_of, layers_of
 from exec.training.ds_sync.communication import (
@@ -28,10 +29,9 @@ from exec.training.ds_sync.communication import (
 )
 from exec.training.ds_sync.partial_steps import PartialSteps, matching_rate
 from exec.training.ds_sync.planning import Job, equal_links, planned_for, require_agreement
-from exec.training.watching import Watch, shared_memory
-from probes.errors import UsageError
+from probes.base import UsageError
 from synth.errors import NotApplicableError
-from synth.groups.artifact import Groups
+from synth.groups import Groups
 from synth.network import Network
 
 __all__ = ["DSSync"]

@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 
-from exec.adaptive.backend import Work
-from exec.adaptive.session import Event, Session
-from exec.program.dtypes import Array
-from exec.training.backend.tensors import array_of, bytes_of
+from exec.adaptive import Event, Session, Work
+from exec.program import Array
+from exec.training.backend import array_of, bytes_of
 from exec.training.hooks.sessions import adaptive_session, dtype_of_tensor, tensor_of
-from probes.errors import LostRankError, UsageError
+from probes.base import LostRankError, UsageError
 
 __all__ = ["AdaptiveHook"]
 

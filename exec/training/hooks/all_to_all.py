@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from exec.adaptive.session import Session
-from exec.training.backend.tensors import array_of
+from exec.adaptive import Session
+from exec.training.backend import array_of
 from exec.training.hooks.sessions import dtype_of_tensor, tensor_of
-from probes.errors import UsageError
+from probes.base import UsageError
 
 __all__ = ["all_to_all"]
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.errors import UsageError
+from probes.base import UsageError
 
 __all__ = ["ElasticSampler"]
 

@@ -9,12 +9,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from exec.adaptive.coordinator import Policy
-from exec.adaptive.session import Session
-from exec.program.dtypes import BFLOAT16, Array
-from exec.training.backend.rendezvous import Word, exchange_through, hear_rank_0, rendezvous
-from exec.training.backend.tensors import REDUCIBLE
-from probes.errors import UsageError
+from exec.adaptive import Policy, Session
+from exec.program import BFLOAT16, Array
+from exec.training.backend import REDUCIBLE, Word, exchange_through, hear_rank_0, rendezvous
+from probes.base import UsageError
 from synth.network import Network
 
 __all__ = ["PATIENT", "adaptive_session", "dtype_of_tensor", "tensor_of"]

@@ -5,3 +5,7 @@ Read `request` and `report`, which need no torch; then `models` and `data`; `rep
 `loop`, which trains them in turn, and `elastic_loop`, where ranks may be lost; `join` and `traffic`, how
 ranks meet and what they have sent.
 """
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

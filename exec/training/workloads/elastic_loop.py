@@ -12,19 +12,16 @@ from numpy.typing import NDArray
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector
 
-from exec.adaptive.iterations import gathered
-from exec.adaptive.session import Session
-from exec.sockets.group import Group
-from exec.training.hooks.adaptive_hook import AdaptiveHook
-from exec.training.hooks.elastic_sampler import ElasticSampler
-from exec.training.hooks.sessions import PATIENT
+from exec.adaptive import Session, gathered
+from exec.sockets import Group
+from exec.training.hooks import PATIENT, AdaptiveHook, ElasticSampler
 from exec.training.workloads.data import TRAINING, Dataset, dataset
 from exec.training.workloads.join import join_process_group
 from exec.training.workloads.loop import Course, accuracy_of, summed_up, whole_of
 from exec.training.workloads.models import build, emulate_compute, optimizer_of
 from exec.training.workloads.request import Mode, TrainRequest
 from exec.training.workloads.traffic import sent_bytes
-from probes.progress import Safekeeping
+from probes.base import Safekeeping
 
 __all__ = ["train_elastic"]
 

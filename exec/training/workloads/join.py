@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from exec.sockets.group import Group
-from probes.errors import UnavailableError
+from exec.sockets import Group
+from probes.base import UnavailableError
 
 __all__ = ["device_of", "join_process_group"]
 

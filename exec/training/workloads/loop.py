@@ -14,9 +14,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch.nn.utils import parameters_to_vector
 
-from exec.benchmark.environment import machine
-from exec.benchmark.report import Spread
-from exec.sockets.group import Group
+from exec.benchmark import Spread, machine
+from exec.sockets import Group
 from exec.training.workloads.data import Dataset, dataset, indices
 from exec.training.workloads.join import device_of, join_process_group
 from exec.training.workloads.models import build, emulate_compute, layers_of
@@ -24,8 +23,7 @@ from exec.training.workloads.replicas import Replica, replica_of
 from exec.training.workloads.report import TrainedMode, TrainingReport
 from exec.training.workloads.request import Mode, TrainRequest
 from exec.training.workloads.traffic import sent_bytes
-from probes.columns import floats, longs
-from probes.progress import Safekeeping
+from probes.base import Safekeeping, floats, longs
 
 __all__ = ["Course", "accuracy_of", "course", "summed_up", "train_all", "whole_of"]
 

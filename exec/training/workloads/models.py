@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from exec.training.workloads.data import CLASSES, FEATURES, LENGTH, TOKENS
-from probes.columns import floats, ints, longs
-from synth.fusion.model import Model
+from probes.base import floats, ints, longs
+from synth.fusion import Model
 
 __all__ = ["build", "emulate_compute", "layers_of", "optimizer_of", "shape_of"]
 

@@ -12,11 +12,9 @@ from torch.nn.parallel import DistributedDataParallel
 from exec.published import synchronizer
 from exec.training.workloads.models import optimizer_of, shape_of
 from exec.training.workloads.request import Mode, TrainRequest
-from probes.errors import UnavailableError
-from probes.wording import plural
-from synth.fusion.costs import RingCosts
-from synth.fusion.methods import fusion_plan
-from synth.groups.artifact import Groups
+from probes.base import UnavailableError, plural
+from synth.fusion import RingCosts, fusion_plan
+from synth.groups import Groups
 
 __all__ = ["Replica", "groups_of_hosts", "replica_of"]
 
@@ -148,9 +146,8 @@ def _asp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[
 
 
 def _ds_sync(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    from exec.training.ds_sync.planning import Job, equal_links, planned_for
-    from exec.training.ds_sync.wrapper import DSSync
-    from synth.groups.planner import plan_groups
+    from exec.training.ds_sync import DSSync, Job, equal_links, planned_for
+    from synth.groups import plan_groups
 
     def planned(job: Job) -> Groups:
         network = request.network or equal_links(job)
@@ -177,7 +174,7 @@ def _ds_sync(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: l
 
 
 def _dear(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    from exec.training.dear.optimizer import DistributedOptimizer
+    from exec.training.dear import DistributedOptimizer
 
     plan: Any = mode.bucket_bytes or None
     if mode.name == "dear-nl":

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
-from exec.benchmark.report import Spread
-from probes.columns import Floats, Longs
+from exec.benchmark import Spread
+from probes.base import Floats, Longs
 
 __all__ = ["TrainedMode", "TrainingReport", "gathered", "label_of"]
 

@@ -6,11 +6,9 @@ import importlib.util
 import socket
 from typing import Any
 
-from exec.sockets.group import Group
+from exec.sockets import Group
 from exec.training.workloads.request import TrainRequest
-from probes.errors import UnavailableError
-from probes.install_hints import install
-from probes.progress import Safekeeping
+from probes.base import Safekeeping, UnavailableError, install
 
 __all__ = ["elastic_task", "require_torch", "train_task"]
 

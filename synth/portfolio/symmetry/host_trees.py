@@ -15,23 +15,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask
-from probes.wording import plural
-from synth.bounds.symmetric import host_bounds
+from probes.base import Floats, Indices, Mask, plural
+from synth.bounds import host_bounds
 from synth.collective import Kind, collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.failures import Failures
-from synth.networks.symmetric import SymmetricNetwork
+from synth.networks import Failures, SymmetricNetwork
 from synth.periodic_schedule import PeriodicSchedule
-from synth.portfolio.incumbent import Attempt
-from synth.portfolio.memory_limits import peak_bytes
-from synth.portfolio.periodic import body_of, in_periods, proven_periodic, timed
-from synth.portfolio.plain_or_periodic import PeriodicSynthesis
+from synth.portfolio import (
+    Attempt,
+    PeriodicSynthesis,
+    body_of,
+    in_periods,
+    peak_bytes,
+    proven_periodic,
+    timed_periodic,
+)
 from synth.portfolio.symmetry.symmetric import is_large
 from synth.schedule import Bound, Schedule
-from synth.scheduling.edge_colouring import coloured
-from synth.tree_packing.two_way_trees import TwoWayTree
+from synth.scheduling import coloured
+from synth.tree_packing import TwoWayTree
 
 __all__ = ["all_reduce_with_failures", "bounds_with_failures", "serves_failures", "synthesize_with_failures"]
 
@@ -98,9 +101,9 @@ def all_reduce_with_failures(
 
 
 def _placed(body: Schedule, periods: int) -> PeriodicSchedule:
-    """By edge colouring if that serves the ports, otherwise as `timed` does."""
+    """By edge colouring if that serves the ports, otherwise as `timed_periodic` does."""
     placed = coloured(body)
-    return timed(body, periods) if placed is None else in_periods(body, periods, *placed)
+    return timed_periodic(body, periods) if placed is None else in_periods(body, periods, *placed)
 
 
 def _laid(

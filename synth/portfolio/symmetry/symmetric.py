@@ -10,19 +10,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from probes.errors import UsageError
-from probes.progress import SILENT, Progress
-from synth.bounds.symmetric import symmetric_bounds
-from synth.check.symmetric import check_symmetric
+from probes.base import SILENT, Progress, UsageError
+from synth.bounds import symmetric_bounds
+from synth.check import check_symmetric
 from synth.collective import MOST_CHUNKS, Collective, Kind, collective
 from synth.errors import NotApplicableError
-from synth.networks.symmetric import SymmetricNetwork
-from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
-from synth.portfolio.incumbent import Attempt
-from synth.portfolio.memory_limits import peak_bytes
+from synth.networks import SymmetricNetwork
+from synth.portfolio import SMALLEST_CHUNK_BYTES, Attempt, peak_bytes
 from synth.schedule import Bound, Outcome
-from synth.scheduling.symmetric_search import MOST_COMPARISONS, comparisons, symmetric_schedules
-from synth.simulation.schedule import replay
+from synth.scheduling import MOST_COMPARISONS, comparisons, symmetric_schedules
+from synth.simulation import replay
 from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 
 __all__ = ["SymmetricRequest", "SymmetricSynthesis", "is_large", "synthesize_symmetric"]

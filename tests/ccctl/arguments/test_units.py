@@ -1,8 +1,7 @@
 import contextlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ccctl.arguments.units import format_size, parse_rate, parse_rates, parse_seconds, parse_size, parse_sizes
 from ccctl.errors import UsageError

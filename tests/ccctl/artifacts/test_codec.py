@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ccctl.artifacts import codec, json_schema
 from ccctl.artifacts.arrays import to_plain

@@ -19,7 +19,7 @@ from ccctl.commands.bench import _judge, _judge_change, _sizes
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.summaries.bench_rows import BenchRows
 from exec.benchmark.runner import BenchRequest
-from synth.kernels.loop_store import cache_folder
+from synth.kernels.stored_loops import cache_folder
 from synth.network import Link, build
 from synth.selection import Range
 

@@ -8,7 +8,7 @@ import pytest
 from ccctl.artifacts import codec
 from ccctl.commands.simulate import simulate
 from ccctl.errors import FoundProblem, UsageError
-from probes.columns import ints
+from probes.base.columns import ints
 from synth.check.program import judge
 from synth.mscclpp import judge_plan
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from exec.cuda.kernel.device import Device
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 
 RING = Path(__file__).parents[3] / "examples" / "ring_allreduce.py"
 

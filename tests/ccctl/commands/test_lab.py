@@ -17,7 +17,7 @@ from ccctl.artifacts import codec
 from ccctl.lab import state
 from ccctl.main import main
 from exec.lab.iproute import namespaces
-from probes.errors import DataError, UnavailableError
+from probes.base.errors import DataError, UnavailableError
 
 NUMBERS = count()
 needs_lab = pytest.mark.netns

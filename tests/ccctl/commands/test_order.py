@@ -7,7 +7,7 @@ from gpu_boxes import box
 
 from ccctl.artifacts import codec
 from probes.topology import Topology
-from synth.nccl_graphs.graph_file import read_graphs
+from synth.nccl_graphs.graph_xml import read_graphs
 
 LINKS = "src,dst,bandwidth,alpha\n"
 

@@ -17,8 +17,8 @@ from ccctl.errors import TimeoutExpired
 from ccctl.render.text.profile import draw
 from ccctl.runs import profile as runs
 from exec.errors import RankFailed
-from probes.columns import floats
-from probes.errors import CcctlError, LostRankError, UnavailableError
+from probes.base.columns import floats
+from probes.base.errors import CcctlError, LostRankError, UnavailableError
 from probes.files.host_lock import HostLock, _host
 from probes.profiling.assemble import assemble
 from probes.profiling.task import Begun

@@ -9,7 +9,7 @@ import pytest
 from missing_tools import no_simgrid
 
 from ccctl.artifacts import codec
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.topology import Gpu, Host, PciDevice, Topology
 

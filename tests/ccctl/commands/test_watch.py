@@ -17,7 +17,7 @@ import pytest
 from ccctl.artifacts import codec
 from ccctl.commands.watch import FILES
 from ccctl.main import main
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 from synth.networks.measured import from_profile
 from synth.stages import synthesize

@@ -8,7 +8,7 @@ from ccctl.arguments.units import format_rate, parse_rate
 from ccctl.lab.rates import reshaped
 from ccctl.lab.toml import read_lab
 from exec.lab.model import MOST_HOSTS
-from probes.errors import DataError, MissingInputError, UsageError
+from probes.base.errors import DataError, MissingInputError, UsageError
 
 MBIT = 125_000
 SAMPLE = Path(__file__).parents[3] / "examples" / "lab4.toml"

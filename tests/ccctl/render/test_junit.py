@@ -1,6 +1,6 @@
 from xml.etree import ElementTree
 
-from ccctl.render.junit import Case, junit
+from ccctl.render.junit_xml import Case, junit
 
 
 def test_cases_are_counted_and_told():

@@ -6,7 +6,7 @@ import pytest
 
 from ccctl.errors import CannotWriteError, FoundProblem, LostRankError
 from ccctl.render.prometheus import Exposition, add_hosts, add_profile, exposed
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SentSegments
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="([^"\\]|\\.)*"(,[a-z_]+="([^"\\]|\\.)*")*\})? [0-9.e+-]+')

@@ -12,7 +12,7 @@ from sample_schedules import random_schedule
 from ccctl.artifacts import codec
 from ccctl.render import chrome_trace, trace
 from synth.collective import KINDS
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.simulation.program import Costs, simulate_program
 from synth.simulation.schedule import replay
 
@@ -51,7 +51,7 @@ def with_ports():
     """A function that gives a schedule's network a NIC for each sender: its links then take turns."""
     from dataclasses import replace
 
-    from probes.columns import ints
+    from probes.base.columns import ints
 
     def share(schedule):
         network = schedule.network

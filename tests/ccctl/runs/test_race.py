@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ccctl.artifacts import codec
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 
 PAIR = ("--network", "pair.json")

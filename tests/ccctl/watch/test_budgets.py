@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from ccctl.artifacts import codec
-from ccctl.summaries.watch import say_decision, say_found
-from ccctl.summaries.watch import summary as summary_of
+from ccctl.summaries.watch import say_decision, say_found, summary as summary_of
 from ccctl.watch.once import Asked, Deadline, looked, replan
 from ccctl.watch.state import opened, read_schedule
 from exec.replan import Forecast
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 from synth.networks.measured import from_profile
 from synth.stages import synthesize

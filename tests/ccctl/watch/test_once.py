@@ -16,7 +16,7 @@ from ccctl.summaries.watch import say_found
 from ccctl.watch import once, state
 from ccctl.watch.once import Asked, Deadline, looked, replan
 from ccctl.watch.state import opened, read_schedule
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SentSegments, SharedPort
 from probes.profiling.drift import compare
 from synth.check.schedule import check

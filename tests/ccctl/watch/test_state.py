@@ -11,7 +11,7 @@ from ccctl.artifacts import codec
 from ccctl.errors import CannotWriteError, DataError, LockHeldError
 from ccctl.watch import state as states
 from ccctl.watch.state import opened, read_schedule
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 from probes.profiling.history import begun
 
 NOON = datetime(2026, 11, 22, 12, 0, 5, tzinfo=UTC)

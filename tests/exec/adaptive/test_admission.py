@@ -3,8 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from exec.adaptive.coordinator import Coordinator, Policy
 from exec.adaptive.messages import (
@@ -21,7 +20,7 @@ from exec.adaptive.messages import (
     State,
     leader_of,
 )
-from probes.errors import LostRankError
+from probes.base.errors import LostRankError
 
 ASKED = Request("all_reduce", "sum", "float32", 8, 4)
 

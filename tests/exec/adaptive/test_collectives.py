@@ -13,7 +13,7 @@ import os
 import numpy as np
 from exec.adaptive.coordinator import Policy
 from exec.adaptive.session import Session
-from probes.errors import LostRankError, UsageError
+from probes.base.errors import LostRankError, UsageError
 count, root = 503, 1
 session = Session(comm, policy=Policy(silent_s=1.0), replan_s=0.5)
 KINDS = ("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "all_reduce")

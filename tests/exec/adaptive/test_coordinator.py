@@ -3,12 +3,11 @@
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from exec.adaptive.coordinator import ANSWERING, Coordinator, Policy
 from exec.adaptive.messages import Beat, Go, PartDone, Ready, Regroup, Request, Resume, State
-from probes.errors import LostRankError
+from probes.base.errors import LostRankError
 
 ASKED = Request("all_reduce", "sum", "float32", 8, 4)
 

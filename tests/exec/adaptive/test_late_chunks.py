@@ -8,8 +8,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from joined import run_joined
 from sample_schedules import complete, random_schedule, schedule_of
 from threaded_ranks import ThreadedRanks
@@ -20,7 +19,7 @@ from exec.mpi import interpreter
 from exec.program.contents import contents_of
 from exec.program.dtypes import combine_of
 from exec.program.layout import Layout
-from exec.program.moves import moves
+from exec.program.move import moves
 from exec.relays.late_chunks import Entrance, covered_slots, joined_elements, left_out, without_joined
 from exec.relays.phase_buffers import input_of, merged
 from synth.collective import collective

@@ -83,7 +83,7 @@ session.close()
 SLOWER = """
 import dataclasses
 from exec.adaptive.links_now import LinkNow, with_links
-from probes.columns import floats
+from probes.base.columns import floats
 # On rings of equal links the planned schedule is as good as any; with one slow rank it is not.
 direction = session._direction
 until_s = time.monotonic() + 200

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from exec.adaptive.slow_parts import SlowParts
-from probes.columns import floats
+from probes.base.columns import floats
 from synth.network import Link, build
 
 TIME_S = 1.7e9

@@ -1,8 +1,7 @@
 """Which predicted gains are believed."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from exec.adaptive.messages import Request
 from exec.adaptive.swap_guard import SwapGuard, Trial

@@ -1,8 +1,7 @@
 """Offsets of clocks, from meetings whose true times are known."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from exec.benchmark.clocks import offsets_of
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from exec.benchmark.critical_path import RankRun, busiest, critical_path, on_one_clock, rank_times, slowest
 from exec.program.trace import CONNECTION_BITS, Ends, RankTrace

@@ -7,7 +7,7 @@ import pytest
 from exec.benchmark.judgement import fitted, judged, largest, synthesized_s
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import busbw_factor
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.portfolio.attempts import Request

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from exec.benchmark import race
-from exec.benchmark.race import asked, entrants, judged
+from exec.benchmark.race import asked, entrants, judged_race
 from exec.benchmark.report import Measurement, Report, Row, Spread
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.networks.families import family
 from synth.portfolio.synthesize import Request, library_schedules
 from synth.prediction.run_time import predicted_s
@@ -78,7 +78,7 @@ def test_the_fastest_wins_and_the_race_is_told_whole(schedules):
     requests = asked(sizes)
     quick = sizes[0][1][-1].name
     report = report_of(requests, lambda name, count: 1e-6 if name == quick else 2e-6)
-    [found] = judged(sizes, report)
+    [found] = judged_race(sizes, report)
     winner, race = found.winner, found.race
     assert (winner.name, found.library) == (quick, "")
     assert race.entries[0].method == winner.schedule.method
@@ -97,7 +97,7 @@ def test_the_winner_of_a_size_stays_where_another_is_hardly_faster(schedules):
         4 * SIZE: {first: 1.0, other: 0.9},
     }
     report = report_of(requests, lambda name, count: times[4 * count].get(name, 3.0))
-    assert [one.winner.name for one in judged(sizes, report)] == [first, first, other]
+    assert [one.winner.name for one in judged_race(sizes, report)] == [first, first, other]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_library_is_named_where_it_is_clearly_faster_and_right(schedules, thei
         lambda name, count: theirs[4 * count] if name == "mpi" else 1.0 if name == best else 3.0,
         wrong_of_peers=wrong,
     )
-    found = list(judged(sizes, report))
+    found = list(judged_race(sizes, report))
     assert [one.library for one in found] == libraries
     assert {one.winner.name for one in found} == {best}
     for one in found:
@@ -137,14 +137,14 @@ def test_what_slows_all_for_a_while_does_not_choose(schedules):
         found = row.out_of_place
         spread = replace(found.spread, samples=3, samples_s=times_s)
         rows.append(replace(row, out_of_place=replace(found, spread=spread, p50_s=times_s[0])))
-    [found] = judged(sizes, replace(report, rows=tuple(rows)))
+    [found] = judged_race(sizes, replace(report, rows=tuple(rows)))
     assert (found.winner.name, found.race.iterations) == (sizes[0][1][0].name, 3)
 
 
 def test_wrong_elements_are_a_bug(schedules):
     sizes = [(SIZE, entrants(schedules))]
     with pytest.raises(RuntimeError, match="wrong elements"):
-        list(judged(sizes, report_of(asked(sizes), lambda name, count: 1.0, wrong=1)))
+        list(judged_race(sizes, report_of(asked(sizes), lambda name, count: 1.0, wrong=1)))
 
 
 def test_what_was_compiled_for_one_size_serves_at_others_and_changes_nothing(schedules, monkeypatch):

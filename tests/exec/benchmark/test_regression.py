@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from exec.benchmark.regression import compare
 from exec.benchmark.report import Measurement, Report, Row, Spread

@@ -25,10 +25,10 @@ SCRIPT = """
     from exec.mpi.plan import Plan
     from exec.peers.base import Call
     from exec.program.layout import Layout
-    from probes.live.host_key import host_key
-    from probes.progress import SILENT
+    from probes.live.host_identity import host_key
+    from probes.base.progress import SILENT
     from sample_schedules import ring_all_reduce
-    from synth.compiler.lower import lower
+    from synth.compiler.lowering import lower
 
     per_host, sleep_s = int(sys.argv[4]), float(sys.argv[5])
     connections.host_key = lambda: (*host_key(), rank // per_host)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
 
@@ -17,15 +16,15 @@ from exec.program import expected_output
 from exec.program.buffers import Buffers
 from exec.program.dtypes import DTYPES, REDOPS, dtype_name, dtype_of, ufunc_of
 from exec.program.layout import Layout
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.collective import KINDS
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 
 WORKER = """
 import pickle, sys
 from mpi4py import MPI
 from exec.benchmark.runner import bench_task
-from probes.progress import SILENT
+from probes.base.progress import SILENT
 
 with open(sys.argv[1], "rb") as stream:
     requests = pickle.load(stream)

@@ -14,9 +14,9 @@ from exec.launcher.run import World, run_ranks
 from exec.program import expected_output
 from exec.program.layout import Layout
 from exec.run_once import fitting
-from probes.columns import ints
-from probes.errors import LostRankError, UnavailableError, UsageError
-from synth.compiler.lower import lower
+from probes.base.columns import ints
+from probes.base.errors import LostRankError, UnavailableError, UsageError
+from synth.compiler.lowering import lower
 from synth.program import INPUT, OUTPUT
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))

@@ -6,7 +6,7 @@ import pytest
 from sample_schedules import ring_all_reduce
 
 from exec.cuda.select import Facts, choose
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 
 PROGRAM = lower(ring_all_reduce(4))
 BOX = Facts(

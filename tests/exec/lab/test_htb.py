@@ -3,13 +3,12 @@
 import dataclasses
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab_traffic import MBIT, sample_lab
 
 from exec.lab.htb import commands, port, shapes
 from exec.lab.model import DEVICE, Lab, LabHost, NicRate, PairRate
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 RATES = st.none() | st.integers(1, 1000).map(lambda mbit: float(mbit * MBIT))
 

@@ -15,7 +15,7 @@ from exec.errors import NameTakenError
 from exec.lab import lifecycle as kernel
 from exec.lab.iproute import namespaces
 from exec.lab.model import Lab
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 
 pytestmark = pytest.mark.netns
 # Of each 1514 bytes on the wire, headers take 66.

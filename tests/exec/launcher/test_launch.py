@@ -10,7 +10,7 @@ from limits import HANG_S
 
 import exec.launcher.run
 from exec.launcher.run import launch
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 # A program that starts ranks: its own folder is where it finds its modules, as in a notebook.
 WORK = """

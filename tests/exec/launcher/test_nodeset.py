@@ -1,9 +1,8 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from exec.launcher.nodeset import MOST_RANKS, HostSlots, expand, fold, parse, read_hostfile
-from probes.errors import DataError, MissingInputError, UsageError
+from probes.base.errors import DataError, MissingInputError, UsageError
 
 
 @pytest.mark.parametrize(

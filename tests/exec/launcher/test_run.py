@@ -14,7 +14,7 @@ from exec.launcher.run import World, run_ranks
 from exec.launcher.starters import mpirun
 from exec.launcher.watchdog import Watchdog
 from exec.sockets.listeners import listen
-from probes.errors import DataError, LostRankError, TimeoutExpired, UnavailableError, UsageError
+from probes.base.errors import DataError, LostRankError, TimeoutExpired, UnavailableError, UsageError
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.run import World, run_ranks
 from exec.launcher.starters.spares import spares_of
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 
 def test_spares_follow_the_ranks_and_know_who_else_is_on_their_host():

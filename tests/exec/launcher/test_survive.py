@@ -15,7 +15,7 @@ from survivors import MODULE, PROGRAM, survivor_tasks
 from exec.errors import RankFailed
 from exec.launcher.run import World, run_ranks
 from exec.launcher.starters.remote import remote_shell
-from probes.errors import DataError, LostRankError, TimeoutExpired, UnavailableError, UsageError
+from probes.base.errors import DataError, LostRankError, TimeoutExpired, UnavailableError, UsageError
 
 # As ssh: LOGIN HOST COMMAND; the other host is this one.
 LOGIN = '#!/bin/sh\nshift\nexec sh -c "$*"\n'

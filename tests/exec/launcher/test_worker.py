@@ -32,7 +32,7 @@ from exec.sockets import channel
 from exec.sockets.channel import Channel
 from exec.sockets.greeter import Greeter
 from exec.sockets.listeners import listen
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 
 CALLED = threading.Event()
 

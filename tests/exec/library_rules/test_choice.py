@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from exec.library_rules.choice import Point, Rule, Timing, next_size, rules_of, timing_of
 

@@ -19,7 +19,7 @@ from exec.library_rules.mpich import (
     with_rules,
     write_table,
 )
-from probes.errors import DataError
+from probes.base.errors import DataError
 
 ALLTOALL = {
     "is_sendbuf_inplace=yes": {"algorithm=MPIR_Alltoall_intra_pairwise_sendrecv_replace": {}},

@@ -4,7 +4,7 @@ import pytest
 from nccl_tables import LARGE, SMALL, tried
 
 from exec.library_rules.nccl import Setting, environment, lines_of, merged, read_lines, write_lines
-from probes.errors import DataError, UsageError
+from probes.base.errors import DataError, UsageError
 
 LARGEST = (1 << 64) - 1
 

@@ -9,7 +9,7 @@ from nccl_tables import LARGE, SMALL
 
 from exec.library_rules.nccl import lines_of
 from exec.library_rules.ncclx import csv_text, json_text
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 WORDS = {
     0: {"broadcast", "reduce", "allgather", "reducescatter", "allreduce"},

@@ -6,7 +6,7 @@ import pytest
 
 from exec.launcher.run import launch
 from exec.library_rules.openmpi import Entry, merged, read_rules, with_rules, write_rules
-from probes.errors import DataError
+from probes.base.errors import DataError
 
 OPEN = (Entry(0, 0),)
 RING = (Entry(0, 3), Entry(8192, 4, 2, 1024))

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from assembler import Assembler
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from joined import run_joined
 from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
@@ -28,13 +27,12 @@ from exec.program import expected_output
 from exec.program.dtypes import DTYPES, REDOPS, dtype_of
 from exec.program.interpreter import interpret
 from exec.program.layout import Layout
-from exec.program.moves import moves
-from probes.columns import floats
+from exec.program.move import moves
+from probes.base.columns import floats
 from synth.check.program import judge
 from synth.collective import KINDS, collective
-from synth.compiler.lower import lower
-from synth.lang import chunk
-from synth.lang import program as algorithm
+from synth.compiler.lowering import lower
+from synth.lang import chunk, program as algorithm
 from synth.msccl.read import read_xml
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 
@@ -47,7 +45,7 @@ from exec.program.layout import Layout
 from exec.mpi import connections
 from exec.mpi.plan import Plan
 from exec.mpi.shared_memory import shared_array
-from probes.live.host_key import host_key
+from probes.live.host_identity import host_key
 from synth.program import INPUT, OUTPUT
 
 path, per_host, *sizes = sys.argv[-4:]
@@ -242,7 +240,7 @@ from exec.mpi import connections, interpreter
 from exec.mpi.plan import Plan
 from exec.program.layout import Layout
 from sample_schedules import ring_all_reduce
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 
 allowed = sys.argv[4] == "allowed"
 if not allowed and rank == 1:
@@ -267,9 +265,9 @@ import os, signal, threading, time
 import numpy as np
 from exec.mpi.plan import Plan
 from exec.program.layout import Layout
-from probes.errors import LostRankError
+from probes.base.errors import LostRankError
 from sample_schedules import ring_all_reduce
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 
 send, recv = np.full(3 << 16, 1.0), np.zeros(3 << 16)
 plan = Plan(Layout(lower(ring_all_reduce(3)), 3 << 16), comm, send, recv)

@@ -18,9 +18,9 @@ from exec.mpi.encode import Memory, Tiling, tables_of
 from exec.mpi.stalls import waits_for
 from exec.mpi.traffic import traffic
 from exec.program.layout import Layout
-from exec.program.moves import moves
-from probes.errors import LostRankError
-from synth.compiler.lower import lower
+from exec.program.move import moves
+from probes.base.errors import LostRankError
+from synth.compiler.lowering import lower
 
 TASK = """
 import os
@@ -71,7 +71,7 @@ import sys
 from pathlib import Path
 from sample_schedules import ring_all_reduce
 from exec.launcher.run import World, run_ranks
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 
 arguments = (lower(ring_all_reduce(3)), 0, int(sys.argv[1]), 40, Path(sys.argv[2]))
 run_ranks("loses_ranks:loses_a_rank", arguments, World())

@@ -11,17 +11,17 @@ from limits import HANG_S
 
 from exec.peers.mpi_t import choices_of
 from exec.peers.registry import parse_peers
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 WORKER = """
 import json, sys
 from mpi4py import MPI
 from exec.benchmark.runner import BenchRequest, bench_task
 from exec.peers.mpi import algorithm_names
-from probes.errors import UnavailableError
-from probes.progress import SILENT
+from probes.base.errors import UnavailableError
+from probes.base.progress import SILENT
 from sample_schedules import random_schedule
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 
 comm, found = MPI.COMM_WORLD, {}
 for kind in sys.argv[2].split(","):

@@ -1,14 +1,13 @@
 """What steps and messages carry."""
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule
 
 from exec.program.contents import contents_of
 from exec.program.layout import Layout
-from exec.program.moves import moves
-from synth.compiler.lower import lower
+from exec.program.move import moves
+from synth.compiler.lowering import lower
 
 
 @settings(max_examples=20, deadline=None)

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 from sample_schedules import random_schedule, ring_all_reduce
 
@@ -13,11 +12,11 @@ from exec.program import expected_output
 from exec.program.dtypes import DTYPES, REDOPS, decoded, dtype_of, encoded
 from exec.program.interpreter import interpret
 from exec.program.layout import Layout, count_of, size_bytes_of
-from probes.columns import ints
-from probes.errors import DataError, UsageError
+from probes.base.columns import ints
+from probes.base.errors import DataError, UsageError
 from synth.check.program import judge
 from synth.collective import KINDS, collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError
 from synth.scheduling import block_exchange as exchange
 

@@ -10,8 +10,8 @@ from sample_networks import named
 from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
 
 from exec.relays.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
-from exec.relays.late_bases import late_bases
-from probes.errors import UsageError
+from exec.relays.late_base import late_bases
+from probes.base.errors import UsageError
 from synth.check.schedule import check
 from synth.collective import KINDS, collective, several
 from synth.methods import greedy

@@ -7,17 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import named, networks
 from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.program.interpreter import interpret
 from exec.relays.phase_buffers import input_of, merged
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.check.schedule import check
 from synth.collective import KINDS, collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError
 from synth.methods import greedy, paths
 from synth.portfolio.rank_subsets import serve

@@ -7,14 +7,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.relays.arrivals import Arrivals, bimodal, exponential, of_lags
 from exec.relays.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
 from exec.relays.policies import POLICIES, ready_sets, replay_arrivals
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 
 def costs_of(replay):

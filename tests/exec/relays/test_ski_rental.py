@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from exec.relays.ski_rental import Decision, Waiting, competitive_ratio, fault_deadline_s
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 TIMES = st.floats(0.0, 1.0, allow_nan=False)
 COSTS = st.floats(1e-3, 1.0, allow_nan=False)

@@ -10,7 +10,7 @@ from limits import HANG_S
 
 from exec.errors import RankFailed
 from exec.launcher.run import World, run_ranks
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 
 pytestmark = pytest.mark.mpi
 

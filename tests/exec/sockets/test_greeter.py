@@ -17,7 +17,7 @@ from exec.launcher.protocol import Hello, JobForRanks
 from exec.sockets.channel import greet
 from exec.sockets.greeter import Greeter
 from exec.sockets.listeners import listen
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 
 KEY, SCRATCH = bytes(range(32)), "/dev/shm/none"
 STRANGER = 54321

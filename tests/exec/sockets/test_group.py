@@ -26,7 +26,7 @@ comm.mesh.close()
 
 DEATH = """
 import os, signal, time
-from probes.errors import LostRankError
+from probes.base.errors import LostRankError
 comm.Barrier()
 if rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -46,7 +46,7 @@ left.Barrier()
 
 REVOKED = """
 import threading
-from probes.errors import LostRankError
+from probes.base.errors import LostRankError
 comm.Barrier()
 if rank == 0:
     threading.Timer(0.2, comm.revoke, ["the epoch is over"]).start()

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from exec.sockets.key_agreement import agree
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 
 
 class Board:

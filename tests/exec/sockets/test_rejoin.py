@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from exec.sockets.mesh import Meeting, Mesh, Whereabouts
-from probes.errors import LostRankError, UnavailableError
+from probes.base.errors import LostRankError, UnavailableError
 
 KEY = bytes(range(32))
 

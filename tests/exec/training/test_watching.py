@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 import torch
 
 from exec.training.watching import Watch, shared_memory
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 
 def watched(keep=False):

@@ -8,11 +8,11 @@ import psutil
 import pytest
 from machine_changes import recorded
 
+from probes.base.errors import UnavailableError
+from probes.base.identifiers import cpu_numbers
 from probes.detection import merge
 from probes.detection.active import contradictions, probe_host
 from probes.detection.adapcc_probes import REPETITIONS, Trials, gpu_switches, nic_numa, nic_switches
-from probes.errors import UnavailableError
-from probes.identifiers import cpu_numbers
 from probes.live.affinity import bound_to
 from probes.live.loopback import SocketLoopback
 from probes.topology import Gpu, Host, Nic, NumaNode

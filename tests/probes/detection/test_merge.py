@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import psutil
 import pynvml
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ccctl.artifacts import codec
 from probes.detection import merge

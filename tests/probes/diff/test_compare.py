@@ -2,8 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from machine_changes import (
     MACHINES,
     cluster,
@@ -17,7 +16,7 @@ from machine_changes import (
 )
 
 from probes.detection import merge
-from probes.diff.compare import compare
+from probes.diff.comparison import compare
 from probes.topology import Topology
 
 FILES = Path(__file__).parents[3] / "../shared/data/topologies/nccl"

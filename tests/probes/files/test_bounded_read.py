@@ -5,10 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probes.errors import DataError, MissingInputError
+from probes.base.errors import DataError, MissingInputError
 from probes.files.bounded_read import MOST_BYTES, decoded, inflated, read_bytes, read_stream, read_text
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from limits import HANG_S
 
-from probes.errors import LockHeldError, UnavailableError
+from probes.base.errors import LockHeldError, UnavailableError
+from probes.base.progress import SILENT
 from probes.files import host_lock
 from probes.files.host_lock import HostLock, folder, held
-from probes.progress import SILENT
 
 
 def test_the_second_is_told_who_holds_it_until_the_first_gives_it_back(tmp_path):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 from probes.files import ownership
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what belongs to another user")

@@ -2,11 +2,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from probes.base.errors import DataError
 from probes.detection import merge
-from probes.errors import DataError
 from probes.hwloc.objects import bits
 from probes.paths.bandwidth import load
 from probes.paths.expected import expected_gbs

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 from probes.live.cuda import cuda_errors, gpu_count
 
 

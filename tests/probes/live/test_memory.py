@@ -2,7 +2,7 @@
 
 import pytest
 
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 from probes.live import memory
 from probes.live.memory import Need, Room, refuse_crowding, rooms
 

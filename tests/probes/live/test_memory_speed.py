@@ -6,7 +6,7 @@ import numpy as np
 
 from probes.live import memory_speed as module
 from probes.live.memory import Room
-from probes.live.memory_speed import SIZES_BYTES, memory_speed
+from probes.live.memory_timing import SIZES_BYTES, memory_speed
 from probes.live.process_memory import read_process
 
 

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
+from probes.base.errors import DataError, MissingInputError
 from probes.detection import merge
-from probes.errors import DataError, MissingInputError
 from probes.live import recorded
 from probes.nvml.record import RecordedNvml, RecordingNvml
-from probes.sysfs import kfd as sysfs_kfd
-from probes.sysfs import machine as sysfs
+from probes.sysfs import kfd as sysfs_kfd, machine as sysfs
 from probes.sysfs.record import packed, unpack
 
 MACHINES = Path(__file__).parents[2] / "machines"

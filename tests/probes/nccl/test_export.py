@@ -8,10 +8,10 @@ from gpu_boxes import ODD, box
 from machine_changes import MACHINES, edited, recorded, renumbered
 from nccl_parser import TOPOLOGY, parse
 
+from probes.base.errors import DataError
 from probes.detection import merge
-from probes.diff.compare import compare
-from probes.errors import DataError
-from probes.nccl.export import MOST_NODES, export
+from probes.diff.comparison import compare
+from probes.nccl.exporter import MOST_NODES, export
 from probes.paths.path_type import Paths
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice, Topology
 

@@ -3,14 +3,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
+from probes.base.errors import DataError
 from probes.detection import merge
-from probes.errors import DataError
 from probes.files.xml import parse_xml
 from probes.nccl import xml
-from probes.nccl.export import export
+from probes.nccl.exporter import export
 from probes.nccl.ports import numbered_ports
 from probes.nccl.values import affinity_list, architecture, capability, integer, speed_gts
 from probes.paths.path_type import Paths

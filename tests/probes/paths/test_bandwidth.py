@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from probes.errors import DataError, MissingInputError
+from probes.base.errors import DataError, MissingInputError
 from probes.paths import bandwidth
 
 PROBES = Path(bandwidth.__file__).parent

@@ -1,8 +1,7 @@
 import dataclasses
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from probes.paths.bandwidth import load
 from probes.paths.expected import Expected, expected_gbs, link_gbs

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from machine_changes import cluster, edited, recorded, with_host
 
+from probes.base.errors import DataError, UsageError
 from probes.detection import merge
-from probes.errors import DataError, UsageError
 from probes.paths.bandwidth import load
-from probes.paths.explain import explain
+from probes.paths.explanation import explain
 from probes.paths.lookup import pair_named
 from probes.paths.reasons import nvlink_of
 from probes.topology import FabricLink, Gpu, Host, Matrix, PciDevice, Topology

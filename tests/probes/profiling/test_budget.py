@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from probes.profiling.budget import Cost, Plan, fitted
 from probes.sampling.prober import Dose

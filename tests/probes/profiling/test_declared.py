@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from probes.profiling.declared import NICS, bind_nic, declared_nic, host_of
 from probes.topology import Gpu, Host, Nic, PciDevice, Topology
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from slow_host import profile_with_slow_host
 
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 from probes.profiling.drift import Change, below_expectation, compare
 

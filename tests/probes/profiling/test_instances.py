@@ -3,8 +3,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from probes.profiling.instances import Instances
 from probes.sampling.rounds import waves

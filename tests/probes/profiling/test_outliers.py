@@ -2,10 +2,10 @@ import itertools
 
 import pytest
 
-from probes.columns import floats
+from probes.base.columns import floats
 from probes.profiling.outliers import Names, asymmetric, describe, noisy, slow_parts
 from probes.sampling.samples import Place
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.collective import collective
 from synth.network import Link, build
 

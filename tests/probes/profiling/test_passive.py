@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from probes.link_costs import ProfiledRank
 from probes.profiling.passive import passive_profile
 

@@ -5,7 +5,7 @@ import pytest
 from limits import HANG_S
 
 from exec.launcher.run import World, run_ranks
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from probes.profiling.task import Begun, Effort, rescued
 from probes.sampling.packet_trains import Trains
 from probes.sampling.samples import Place, Samples

@@ -4,10 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.profiling.budget import in_turn, links_at
 from probes.profiling.history import History
 from probes.profiling.options import Effort

@@ -5,10 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 from probes.profiling.combine import brought_up_to_date, joined
 from probes.profiling.history import MOST_EVENTS, MOST_RUNS, Event, begun, lasting_level, wander

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from wire import wires
 
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 from probes.live.cuda_links import BUFFER_BYTES, CudaEnd, cuda_end
 from probes.sampling import cuda_copies
-from probes.statistics.fit import fit
+from probes.statistics.alpha_beta_fit import fit
 
 ALPHA_S = 4e-6
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from probes.sampling.link_cost import better, pace
 from probes.sampling.packet_trains import HURRY, Trains

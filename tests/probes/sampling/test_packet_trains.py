@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from probes.sampling.packet_trains import HURRY, Trains, is_enough, judged, plan, spacings
 

@@ -1,6 +1,6 @@
 import pytest
 
-from probes.errors import DataError
+from probes.base.errors import DataError
 from probes.sampling.pairs_file import parse_pairs, resolve
 from probes.sampling.samples import Place
 

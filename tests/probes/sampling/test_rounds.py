@@ -2,8 +2,7 @@ import itertools
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from probes.sampling.rounds import doubling_strides, meetings, rings, waves
 

@@ -2,11 +2,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
+from probes.base.errors import DataError
 from probes.detection import merge
-from probes.errors import DataError
 from probes.paths.bandwidth import load
 from probes.paths.path_type import Paths
 from probes.paths.reasons import reasons

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from probes.base.errors import DataError
 from probes.detection import merge
-from probes.errors import DataError
 from probes.paths.path_type import Paths
 from probes.smi.rocm import is_json
 

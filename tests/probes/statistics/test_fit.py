@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probes.numbers import LEAST_BETA_S_PER_BYTE
-from probes.statistics.fit import fit, fit_paces, theil_sen
+from probes.base.numbers import LEAST_BETA_S_PER_BYTE
+from probes.statistics.alpha_beta_fit import fit, fit_paces, theil_sen
 
 SIZES = [128 << 10 << step for step in range(6)]
 

@@ -7,14 +7,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import networks
 
 from synth.bounds import arrivals as arrival_bound
 from synth.bounds.arrivals import arrivals
-from synth.bounds.bounds import bounds
 from synth.bounds.cuts import candidate_cuts
+from synth.bounds.lower_bounds import bounds
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.methods import direct, greedy

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from sample_networks import named, networks
 
-from synth.bounds.bounds import bounds
 from synth.bounds.cuts import candidate_cuts, cut_around, distinct_cuts, gates
+from synth.bounds.lower_bounds import bounds
 from synth.bounds.min_cut import slowest_sets
 from synth.collective import collective
 from synth.network import Link, build

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from sample_networks import networks
 
-from probes.columns import floats
+from probes.base.columns import floats
 from synth.bounds.general import point_bounds
 from synth.bounds.multicommodity_lp import fits, least_time_s
 from synth.collective import collective

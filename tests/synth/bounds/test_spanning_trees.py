@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from racked_networks import racked
 
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.bounds.spanning_trees import spanning_tree_s_per_byte
 from synth.collective import collective
 from synth.network import Link, Network, build

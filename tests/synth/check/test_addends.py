@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from probes.columns import bytes_of, floats, ints
+from probes.base.columns import bytes_of, floats, ints
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.network import Link, build

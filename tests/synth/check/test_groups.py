@@ -7,7 +7,7 @@ import pytest
 from racked_networks import SIZE_BYTES, racked
 
 from synth.check.groups import examine_groups
-from synth.groups.consensus import consensus, lemma_holds_from, mixing_product
+from synth.groups.consensus_rate import consensus, lemma_holds_from, mixing_product
 from synth.groups.planner import plan_groups
 
 GROUPS = plan_groups(racked([5] * 3, slow_ranks=[4], slow_racks=[1]), SIZE_BYTES).groups

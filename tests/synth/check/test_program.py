@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from assembler import Assembler
 
-from probes.columns import bytes_of, ints
-from probes.errors import DataError
+from probes.base.columns import bytes_of, ints
+from probes.base.errors import DataError
 from synth.check.program import examine, judge
 from synth.collective import collective
 from synth.msccl.read import read_xml

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from sample_networks import named, networks
 
-from probes.columns import bytes_of, floats, ints
+from probes.base.columns import bytes_of, floats, ints
 from synth.check.contributions import by_the_table, by_the_times
 from synth.check.linear_pass import is_delivered, takes_turns
 from synth.check.schedule import check

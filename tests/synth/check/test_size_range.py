@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import NAMED, named, networks
 
-from probes.columns import bytes_of, ints
+from probes.base.columns import bytes_of, ints
 from synth.check.schedule import check, check_selection
 from synth.check.size_range import Unsettled, check_sizes
 from synth.collective import Collective, collective

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from symmetric_samples import made
 
-from probes.columns import bytes_of, ints
+from probes.base.columns import bytes_of, ints
 from synth.check.schedule import check
 from synth.check.symmetric import check_symmetric
 from synth.collective import Kind

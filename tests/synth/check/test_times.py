@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
-from probes.columns import bytes_of, ints
+from probes.base.columns import bytes_of, ints
 from synth.check.times import on_lanes, replay, starts
 from synth.collective import KINDS, collective
 from synth.networks.families import family

@@ -9,7 +9,7 @@ import pytest
 
 from exec.program.interpreter import interpret
 from exec.program.layout import Layout
-from probes.columns import ints
+from probes.base.columns import ints
 from synth.check.program import examine, judge
 from synth.compiler.chunk_dag import ChunkDag, replicated
 from synth.compiler.compile import compiled_program

@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
 
-from probes.columns import bytes_of, ints
-from probes.errors import UsageError
+from probes.base.columns import bytes_of, ints
+from probes.base.errors import UsageError
 from synth.check.program import examine, judge
 from synth.collective import KINDS, collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.network import Link, build
 from synth.portfolio.attempts import Request
 from synth.portfolio.synthesize import synthesize

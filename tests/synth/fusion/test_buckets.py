@@ -1,8 +1,7 @@
 """Whatever the rule, buckets are neighbours and hold every tensor once; each rule keeps what it promises."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from random_models import costs, models
 
 from synth.fusion import buckets as rules

@@ -1,8 +1,7 @@
 """DeAR's equations agree with each other, and a ring on a network costs what they say."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from synth.fusion.costs import RingCosts, speedup_max
 from synth.fusion.network_costs import ring_costs

@@ -5,12 +5,11 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from random_models import costs, models
 
-from probes.columns import floats, ints, longs
-from probes.errors import UsageError
+from probes.base.columns import floats, ints, longs
+from probes.base.errors import UsageError
 from synth.fusion.buckets import by_size, layer_of, size_of
 from synth.fusion.costs import RingCosts, baseline_s
 from synth.fusion.methods import METHODS, Overheads, fusion_plan

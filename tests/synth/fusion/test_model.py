@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probes.columns import floats, ints, longs
-from probes.errors import UsageError
+from probes.base.columns import floats, ints, longs
+from probes.base.errors import UsageError
 from synth.fusion.model import shape, shapes
 
 TABLE_I = {

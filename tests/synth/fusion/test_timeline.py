@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from probes.columns import bytes_of, floats, ints
+from probes.base.columns import bytes_of, floats, ints
 from synth.fusion.timeline import ALL_GATHER, ALL_REDUCE, BACKWARD, FORWARD, Task, Timeline, simulate
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probes.columns import floats, longs
+from probes.base.columns import floats, longs
 from synth.fusion.tuning import STRATEGIES, begun
 
 MIB = 1 << 20

@@ -8,7 +8,7 @@ from racked_networks import SIZE_BYTES, racked
 
 from synth.check.groups import examine_groups
 from synth.errors import NotApplicableError
-from synth.groups.consensus import average
+from synth.groups.consensus_rate import average
 from synth.groups.planner import PATTERNS, adjust_groups, plan_groups
 from synth.networks.families import family
 

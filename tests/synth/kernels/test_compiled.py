@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from synth.kernels.compiled import BASELINES, _baseline
+from synth.kernels.compiled_loop import BASELINES, _baseline
 
 CALLED = """
-from synth.kernels.compiled import compiled
+from synth.kernels.compiled_loop import compiled
 
 @compiled
 def called(x):
@@ -21,7 +21,7 @@ def called(x):
 """
 CALLER = """
 from called import called
-from synth.kernels.compiled import compiled
+from synth.kernels.compiled_loop import compiled
 
 @compiled
 def caller(x):
@@ -39,7 +39,7 @@ def called(x):
 """
 SORTING = """
 import numpy as np
-from synth.kernels.compiled import compiled
+from synth.kernels.compiled_loop import compiled
 
 @compiled
 def nothing(x):
@@ -221,7 +221,7 @@ def test_loops_can_be_left_to_python(tmp_path, monkeypatch):
 FIRST = """
 import numpy as np
 from called import called
-from synth.kernels.compiled import all_compiled, compiled
+from synth.kernels.compiled_loop import all_compiled, compiled
 
 @compiled
 def last(words):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from synth.kernels.loop_store import cache_folder, loop_store
+from synth.kernels.stored_loops import cache_folder, loop_store
 
 TWICE = """
-from synth.kernels.compiled import compiled
+from synth.kernels.compiled_loop import compiled
 
 @compiled
 def twice(x):

@@ -20,7 +20,7 @@ print(config.DISABLE_JIT, config.OPT, "yaml" in sys.modules and sys.modules["yam
 
 @pytest.mark.parametrize(
     "first",
-    ["import synth.kernels", "import synth.kernels.compiled", "import exec.mpi.reduce"],
+    ["import synth.kernels", "import synth.kernels.compiled_loop", "import exec.mpi.reduce"],
 )
 def test_file_of_the_working_directory_is_not_read(first: str, tmp_path: Path) -> None:
     (tmp_path / ".numba_config.yaml").write_text("disable_jit: 1\nopt: '0'\n")

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from exec.program import expected_output
 from exec.program.interpreter import interpret
 from exec.program.layout import Layout
-from probes.errors import DataError, UsageError
+from probes.base.errors import DataError, UsageError
 from synth.check.program import examine, judge
 from synth.collective import KINDS
 from synth.compiler.compile import compiled_program

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probes.columns import floats
-from synth.bounds.bounds import bounds
+from probes.base.columns import floats
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import Collective
 from synth.errors import NotApplicableError

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.check.schedule import check
 from synth.methods import forest
 from synth.networks.dgx import pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.methods import greedy

@@ -7,8 +7,8 @@ import time
 import pytest
 from sample_networks import named
 
-from probes.progress import SILENT
-from synth.bounds.bounds import bounds
+from probes.base.progress import SILENT
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import KINDS, collective, several
 from synth.errors import NotApplicableError

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import NAMED, named, networks
 
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError

@@ -8,10 +8,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from probes.errors import UnavailableError, UsageError
+from probes.base.errors import UnavailableError, UsageError
 from synth.milp.backends import SOLVERS, require
 from synth.milp.model import Model
 

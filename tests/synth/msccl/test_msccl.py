@@ -7,17 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from sample_schedules import random_schedule
 
 from exec.program import expected_output
 from exec.program.interpreter import interpret
 from exec.program.layout import Layout
-from probes.errors import DataError, UsageError
+from probes.base.errors import DataError, UsageError
 from synth.check.program import examine, judge
 from synth.collective import KINDS, collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.msccl.limits import beyond
 from synth.msccl.read import read_xml
 from synth.msccl.write import write_xml

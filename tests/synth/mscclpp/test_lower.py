@@ -7,7 +7,7 @@ import pytest
 from sample_networks import named
 
 from exec.published.mscclpp import interleaved
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth import family, synthesize
 from synth.mscclpp import examine_plan, judge_plan, plan_of, read_plan, write_plan
 from synth.mscclpp.well_formed import MOST_OPERATIONS

@@ -5,7 +5,7 @@ import json
 import pytest
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
-from probes.errors import DataError
+from probes.base.errors import DataError
 from synth.mscclpp import is_plan, read_plan, write_plan
 
 

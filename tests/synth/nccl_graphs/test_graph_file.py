@@ -6,9 +6,9 @@ import pytest
 from gpu_boxes import ODD, box
 from nccl_parser import RefusedError, parse
 
-from probes.errors import DataError, UsageError
+from probes.base.errors import DataError, UsageError
 from synth.nccl_graphs.channels import MOST_CHANNELS
-from synth.nccl_graphs.graph_file import graph_file, read_graphs
+from synth.nccl_graphs.graph_xml import graph_file, read_graphs
 from synth.nccl_graphs.planner import plan_graphs
 
 # What a value is that kvDictLinkType of NCCL 2.8 to 2.30 and of RCCL has; P2C came with 2.28.

@@ -3,11 +3,10 @@ import itertools
 import networkx
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from probes.errors import UsageError
-from synth.bounds.bounds import bounds
+from probes.base.errors import UsageError
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import KINDS, collective
 from synth.network import Link, build

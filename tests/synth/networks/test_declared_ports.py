@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from probes.topology import Gpu, Host, Nic, NumaNode, PciDevice, Topology
 from synth.check.schedule import check
 from synth.network import Link, build

@@ -4,7 +4,7 @@ import networkx
 import numpy as np
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.networks.dgx import hosts_named, is_pod, pod, pod_names
 
 # GPUs a host, links inside one, bandwidth out of one GPU inside its host in GB/s.

@@ -4,7 +4,7 @@ import networkx
 import numpy as np
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.networks.families import family, is_family
 
 SHAPES = [

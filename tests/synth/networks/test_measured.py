@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from synth.networks.measured import from_profile
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from probes.paths.bandwidth import load
 from probes.paths.expected import Expected
 from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Topology
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.collective import collective
 from synth.networks.nominal import from_topology
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from synth.network import Link, build
-from synth.networks.shortest_paths import distances_s, shortest_paths
+from synth.networks.path_search import distances_s, shortest_paths
 
 
 def test_paths_take_the_last_of_the_cheapest_parallel_links() -> None:

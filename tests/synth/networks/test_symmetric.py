@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probes.columns import ints
+from probes.base.columns import ints
 from synth.network import Network
 from synth.networks.dgx import pod
 from synth.networks.families import family

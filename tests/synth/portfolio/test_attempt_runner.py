@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from synth.networks.families import family
-from synth.portfolio import attempt_runner
-from synth.portfolio import size_sweep as sweeping
+from synth.portfolio import attempt_runner, size_sweep as sweeping
 from synth.portfolio.size_sweep import sweep
 from synth.portfolio.synthesize import Request, synthesize
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.networks.families import family
 from synth.portfolio.attempts import Request, least_sends, plans
 from synth.portfolio.synthesize import synthesize

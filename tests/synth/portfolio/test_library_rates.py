@@ -6,7 +6,7 @@ from exec.benchmark.runner import busbw_factor
 from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.portfolio.attempts import Request
-from synth.portfolio.library_rates import library_rates
+from synth.portfolio.library_rate import library_rates
 from synth.portfolio.synthesize import bounds_of
 
 LARGE = 1 << 36

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 from synth.networks.families import family
 from synth.portfolio.memory_limits import machine_bytes, peak_bytes, peak_of, require_memory
 from synth.portfolio.synthesize import Request, synthesize

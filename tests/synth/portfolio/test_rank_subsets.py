@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import named, networks
 
-from probes.errors import UsageError
-from synth.bounds.bounds import bounds
+from probes.base.errors import UsageError
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import KINDS, collective, custom, several
 from synth.errors import NotApplicableError

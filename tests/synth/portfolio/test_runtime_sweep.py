@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.check.program import judge
 from synth.msccl.limits import beyond
 from synth.msccl.read import read_xml
 from synth.msccl.write import write_xml
 from synth.networks.dgx import pod
-from synth.portfolio.runtime_sweep import runtime_sweep
+from synth.portfolio.runtime_sizes import runtime_sweep
 from synth.portfolio.size_sweep import sizes_between, sweep
 from synth.portfolio.synthesize import Request
 from synth.simulation.protocols import PROTOCOLS, time_by

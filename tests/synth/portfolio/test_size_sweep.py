@@ -4,12 +4,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from measured_host import measured_host
 
-from probes.columns import bytes_of, ints
-from probes.errors import UsageError
+from probes.base.columns import bytes_of, ints
+from probes.base.errors import UsageError
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError

@@ -8,7 +8,7 @@ import pytest
 from measured_host import measured_host
 from sample_networks import NAMED, named
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.check.schedule import check
 from synth.errors import NotApplicableError
 from synth.networks.families import family

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from limits import HANG_S
 
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 from synth.portfolio.worker_pool import ProcessPool, cores
 
 

@@ -4,13 +4,12 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sample_schedules import ring_all_reduce
 
 from probes.link_costs import HostMemory
 from synth.collective import collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.methods import direct, ring, tree
 from synth.network import Link, build
 from synth.prediction.one_host import host_timing

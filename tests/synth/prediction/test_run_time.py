@@ -6,10 +6,10 @@ from itertools import permutations
 import pytest
 from sample_schedules import complete, ring_all_reduce
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from probes.link_costs import HostMemory
 from synth.collective import collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.methods import direct
 from synth.network import Link, build
 from synth.networks.families import family

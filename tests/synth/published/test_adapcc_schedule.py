@@ -5,7 +5,7 @@ import pytest
 from synth.check.program import judge
 from synth.check.schedule import check
 from synth.collective import collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError
 from synth.network import Link, build
 from synth.networks.families import family

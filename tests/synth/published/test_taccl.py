@@ -7,7 +7,7 @@ from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.families import family
-from synth.networks.shortest_paths import distances_s
+from synth.networks.path_search import distances_s
 from synth.published import taccl
 from synth.simulation.schedule import replay
 

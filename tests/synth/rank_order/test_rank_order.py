@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.network import Link, build
 from synth.rank_order.algorithms import LIBRARIES, algorithm_of, pattern
 from synth.rank_order.costs import Costs, both_ways, paths_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sample_schedules import complete, ring_all_reduce, schedule_of
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.relays.behavior import behaviors

@@ -7,13 +7,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import named, networks
 from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
 
 from ccctl.artifacts import codec
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.check.schedule import check
 from synth.collective import KINDS, collective, several
 from synth.errors import NotApplicableError

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from probes.columns import ints
+from probes.base.columns import ints
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.networks.families import family

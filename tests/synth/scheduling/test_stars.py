@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probes.columns import ints
+from probes.base.columns import ints
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError

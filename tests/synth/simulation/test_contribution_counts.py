@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule
 
-from probes.columns import bytes_of, ints
+from probes.base.columns import bytes_of, ints
 from synth.collective import KINDS, collective
 from synth.network import Link, build
 from synth.schedule import COPY, REDUCE, Schedule

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 from assembler import Assembler
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 from sample_schedules import random_schedule
 
 from synth.collective import KINDS, collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.lang import chunk, program
 from synth.methods import greedy
 from synth.network import Link, build

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sample_schedules import complete, random_schedule
 
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.collective import KINDS, collective
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.lang import chunk, program
 from synth.methods import direct
 from synth.network import Link, build

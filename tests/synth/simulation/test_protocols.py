@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.methods import ring
 from synth.network import Link, build
 from synth.networks.dgx import pod

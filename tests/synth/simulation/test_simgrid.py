@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from missing_tools import no_simgrid
 from sample_networks import networks
 
-from probes.columns import bytes_of, ints
-from probes.errors import UnavailableError
+from probes.base.columns import bytes_of, ints
+from probes.base.errors import UnavailableError
 from synth.collective import Collective, collective
 from synth.errors import NotApplicableError
 from synth.methods import forest, greedy

@@ -8,11 +8,10 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from sample_networks import named, networks
 
-from probes.columns import bytes_of, floats, ints
+from probes.base.columns import bytes_of, floats, ints
 from probes.link_costs import HostMemory
 from synth.collective import Collective, collective
 from synth.errors import NotApplicableError

@@ -4,7 +4,7 @@ import networkx
 import numpy as np
 import pytest
 
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.bounds.packing_lp import link_load
 from synth.collective import collective
 from synth.errors import NotApplicableError

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from random_networks import random_networks
 
 from synth.networks.families import family
-from synth.tree_packing.balanced_trees import balanced_trees, exchanged
+from synth.tree_packing.balanced_packing import balanced_trees, exchanged
 from synth.tree_packing.spanning_trees import pair_links
 from synth.tree_packing.two_way_trees import hung
 

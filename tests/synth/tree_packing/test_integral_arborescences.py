@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import networkx
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
 from synth.networks.families import family

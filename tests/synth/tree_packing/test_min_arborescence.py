@@ -3,8 +3,7 @@ from __future__ import annotations
 import networkx
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from sample_networks import networks
 
 from synth.tree_packing.min_arborescence import cheapest_arborescence

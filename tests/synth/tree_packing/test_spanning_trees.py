@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sample_networks import named
 
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Link, build

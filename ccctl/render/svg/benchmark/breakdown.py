@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ccctl.render.svg.bars import Bar, Piece, bars
-from ccctl.render.svg.drawing import COLOURS, Drawing
-from ccctl.render.units import about, seconds
+from ccctl.render import about, seconds
+from ccctl.render.svg import COLOURS, Bar, Drawing, Piece, bars
 
 if TYPE_CHECKING:
-    from exec.benchmark.breakdown import Breakdown, Forecast
-    from exec.benchmark.report import Row
+    from exec.benchmark import Breakdown, Forecast, Row
 
 __all__ = ["pictures"]
 
@@ -79,7 +77,7 @@ def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawi
 
 def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
     """A pair of bars for each kind of the critical path's parts, predicted and measured."""
-    from ccctl.render.text.benchmark.breakdown import kinds_of, largest_difference
+    from ccctl.render.text.benchmark import kinds_of, largest_difference
 
     rows = []
     for name, predicted_s, measured_s, _ in kinds_of(found):

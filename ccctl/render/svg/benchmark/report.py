@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from ccctl.render import about, seconds
+from ccctl.render.svg import COLOURS, Chart, Drawing, Line, charts
 from ccctl.render.svg.benchmark import breakdown
-from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
-from ccctl.render.svg.drawing import Drawing
-from ccctl.render.units import about, seconds
 
 if TYPE_CHECKING:
-    from exec.benchmark.report import Measurement, Report, Row
+    from exec.benchmark import Measurement, Report, Row
 
 __all__ = ["Bounds", "pictures"]
 

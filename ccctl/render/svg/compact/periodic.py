@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ccctl.render.svg import schedule
 
 if TYPE_CHECKING:
-    from ccctl.render.svg.drawing import Drawing
+    from ccctl.render.svg import Drawing
     from synth.periodic_schedule import PeriodicSchedule
 
 __all__ = ["pictures"]

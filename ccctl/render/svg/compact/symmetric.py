@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ccctl.render.svg.schedule import MOST_LANES, held, in_time, slots
-from probes.wording import plural
+from ccctl.render.svg import MOST_LANES, held, in_time, slots
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from ccctl.render.svg.drawing import Drawing
-    from probes.columns import Floats
+    from ccctl.render.svg import Drawing
+    from probes.base import Floats
     from synth.schedule import Timing
     from synth.symmetric_schedule import SymmetricSchedule
 
@@ -22,7 +22,7 @@ __all__ = ["pictures"]
 
 def pictures(made: SymmetricSchedule, width: int) -> list[Drawing]:
     """How busy links and ports are during the listed sends, with lanes for the first 64 orbits of links."""
-    from synth.simulation.schedule import replay
+    from synth.simulation import replay
 
     if not len(made.chunk):
         return []

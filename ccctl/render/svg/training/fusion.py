@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ccctl.render.svg.chart import time_axis
-from ccctl.render.svg.drawing import Drawing, above, box, fitted, legend, text, text_width
-from ccctl.render.units import about as bytes_about
-from ccctl.render.units import seconds
-from probes.wording import plural
+from ccctl.render import about as bytes_about, seconds
+from ccctl.render.svg import Drawing, above, box, fitted, legend, text, text_width, time_axis
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.fusion.plan import FusionPlan
+    from synth.fusion import FusionPlan
 
 __all__ = ["picture", "pictures"]
 
@@ -30,7 +28,7 @@ def pictures(plan: FusionPlan, width: int) -> list[Drawing]:
 
 def picture(plans: Mapping[str, FusionPlan], width: int) -> Drawing:
     """A lane for each kind of task of each plan, all on one scale of time."""
-    from synth.fusion.timeline import KINDS
+    from synth.fusion import KINDS
 
     longest_s = max(plan.timeline.time_s for plan in plans.values()) or 1.0
     left = 12 + max(map(text_width, KINDS))

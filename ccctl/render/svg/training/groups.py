@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ccctl.render.svg.drawing import COLOURS, Drawing, above, box, fitted, legend, text, text_width
-from ccctl.render.units import seconds
+from ccctl.render import seconds
+from ccctl.render.svg import COLOURS, Drawing, above, box, fitted, legend, text, text_width
 
 if TYPE_CHECKING:
-    from synth.groups.artifact import Groups
+    from synth.groups import Groups
 
 __all__ = ["pictures"]
 

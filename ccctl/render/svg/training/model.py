@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
-from ccctl.render.svg.drawing import Drawing
-from ccctl.render.units import seconds
-from probes.wording import plural
+from ccctl.render import seconds
+from ccctl.render.svg import COLOURS, Chart, Drawing, Line, charts
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from probes.columns import Floats
-    from synth.fusion.model import Model
+    from probes.base import Floats
+    from synth.fusion import Model
 
 __all__ = ["pictures"]
 
@@ -22,7 +21,7 @@ _MOST_POINTS = 48
 
 def pictures(model: Model, width: int) -> list[Drawing]:
     """Two panels over the layers; of more than 48 layers a point is the sum of several."""
-    from ccctl.render.text.training.model import headline
+    from ccctl.render.text.training import model as text
 
     count = len(model.layers)
     folded = -(-count // _MOST_POINTS)
@@ -42,7 +41,7 @@ def pictures(model: Model, width: int) -> list[Drawing]:
     axis = f"{of}, in forward order, of {count}"
     return [
         charts(
-            headline(model),
+            text.headline(model),
             f"What {plural(count, 'layer')} take in the forward and backward pass, and their gradients.",
             [
                 Chart(

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
-from ccctl.render.svg.drawing import Drawing
-from ccctl.render.units import seconds
+from ccctl.render import seconds
+from ccctl.render.svg import COLOURS, Chart, Drawing, Line, charts
 
 if TYPE_CHECKING:
-    from exec.training.workloads.report import TrainedMode, TrainingReport
+    from exec.training.workloads import TrainedMode, TrainingReport
 
 __all__ = ["pictures"]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
-from ccctl.render.svg.drawing import Drawing
-from ccctl.render.units import about, seconds
-from probes.wording import plural
+from ccctl.render import about, seconds
+from ccctl.render.svg import COLOURS, Chart, Drawing, Line, charts
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.fusion.tuning import Tuning
+    from synth.fusion import Tuning
 
 __all__ = ["pictures"]
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from ccctl import console
 
 if TYPE_CHECKING:
-    from exec.benchmark.breakdown import Breakdown, Forecast, Part
-    from exec.benchmark.report import Report, Row
+    from exec.benchmark import Breakdown, Forecast, Part, Report, Row
 
 __all__ = ["draw_breakdowns", "kinds_of", "largest_difference"]
 
@@ -123,7 +122,7 @@ def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[
 
     None: it is not predicted.
     """
-    from exec.benchmark.breakdown import GROUPS
+    from exec.benchmark import GROUPS
 
     told, found = breakdown.forecast, []
     for name, kinds in GROUPS.items():

@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ccctl import console
+from ccctl.render import bandwidth
 from ccctl.render.text.benchmark.breakdown import draw_breakdowns
-from ccctl.render.units import bandwidth
 
 if TYPE_CHECKING:
-    from exec.benchmark.report import Measurement, Report, Row
+    from exec.benchmark import Measurement, Report, Row
 
 __all__ = ["Table", "draw", "draw_foot", "draw_head"]
 

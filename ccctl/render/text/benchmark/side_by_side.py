@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.units import bandwidth, seconds
+from ccctl.render import bandwidth, seconds
 
 if TYPE_CHECKING:
-    from exec.benchmark.regression import Change
-    from exec.benchmark.report import Measurement, Report, Row
+    from exec.benchmark import Change, Measurement, Report, Row
 
 __all__ = ["draw_changes", "draw_side_by_side"]
 

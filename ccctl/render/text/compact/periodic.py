@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments.units import format_size
+from ccctl.arguments import format_size
+from ccctl.render import seconds
 from ccctl.render.text import sends
-from ccctl.render.units import seconds
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
     from synth.periodic_schedule import PeriodicSchedule
@@ -22,7 +22,7 @@ def draw(made: PeriodicSchedule, lines: int = 32, *, proven: bool = True) -> Non
     Of one that is not ``proven`` only what it is and its sends are printed: its times would be claims.
     """
     from ccctl.render.text import utilization
-    from synth.simulation.periodic import periodic_time_s
+    from synth.simulation import periodic_time_s
 
     network, each = made.network, len(made.chunk)
     console.data(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments.units import format_size
+from ccctl.arguments import format_size
+from ccctl.render import percent, seconds
 from ccctl.render.text import sends
-from ccctl.render.units import percent, seconds
-from probes.wording import plural
+from probes.base import plural
 
 if TYPE_CHECKING:
     from synth.symmetric_schedule import SymmetricSchedule
@@ -21,7 +21,7 @@ def draw(made: SymmetricSchedule, lines: int = 32, *, proven: bool = True) -> No
 
     Of one that is not ``proven`` only what it is and its sends are printed: its times would be claims.
     """
-    from synth.simulation.schedule import replay
+    from synth.simulation import replay
 
     network, shape = made.network, made.collective
     console.data(

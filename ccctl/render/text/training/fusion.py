@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.units import about, percent, seconds
-from probes.wording import plural
+from ccctl.render import about, percent, seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.fusion.costs import RingCosts
-    from synth.fusion.plan import FusionPlan
+    from synth.fusion import FusionPlan, RingCosts
 
 __all__ = ["costs_line", "draw", "figures", "table"]
 

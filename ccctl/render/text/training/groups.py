@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments.units import format_size
-from ccctl.render.units import seconds
-from probes.identifiers import cpu_list
-from probes.wording import plural, some
+from ccctl.arguments import format_size
+from ccctl.render import seconds
+from probes.base import cpu_list, plural, some
 
 if TYPE_CHECKING:
-    from synth.groups.artifact import Division, Groups
+    from synth.groups import Division, Groups
 
 __all__ = ["draw", "summary"]
 
@@ -110,9 +109,7 @@ def _draw_comparison(groups: Groups, say: Callable[[str], None]) -> None:
 def _patterns(groups: Groups) -> dict[str, Any]:
     """Each pattern that the racks allow: its period, rho, rho to the power of 1/period, and time."""
     from synth.errors import NotApplicableError
-    from synth.groups.consensus import consensus
-    from synth.groups.patterns import Layout
-    from synth.groups.planner import PATTERNS, pattern_named
+    from synth.groups import PATTERNS, Layout, consensus, pattern_named
 
     layout, costs = Layout(groups.racks, groups.slow_racks, groups.slow_ranks), _costs(groups)
     told: dict[str, Any] = {}
@@ -132,7 +129,7 @@ def _patterns(groups: Groups) -> dict[str, Any]:
 
 
 def _costs(groups: Groups) -> Any:
-    from synth.groups.costs import Costs
+    from synth.groups import Costs
 
     return Costs(groups.network, groups.racks, groups.size_bytes, groups.layers)
 

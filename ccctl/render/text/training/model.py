@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.units import about, seconds
-from probes.wording import plural
+from ccctl.render import about, seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.fusion.model import Model
+    from synth.fusion import Model
 
 __all__ = ["draw", "headline"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.units import about, percent, seconds
-from probes.wording import plural
+from ccctl.render import about, percent, seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.training.workloads.report import TrainedMode, TrainingReport
+    from exec.training.workloads import TrainedMode, TrainingReport
 
 __all__ = ["Table", "draw", "headline", "notes"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.units import about, seconds
-from probes.wording import plural
+from ccctl.render import about, seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.fusion.tuning import Tuning
+    from synth.fusion import Tuning
 
 __all__ = ["draw"]
 

@@ -8,7 +8,7 @@ import pytest
 from racked_networks import SIZE_BYTES, racked
 
 from ccctl.artifacts import codec
-from probes.columns import floats, ints
+from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 from synth.groups.planner import plan_groups
 

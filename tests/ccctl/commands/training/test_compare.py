@@ -14,7 +14,7 @@ from ccctl.render.svg.training.training import pictures
 from ccctl.summaries.training import TrainingRows, summary_of
 from exec.training.workloads.report import gathered
 from exec.training.workloads.request import MODES, Mode
-from probes.columns import floats
+from probes.base.columns import floats
 
 WITH_TORCH = importlib.util.find_spec("torch") is not None
 

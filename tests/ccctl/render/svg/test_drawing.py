@@ -2,7 +2,7 @@
 
 import pytest
 
-from ccctl.render.svg import pictures
+from ccctl.render.svg import draw
 from ccctl.render.svg.drawing import COLOURS, above
 
 
@@ -22,5 +22,5 @@ def test_letters_stand_out_from_their_ground(colour):
 
 @pytest.mark.parametrize("kind", ["model", "tuning"])
 def test_there_is_no_half_of_a_layer_or_trial(samples, kind):
-    (drawn,) = pictures(kind, samples[kind], 960)
+    (drawn,) = draw(kind, samples[kind], 960)
     assert not [part for part in drawn.parts if ">0.5<" in part or ">1.5<" in part]

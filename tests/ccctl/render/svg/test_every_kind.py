@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ccctl.artifacts import codec
-from ccctl.render.svg import NARROW, WIDE, pictures
+from ccctl.render.svg import NARROW, WIDE, draw
 from ccctl.render.svg.drawing import document
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -15,7 +15,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 @pytest.mark.parametrize("kind", codec.KINDS)
 def test_it_is_drawn(kind, width, samples):
-    drawn = pictures(kind, samples[kind], width)
+    drawn = draw(kind, samples[kind], width)
     assert drawn
     for one in drawn:
         assert one.title and one.about and one.width == width and one.height > 0
@@ -39,6 +39,6 @@ def test_names_with_marks_are_text(kind, samples):
         value = replace(value, rows=tuple(replace(row, program=odd) for row in value.rows))
     else:
         value = replace(value, name=odd)
-    written = document(pictures(kind, value))
+    written = document(draw(kind, value))
     ElementTree.fromstring(written)
     assert "<script" not in written and "&lt;script" in written

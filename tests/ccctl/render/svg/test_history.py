@@ -6,7 +6,7 @@ import numpy as np
 from slow_host import profile_with_slow_host
 
 from ccctl.render.svg.history import pictures
-from probes.columns import floats
+from probes.base.columns import floats
 from probes.profiling.history import begun, with_run
 
 

@@ -8,7 +8,7 @@ from missing_tools import no_png
 
 from ccctl.render.svg import pictures
 from ccctl.render.svg.drawing import document
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 
 resvg = pytest.importorskip("resvg_py")
 

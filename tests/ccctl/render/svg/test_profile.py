@@ -6,7 +6,7 @@ import numpy as np
 from slow_host import profile_with_slow_host
 
 from ccctl.render.svg.profile import cluster, heat_map, slow_hosts
-from probes.columns import floats
+from probes.base.columns import floats
 
 PROFILE = profile_with_slow_host()
 

@@ -8,8 +8,7 @@ import pytest
 from slow_host import profile_with_slow_host
 
 from ccctl.render.svg.program import levels, pictures
-from synth import compile as compile_schedule
-from synth import synthesize
+from synth import compile as compile_schedule, synthesize
 from synth.networks.measured import from_profile
 
 

@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ccctl.render.text.utilization import classes, over_time, port_busy, summary
 from synth.network import Link, build

@@ -7,14 +7,14 @@ import pickle
 import pytest
 
 from exec.benchmark.foreign.flight_recorder import (
+    as_timed_calls,
     flight_calls,
     flight_recorded,
     is_flight_pickle,
     is_flight_text,
-    timed_calls,
 )
 from exec.benchmark.foreign.timed_calls import of_calls
-from probes.errors import DataError
+from probes.base.errors import DataError
 
 STATE = {"completed": (1, 2), "started": (1, None), "scheduled": (None, None)}
 
@@ -117,7 +117,7 @@ def test_a_rank_that_others_have_left_behind_is_stuck():
 
 def test_timed_calls_say_for_whom_the_others_waited():
     by_rank = [[entry(number, ms=2.0 if rank == 3 else 10.0) for number in range(1, 6)] for rank in range(4)]
-    (waiting,) = of_calls(timed_calls(flight_calls(files(*by_rank))), "flight-recorder").waiting
+    (waiting,) = of_calls(as_timed_calls(flight_calls(files(*by_rank))), "flight-recorder").waiting
     assert (waiting.collective, waiting.size_bytes, waiting.calls) == ("all_reduce", 1 << 20, 5)
     assert waiting.transfer_s == pytest.approx(2e-3) and waiting.waited_s == pytest.approx(8e-3)
     assert waiting.last[0][0] == 3 and waiting.last[0][2] == 1.0
@@ -125,7 +125,7 @@ def test_timed_calls_say_for_whom_the_others_waited():
 
 def test_an_all_gather_counts_the_output():
     by_rank = [[entry(1, name="nccl:_all_gather_base", ms=1.0)]] * 2
-    (call, _) = timed_calls(flight_calls(files(*by_rank)))
+    (call, _) = as_timed_calls(flight_calls(files(*by_rank)))
     assert (call.kind, call.size_bytes) == ("all_gather", 2 << 20)
 
 

@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from exec.benchmark.foreign.nccl_inspector import inspected, is_inspector_text
-from probes.errors import DataError
+from probes.base.errors import DataError
 
 RANKS = 4
 

@@ -4,7 +4,7 @@ import re
 import pytest
 
 from exec.benchmark.foreign.nccl_ras import is_ras, ras_recorded
-from probes.errors import DataError
+from probes.base.errors import DataError
 
 
 def rank(number, count, **status):

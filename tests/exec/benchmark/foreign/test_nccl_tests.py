@@ -13,7 +13,7 @@ from exec.benchmark.foreign.nccl_tests import (
     parse_nccl_text,
     parse_rccl_lines,
 )
-from probes.errors import DataError, WrongResultsError
+from probes.base.errors import DataError, WrongResultsError
 
 HEAD = """# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
 #

@@ -3,7 +3,7 @@
 import pytest
 
 from exec.benchmark.foreign.osu import is_osu_text, parse_osu_text
-from probes.errors import DataError, WrongResultsError
+from probes.base.errors import DataError, WrongResultsError
 
 PLAIN = """
 some launcher says hello

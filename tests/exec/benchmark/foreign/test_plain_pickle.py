@@ -5,8 +5,7 @@ import pickle
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from exec.benchmark.foreign.plain_pickle import load_plain
 

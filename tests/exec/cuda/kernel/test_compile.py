@@ -6,7 +6,7 @@ from cubins import NVCC, NVRTC, by_nvcc
 from exec.cuda.kernel.compile import cubin
 from exec.cuda.kernel.elements import ELEMENTS, OPERATORS
 from exec.cuda.kernel.source import THREADS, kernels
-from probes.errors import UnavailableError, UsageError
+from probes.base.errors import UnavailableError, UsageError
 
 ARCHITECTURES = (70, 75, 80, 86, 89, 90, 100)
 NAMES = {"ccctl_interpret", "ccctl_combine", "ccctl_divide"}

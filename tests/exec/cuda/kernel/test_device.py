@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from exec.cuda.kernel.device import Device, refuse_too_many
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 
 
 def test_too_many_threadblocks_are_refused_with_the_numbers():

@@ -4,17 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.cuda.kernel.encode import BLOCK, encoded, wire_protocol_of
 from exec.cuda.kernel.rows import DOES, STEP
 from exec.program.layout import Layout
-from probes.columns import ints
-from probes.errors import DataError
+from probes.base.columns import ints
+from probes.base.errors import DataError
 from synth.collective import KINDS
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 
 
 def column(table, name):

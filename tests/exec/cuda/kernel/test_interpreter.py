@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda_on_host import COMPILER, bits_of, library, run_on_host, values_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
 
@@ -24,9 +23,9 @@ from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import waiters
 from exec.program import expected_output
 from exec.program.layout import Layout
-from probes.columns import bytes_of
+from probes.base.columns import bytes_of
 from synth.collective import KINDS
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.program import OPS
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")

@@ -13,7 +13,7 @@ from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.proxies import Proxy, RemoteFifos
 from exec.launcher.run import World, run_ranks
 from exec.program.layout import Layout
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 
 ROOT = Path(__file__).parents[4]
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from cuda_on_host import COMPILER
 from host_streams import HostStreams, buffers_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.arguments.dsl_file import compiled_algorithm
@@ -21,7 +20,7 @@ from exec.launcher.run import World, run_ranks
 from exec.program import expected_output
 from exec.program.layout import Layout
 from synth.collective import KINDS
-from synth.compiler.lower import lower
+from synth.compiler.lowering import lower
 from synth.program import OUTPUT
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")

@@ -7,7 +7,7 @@ from plan_mutants import MUTATIONS, mutant
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
 from exec.published.mscclpp import interleaved
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 from synth.mscclpp import judge_plan, read_plan
 
 

@@ -10,7 +10,7 @@ from exec.adaptive.replanner import good_schedules
 from exec.training.backend import planned_collectives
 from exec.training.backend.known_schedules import KnownSchedules, place_of
 from exec.training.backend.planned_collectives import PlannedCollectives
-from probes.columns import floats
+from probes.base.columns import floats
 from synth.network import Link, build
 from synth.stages import synthesize
 

@@ -16,7 +16,7 @@ from limits import HANG_S
 
 from exec.launcher.starters import mpirun
 from exec.training.backend.launcher_rendezvous import Rendezvous, ask_rank_0, launched, tell_others
-from probes.errors import UnavailableError
+from probes.base.errors import UnavailableError
 
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "1",

@@ -10,7 +10,7 @@ import os
 import numpy as np
 from exec.adaptive.messages import Request
 from exec.adaptive.replanner import good_schedules
-from exec.training.backend.rendezvous import Shutdown, rendezvous
+from exec.training.backend.group_rendezvous import Shutdown, rendezvous
 from exec.training.backend.planned_collectives import PlannedCollectives
 if len(sys.argv) > 4:
     import exec.mpi.connections, exec.sockets.mesh

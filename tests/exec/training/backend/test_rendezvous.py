@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from exec.training.backend.rendezvous import exchange_through, hear_rank_0
-from probes.errors import UnavailableError, UsageError
+from exec.training.backend.group_rendezvous import exchange_through, hear_rank_0
+from probes.base.errors import UnavailableError, UsageError
 
 
 class MemoryStore:

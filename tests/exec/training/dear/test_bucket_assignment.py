@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from exec.training.dear.bucket_assignment import buckets_of  # noqa: E402
 from exec.training.dear.decoupled_all_reduce import Halves  # noqa: E402
-from probes.errors import UsageError  # noqa: E402
+from probes.base.errors import UsageError  # noqa: E402
 
 
 def named(*sizes, dtype=torch.float32):

@@ -8,7 +8,7 @@ from torch import nn  # noqa: E402
 
 from ccctl.artifacts import codec  # noqa: E402
 from exec.training.dear import capture  # noqa: E402
-from probes.errors import UsageError  # noqa: E402
+from probes.base.errors import UsageError  # noqa: E402
 from synth.fusion.costs import RingCosts  # noqa: E402
 from synth.fusion.methods import METHODS, fusion_plan  # noqa: E402
 

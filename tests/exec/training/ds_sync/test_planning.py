@@ -6,7 +6,7 @@ import pytest
 from racked_networks import SIZE_BYTES, racked
 
 from exec.training.ds_sync.planning import Job, adjusted, equal_links, planned_for, require_agreement
-from probes.errors import DataError, UsageError
+from probes.base.errors import DataError, UsageError
 from synth.errors import NotApplicableError
 from synth.groups.planner import plan_groups
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from exec.training.hooks.elastic_sampler import ElasticSampler
-from probes.errors import UsageError
+from probes.base.errors import UsageError
 
 
 def samplers(samples, global_batch, members, **options):

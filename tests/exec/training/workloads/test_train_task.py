@@ -8,7 +8,7 @@ from exec.launcher.protocol import RANK
 from exec.launcher.run import World, run_ranks
 from exec.training.workloads.report import gathered
 from exec.training.workloads.request import Mode, TrainRequest
-from probes.progress import Progress
+from probes.base.progress import Progress
 
 torch = pytest.importorskip("torch")
 # Where no loop has been compiled yet, starting ranks compiles some.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from symmetric_samples import folded
 
-from synth.bounds.bounds import bounds
+from synth.bounds.lower_bounds import bounds
 from synth.check.periodic import check_periodic
 from synth.check.schedule import check
 from synth.collective import collective

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from symmetric_samples import folded, made
 
-from probes.errors import UsageError
-from synth.bounds.bounds import bounds
+from probes.base.errors import UsageError
+from synth.bounds.lower_bounds import bounds
 from synth.bounds.symmetric import symmetric_bounds
 from synth.check.schedule import check
 from synth.check.symmetric import check_symmetric

@@ -1,0 +1,106 @@
+from . import bench_requests as bench_requests
+from .arrival_trace import UNITS as UNITS, read_trace as read_trace
+from .bench_options import (
+    NCCL_TESTS_OPTIONS as NCCL_TESTS_OPTIONS,
+    Aggregate as Aggregate,
+    Average as Average,
+    Baseline as Baseline,
+    Begin as Begin,
+    Check as Check,
+    Cycles as Cycles,
+    Dtype as Dtype,
+    End as End,
+    Explain as Explain,
+    Fresh as Fresh,
+    Iterations as Iterations,
+    Op as Op,
+    PerIteration as PerIteration,
+    Placement as Placement,
+    ProfileFile as ProfileFile,
+    SizeList as SizeList,
+    Step as Step,
+    Tolerance as Tolerance,
+    Vs as Vs,
+    Warmup as Warmup,
+    Window as Window,
+)
+from .bench_requests import (
+    Contestant as Contestant,
+    contestants as contestants,
+    elements as elements,
+    of_selection as of_selection,
+    placements as placements,
+    requests as requests,
+)
+from .collectives import parse_collectives as parse_collectives
+from .dsl_file import compiled_algorithm as compiled_algorithm, is_algorithm as is_algorithm
+from .models import load_model as load_model
+from .networks import (
+    load_network as load_network,
+    load_symmetric as load_symmetric,
+    network_of as network_of,
+    parse_failures as parse_failures,
+    parse_racks as parse_racks,
+)
+from .npy import read_ranks as read_ranks, write_ranks as write_ranks
+from .options import (
+    MOST_COUNT as MOST_COUNT,
+    MOST_RANKS as MOST_RANKS,
+    Alpha as Alpha,
+    Bandwidth as Bandwidth,
+    Device as Device,
+    HoldAlpha as HoldAlpha,
+    Hostfile as Hostfile,
+    Hosts as Hosts,
+    Json as Json,
+    Output as Output,
+    Page as Page,
+    Parameters as Parameters,
+    Percentage as Percentage,
+    Pictures as Pictures,
+    PrometheusFile as PrometheusFile,
+    Quiet as Quiet,
+    Ranks as Ranks,
+    Seed as Seed,
+    TimeoutSeconds as TimeoutSeconds,
+    Unwind as Unwind,
+    Verbose as Verbose,
+    WiresOption as WiresOption,
+    Without as Without,
+    writable as writable,
+)
+from .proven import (
+    Proven as Proven,
+    as_collective as as_collective,
+    check_world as check_world,
+    expanded as expanded,
+    proven_program as proven_program,
+    refuse_unproven as refuse_unproven,
+)
+from .synth_options import (
+    Chunk as Chunk,
+    Chunks as Chunks,
+    DeclaredTopology as DeclaredTopology,
+    Jobs as Jobs,
+    MechanismName as MechanismName,
+    Members as Members,
+    Method as Method,
+    NetworkName as NetworkName,
+    RaceOption as RaceOption,
+    SearchHosts as SearchHosts,
+    Size as Size,
+    Solver as Solver,
+    SubCollectives as SubCollectives,
+    Sweep as Sweep,
+    TimeLimit as TimeLimit,
+    TimeStep as TimeStep,
+)
+from .topologies import read_or_described as read_or_described, read_topologies as read_topologies
+from .units import (
+    format_rate as format_rate,
+    format_size as format_size,
+    parse_rate as parse_rate,
+    parse_seconds as parse_seconds,
+    parse_size as parse_size,
+    parse_sizes as parse_sizes,
+)

@@ -1,0 +1,22 @@
+from . import codec as codec, json_schema as json_schema
+from .arrays import column_dtype as column_dtype
+from .artifact_cache import ArtifactCache as ArtifactCache
+from .atomic import PART as PART, refuse_unwritable as refuse_unwritable, write_atomically as write_atomically
+from .codec import Artifact as Artifact, created as created, load as load, save as save
+from .files import (
+    exists as exists,
+    is_folder as is_folder,
+    parse_document as parse_document,
+    read_document as read_document,
+    read_input as read_input,
+)
+from .folder import Gathered as Gathered, gather as gather
+from .foreign import (
+    Dumps as Dumps,
+    read_any as read_any,
+    read_dumps as read_dumps,
+    read_recorded as read_recorded,
+    read_report as read_report,
+    read_sent as read_sent,
+)
+from .json_schema import nested as nested

@@ -1,0 +1,28 @@
+from . import manual_page as manual_page, prometheus as prometheus, trace as trace
+from .chrome_trace import write_trace as write_trace
+from .finding import (
+    Finding as Finding,
+    bench_bounds as bench_bounds,
+    findings as findings,
+    unproven as unproven,
+)
+from .forms import module_of as module_of
+from .iteration_trace import iteration_blocks as iteration_blocks, iteration_tracks as iteration_tracks
+from .junit_xml import Case as Case, junit as junit
+from .machine_tree import (
+    TreeLine as TreeLine,
+    counted as counted,
+    device_tree as device_tree,
+    fabric_words as fabric_words,
+    gib as gib,
+    labels_of as labels_of,
+)
+from .markdown import cell as cell, markdown_table as markdown_table
+from .race import race_lines as race_lines, race_summary as race_summary
+from .units import (
+    about as about,
+    bandwidth as bandwidth,
+    bars as bars,
+    percent as percent,
+    seconds as seconds,
+)

@@ -1,0 +1,150 @@
+"""The page: what is wrong first, then the pictures with their numbers, then the files.
+
+Every picture is in it twice, for a desk and for a narrow screen, and the style sheet shows one of them. There
+is no script, and a policy forbids the browser to load anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ccctl.render.html.table import Table
+from ccctl.render.svg import STYLE, Drawing, element
+from probes.base import as_attribute, as_content, plural
+
+if TYPE_CHECKING:
+    from ccctl.render import Finding
+
+__all__ = ["Part", "page"]
+
+_STYLE = """
+:root{color-scheme:light dark;--ink:#222;--faint:#5f6368;--paper:#fff;--soft:#f0f1f3;--line:#d0d4d9;
+--alarm:#b3261e;--alarm-soft:#fdecea;--good:#1b6e3c;--link:#0b57a4}
+@media screen and (prefers-color-scheme:dark){:root{--ink:#e8eaed;--faint:#a5abb3;--paper:#16181c;
+--soft:#262a30;--line:#3c4249;--alarm:#ff8a80;--alarm-soft:#3a1d1b;--good:#7bd39b;--link:#8ab8f0}}
+*{box-sizing:border-box}
+body{margin:0 auto;padding:16px;max-width:992px;background:var(--paper);color:var(--ink);
+font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
+h1{font-size:22px;margin:0 0 4px}h2{font-size:19px;margin:36px 0 8px;border-bottom:1px solid var(--line)}
+h3{font-size:16px;margin:20px 0 4px}p{margin:4px 0}a{color:var(--link)}
+a:focus-visible,summary:focus-visible,.scroll:focus-visible{outline:3px solid var(--link);outline-offset:2px}
+.skip{position:absolute;left:-9999px}.skip:focus{position:static}
+nav ul{display:flex;flex-wrap:wrap;gap:4px 18px;padding:0;margin:12px 0;list-style:none}
+.faint{color:var(--faint)}
+.findings{padding:0;margin:12px 0;list-style:none}
+.findings li{border-left:5px solid var(--line);background:var(--soft);padding:8px 12px;margin:8px 0}
+.findings li.severe{border-color:var(--alarm);background:var(--alarm-soft)}
+.findings li.severe:first-child{font-size:18px}
+.findings b{text-transform:uppercase;font-size:12px;letter-spacing:.05em;color:var(--faint)}
+.findings .severe b{color:var(--alarm)}
+.good{border-left:5px solid var(--good);background:var(--soft);padding:8px 12px}
+figure{margin:16px 0}figcaption{font-weight:600;margin-bottom:6px}
+figure svg{display:block;max-width:100%;height:auto}.narrow{display:none}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:13px;overflow-wrap:normal}
+th,td{text-align:left;padding:3px 12px 3px 0;border-bottom:1px solid var(--line);white-space:nowrap}
+.files td:first-child,.files td:last-child,.files th{white-space:normal;overflow-wrap:anywhere}
+.files table{width:100%}.files td:first-child{min-width:9em}
+summary{cursor:pointer;color:var(--link)}
+@media screen and (max-width:760px){.wide{display:none}.narrow{display:block;max-width:480px}}
+@media print{body{max-width:none;padding:0;font-size:11px}nav,.skip{display:none}
+figure,li,tr{break-inside:avoid}h2,h3,.source,figcaption{break-after:avoid}.scroll{overflow:visible}
+*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_WORDS = {
+    "dead": "dead host",
+    "wrong": "wrong result",
+    "slow": "slow",
+    "unproven": "not proven",
+    "incomplete": "incomplete",
+    "unread": "not readable",
+    "doubtful": "doubtful",
+    "behind": "behind the library",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the page shows of one artifact: a heading, its file, pictures wide and narrow, and tables."""
+
+    section: str
+    title: str
+    source: str
+    wide: tuple[Drawing, ...]
+    narrow: tuple[Drawing, ...]
+    tables: tuple[Table, ...]
+
+
+def page(
+    title: str, made: str, findings: Sequence[Finding], parts: Sequence[Part], files: Sequence[Sequence[str]]
+) -> str:
+    """The HTML; ``files`` are rows of (file, kind, digest or why it could not be read)."""
+    sections = list(dict.fromkeys(part.section for part in parts))
+    links = [("findings", "Findings"), *((_anchor(one), one) for one in sections), ("files", "Files")]
+    menu = "".join(f"<li><a href='#{anchor}'>{as_content(name)}</a></li>" for anchor, name in links)
+    body = [
+        "<a class='skip' href='#findings'>Skip to the findings</a>",
+        f"<header><h1>{as_content(title)}</h1><p class='faint'>{as_content(made)}</p></header>",
+        "<main>",
+        *_findings(findings),
+        f"<nav aria-label='Sections'><ul>{menu}</ul></nav>",
+    ]
+    for section in sections:
+        body.append(f"<section id='{_anchor(section)}'><h2>{as_content(section)}</h2>")
+        for part in parts:
+            if part.section == section:
+                body += _part(part)
+        body.append("</section>")
+    table = _table(Table("Files", ("file", "kind", "sha256, or why not read"), tuple(map(tuple, files))))
+    body += ["<section id='files' class='files'><h2>Files</h2>", table, "</section></main>"]
+    head = (
+        "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
+        f"<meta http-equiv='Content-Security-Policy' content={as_attribute(_POLICY)}>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{as_content(title)}</title><style>{_STYLE}{STYLE}</style></head><body>"
+    )
+    return "\n".join([head, *body, "</body></html>\n"])
+
+
+def _anchor(section: str) -> str:
+    return section.lower().replace(" ", "-")
+
+
+def _findings(findings: Sequence[Finding]) -> Iterable[str]:
+    yield "<section id='findings' aria-label='Findings'>"
+    if findings:
+        severe = sum(finding.severe for finding in findings)
+        yield f"<h2>{plural(len(findings), 'finding')}, {severe} of them severe</h2>"
+        yield "<ol class='findings'>"
+        for finding in findings:
+            name = " class='severe'" if finding.severe else ""
+            yield (
+                f"<li{name}><b>{_WORDS[finding.what]}</b> {as_content(finding.text)} "
+                f"<span class='faint'>({as_content(finding.source)})</span></li>"
+            )
+        yield "</ol>"
+    else:
+        yield "<h2>Findings</h2><p class='good'>None: nothing is wrong, slow or doubtful in these files.</p>"
+    yield "</section>"
+
+
+def _part(part: Part) -> Iterable[str]:
+    yield f"<h3>{as_content(part.title)}</h3><p class='faint source'>{as_content(part.source)}</p>"
+    for wide, narrow in zip(part.wide, part.narrow, strict=True):
+        yield f"<figure><figcaption>{as_content(wide.title)}</figcaption>"
+        yield f"<div class='wide'>{element(wide)}</div><div class='narrow'>{element(narrow)}</div></figure>"
+    for table in part.tables:
+        yield f"<details><summary>Numbers: {as_content(table.title)}</summary>{_table(table)}</details>"
+
+
+def _table(table: Table) -> str:
+    heads = "".join(f"<th scope='col'>{as_content(name)}</th>" for name in table.columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{as_content(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
+    )
+    return (
+        f"<div class='scroll' tabindex='0' role='region' aria-label={as_attribute(table.title)}>"
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )

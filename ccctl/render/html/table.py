@@ -1,0 +1,103 @@
+"""The numbers behind the pictures, as tables: for those who read, search or copy them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ccctl.render import about, percent, seconds
+from probes.base import without_domain
+
+if TYPE_CHECKING:
+    from ccctl.render.svg.benchmark import Bounds
+    from exec.benchmark import Report
+    from probes.link_costs import Profile
+    from synth.periodic_schedule import PeriodicSchedule
+    from synth.schedule import Schedule
+    from synth.symmetric_schedule import SymmetricSchedule
+
+__all__ = ["Table", "tables"]
+
+_MOST_LINKS = 40
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, the columns' names with units, and rows of text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[Table]:
+    """The tables of an artifact; of most kinds there is none."""
+    if kind == "profile":
+        return [_links(body)]
+    if kind == "report":
+        return [_rows(body, bounds_s or {})]
+    judged = kind in ("schedule", "periodic", "symmetric")
+    return [_outcome(body)] if judged and body.outcome is not None else []
+
+
+def _links(profile: Profile) -> Table:
+    import numpy as np
+
+    links = profile.links
+    name = without_domain([entry.host for entry in profile.ranks])
+    slowest = np.argsort(-links.beta_s_per_byte, kind="stable")[:_MOST_LINKS].tolist()
+    count = len(links.src)
+    return Table(
+        f"the {len(slowest)} slowest of {count} links" if count > _MOST_LINKS else f"all {count} links",
+        ("sender", "receiver", "GB/s", "median GB/s", "alpha", "flags"),
+        tuple(
+            (
+                f"{links.src[row]} {name[profile.ranks[links.src[row]].host]}",
+                f"{links.dst[row]} {name[profile.ranks[links.dst[row]].host]}",
+                f"{1e-9 / links.beta_s_per_byte[row]:.3g}",
+                f"{1e-9 / links.beta_median_s_per_byte[row]:.3g}",
+                seconds(float(links.alpha_s[row])),
+                links.flags[row].replace(",", ", "),
+            )
+            for row in slowest
+        ),
+    )
+
+
+def _rows(report: Report, bounds_s: Bounds) -> Table:
+    peers = list(dict.fromkeys(name for row in report.rows for name in row.peers))
+    found = []
+    for row in report.rows:
+        shown = row.shown
+        if shown is None:
+            continue
+        bound_s = bounds_s.get((row.collective, row.size_bytes))
+        others = [row.peers.get(name) for name in peers]
+        found.append(
+            (
+                row.collective,
+                about(row.size_bytes),
+                row.dtype,
+                seconds(shown.time_s),
+                f"{shown.busbw_gbs:.3g}",
+                "not checked" if shown.wrong is None else str(shown.wrong),
+                seconds(row.predicted_s) if row.predicted_s is not None else "",
+                percent(bound_s / shown.time_s) if bound_s and shown.time_s else "",
+                *(seconds(peer.time_s) if peer else "" for peer in others),
+            )
+        )
+    columns = ("collective", "size", "type", "time", "bus GB/s", "wrong", "predicted", "of the bound")
+    return Table("all rows", (*columns, *peers), tuple(found))
+
+
+def _outcome(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> Table:
+    assert schedule.outcome is not None
+    optimal = percent(schedule.outcome.percent_of_optimal / 100)
+    rows = [(seconds(schedule.outcome.time_s), f"simulated, {optimal} of optimal")]
+    rows += [
+        (seconds(bound.time_s), f"bound by {bound.name} {bound.detail}".strip())
+        for bound in schedule.outcome.bounds
+        if bound.time_s > 0
+    ]
+    # On a narrow screen the times are seen first.
+    return Table("time and bounds", ("time", "what"), tuple(rows))

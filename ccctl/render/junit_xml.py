@@ -1,0 +1,55 @@
+"""JUnit's XML, as CI systems read it: one suite of cases, each passed, failed or skipped.
+
+Elements and attributes are those of https://github.com/testmoapp/junitxml: testsuites, testsuite, testcase,
+failure, skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from xml.etree import ElementTree
+
+from probes.base import visible
+
+__all__ = ["Case", "junit"]
+
+# What no XML 1.0 document may hold.
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One check: its name, what it took in seconds, how it ended, and why."""
+
+    name: str
+    time_s: float
+    outcome: Literal["passed", "failed", "skipped"]
+    why: str = ""
+
+
+def junit(suite: str, cases: Sequence[Case]) -> bytes:
+    """The document, in UTF-8."""
+    failed = sum(case.outcome == "failed" for case in cases)
+    skipped = sum(case.outcome == "skipped" for case in cases)
+    counts = {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
+    root = ElementTree.Element("testsuites", counts)
+    inner = ElementTree.SubElement(root, "testsuite", {"name": _legal(suite), **counts})
+    for case in cases:
+        told = {"classname": _legal(suite), "name": _legal(case.name), "time": f"{case.time_s:.9f}"}
+        element = ElementTree.SubElement(inner, "testcase", told)
+        if case.outcome == "failed":
+            ElementTree.SubElement(element, "failure", {"message": _legal(case.why)}).text = _legal(case.why)
+        elif case.outcome == "skipped":
+            ElementTree.SubElement(element, "skipped", {"message": _legal(case.why)})
+        elif case.why:
+            ElementTree.SubElement(element, "system-out").text = _legal(case.why)
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, "unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub("�", "\n".join(map(visible, text.split("\n"))))

@@ -1,0 +1,1 @@
+from .report import Bounds as Bounds

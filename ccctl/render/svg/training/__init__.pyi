@@ -1,0 +1,2 @@
+from . import groups as groups, training as training
+from .fusion import picture as picture

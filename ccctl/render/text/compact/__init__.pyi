@@ -1,0 +1,1 @@
+from . import periodic as periodic, symmetric as symmetric

@@ -1,0 +1,28 @@
+from .breakdown import GROUPS as GROUPS, Breakdown as Breakdown, Forecast as Forecast, Part as Part
+from .environment import machine as machine
+from .judgement import (
+    JudgedRow as JudgedRow,
+    abnormal as abnormal,
+    fitted as fitted,
+    judged as judged,
+    largest as largest,
+    synthesized_s as synthesized_s,
+)
+from .race import (
+    Entrant as Entrant,
+    Judged as Judged,
+    asked as asked,
+    entrants as entrants,
+    judged_race as judged_race,
+)
+from .regression import Change as Change, compare as compare, label_of as label_of
+from .report import Measurement as Measurement, Report as Report, Row as Row, Spread as Spread
+from .run_forecast import forecast as forecast
+from .runner import (
+    BenchRequest as BenchRequest,
+    Contender as Contender,
+    bench_all_task as bench_all_task,
+    busbw_factor as busbw_factor,
+    gathered as gathered,
+)
+from .timing import AVERAGES as AVERAGES, Effort as Effort, interleaved as interleaved

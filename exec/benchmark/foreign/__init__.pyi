@@ -1,0 +1,24 @@
+from .flight_recorder import (
+    as_timed_calls as as_timed_calls,
+    flight_calls as flight_calls,
+    flight_recorded as flight_recorded,
+    is_flight_pickle as is_flight_pickle,
+    is_flight_text as is_flight_text,
+)
+from .lateness import Lag as Lag, Recorded as Recorded, SentMessages as SentMessages
+from .nccl_inspector import (
+    inspected as inspected,
+    is_inspector_text as is_inspector_text,
+    sends_of as sends_of,
+)
+from .nccl_ras import is_ras as is_ras, ras_recorded as ras_recorded
+from .nccl_tests import (
+    is_nccl_json as is_nccl_json,
+    is_nccl_text as is_nccl_text,
+    is_rccl_lines as is_rccl_lines,
+    parse_nccl_json as parse_nccl_json,
+    parse_nccl_text as parse_nccl_text,
+    parse_rccl_lines as parse_rccl_lines,
+)
+from .osu import is_osu_text as is_osu_text, parse_osu_text as parse_osu_text
+from .timed_calls import Inspected as Inspected, Waiting as Waiting, of_calls as of_calls

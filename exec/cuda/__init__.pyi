@@ -1,0 +1,2 @@
+from .plan import CudaPlan as CudaPlan
+from .select import Wire as Wire

@@ -1,0 +1,13 @@
+from .compile import architectures as architectures
+from .device import Device as Device, Kernels as Kernels, gpus as gpus
+from .encode import (
+    BLOCK as BLOCK,
+    Encoded as Encoded,
+    encoded as encoded,
+    wire_protocol_of as wire_protocol_of,
+)
+from .fifo_memory import Arenas as Arenas, arenas as arenas
+from .launch import Interpreter as Interpreter
+from .proxies import Proxy as Proxy, RemoteFifos as RemoteFifos
+from .rows import DOES as DOES, STEP as STEP
+from .source import THREADS as THREADS

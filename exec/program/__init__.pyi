@@ -1,0 +1,24 @@
+from .buffers import Buffers as Buffers
+from .contents import Contents as Contents, contents_of as contents_of
+from .dtypes import (
+    BFLOAT16 as BFLOAT16,
+    DTYPES as DTYPES,
+    REDOPS as REDOPS,
+    Array as Array,
+    combine_of as combine_of,
+    divided as divided,
+    dtype_name as dtype_name,
+    dtype_of as dtype_of,
+    neutral_of as neutral_of,
+    ufunc_of as ufunc_of,
+)
+from .layout import Layout as Layout, count_of as count_of, size_bytes_of as size_bytes_of
+from .move import Move as Move, Span as Span, moves as moves
+from .trace import (
+    CONNECTION_BITS as CONNECTION_BITS,
+    Ends as Ends,
+    KeptRun as KeptRun,
+    RankTrace as RankTrace,
+    connection_of as connection_of,
+)
+from .wires import Wire as Wire, Wires as Wires, counters_at as counters_at

@@ -1,0 +1,123 @@
+"""The steps of a program as moves of elements: what every executor runs, for one count of elements."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from exec.program.layout import Layout
+from probes.base import DataError
+from synth.program import OPS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST
+from synth.simulation import FIFO_DEPTH, connections, walk
+
+__all__ = ["Move", "Part", "Span", "moves"]
+
+
+class Span(NamedTuple):
+    """Elements of one buffer of the rank: ``slot`` and ``slots`` say which slots they fill."""
+
+    buffer: int
+    slot: int
+    slots: int
+    start: int
+    stop: int
+
+
+class Part(NamedTuple):
+    """One message or one local operation: ``src`` is read, ``dst`` written; None where unused."""
+
+    src: Span | None
+    dst: Span | None
+    length: int
+
+
+class Move(NamedTuple):
+    """One step: ``to`` and ``from_`` are connections (-1: none); parts of no elements are left out."""
+
+    step: int
+    rank: int
+    op: str
+    to: int
+    from_: int
+    parts: tuple[Part, ...]
+
+
+def moves(layout: Layout, depth: int = FIFO_DEPTH) -> list[Move]:
+    """Every step of every rank, in an order in which they can run; O(steps).
+
+    Raises DataError, naming who waits for whom, where the program deadlocks, and where it moves a
+    chunk into a slot of another size.
+    """
+    ran = walk(layout.program, depth)
+    if ran.blocked:
+        raise DataError(f"program {layout.program.name}", ran.blocked)
+    return list(_Sizes(layout).moves(ran.order))
+
+
+class _Sizes:
+    """Follows how many elements each scratch slot holds, which only the chunk in it decides."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout, self.program = layout, layout.program
+        self.held: dict[tuple[int, int], int] = {}
+
+    def moves(self, order: list[int]) -> Iterator[Move]:
+        program = self.program
+        send, recv = connections(program)
+        fifos: list[deque[list[int]]] = [deque() for _ in range(max([*send, *recv, -1]) + 1)]
+        tb_of, rank_of, ops = program.tb_of.tolist(), program.tb_rank.tolist(), program.op.tolist()
+        for step in order:
+            tb, op = tb_of[step], ops[step]
+            rank = rank_of[tb]
+            to = send[tb] if SENDS[op] else -1
+            from_ = recv[tb] if RECEIVES[op] else -1
+            if from_ >= 0:
+                lengths = fifos[from_].popleft()
+            else:
+                lengths = self._source_lengths(rank, step) if READS_SRC[op] else []
+            parts = tuple(self._parts(rank, step, op, lengths))
+            if to >= 0:
+                fifos[to].append(lengths)
+            yield Move(step, rank, OPS[op], to, from_, parts)
+
+    def _source_lengths(self, rank: int, step: int) -> list[int]:
+        """Elements of the slots read; one number for all of them where the chunks are equal."""
+        program, layout = self.program, self.layout
+        buffer, first, count = (
+            int(column[step]) for column in (program.src_buffer, program.src_slot, program.count)
+        )
+        if layout.even:
+            return [count * layout.largest]
+        slots = range(first, first + count)
+        if buffer == SCRATCH:
+            return [self.held.get((rank, slot), layout.largest) for slot in slots]
+        return [layout.length(slot) for slot in slots]
+
+    def _parts(self, rank: int, step: int, op: int, lengths: list[int]) -> Iterator[Part]:
+        program = self.program
+        slots = int(program.count[step]) if self.layout.even else 1
+        for at, length in enumerate(lengths):
+            src = dst = None
+            if READS_SRC[op]:
+                buffer, slot = int(program.src_buffer[step]), int(program.src_slot[step])
+                src = self._span(step, buffer, slot + at, slots, length)
+            if WRITES_DST[op]:
+                buffer, slot = int(program.dst_buffer[step]), int(program.dst_slot[step])
+                dst = self._span(step, buffer, slot + at, slots, length)
+                if buffer == SCRATCH:
+                    self.held[rank, slot + at] = length
+            if length:
+                yield Part(src, dst, length)
+
+    def _span(self, step: int, buffer: int, slot: int, slots: int, length: int) -> Span:
+        layout = self.layout
+        if not layout.even and buffer != SCRATCH and layout.length(slot) != length:
+            problem = (
+                f"{self.program.place(step)} moves a chunk of {length} elements into or out of a slot "
+                f"of {layout.length(slot)}"
+            )
+            hint = f"Choose a size that {self.program.collective.share} chunks divide."
+            raise DataError(f"program {self.program.name}", [problem], hint=hint)
+        start = layout.start(buffer, slot)
+        return Span(buffer, slot, slots, start, start + length)

@@ -1,0 +1,1 @@
+from .interleave import interleaved as interleaved

@@ -1,0 +1,8 @@
+from .channel import BrokenMessage as BrokenMessage, Channel as Channel, key_of_wires as key_of_wires
+from .greeter import Greeter as Greeter
+from .group import Group as Group, join as join, rejoin as rejoin
+from .key_agreement import agree as agree
+from .listeners import listen as listen
+from .mesh import Exchange as Exchange, Meeting as Meeting, Whereabouts as Whereabouts
+from .reach import first_to_answer as first_to_answer
+from .wires import FlowWires as FlowWires

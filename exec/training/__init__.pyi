@@ -1,0 +1,1 @@
+from .watching import Watch as Watch, shared_memory as shared_memory

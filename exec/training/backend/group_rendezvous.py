@@ -1,0 +1,206 @@
+"""Rendezvous of a training script's ranks, and their orderly shutdown.
+
+Whatever started them (torchrun, mpirun, srun) gave them a store of keys and values. Through it goes only the
+word of rank 0 when a group is made. The store may still hold what an earlier start of the job wrote, so a
+rank takes no answer but to a question of its own. Everything that follows goes over the ranks' own
+connections. Nothing ever waits in the store, whose client all groups of a process share.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from exec.sockets import Exchange, Group, agree, join
+from probes.base import UnavailableError, UsageError
+
+__all__ = ["Shutdown", "Store", "Word", "exchange_through", "hear_rank_0", "rendezvous"]
+
+_T = TypeVar("_T")
+
+_TOPIC = "shutdown"
+_LOOK_S = 0.02
+# Between two looks at the store: short while ranks are about to come, longer later.
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.02
+# How long rank 0, which may serve the store, stays so that others can read why it fails.
+_TELLING_S = 20.0
+
+
+class Store(Protocol):
+    """What is used of torch.distributed.Store; ``check`` does not wait."""
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def get(self, key: str) -> bytes: ...
+
+    def check(self, keys: list[str]) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Word(Generic[_T]):
+    """What rank 0 says when a group is made.
+
+    ``scope`` is a name that no other group has, nor this group in an earlier start of the job. ``text`` is
+    for all ranks, ``made`` stays on rank 0.
+    """
+
+    scope: str
+    text: str
+    made: _T | None
+
+
+def hear_rank_0(
+    store: Store, rank: int, size: int, make: Callable[[], tuple[_T | None, str]], limit_s: float
+) -> Word[_T]:
+    """The word of rank 0, where ``make`` gives what stays there and a text for all; collective.
+
+    What ``make`` raises there is raised on all ranks. Raises UnavailableError after ``limit_s`` seconds.
+    """
+    if rank > 0:
+        return _heard(store, rank, limit_s)
+    failed: Exception | None = None
+    made, text = None, ""
+    try:
+        made, text = make()
+    except Exception as error:  # Whatever it is, the others wait for it.
+        failed = error
+    word = Word(secrets.token_hex(8), text, made)
+    why = None if failed is None else str(failed)
+    missing = _tell(store, size, word, why, limit_s if failed is None else _TELLING_S)
+    if failed is not None:
+        raise failed
+    if missing:
+        raise UnavailableError(f"ranks {missing} of {size} do not make the group within {limit_s:g} s")
+    return word
+
+
+def _tell(store: Store, size: int, word: Word[_T], why: str | None, limit_s: float) -> list[int]:
+    """Answer every rank that asks until all have heard; those that have not after ``limit_s``."""
+    missing, answered = list(range(1, size)), dict[int, str]()
+    said = json.dumps([word.scope, word.text, why])
+    for _ in _looks(limit_s):
+        for rank in tuple(missing):
+            if _read(store, f"heard/{rank}") == word.scope:
+                missing.remove(rank)
+                continue
+            asked = _read(store, f"asked/{rank}")
+            if asked and asked != answered.get(rank):
+                store.set(f"word/{rank}", f"{asked} {said}")
+                answered[rank] = asked
+        if not missing:
+            break
+    return missing
+
+
+def _heard(store: Store, rank: int, limit_s: float) -> Word[_T]:
+    asked = secrets.token_hex(8)
+    store.set(f"asked/{rank}", asked)
+    for _ in _looks(limit_s):
+        answer, _, said = _read(store, f"word/{rank}").partition(" ")
+        if answer == asked:
+            scope, text, why = json.loads(said)
+            store.set(f"heard/{rank}", scope)
+            if why is not None:
+                raise UsageError(f"rank 0: {why}")
+            return Word(scope, text, None)
+    raise UnavailableError(f"rank 0 does not make the group within {limit_s:g} s")
+
+
+def _looks(limit_s: float) -> Iterator[None]:
+    """Yield until ``limit_s`` seconds have passed, with pauses that grow."""
+    until_s, pause_s = time.monotonic() + limit_s, _FIRST_LOOK_S
+    while True:
+        yield
+        if time.monotonic() > until_s:
+            return
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LAST_LOOK_S)
+
+
+def _read(store: Store, key: str) -> str:
+    """The value of ``key``; "" where there is none."""
+    return store.get(key).decode() if store.check([key]) else ""
+
+
+def exchange_through(store: Store, rank: int, size: int, limit_s: float) -> Exchange:
+    """An all-gather of bytes over a store that holds nothing yet, as one under the scope of a word."""
+    rounds = itertools.count()
+
+    def exchange(said: bytes) -> list[bytes]:
+        number = next(rounds)
+        store.set(f"{number}/{rank}", f"said {said.hex()}")
+        heard = {rank: said}
+        for _ in _looks(limit_s):
+            for other in set(range(size)) - heard.keys():
+                if answer := _read(store, f"{number}/{other}"):
+                    heard[other] = bytes.fromhex(answer.removeprefix("said "))
+            if len(heard) == size:
+                return [heard[other] for other in range(size)]
+        raise UnavailableError(f"{size - len(heard)} of {size} ranks say nothing within {limit_s:g} s")
+
+    return exchange
+
+
+def rendezvous(exchange: Exchange, rank: int, size: int) -> Group:
+    """The group of all ranks, which have an all-gather of bytes; collective.
+
+    The key of the connections is agreed on over ``exchange``, and is never said in it. Where all ranks have
+    the same CCCTL_SECRET, whoever could change what they say cannot learn the key either.
+    """
+    key = agree(rank, size, exchange, os.environ.get("CCCTL_SECRET", "").encode())
+    return join(rank, size, exchange, key)
+
+
+class Shutdown:
+    """Lets a rank leave only when no other needs it any more: all have done as much as it has.
+
+    ``done`` counts the collectives of this rank.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._changed = threading.Condition()
+        self._done = 0
+        self._asked: dict[int, int] = {}
+        self._granted: set[int] = set()
+        group.mesh.subscribe(_TOPIC, self._hear)
+
+    def count(self) -> None:
+        """Note that a collective is done."""
+        with self._changed:
+            self._done += 1
+            self._answer()
+
+    def wait(self, limit_s: float) -> None:
+        """Return when every rank that lives has done as much as this one, or after ``limit_s`` seconds."""
+        mesh = self._group.mesh
+        others = set(self._group.members) - {mesh.rank}
+        for other in others:
+            mesh.send(other, _TOPIC, ("may I go", self._done))
+        until_s = time.monotonic() + limit_s
+        with self._changed:
+            while others - self._granted - set(mesh.lost) and time.monotonic() < until_s:
+                self._changed.wait(_LOOK_S)
+
+    def _hear(self, peer: int, message: tuple[str, int]) -> None:
+        """On the mesh's thread."""
+        said, done = message
+        with self._changed:
+            if said == "go":
+                self._granted.add(peer)
+                self._changed.notify_all()
+            else:
+                self._asked[peer] = done
+                self._answer()
+
+    def _answer(self) -> None:
+        for peer in [peer for peer, done in self._asked.items() if done <= self._done]:
+            del self._asked[peer]
+            self._group.mesh.send(peer, _TOPIC, ("go", 0))

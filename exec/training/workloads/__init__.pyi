@@ -1,0 +1,15 @@
+from .report import (
+    TrainedMode as TrainedMode,
+    TrainingReport as TrainingReport,
+    gathered as gathered,
+    label_of as label_of,
+)
+from .request import (
+    BACKENDS as BACKENDS,
+    MODELS as MODELS,
+    MODES as MODES,
+    SURVIVING as SURVIVING,
+    Mode as Mode,
+    TrainRequest as TrainRequest,
+)
+from .task import require_torch as require_torch

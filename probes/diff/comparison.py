@@ -1,0 +1,145 @@
+"""Two descriptions of machines compared: what one has and the other lacks, what is slower, what moved.
+
+Only what both sides say is compared: a file that holds PCI functions alone says nothing of NVLinks, and
+NCCL's files list only the ports that NCCL would use. A GPU whose link sleeps at its lowest speed is no
+difference. Devices are matched by identity and bus id, or by model and position where buses were renumbered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from probes.diff.facts import facts
+from probes.diff.links import links
+from probes.diff.matching import Matched, Pairs, matchings, model
+from probes.diff.model import Difference
+from probes.paths import flat
+from probes.topology import Gpu, Host, Nic, Topology, label, place
+
+__all__ = ["Comparison", "compare", "compare_hosts"]
+
+_GRAVITY = {"critical": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences, gravest first, and what is worth knowing but no difference."""
+
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...] = ()
+
+
+def compare(reference: Topology, found: Topology) -> Comparison:
+    """What differs in ``found`` from what ``reference`` expects.
+
+    A single machine on either side is compared with each of the other, whatever its name; several with
+    several by name.
+    """
+    done = [compare_hosts(one, other) for one, other in _same_hosts(reference, found)]
+    differences = [*_hosts_apart(reference, found), *(d for one in done for d in one.differences)]
+    ordered = sorted(differences, key=lambda one: _GRAVITY[one.severity])
+    return Comparison(tuple(ordered), tuple(note for one in done for note in one.notes))
+
+
+def compare_hosts(reference: Host, found: Host) -> Comparison:
+    """What differs in one machine; of the ways to match its devices the one that explains most is taken."""
+    tries = [_compared(matched) for matched in matchings(reference, found)]
+    return min(tries, key=lambda one: len(one.differences))
+
+
+def _compared(matched: Matched) -> Comparison:
+    lacking = [*_gpus_apart(matched), *_nics_apart(matched)]
+    return Comparison((*lacking, *facts(matched), *links(matched)), tuple(_notes(matched)))
+
+
+def _same_hosts(reference: Topology, found: Topology) -> Iterator[tuple[Host, Host]]:
+    if 1 in (len(reference.hosts), len(found.hosts)):
+        yield from ((one, other) for one in reference.hosts for other in found.hosts)
+        return
+    by_name = {host.name: host for host in found.hosts}
+    yield from ((one, by_name[one.name]) for one in reference.hosts if one.name in by_name)
+
+
+def _hosts_apart(reference: Topology, found: Topology) -> Iterator[Difference]:
+    if 1 in (len(reference.hosts), len(found.hosts)):
+        return
+    here, there = ([host.name for host in one.hosts] for one in (reference, found))
+    for name in (name for name in here if name not in there):
+        yield Difference("missing-host", "critical", name, f"{name} is missing", name, "")
+    for name in (name for name in there if name not in here):
+        yield Difference("extra-host", "info", name, f"{name} is not expected", "", name)
+
+
+def _gpus_apart(matched: Matched) -> Iterator[Difference]:
+    replaced = {gpu.bus_id: gpu for gpu in matched.gpus.extra}
+    for gpu in matched.gpus.missing:
+        where = f"{matched.found.name}/{gpu.bus_id}"
+        other = replaced.pop(gpu.bus_id, None)
+        if other is None:
+            text = f"{label(gpu)}{_model(gpu.name)} is missing"
+            yield Difference("missing-gpu", "critical", where, text, gpu.name or gpu.bus_id, "")
+        else:
+            words = (_called(gpu, matched.reference), _called(other, matched.found))
+            text = f"{label(other)}: another model: expected {words[0]}, found {words[1]}"
+            yield Difference("gpu-model", "warning", where, text, *words)
+    for gpu in replaced.values():
+        text = f"{label(gpu)}{_model(gpu.name)} is not expected"
+        yield Difference("extra-gpu", "info", place(matched.found, gpu), text, "", gpu.name or gpu.bus_id)
+
+
+def _called(gpu: Gpu, host: Host) -> str:
+    return gpu.name or next(filter(None, model(gpu, host)), gpu.bus_id)
+
+
+def _nics_apart(matched: Matched) -> Iterator[Difference]:
+    for nic in _lacking(matched.nics, reference=True, unused=matched.found.method == "nccl_xml"):
+        where = f"{matched.found.name}/{nic.name}"
+        yield Difference("missing-nic", "critical", where, f"{label(nic)} is missing", nic.name, "")
+    for nic in _lacking(matched.nics, reference=False, unused=matched.reference.method == "nccl_xml"):
+        where = place(matched.found, nic)
+        yield Difference("extra-nic", "info", where, f"{label(nic)} is not expected", "", nic.name)
+
+
+def _lacking(nics: Pairs[Nic], *, reference: bool, unused: bool) -> Iterator[Nic]:
+    """Ports without a partner, but for those that the other side may have and not say."""
+    # A function whose ports are not listed stands for all of them.
+    whole = {
+        (one if reference else other).bus_id
+        for one, other in nics.both
+        if (other if reference else one).name == (other if reference else one).bus_id
+    }
+    for nic in nics.missing if reference else nics.extra:
+        if nic.bus_id not in whole and not (unused and _not_for_nccl(nic, nics, reference)):
+            yield nic
+
+
+def _not_for_nccl(nic: Nic, nics: Pairs[Nic], reference: bool) -> bool:
+    """Whether NCCL would leave this port alone: one without RDMA, or an Ethernet port beside InfiniBand."""
+    layers = {(one if reference else other).link_layer for one, other in nics.both}
+    return nic.method != "nccl_xml" and (not nic.rdma_device or nic.link_layer not in (layers or {""}))
+
+
+def _notes(matched: Matched) -> Iterator[str]:
+    name = matched.found.name
+    moved = [(a, b) for a, b in matched.gpus.both if a.bus_id != b.bus_id]
+    moved_ports = [(a, b) for a, b in matched.nics.both if a.bus_id != b.bus_id and a.bus_id and b.bus_id]
+    named = [f"{label(b)} was {a.bus_id} and is {b.bus_id}" for a, b in moved]
+    named += [f"{label(d)} was {c.bus_id} and is {d.bus_id}" for c, d in moved_ports]
+    if named:
+        yield f"{name}: bus ids are other ones, matched by model and position: {'; '.join(named)}"
+    for host in (matched.reference, matched.found):
+        if flat(host) != flat(matched.found if host is matched.reference else matched.reference) and flat(
+            host
+        ):
+            yield f"{host.name}: its PCI tree shows no bridges, so who shares a switch is not compared"
+    unlisted = {nic.name for nic in matched.nics.extra} - {
+        nic.name
+        for nic in _lacking(matched.nics, reference=False, unused=matched.reference.method == "nccl_xml")
+    }
+    if unlisted:
+        yield f"{name}: {', '.join(sorted(unlisted))}: not in NCCL's file, which lists what NCCL uses"
+
+
+def _model(name: str) -> str:
+    return f" ({name})" if name else ""

@@ -1,0 +1,135 @@
+"""Memory bandwidth of a rank while all ranks are busy: copies, sums, copies out of another rank's memory."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from time import thread_time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.live.host_identity import host_key
+from probes.live.memory import rooms
+from probes.live.process_memory import reader_of
+
+__all__ = ["SIZES_BYTES", "MemorySpeed", "memory_speed"]
+
+Floats32 = NDArray[np.float32]
+
+# From the innermost caches to beyond the largest; of an operand, of which a sum has three.
+SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26)
+# A measurement works on at least so many bytes, and the median of so many counts; of fewer for larger sizes.
+_BYTES, _TIMES, _FEWER_TIMES = 4 << 20, 5, 3
+# After so many bytes a rank yields its core, as in a run: the next one finds the caches full of other data.
+_TURN_BYTES = 512 << 10
+# Elements that are added at once.
+_BLOCK = (128 << 10) // 4
+# Operands take at most this share of the free memory.
+_SHARE_OF_FREE = 1 / 8
+
+
+@dataclass(frozen=True)
+class MemorySpeed:
+    """A rank's seconds per byte of an operand, one value for each of ``sizes_bytes``.
+
+    ``fetches`` are of data that its rank has not written since the last fetch, ``written_fetches`` of data
+    that it has just written, which is in its caches. Both are empty where the system forbids to read another
+    process. ``cores`` are the numbers of the cores that the rank may run on.
+    """
+
+    sizes_bytes: tuple[int, ...]
+    copies: tuple[float, ...]
+    sums: tuple[float, ...]
+    fetches: tuple[float, ...]
+    written_fetches: tuple[float, ...]
+    cores: frozenset[int]
+
+
+def memory_speed(comm: Any, between: Callable[[], None] = lambda: None) -> MemorySpeed:
+    """Time this rank's copies, sums, and fetches from the next rank of its host; collective.
+
+    All ranks begin at once. Processor time counts: where ranks outnumber cores, a rank also waits for its
+    turn. Sums are of float32, of an operand and a block that stays in the caches, into a third buffer. Sizes
+    for which memory is short are left out. ``between`` is called before each barrier: a sign of progress.
+    """
+
+    def barrier() -> None:
+        between()
+        comm.Barrier()
+
+    sizes_bytes = _sizes_bytes(comm)
+    operands = [np.ones(sizes_bytes[-1] // 4, np.float32) for _ in range(3)]
+    pid, address = _next_here(comm, operands[0])
+    costs: list[tuple[float, ...]] = []
+    whole = True
+    for size_bytes in sizes_bytes:
+        first, second, result = (array[: size_bytes // 4] for array in operands)
+        fetch = reader_of(pid, address, result.ctypes.data, size_bytes)
+        copy = _timed(barrier, partial(np.copyto, result, first), size_bytes)
+        add = _timed(barrier, partial(_add, first, second, result), size_bytes)
+        whole = fetch() and whole
+        clean = _timed(barrier, fetch, size_bytes)
+        written = _timed(barrier, fetch, size_bytes, partial(first.fill, 1.0))
+        costs.append(tuple(one_s / size_bytes for one_s in (copy, add, clean, written)))
+    copies, sums, fetches, written_fetches = zip(*costs, strict=True)
+    if not whole:
+        fetches = written_fetches = ()
+    cores = frozenset(os.sched_getaffinity(0))
+    return MemorySpeed(sizes_bytes, copies, sums, fetches, written_fetches, cores)
+
+
+def _sizes_bytes(comm: Any) -> tuple[int, ...]:
+    """The sizes whose operands fit ``_SHARE_OF_FREE`` of the free memory of each host; at least one."""
+    free = min((room.free_bytes for room in rooms() if not room.shared), default=0)
+    every = comm.allgather((host_key(), free))
+    ranks = Counter(key for key, _ in every)
+    most_bytes = min(free * _SHARE_OF_FREE / 3 / ranks[key] for key, free in every)
+    return tuple(size for size in SIZES_BYTES if size <= most_bytes) or SIZES_BYTES[:1]
+
+
+def _timed(
+    barrier: Callable[[], None],
+    work: Callable[[], object],
+    size_bytes: int,
+    before: Callable[[], object] | None = None,
+) -> float:
+    """Median processor seconds of ``work`` on ``size_bytes`` while all ranks do it.
+
+    ``before`` runs before each ``work``, untimed.
+    """
+    turns = max(1, _BYTES // size_bytes) if before is None else 1
+    at_once = max(1, _TURN_BYTES // size_bytes)
+    taken_s = []
+    for _ in range((_TIMES if size_bytes <= _BYTES else _FEWER_TIMES) * (1 if before is None else 2)):
+        if before is not None:
+            before()
+        barrier()
+        begin_s = thread_time()
+        for turn in range(turns):
+            work()
+            if turn % at_once == at_once - 1:
+                os.sched_yield()
+        taken_s.append((thread_time() - begin_s) / turns)
+        barrier()
+    return median(taken_s)
+
+
+def _add(first: Floats32, second: Floats32, result: Floats32) -> None:
+    """Add an operand and a block that stays in the caches, block by block, into ``result``."""
+    for begin in range(0, len(first), _BLOCK):
+        block = slice(begin, begin + _BLOCK)
+        np.add(first[block], second[: len(first[block])], out=result[block])
+
+
+def _next_here(comm: Any, operand: Any) -> tuple[int, int]:
+    """The process of the next rank of this host, and where its operand is; this rank's own if it is alone."""
+    every = comm.allgather((host_key(), os.getpid(), operand.ctypes.data))
+    here = [(pid, address) for key, pid, address in every if key == every[comm.Get_rank()][0]]
+    own = here.index((os.getpid(), operand.ctypes.data))
+    return here[(own + 1) % len(here)]

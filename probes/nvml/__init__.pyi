@@ -1,0 +1,2 @@
+from . import gpus as gpus
+from .record import RecordedNvml as RecordedNvml, RecordingNvml as RecordingNvml

@@ -1,0 +1,5 @@
+from .cuts import cost_levels as cost_levels
+from .lower_bounds import bounds as bounds, least_s_per_byte as least_s_per_byte
+from .packing_lp import Trees as Trees, link_load as link_load, solve as solve
+from .symmetric import host_bounds as host_bounds, symmetric_bounds as symmetric_bounds
+from .wavefront_bound import wavefront as wavefront

@@ -1,0 +1,86 @@
+"""Proven lower bounds on the time of a collective, and which one binds.
+
+With the chunk fixed the bounds count whole chunks: a gate that is free at 0 can have delivered
+floor((T − travel) / hold) + 1 of them by T. With ``fluid`` the chunk size is free, and they are bytes
+over bandwidth plus the least alpha. All hold for every schedule that reduces at ranks only:
+
+- *ingress*, *egress*, *cut*: what a set S of ranks needs from outside must cross its incoming links
+  (ForestColl). When nothing crosses twice, the last chunk to enter must still spread inside S; when
+  something does, there is one more crossing to wait for. And every rank inside must still get the chunks
+  that cross last.
+- *latency*: a chunk that leaves at 0 travels at least the shortest path to whoever wants it.
+- *count*: whoever lacks what it wants must receive it, over all links and ports together; an all_reduce
+  sends every chunk at least 2(N−1) times (Patarasuk and Yuan).
+- *partition*: the same between k parts of the network: 2(k−1) crossings (Nash-Williams, Tutte).
+- *spanning trees*: the same at the prices of links and ports that prove most (`spanning_trees`).
+- *wavefront*: chunks as they spread from rank to rank, several hops of alpha away from a bottleneck.
+
+reduce_scatter and reduce are bounded as all_gather and broadcast on the transposed network, of which
+they are the reversal in time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from probes.base import UsageError
+from synth.bounds.general import point_bounds
+from synth.bounds.multicast import spreading_bounds
+from synth.collective import Collective, Kind
+from synth.network import Network
+from synth.networks import missing_way, named_back, reachable, renumbered, restricted
+from synth.schedule import Bound
+
+__all__ = ["bounds", "least_s_per_byte"]
+
+# So large that no alpha counts.
+_LARGE_BYTES = 1 << 40
+_SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
+
+
+def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool = False) -> list[Bound]:
+    """Every kind of bound at its largest, the largest first; at least one.
+
+    ``fluid`` leaves the chunk size free: the total stays, chunks may be cut finer. The number of
+    max-flows is limited so that 1024 ranks take seconds. Where the network has no way for some chunk, the
+    only bound is infinite. Raises UsageError where the network has another number of ranks than the
+    collective.
+    """
+    if collective.ranks != network.ranks:
+        raise UsageError(f"{network.name} has {network.ranks} ranks, the collective {collective.ranks}")
+    if lacking := missing_way(network, collective):
+        return [Bound("no way", math.inf, lacking)]
+    if collective.ranks < 2:
+        return [Bound("nothing to do", 0.0)]
+    among = reachable(network, collective)
+    if len(among) < network.ranks:
+        inner, _ = restricted(network, among)
+        found = bounds(inner, renumbered(collective, among), chunk_bytes, fluid=fluid)
+        return [
+            Bound(named_back(each.name, among), each.time_s, named_back(each.detail, among)) for each in found
+        ]
+    if not collective.whole or collective.kind not in _SPREADING:
+        found = point_bounds(network, collective, chunk_bytes, fluid=fluid)
+    elif collective.reversal:
+        turned = spreading_bounds(network.transposed(), collective.reversal, chunk_bytes, fluid=fluid)
+        found = [_mirrored(bound) for bound in turned]
+    else:
+        found = spreading_bounds(network, collective, chunk_bytes, fluid=fluid)
+    return sorted(found, key=lambda bound: -bound.time_s)
+
+
+def least_s_per_byte(network: Network, kind: Kind, root: int = 0) -> float:
+    """The proven least time per byte, alpha apart, of a large all_reduce, all_gather or broadcast."""
+    shape = Collective(kind, network.ranks, network.ranks if kind == "all_gather" else 1, root)
+    least_s = bounds(network, shape, _LARGE_BYTES, fluid=True)[0].time_s - float(network.alpha_s.max())
+    return least_s / shape.total_bytes(_LARGE_BYTES)
+
+
+def _mirrored(bound: Bound) -> Bound:
+    """Bounds of the transposed network name what enters where, really, it leaves."""
+    swap = {"ingress": "egress", "egress": "ingress", "cut into": "cut out of", "cut out of": "cut into"}
+    for old, new in swap.items():
+        if bound.name.startswith(old):
+            return replace(bound, name=new + bound.name[len(old) :])
+    return bound

@@ -1,0 +1,102 @@
+"""A lower bound that counts chunks as they spread: no rank can pass on more than it has received.
+
+For each rank v, every link sends without pause, as soon as its source holds one more chunk than the
+link has sent, as if all that arrives were new to its receiver and of use to v; but no rank holds more
+chunks than are near enough to have reached it. No schedule is faster: by every time each rank holds at
+least as many of the chunks that v wants. Unlike the cuts of ``synth.bounds`` this sees several hops of
+alpha on the way to a bottleneck. Ports are left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.base import Floats, Indices, Mask
+from synth.kernels import compiled, pop, push
+from synth.network import Network
+from synth.networks import distances_s
+from synth.schedule import Bound
+
+__all__ = ["wavefront"]
+
+_MOST_EVENTS = 1_000_000
+
+
+def wavefront(network: Network, held: Mask, wanted: Mask, chunk_bytes: int) -> Bound | None:
+    """The bound for copying from ``held`` to ``wanted`` (ranks × chunks); None if it would take long.
+
+    O(ranks · links · chunks · log links).
+    """
+    lacking = wanted & ~held
+    if network.links * int(lacking.sum()) > _MOST_EVENTS:
+        return None
+    hold_s, travel_s = network.hold_s(chunk_bytes), network.travel_s(chunk_bytes)
+    distance_s = distances_s(network, travel_s, np.arange(network.ranks))
+    best = Bound("wavefront", 0.0)
+    for rank in np.flatnonzero(lacking.any(axis=1)).tolist():
+        chunks = np.flatnonzero(lacking[rank])
+        near_s = np.array([distance_s[held[:, chunk]].min(axis=0) for chunk in chunks])
+        ordered_s = np.ascontiguousarray(np.sort(near_s, axis=0).T)
+        time_s = float(_filled_s(network.dst, *network.out_links, hold_s, travel_s, rank, ordered_s))
+        if time_s > best.time_s:
+            best = Bound("wavefront", time_s, f"{len(chunks)} chunks on their way to rank {rank}")
+    return best
+
+
+@compiled
+def _filled_s(
+    dst: Indices,
+    out_start: Indices,
+    out_links: Indices,
+    hold_s: Floats,
+    travel_s: Floats,
+    sink: int,
+    near_s: Floats,
+) -> float:
+    """When ``sink`` can have received all; [rank, n] ``near_s`` is when n + 1 chunks can be near enough."""
+    ranks, most = near_s.shape
+    has, free_s = np.zeros(ranks, np.int64), np.zeros(len(dst))
+    heap_s, heap_link = np.empty(len(dst) * most + 1), np.empty(len(dst) * most + 1, np.int64)
+    size = 0
+    for rank in range(ranks):
+        while has[rank] < most and near_s[rank, has[rank]] <= 0.0:
+            has[rank] += 1
+            size = _pass_on(
+                rank, 0.0, out_start, out_links, hold_s, travel_s, free_s, heap_s, heap_link, size
+            )
+    while size > 0:
+        now_s, rank = heap_s[0], dst[heap_link[0]]
+        size = pop(heap_s, heap_link, size)
+        if has[rank] >= most:
+            continue
+        # One more has arrived, but no more than can have come from where they are: it counts when it can.
+        ready_s = max(now_s, near_s[rank, has[rank]])
+        has[rank] += 1
+        if rank == sink and has[rank] == most:
+            return float(ready_s)
+        size = _pass_on(
+            rank, ready_s, out_start, out_links, hold_s, travel_s, free_s, heap_s, heap_link, size
+        )
+    return np.inf
+
+
+@compiled
+def _pass_on(
+    rank: int,
+    now_s: float,
+    out_start: Indices,
+    out_links: Indices,
+    hold_s: Floats,
+    travel_s: Floats,
+    free_s: Floats,
+    heap_s: Floats,
+    heap_link: Indices,
+    size: int,
+) -> int:
+    """One more chunk is at ``rank``: every link out of it carries one more; the heap's new size."""
+    for at in range(out_start[rank], out_start[rank + 1]):
+        link = out_links[at]
+        begin_s = max(now_s, free_s[link])
+        free_s[link] = begin_s + hold_s[link]
+        size = push(heap_s, heap_link, size, begin_s + travel_s[link], link)
+    return size

@@ -1,0 +1,190 @@
+"""Schedule → program: every send becomes an operation on chunks, and the passes do the rest.
+
+A chunk starts in its input slot; once it was received it lives in its output slot, or in a scratch slot
+where the collective gives it none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from probes.base import Floats, Indices, UsageError, floats, spans
+from synth.compiler.addends import exchanging_dag
+from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
+from synth.compiler.compile import compiled_program
+from synth.memory_layout import Side, side_of
+from synth.program import INPUT, OUTPUT, SCRATCH, SENDS, Program
+from synth.schedule import REDUCE as REDUCING, Schedule, Timing
+from synth.simulation import replay
+from synth.streams import busiest_s_per_byte, divided
+
+__all__ = ["chunk_dag_of", "lower"]
+
+# The share of a schedule in which sums and results are both under way, from which they are kept apart.
+_OVERLAP = 0.1
+
+
+def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool = True) -> Program:
+    """The program that carries out a schedule, its sends in the schedule's order where they can be.
+
+    One program is valid both out of place and, where the collective can, in place. Streams are paced. Raises
+    UsageError where a rank sends a chunk that it does not hold.
+    """
+    program = compiled_program(chunk_dag_of(schedule, name), instances=instances, fuse=fuse)
+    if not len(schedule.stream):
+        return program
+    return replace(program, tb_bytes_per_s=_paces(schedule, program))
+
+
+def _paces(schedule: Schedule, program: Program) -> Floats:
+    """How fast each threadblock sends if all are through when the busiest link or port is.
+
+    Else sums that nobody needs yet fill the ports, and results wait behind them: four hosts, one at 40 Mbit/s
+    and one pair at 20, took 2.1 s instead of 1.8 (benchmarks/lab_cases.py).
+    """
+    sends = np.array(SENDS)[program.op]
+    carried = np.bincount(program.tb_of, weights=program.count * sends, minlength=program.threadblocks)
+    return floats(carried / busiest_s_per_byte(schedule))
+
+
+def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
+    """The operations of a schedule, and copies to the output of what a rank keeps; O(sends · log sends)."""
+    collective, network = schedule.collective, schedule.network
+    if schedule.exchanges:
+        return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
+    homes = _Homes(schedule)
+    src, dst = network.src[schedule.link].astype(np.int64), network.dst[schedule.link].astype(np.int64)
+    from_buffer, from_slot = homes.before(src)
+    if (from_slot < 0).any():
+        row = int(np.flatnonzero(from_slot < 0)[0])
+        raise UsageError(
+            f"send {row}: rank {src[row]} sends chunk {schedule.chunk[row]}, of which it holds nothing"
+        )
+    with_buffer, with_slot = homes.before(dst)
+    to_buffer, to_slot = homes.after(dst)
+    # A sum that is added to nothing is a copy.
+    reduces = (schedule.op == REDUCING) & (with_slot >= 0)
+    kept_rank, kept_in, kept_out = homes.kept()
+    timing = replay(schedule)
+    kept, channel = len(kept_rank), _channels(schedule, timing)
+
+    def column(values: Indices, of_kept: Indices | int) -> Indices:
+        return np.concatenate([values, np.broadcast_to(np.int64(of_kept), kept)]).astype(np.int64)
+
+    nothing = np.full(schedule.sends, -1)
+    moments = np.unique(np.concatenate([timing.start_s, timing.arrival_s]))
+    return ChunkDag(
+        name=name or f"{schedule.method} {collective.label}",
+        collective=collective,
+        protocol="Simple",
+        scratch_chunks=tuple(homes.scratch.tolist()),
+        op=column(np.where(reduces, REDUCE, ASSIGN), ASSIGN),
+        src_rank=column(src, kept_rank),
+        src_buffer=column(from_buffer, INPUT),
+        src_slot=column(from_slot, kept_in),
+        dst_rank=column(dst, kept_rank),
+        dst_buffer=column(to_buffer, OUTPUT),
+        dst_slot=column(to_slot, kept_out),
+        with_buffer=column(np.where(reduces, with_buffer, to_buffer), OUTPUT),
+        with_slot=column(np.where(reduces, with_slot, to_slot), kept_out),
+        count=column(np.ones_like(src), 1),
+        send_tb=column(nothing, -1),
+        recv_tb=column(nothing, -1),
+        channel=column(channel if channel.any() else nothing, -1),
+        line=column(np.zeros_like(src), 0),
+        starts=column(np.searchsorted(moments, timing.start_s), 0),
+        ends=column(np.searchsorted(moments, timing.arrival_s), 0),
+        in_place=collective.in_place,
+    )
+
+
+def _channels(schedule: Schedule, timing: Timing) -> Indices:
+    """For each send the number of its connection among those between the same ranks.
+
+    Each stream is one, so that none waits for another. Else each parallel link is one, and two where it
+    carries sums and results and many results are under way before the last sum: in one connection whatever is
+    late holds up all that is behind it.
+    """
+    if len(schedule.stream):
+        return _numbered(schedule)
+    network, link = schedule.network, schedule.link
+    adds = schedule.op == REDUCING
+    last_sum_s = timing.start_s[adds].max(initial=0.0)
+    first_result_s = timing.start_s[~adds].min(initial=np.inf)
+    overlap = last_sum_s - first_result_s > _OVERLAP * timing.time_s
+    carries = [np.bincount(link[one], minlength=network.links) > 0 for one in (adds, ~adds)]
+    apart = carries[0] & carries[1] & overlap
+    order = np.lexsort((network.dst, network.src))
+    pair = network.src[order].astype(np.int64) * network.ranks + network.dst[order]
+    needed = 1 + apart[order].astype(np.int64)
+    before = np.cumsum(needed) - needed
+    first = np.empty(network.links, dtype=np.int64)
+    first[order] = before - before[np.searchsorted(pair, pair)]
+    channel: Indices = first[link] + (apart[link] & ~adds)
+    return channel
+
+
+def _numbered(schedule: Schedule) -> Indices:
+    """For each send the number of its stream among those between the same ranks."""
+    streams = divided(schedule).network
+    order = np.lexsort((streams.dst, streams.src))
+    pair = streams.src[order].astype(np.int64) * streams.ranks + streams.dst[order]
+    number = np.empty(streams.links, dtype=np.int64)
+    number[order] = np.arange(streams.links) - np.searchsorted(pair, pair)
+    channel: Indices = number[schedule.stream]
+    return channel
+
+
+class _Homes:
+    """Where each chunk lives on each rank, before and after each send of a schedule."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        collective = schedule.collective
+        self.chunks = np.int64(collective.chunks)
+        self.chunk = schedule.chunk.astype(np.int64)
+        self.inputs = side_of(collective.sources, collective.ranks)
+        self.outputs = side_of(collective.targets, collective.ranks)
+        # The places (rank and chunk) that receive, and the send that does so first.
+        dst = schedule.network.dst[schedule.link]
+        self.places, self.first = np.unique(dst * self.chunks + self.chunk, return_index=True)
+        slot = _slot(self.outputs, self.places, self.chunks)
+        self.buffer = np.where(slot >= 0, OUTPUT, SCRATCH)
+        lacking = np.flatnonzero(slot < 0)
+        lacking = lacking[np.lexsort((self.first[lacking], self.places[lacking] // self.chunks))]
+        rank = self.places[lacking] // self.chunks
+        self.scratch = np.bincount(rank, minlength=collective.ranks)
+        slot[lacking] = spans(np.zeros_like(self.scratch), self.scratch)
+        self.slot = slot
+
+    def before(self, rank: Indices) -> tuple[Indices, Indices]:
+        """(buffer, slot) of each send's chunk on ``rank`` when it starts; slot -1 where it has none."""
+        place = rank * self.chunks + self.chunk
+        at = np.minimum(np.searchsorted(self.places, place), max(0, len(self.places) - 1))
+        if not len(self.places):
+            return place, place
+        arrived = (self.places[at] == place) & (self.first[at] < np.arange(len(place)))
+        own = _slot(self.inputs, place, self.chunks)
+        return np.where(arrived, self.buffer[at], INPUT), np.where(arrived, self.slot[at], own)
+
+    def after(self, rank: Indices) -> tuple[Indices, Indices]:
+        """(buffer, slot) of each send's chunk on ``rank`` once it has arrived."""
+        at = np.searchsorted(self.places, rank * self.chunks + self.chunk)
+        return self.buffer[at], self.slot[at]
+
+    def kept(self) -> tuple[Indices, Indices, Indices]:
+        """(rank, input slot, output slot) of what a rank holds, wants and never receives."""
+        place = self.outputs.rank * self.chunks + self.outputs.chunk
+        own = _slot(self.inputs, place, self.chunks)
+        rows = np.flatnonzero((own >= 0) & ~np.isin(place, self.places))
+        return self.outputs.rank[rows], own[rows], self.outputs.slot[rows]
+
+
+def _slot(side: Side, place: Indices, chunks: np.int64) -> Indices:
+    """The slot of each (rank, chunk), or -1."""
+    keys = side.rank * chunks + side.chunk
+    if not len(keys):
+        return np.full(len(place), -1, dtype=np.int64)
+    at = np.minimum(np.searchsorted(keys, place), len(keys) - 1)
+    return np.where(keys[at] == place, side.slot[at], -1)

@@ -1,0 +1,12 @@
+from .artifact import Division as Division, Groups as Groups, PatternName as PatternName
+from .consensus_rate import consensus as consensus, lemma_holds_from as lemma_holds_from
+from .costs import Costs as Costs
+from .patterns import Layout as Layout
+from .planner import (
+    PATTERNS as PATTERNS,
+    Planned as Planned,
+    adjust_groups as adjust_groups,
+    disagreement as disagreement,
+    pattern_named as pattern_named,
+    plan_groups as plan_groups,
+)

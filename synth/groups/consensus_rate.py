@@ -1,0 +1,101 @@
+"""Consensus of periodic averaging: the product of a period's mixing matrices (DS-Sync, Sec. IV-B).
+
+The mixing matrix of a division has 1/n where two ranks are in one group of n: symmetric, doubly stochastic,
+and a projection. Ranks agree in the limit if and only if the groups of a period join all of them: a vector
+that every projection of the period keeps is constant on every group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.base import Floats
+from synth.groups.artifact import Division
+
+__all__ = ["Consensus", "average", "consensus", "lemma_holds_from", "mixing_product", "parties"]
+
+# Products of projections are exact to some units of the last place.
+_ROUNDING = 1e-13
+_MOST_POWERS = 32
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """How fast ranks agree: ``rho`` a period in the long run, ``distance`` the worst after one period."""
+
+    rho: float
+    distance: float
+
+
+def average(values: Floats, division: Division) -> Floats:
+    """``values``, a row for each rank, with the rows of each group replaced by their mean. O(size)."""
+    mixed = np.array(values, dtype=np.float64)
+    for group in division:
+        rows = list(group)
+        mixed[rows] = mixed[rows].mean(axis=0)
+    return mixed
+
+
+def mixing_product(ranks: int, iterations: Sequence[Division]) -> Floats:
+    """The matrix that a whole period applies, W of the last iteration leftmost. O(period · ranks²)."""
+    product: Floats = np.eye(ranks)
+    for division in iterations:
+        product = average(product, division)
+    return product
+
+
+def parties(ranks: int, iterations: Sequence[Division]) -> list[list[int]]:
+    """The sets of ranks that groups of the period join, directly or through others; one if all agree."""
+    leader = list(range(ranks))
+
+    def led(rank: int) -> int:
+        while leader[rank] != rank:
+            leader[rank] = leader[leader[rank]]
+            rank = leader[rank]
+        return rank
+
+    for division in iterations:
+        for group in division:
+            for rank in group[1:]:
+                low, high = sorted((led(group[0]), led(rank)))
+                leader[high] = low
+    found: dict[int, list[int]] = {}
+    for rank in range(ranks):
+        found.setdefault(led(rank), []).append(rank)
+    return list(found.values())
+
+
+def consensus(ranks: int, iterations: Sequence[Division]) -> Consensus:
+    """Rho, the second largest modulus of the product's eigenvalues, and ‖product − J‖₂.
+
+    The product is not symmetric, so the norm may exceed rho; both are 1 where ranks never agree. O(ranks³).
+    """
+    if len(parties(ranks, iterations)) > 1:
+        return Consensus(1.0, 1.0)
+    error = mixing_product(ranks, iterations) - 1.0 / ranks
+    distance = float(np.linalg.norm(error, 2))
+    if np.abs(np.linalg.matrix_power(error, 4)).max() < _ROUNDING:
+        # Nilpotent: eigenvalues of such a matrix are rounding alone.
+        return Consensus(0.0, distance if distance > _ROUNDING else 0.0)
+    return Consensus(min(1.0, float(np.abs(np.linalg.eigvals(error)).max())), min(1.0, distance))
+
+
+def lemma_holds_from(ranks: int, iterations: Sequence[Division], rho: float) -> int | None:
+    """The first number of periods from which Lemma IV.1 is proven, or None within what is tried.
+
+    The lemma bounds the squared error of every rank after k periods by rho^k · ‖X₀‖². It holds for all k ≥ m
+    if the 2-norms of the error's powers m to 2m − 1 keep to it, as any k ≥ m is a sum of such numbers.
+    """
+    error = mixing_product(ranks, iterations) - 1.0 / ranks
+    power, keeps = error, list[bool]()
+    for exponent in range(1, 2 * _MOST_POWERS):
+        squared = float(np.linalg.norm(power, 2)) ** 2
+        keeps.append(squared <= (rho**exponent * (1 + 1e-9) if rho else _ROUNDING**2))
+        first = (exponent + 1) // 2
+        if exponent % 2 and all(keeps[first - 1 :]):
+            return first
+        power = power @ error
+    return None

@@ -1,0 +1,2 @@
+from .algorithm import Algorithm as Algorithm, program as program
+from .chunks import Chunk as Chunk, chunk as chunk

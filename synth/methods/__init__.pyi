@@ -1,0 +1,17 @@
+from . import (
+    adapcc as adapcc,
+    bidirectional as bidirectional,
+    circulant as circulant,
+    direct as direct,
+    doubling as doubling,
+    forest as forest,
+    greedy as greedy,
+    hierarchical as hierarchical,
+    ilp as ilp,
+    paths as paths,
+    ring as ring,
+    tree as tree,
+    two_step as two_step,
+)
+from .ilp import both_halves as both_halves
+from .tree import parents as parents

@@ -1,0 +1,37 @@
+from .connectivity import (
+    missing_way as missing_way,
+    require_ways as require_ways,
+    strong_components as strong_components,
+)
+from .declared_ports import with_declared_ports as with_declared_ports
+from .dgx import (
+    hosts_named as hosts_named,
+    is_pod as is_pod,
+    pod as pod,
+    pod_names as pod_names,
+    pods_of as pods_of,
+    threadblock_bytes_per_s as threadblock_bytes_per_s,
+)
+from .failures import Failures as Failures, kept_links as kept_links, without as without
+from .families import family as family, is_family as is_family, names as names
+from .measured import from_profile as from_profile
+from .nominal import from_topology as from_topology
+from .path_search import (
+    ShortestPaths as ShortestPaths,
+    distances_s as distances_s,
+    shortest_paths as shortest_paths,
+)
+from .subnetwork import (
+    embedded as embedded,
+    host_places as host_places,
+    hosts_of as hosts_of,
+    link_table as link_table,
+    links_between as links_between,
+    named_back as named_back,
+    reachable as reachable,
+    renumbered as renumbered,
+    restricted as restricted,
+)
+from .symmetric import SymmetricNetwork as SymmetricNetwork
+from .symmetric_families import symmetric_family as symmetric_family, symmetric_pod as symmetric_pod
+from .translations import found_symmetry as found_symmetry

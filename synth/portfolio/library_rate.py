@@ -1,0 +1,255 @@
+"""The rates that NCCL's ring, tree and direct sends reach on a network, by bytes alone.
+
+NCCL (and RCCL) cut the buffer into channels, and every channel has a ring, or a tree, of its own. What all
+of them carry together is bounded by the links and ports that they share. Here the channels are candidates,
+and a linear program divides the buffer among them so that the busiest link or port is done soonest: no
+choice of channels among these candidates is faster. They are, as NCCL's documentation of its graph search
+tells (https://github.com/NVIDIA/nccl, src/graph/search.cc):
+
+- *ring*: a path through the GPUs of a host, the same in every host, host after host, and back;
+- *tree*: that path as a chain in every host, whose heads are joined by double binary trees (``tree``);
+- *direct*: every rank sends to every other what is meant for it, as NCCL's send and receive do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from probes.base import Floats, Indices, Mask, floats, some
+from synth.collective import Kind
+from synth.errors import NotApplicableError
+from synth.methods import parents
+from synth.network import Network
+from synth.networks import hosts_of
+
+__all__ = ["LibraryRate", "library_rates"]
+
+_ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+_DIRECT: tuple[Kind, ...] = ("all_to_all", "all_to_next", "scatter", "gather")
+# Paths through a host that are tried, and how many hops all candidates may have together.
+_MOST_PATHS = 200
+_MOST_HOPS = 30_000
+_MOST_STEPS = 4_000
+_BUSY = 1.0 - 1e-6
+
+
+@dataclass(frozen=True)
+class LibraryRate:
+    """What one algorithm reaches: seconds for each byte of the buffer, and what is then always busy.
+
+    The buffer is the larger of a rank's send and receive buffer, as nccl-tests counts it.
+    """
+
+    algorithm: str
+    s_per_byte: float
+    binding: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Hops:
+    """Messages between ranks: ``load`` is how many bytes go from src to dst for each byte of the buffer."""
+
+    src: Indices
+    dst: Indices
+    load: Floats
+
+
+@lru_cache(maxsize=32)
+def library_rates(network: Network, kind: Kind, root: int = 0) -> tuple[LibraryRate, ...]:
+    """The rate of each algorithm that serves ``kind`` and finds its links, the fastest first.
+
+    A linear program of at most ``_MOST_PATHS`` columns; below a second up to 128 ranks.
+    """
+    found: list[LibraryRate | None] = []
+    if kind in _ROUND and network.ranks > 1:
+        ways = _ways(network)
+        found.append(_rate(network, "ring", [_ring(order.ravel(), kind, root) for order in ways]))
+        if kind == "all_reduce":
+            found.append(_rate(network, "tree", [_tree(order) for order in ways]))
+    elif kind in _DIRECT and network.ranks > 1:
+        found.append(_rate(network, "direct", [_all_pairs(network.ranks, kind, root)]))
+    return tuple(sorted((one for one in found if one), key=lambda one: one.s_per_byte))
+
+
+def _ways(network: Network) -> list[Indices]:
+    """(hosts, ranks a host): the ranks of each host in an order in which a path may visit them, many times.
+
+    Where hosts differ in size, or have one rank each, all ranks are taken for one host's; of the latter also
+    each for itself.
+    """
+    try:
+        return _paths(network, np.asarray(hosts_of(network, "ring"), dtype=np.int64))
+    except NotApplicableError:
+        alone = len(set(network.hosts)) == network.ranks
+        every = np.argsort(network.host_of, kind="stable")
+        return _paths(network, every[None, :]) + ([np.arange(network.ranks)[:, None]] if alone else [])
+
+
+def _paths(network: Network, hosts: Indices) -> list[Indices]:
+    places = hosts.shape[1]
+    joined = np.zeros((network.ranks, network.ranks), dtype=bool)
+    joined[network.src, network.dst] = True
+    inside = np.asarray(joined[hosts[:, :, None], hosts[:, None, :]].all(axis=0))
+    # Behind a switch one path is as good as another, but for where it begins and ends.
+    first = np.flatnonzero((network.src == hosts[0, 0]) & np.isin(network.dst, hosts[0]))[:1]
+    alike = bool(inside.sum() == places * (places - 1)) and all(len(network.ports_of(at)) for at in first)
+    orders = dict.fromkeys(_strides(inside, 1 if alike else places))
+    if not alike or not orders:
+        most = max(2 * places, min(_MOST_PATHS, _MOST_HOPS // network.ranks))
+        orders |= dict.fromkeys(_searched(inside, most))
+    return [hosts[:, order] for order in orders]
+
+
+def _strides(inside: Mask, most: int) -> list[tuple[int, ...]]:
+    """Places in steps of equal length up to ``most``, and of the longest, its reverse, from every place."""
+    places = len(inside)
+    found = []
+    for stride in sorted({*range(1, min(most, places - 1) + 1), max(1, places - 1)}):
+        if np.gcd(stride, places) != 1:
+            continue
+        for first in range(places):
+            order = (first + stride * np.arange(places)) % places
+            if inside[order[:-1], order[1:]].all():
+                found.append(tuple(order.tolist()))
+    return found
+
+
+def _searched(inside: Mask, most: int) -> list[tuple[int, ...]]:
+    """Paths that visit every place once, found by a search that turns where chance says; always the same."""
+    places = len(inside)
+    if places < 3:
+        return []
+    random = np.random.default_rng(0)
+    onward = [np.flatnonzero(row & (np.arange(places) != at)) for at, row in enumerate(inside)]
+    found: dict[tuple[int, ...], None] = {}
+    for attempt in range(most):
+        path = _one_path(onward, attempt % places, random)
+        if path:
+            found.setdefault(tuple(path))
+    return list(found)
+
+
+def _one_path(onward: Sequence[Indices], first: int, random: np.random.Generator) -> list[int]:
+    path, left = [first], [list(random.permutation(onward[first]))]
+    for _ in range(_MOST_STEPS):
+        if len(path) == len(onward):
+            return [int(place) for place in path]
+        if not left:
+            return []
+        if left[-1]:
+            place = left[-1].pop()
+            if place not in path:
+                path.append(place)
+                left.append(list(random.permutation(onward[place])))
+        else:
+            left.pop()
+            path.pop()
+    return []
+
+
+def _ring(order: Indices, kind: Kind, root: int) -> _Hops:
+    """One ring: (N − 1)/N of the buffer over each hop, twice for all_reduce; to or from a root all of it."""
+    ranks = len(order)
+    after = np.roll(order, -1)
+    if kind in ("broadcast", "reduce"):
+        # A chain: nothing comes back to the root, or leaves it.
+        kept = after != root if kind == "broadcast" else order != root
+        return _Hops(order[kept], after[kept], np.ones(ranks - 1))
+    share = (ranks - 1) / ranks * (2 if kind == "all_reduce" else 1)
+    return _Hops(order, after, np.full(ranks, share))
+
+
+def _tree(order: Indices) -> _Hops:
+    """One pair of trees: the whole buffer up and down each chain, half of it in either tree of the hosts."""
+    upper, lower = order[:, :-1].ravel(), order[:, 1:].ravel()
+    src, dst, load = [lower, upper], [upper, lower], [np.ones(len(upper))] * 2
+    heads = order[:, 0]
+    for tree in parents(len(heads)) if len(heads) > 1 else ():
+        above = np.array(tree)
+        child = np.flatnonzero(above >= 0)
+        src += [heads[child], heads[above[child]]]
+        dst += [heads[above[child]], heads[child]]
+        load += [np.full(len(child), 0.5)] * 2
+    return _Hops(np.concatenate(src), np.concatenate(dst), np.concatenate(load))
+
+
+def _all_pairs(ranks: int, kind: Kind, root: int) -> _Hops:
+    src, dst = (each.ravel() for each in np.meshgrid(np.arange(ranks), np.arange(ranks), indexing="ij"))
+    wanted = src != dst
+    load = 1.0 / ranks
+    if kind == "all_to_next":
+        wanted, load = dst == src + 1, 1.0
+    elif kind == "scatter":
+        wanted &= src == root
+    elif kind == "gather":
+        wanted &= dst == root
+    return _Hops(src[wanted], dst[wanted], np.full(int(wanted.sum()), load))
+
+
+def _rate(network: Network, algorithm: str, candidates: Sequence[_Hops]) -> LibraryRate | None:
+    """The best division of the buffer among the candidates; None where none of them has all its links.
+
+    With x the bytes per second of each, the program is: most of sum x, no link or port above one second
+    a second.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array
+
+    busy = [each for each in (_busy_s(network, hops) for hops in candidates) if each is not None]
+    if not busy:
+        return None
+    resources = network.links + len(network.ports)
+    column = np.repeat(np.arange(len(busy)), [len(rows) for rows, _ in busy])
+    row = np.concatenate([rows for rows, _ in busy])
+    value = np.concatenate([values for _, values in busy])
+    used, place = np.unique(row, return_inverse=True)
+    scale = value.max()
+    table = csr_array((value / scale, (place, column)), shape=(len(used), len(busy)))
+    solved = linprog(-np.ones(len(busy)), A_ub=table, b_ub=np.ones(len(used)), method="highs")
+    if solved.status != 0:
+        raise RuntimeError(f"{algorithm} on {network.name}, {resources} resources: {solved.message}")
+    load = table @ solved.x
+    # Of what is always busy, that at which more bandwidth would gain most.
+    order = np.argsort(solved.ineqlin.marginals, kind="stable")
+    names = [_named(network, int(used[at])) for at in order if load[at] > _BUSY]
+    ports = [name for name in names if not name.startswith("link ")] or names
+    return LibraryRate(algorithm, float(scale / -solved.fun), some(ports, 1))
+
+
+def _named(network: Network, resource: int) -> str:
+    if resource >= network.links:
+        return network.ports[resource - network.links]
+    return f"link {network.src[resource]} → {network.dst[resource]}"
+
+
+def _busy_s(network: Network, hops: _Hops) -> tuple[Indices, Floats] | None:
+    """(resource, seconds for each byte of the buffer); None where some hop has no link.
+
+    Parallel links carry as much as their bandwidths.
+    """
+    key, order, rate = _pairs(network)
+    wanted = hops.src * network.ranks + hops.dst
+    begin, end = np.searchsorted(key, wanted), np.searchsorted(key, wanted, side="right")
+    if (begin == end).any():
+        return None
+    hop = np.repeat(np.arange(len(wanted)), end - begin)
+    link = order[np.concatenate([np.arange(low, high) for low, high in zip(begin, end, strict=True)])]
+    together = np.bincount(hop, weights=rate[link])
+    s_per_byte = hops.load[hop] / together[hop]
+    owner, port = network.ports_along(link)
+    resource = np.concatenate([link, network.links + port])
+    seconds = np.concatenate([s_per_byte, s_per_byte[owner]])
+    rows, place = np.unique(resource, return_inverse=True)
+    return rows, floats(np.bincount(place, weights=seconds))
+
+
+@lru_cache(maxsize=4)
+def _pairs(network: Network) -> tuple[Indices, Indices, Floats]:
+    """(src · ranks + dst of each link, rising; its row; bytes per second of every row)."""
+    key = network.src.astype(np.int64) * network.ranks + network.dst
+    order = np.argsort(key, kind="stable")
+    return key[order], order, 1.0 / network.beta_s_per_byte

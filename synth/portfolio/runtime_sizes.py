@@ -1,0 +1,155 @@
+"""The best program of a selection for each buffer size, for a runtime that executes MSCCL's XML.
+
+Each schedule is compiled in 1, 2, 4 and 8 instances, each with channels of its own. Each program within the
+runtime's limits is simulated with each protocol at each size of the selection (GC3 Sec. 4.3 and 5.3.2; costs
+in ``synth.simulation.protocols``). Neighbouring sizes with the same winner become one range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+
+from probes.base import SILENT, Progress
+from synth.compiler import lower
+from synth.msccl import beyond
+from synth.program import Program, Protocol
+from synth.selection import Selection
+from synth.simulation import PROTOCOLS, time_by
+
+__all__ = ["INSTANCES", "Entry", "Timed", "runtime_sweep"]
+
+INSTANCES = (1, 2, 4, 8)
+# A V100, the smallest GPU of such runtimes, has as many multiprocessors (GC3 Sec. 4.4).
+_MOST_THREADBLOCKS = 80
+# Programs of more steps are left out: to simulate one takes seconds for each size.
+_MOST_STEPS = 200_000
+# A program that gains less than this does not replace that of the sizes before.
+_WORTH_A_SWITCH = 0.005
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One size: seconds of the range's program, and of the fastest one with Simple and one instance."""
+
+    size_bytes: int
+    time_s: float
+    plain_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A range of sizes and its program, which also holds the range and the protocol.
+
+    ``program`` is None if no schedule fits the runtime's limits, or if a library was measured to be faster;
+    ``why`` says which.
+    """
+
+    from_bytes: int
+    to_bytes: int
+    program: Program | None
+    method: str
+    instances: int
+    points: tuple[Timed, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A schedule of the selection, by its number, with instances and protocol."""
+
+    algorithm: int
+    instances: int
+    protocol: Protocol
+
+
+def runtime_sweep(
+    selection: Selection,
+    target: str = "msccl",
+    *,
+    instances: Sequence[int] = INSTANCES,
+    progress: Progress = SILENT,
+) -> list[Entry]:
+    """The entries for all sizes of a selection, rising; O(sizes · schedules · instances · steps).
+
+    ``instances`` must rise. Raises UsageError if ``target`` is no known runtime.
+    """
+    programs = _programs(selection, target, instances)
+    found: list[tuple[int, _Choice | None, Timed | None, str]] = []
+    before: _Choice | None = None
+    for at, point in enumerate(selection.points):
+        progress.update(at, len(selection.points), f"{point.size_bytes} bytes")
+        library = selection.library(point.size_bytes)
+        if library or not programs:
+            why = f"{library} is faster" if library else f"no schedule fits {target}"
+            found.append((point.size_bytes, None, None, why))
+            before = None
+            continue
+        choice, timed = _best(selection, programs, point.size_bytes, before)
+        found.append((point.size_bytes, choice, timed, ""))
+        before = choice
+    return list(_entries(selection, programs, found))
+
+
+def _programs(selection: Selection, target: str, instances: Sequence[int]) -> dict[tuple[int, int], Program]:
+    """The programs within the runtime's limits, by (schedule, instances)."""
+    found = {}
+    for number, algorithm in enumerate(selection.algorithms):
+        schedule = algorithm.scheduled(selection.network, selection.points[-1].size_bytes)
+        for count in instances:
+            if schedule.sends * count > _MOST_STEPS:
+                break
+            program = lower(schedule, instances=count)
+            if beyond(program, target) or program.threadblocks_max > _MOST_THREADBLOCKS:
+                break
+            found[number, count] = program
+    return found
+
+
+def _best(
+    selection: Selection,
+    programs: dict[tuple[int, int], Program],
+    size_bytes: int,
+    before: _Choice | None,
+) -> tuple[_Choice, Timed]:
+    """The fastest choice at one size, or that of the size before if it is hardly slower."""
+    network = selection.network
+    times = {
+        _Choice(number, count, protocol): time_by(protocol, program, network, size_bytes)
+        for (number, count), program in programs.items()
+        for protocol in PROTOCOLS
+    }
+    best = min(times, key=lambda one: (times[one], one.instances, one.algorithm, one.protocol))
+    if before in times and times[before] * (1 - _WORTH_A_SWITCH) <= times[best]:
+        best = before
+    plain_s = min(
+        (time_s for one, time_s in times.items() if (one.instances, one.protocol) == (1, "Simple")),
+        default=times[best],
+    )
+    return best, Timed(size_bytes, times[best], plain_s)
+
+
+def _entries(
+    selection: Selection,
+    programs: dict[tuple[int, int], Program],
+    found: Sequence[tuple[int, _Choice | None, Timed | None, str]],
+) -> Iterator[Entry]:
+    """One entry for each run of the same choice; ranges meet at the geometric mean of two sizes."""
+    runs = [list(run) for _, run in groupby(found, key=lambda one: (one[1], one[3]))]
+    starts = [found[0][0]]
+    for one, other in pairwise(runs):
+        starts.append(math.isqrt(one[-1][0] * other[0][0]))
+    ends = [*(start - 1 for start in starts[1:]), found[-1][0]]
+    for start, end, run in zip(starts, ends, runs, strict=True):
+        choice, why = run[0][1], run[0][3]
+        points = tuple(timed for _, _, timed, _ in run if timed is not None)
+        if choice is None:
+            yield Entry(start, end, None, "", 0, points, why)
+            continue
+        program = programs[choice.algorithm, choice.instances]
+        named = f"{program.name} {choice.protocol} x{choice.instances}"
+        program = replace(program, protocol=choice.protocol, min_bytes=start, max_bytes=end, name=named)
+        method = selection.algorithms[choice.algorithm].method
+        yield Entry(start, end, program, method, choice.instances, points)

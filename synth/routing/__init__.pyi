@@ -1,0 +1,4 @@
+from .congestion_prices import ETA as ETA, Resources as Resources, resources as resources
+from .min_congestion_paths import Demands as Demands, route as route
+from .or_opt import shortened as shortened
+from .steiner_trees import grow as grow

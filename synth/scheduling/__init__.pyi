@@ -1,0 +1,20 @@
+from . import block_exchange as block_exchange, stars as stars, symmetric_search as symmetric_search
+from .edge_colouring import coloured as coloured
+from .justification import justified as justified
+from .link_chunk_matching import (
+    CLUSTER as CLUSTER,
+    PLAIN as PLAIN,
+    STRICT as STRICT,
+    Policy as Policy,
+    Wires as Wires,
+    match as match,
+)
+from .list_scheduling import Sends as Sends, in_start_order as in_start_order, link_of as link_of
+from .modulo_scheduling import least_period_s as least_period_s, modulo_scheduled as modulo_scheduled
+from .pipelining import pipelined as pipelined
+from .symmetric_search import (
+    MOST_COMPARISONS as MOST_COMPARISONS,
+    comparisons as comparisons,
+    symmetric_schedules as symmetric_schedules,
+)
+from .time_reversal import backwards as backwards, reversed_in_time as reversed_in_time

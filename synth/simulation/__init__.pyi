@@ -1,0 +1,25 @@
+from .chunk_slots import dependencies as dependencies, touched as touched
+from .contribution_counts import contributions as contributions
+from .fair_program import fair_time_s as fair_time_s
+from .fifo_order import (
+    FIFO_DEPTH as FIFO_DEPTH,
+    Links as Links,
+    connections as connections,
+    least_depth as least_depth,
+    links_of as links_of,
+    run as run,
+    walk as walk,
+)
+from .max_min_fairness import Flows as Flows, carry as carry, next_s as next_s, share as share
+from .periodic import periodic_time_s as periodic_time_s
+from .program import (
+    Costs as Costs,
+    ProgramTiming as ProgramTiming,
+    links_used as links_used,
+    simulate_program as simulate_program,
+)
+from .protocols import PROTOCOLS as PROTOCOLS, simulate_by as simulate_by, time_by as time_by
+from .relocate import moved_to as moved_to
+from .schedule import replay as replay, utilization as utilization
+from .simgrid import replay_in_simgrid as replay_in_simgrid, takes_turns as takes_turns
+from .threadblock_machine import CAUSES as CAUSES

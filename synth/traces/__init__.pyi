@@ -1,0 +1,3 @@
+from .astra_sim import astra_sim_files as astra_sim_files
+from .goal import goal_text as goal_text
+from .operations import ADD as ADD, RECV as RECV, SEND as SEND, operations_of as operations_of
