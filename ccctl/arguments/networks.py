@@ -264,7 +264,7 @@ def _guessed(report: Report) -> str:
             hint=f"For example --network {example}, {likely}/4x200 with 4 NICs of 200 Gbit/s a host, "
             "system.xml (NCCL_TOPO_DUMP_FILE), profile.json, or switch:8 --bandwidth 25GB/s.",
         )
-    console.note(f"{what}, {model}: taken for {known[0]}; --network says otherwise")
+    console.note(f"{what}, {model}: taken for {known[0]}")
     return known[0]
 
 

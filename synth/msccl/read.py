@@ -35,10 +35,13 @@ def read_xml(content: bytes, source: str) -> Program:
         program = _program(elements, found)
     except _Unreadable:
         program = None
-    if program is not None and not found:
-        found = program.problems()
     if found or program is None:
         raise DataError(source, first_of(found, _ENOUGH, "problem"), hint="is it MSCCL's <algo> format?")
+    if found := program.problems():
+        # The file can be read; what it describes cannot be.
+        in_place = any(line.startswith("in_place:") for line in found)
+        hint = 'The attributes of one that runs out of place are inplace="0" outofplace="1".'
+        raise DataError(source, first_of(found, _ENOUGH, "problem"), hint=hint if in_place else "")
     return program
 
 

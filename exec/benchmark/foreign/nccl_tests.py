@@ -53,6 +53,8 @@ _NAMED: dict[str, Kind] = {
     "scatter": "scatter",
     "sendrecv": "all_to_next",
 }
+# Tests that are not called what they do.
+_TITLES: dict[Kind, str] = {"all_to_next": "sendrecv (all_to_next)"}
 # rccl-tests -Z has other names.
 _RCCL_NAMES: dict[str, Kind] = {name.replace("_", ""): kind for name, kind in _NAMED.items()}
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
@@ -285,7 +287,7 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
     ranks = _ranks(run, source, listed, factor, known, asked)
     kind, notes = (known, []) if known else _inferred(run, source, factor, ranks)
     if run.named and kind not in run.named:
-        notes = [f"{run.named[0]} is named, whose busbw / algbw is another: read as {kind}"]
+        notes = [f"{_title(run.named[0])} is named, whose busbw / algbw is another: read as {_title(kind)}"]
     if listed is None:
         notes = [*notes, f"not all ranks are listed; their number, {ranks}, is that of the network"]
     if average := _AVERAGE.search(run.text):
@@ -385,7 +387,9 @@ def _said(run: _Run, factor: Factor, known: Kind | None) -> str:
             continue
         span = f"{admitted[0]}" if len(admitted) == 1 else f"{admitted[0]} to {admitted[-1]}"
         found.append(
-            f"{span} ranks for {kind}" if len(admitted) < MOST_RANKS - 2 else f"any number for {kind}"
+            f"{span} ranks for {_title(kind)}"
+            if len(admitted) < MOST_RANKS - 2
+            else f"any number for {_title(kind)}"
         )
     return " or ".join(found) or "that of no collective with these columns"
 
@@ -402,10 +406,18 @@ def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tupl
     if len(found) > 1:
         raise DataError(
             source,
-            [f"line {run.line}: no test is named, and the columns are those of {' or '.join(found)}"],
+            [
+                f"line {run.line}: no test is named, and the columns are those of "
+                f"{' or '.join(map(_title, found))}"
+            ],
             hint="Name the collective, or leave the line that started it (all_gather_perf …) in the file.",
         )
-    return found[0], [f"no test is named: its columns are those of {found[0]}"]
+    return found[0], [f"no test is named: its columns are those of {_title(found[0])}"]
+
+
+def _title(kind: Kind) -> str:
+    """What the test of a collective is called, with the collective where that differs."""
+    return _TITLES.get(kind, kind)
 
 
 def parse_nccl_json(document: Mapping[str, Any], source: str, kind: Kind | None = None) -> Report:
@@ -433,7 +445,9 @@ def parse_nccl_json(document: Mapping[str, Any], source: str, kind: Kind | None 
         below = [_below(str(average["bandwidth"]))] if average.get("okay") is False else []
         errors = [str(one)[:_MOST_CHARACTERS] for one in document.get("errors") or () if one]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(source, [f"{at}: expected what nccl-tests -J writes: {error!r}"]) from error
+        raise DataError(
+            source, [f"{at}: expected what nccl-tests -J writes: {_wrong_value(error)}"]
+        ) from error
     corrupt = [f"{plural(failed, 'value')} out of bounds"] if failed else []
     run = _Run(1, "", "", tuple(rows), ())
     with wrong_first(source, [*_wrong(run), *corrupt]):
@@ -467,14 +481,15 @@ def parse_rccl_lines(text: str, source: str, ranks: Callable[[], int] | None = N
         if (entry := _line_entry(line)) is None:
             continue
         try:
-            kind = _RCCL_NAMES[str(entry["name"]).lower()]
+            if (kind := _RCCL_NAMES.get(name := str(entry["name"]).lower())) is None:
+                raise ValueError(f"expected a collective, found {name[:40]!r}")
             head = (_count(entry["size"]), 0, str(entry["type"]), str(entry.get("redop", "none")), -1)
             cells = Cells(*(str(entry[name]) for name in ("time", "algBw", "busBw", "#wrong")))
             gpus.add(_count(entry["gpus"] if "gpus" in entry else entry["ranks"], 1))
             found.setdefault((kind, head), {})[bool(_count(entry["inPlace"]))] = _measured(cells)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                source, [f"line {number}: expected a row of rccl-tests -Z json: {error!r}"]
+                source, [f"line {number}: expected a row of rccl-tests -Z json: {_wrong_value(error)}"]
             ) from error
     rows = [_made(kind, head, both.get(False), both.get(True)) for (kind, head), both in found.items()]
     told = " and ".join(map(str, sorted(gpus)))
@@ -647,6 +662,13 @@ def _named(document: Mapping[str, Any]) -> Kind | None:
         if name in _NAMED:
             return _NAMED[name]
     return None
+
+
+def _wrong_value(error: Exception) -> str:
+    """What an entry lacks, or what of it cannot be."""
+    if isinstance(error, KeyError):
+        return f"{str(error.args[0])[:40]} is missing"
+    return str(error) if isinstance(error, ValueError) else "a value of another kind"
 
 
 def _version(number: int) -> str:

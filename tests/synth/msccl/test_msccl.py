@@ -286,8 +286,9 @@ def test_a_file_that_says_in_place_of_what_cannot_run_so_is_refused():
     claimed = PAIR.replace('coll="broadcast"', 'coll="alltoall"')
     claimed = claimed.replace('nchunksperloop="1"', 'nchunksperloop="2"')
     claimed = claimed.replace('inplace="0"', 'inplace="1" outofplace="0"')
-    with pytest.raises(DataError, match="all_to_all cannot run in place"):
+    with pytest.raises(DataError, match="all_to_all cannot run in place") as refused:
         read_xml(claimed.encode(), "claimed")
+    assert 'inplace="0" outofplace="1"' in refused.value.hint
 
 
 def test_a_program_without_steps_proves_nothing():

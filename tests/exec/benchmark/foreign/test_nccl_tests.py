@@ -105,7 +105,8 @@ def test_the_columns_tell_the_collective_and_a_name_overrules_them(cells, kind):
     line = f"  1000000  250000  {cells}\n"
     report = parse_nccl_text(HEAD + line, "x")
     assert report.rows[0].collective == kind
-    assert f"no test is named: its columns are those of {kind}" in report.notes[0]
+    title = "sendrecv (all_to_next)" if kind == "all_to_next" else kind
+    assert f"no test is named: its columns are those of {title}" in report.notes[0]
     factors = {"100.0 50.0": "alltoall", "100.0 100.0": "all_reduce"}
     test = next(name for digits, name in factors.items() if digits in cells)
     named = parse_nccl_text(f"# Collective test starting: {test}_perf\n" + HEAD + line, "x")
@@ -366,7 +367,7 @@ def test_ranks_whose_first_signs_markdown_ate_are_listed():
     ("cells", "kinds"),
     [
         ("float none -1 10.0 100.0 50.0 N/A 10.0 100.0 50.0 N/A", "all_gather or all_to_all"),
-        ("float sum -1 10.0 100.0 100.0 N/A 10.0 100.0 100.0 N/A", "all_reduce or all_to_next"),
+        ("float sum -1 10.0 100.0 100.0 N/A 10.0 100.0 100.0 N/A", "all_reduce or sendrecv"),
         ("float none 0 10.0 100.0 50.0 0 10.0 100.0 50.0 0", "gather or scatter"),
     ],
 )
@@ -378,7 +379,7 @@ def test_columns_of_several_collectives_are_asked_about(cells, kinds):
         parse_nccl_text(HEAD + line, "x")
     first, _, second = kinds.partition(" or ")
     assert "Name the collective" in caught.value.hint
-    for kind in (first, second):
+    for kind in (first, second.replace("sendrecv", "all_to_next")):
         assert parse_nccl_text(HEAD + line, "x", kind=kind).rows[0].collective == kind
 
 
@@ -508,3 +509,42 @@ def test_a_gpu_without_a_name_does_not_take_the_next_rank_for_one():
         (HEAD + ALL_REDUCE + FOOT).replace("166.94  3", "166.94  0").replace(" NVIDIA H100", " "), "log"
     )
     assert (report.ranks, report.hosts, report.machine) == (2, ("gpu01", "gpu02"), {})
+
+
+@pytest.mark.parametrize(
+    ("told", "becomes", "said"),
+    [
+        ('"algBw"', '"alg"', "line 1: .*: algBw is missing"),
+        ('"AllReduce"', '"AllThings"', "line 1: .*: expected a collective, found 'allthings'"),
+        ('"gpus":4', '"gpus":[]', r"line 1: .*: expected a whole number, found '\[\]'"),
+    ],
+)
+def test_a_line_of_json_that_cannot_be_is_told_in_words(told, becomes, said):
+    line = LINE.format(wrong=0, alg=0.0512, bus=0.0768, placed=0)
+    assert told in line
+    with pytest.raises(DataError, match=said) as caught:
+        parse_rccl_lines(line.replace(told, becomes), "x", lambda: 4)
+    assert "Error(" not in str(caught.value)
+
+
+def test_an_entry_without_a_time_is_told_in_words():
+    wrong = copy.deepcopy(DOCUMENT)
+    del wrong["results"][0]["count"]
+    with pytest.raises(DataError, match=r"results\[0\]: .*: count is missing"):
+        parse_nccl_json(wrong, "x")
+
+
+def test_an_unnamed_sendrecv_is_called_by_the_name_of_its_test():
+    rows = "  33554432  8388608  float  sum  -1  200.0  167.77  167.77  0  201.0  166.94  166.94  N/A\n"
+    four = HEAD.replace(
+        "#\n#    ",
+        "".join(
+            f"#  Rank  {rank} Group  0 Pid   4242 on     gpu0{rank + 1} device  0 [0000:07:00] NVIDIA H100\n"
+            for rank in (2, 3)
+        )
+        + "#\n#    ",
+        1,
+    )
+    report = parse_nccl_text(four + rows + FOOT, "log")
+    assert report.rows[0].collective == "all_to_next"
+    assert report.notes == ("no test is named: its columns are those of sendrecv (all_to_next)",)
