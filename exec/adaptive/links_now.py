@@ -102,9 +102,7 @@ def measured_links(
     return within + found
 
 
-def guessed_network(
-    group: Group, alpha_s: float = _GUESSED_ALPHA_S, beta_s_per_byte: float = _GUESSED_BETA
-) -> Network:
+def guessed_network(group: Group) -> Network:
     """Every rank linked to every other; the NIC of a host is one port out and one in."""
     names = _host_names(group)
     links = []
@@ -112,7 +110,7 @@ def guessed_network(
         for dst, there in enumerate(names):
             if src != dst:
                 ports = () if here == there else (f"{here} out", f"{there} in")
-                links.append(Link(src, dst, alpha_s, beta_s_per_byte, ports))
+                links.append(Link(src, dst, _GUESSED_ALPHA_S, _GUESSED_BETA, ports))
     return build("session", names, links)
 
 

@@ -16,14 +16,14 @@ from synth.schedule import Schedule
 __all__ = ["PIECES", "late_bases", "neighbours"]
 
 PIECES = 16
+# Of the longest data type.
+_ELEMENT_BYTES = 8
 # Of more ranks there would be many rings to simulate.
 _MOST_FOR_NEIGHBOURS = 8
 _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
-def late_bases(
-    schedule: Schedule, pieces: int = PIECES, *, late: int = 1, element_bytes: int = 8
-) -> tuple[Schedule, ...]:
+def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
     """``schedule``, the same in finer pieces, and in such pieces a ring on its network where there is one.
 
     With ``late`` of two or more, and up to eight ranks, there are several rings, so that any two ranks are
@@ -33,9 +33,9 @@ def late_bases(
     found = [schedule]
     # What is sent in less time than a send takes to start gains nothing from being cut.
     network, size_bytes = schedule.network, schedule.chunk_bytes
-    pays = size_bytes > pieces * np.min(network.alpha_s / network.beta_s_per_byte, initial=np.inf)
-    if pays and _divides(size_bytes, pieces * element_bytes):
-        found.append(cut(schedule, pieces))
+    pays = size_bytes > PIECES * np.min(network.alpha_s / network.beta_s_per_byte, initial=np.inf)
+    if pays and _divides(size_bytes, PIECES * _ELEMENT_BYTES):
+        found.append(cut(schedule, PIECES))
     whole = schedule.collective
     if whole.kind not in _RING or whole.members:
         return tuple(found)
@@ -43,7 +43,7 @@ def late_bases(
     chunks = 1 if whole.kind == "all_gather" else whole.ranks
     shape = collective(whole.kind, whole.ranks, chunks, root=whole.root)
     total_bytes = whole.total_bytes(schedule.chunk_bytes)
-    if not _divides(total_bytes, shape.total_bytes(1) * pieces * element_bytes):
+    if not _divides(total_bytes, shape.total_bytes(1) * PIECES * _ELEMENT_BYTES):
         return tuple(found)
     orders: list[Sequence[int] | None] = [None]
     if late > 1 and whole.ranks <= _MOST_FOR_NEIGHBOURS:
@@ -51,7 +51,7 @@ def late_bases(
     for order in orders:
         with contextlib.suppress(NotApplicableError):
             around = ring.synthesize(network, shape, total_bytes // shape.total_bytes(1), order=order)
-            found.append(cut(around, pieces))
+            found.append(cut(around, PIECES))
     return tuple(found)
 
 

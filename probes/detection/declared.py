@@ -45,9 +45,9 @@ class Reconciled:
         return (*(edit.finding for edit in self.edits), *self.unexplained)
 
 
-def reconcile(declared: Topology, profile: Profile, tables: Bandwidths | None = None) -> Reconciled:
+def reconcile(declared: Topology, profile: Profile) -> Reconciled:
     """Compare pairs of GPUs within hosts and of NICs between hosts, and correct ``declared`` by them."""
-    tables = tables or load()
+    tables = load()
     pairs = list(measured_pairs(declared, profile))
     hosts, edits, unexplained = list(declared.hosts), list[Edit](), list[Finding]()
     compared = 0

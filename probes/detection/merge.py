@@ -24,7 +24,7 @@ from probes.hwloc import machine as hwloc
 from probes.live import recorded, system
 from probes.nccl import xml
 from probes.nvml import gpus
-from probes.paths import Bandwidths, load
+from probes.paths import load
 from probes.smi import matrix as smi, rocm
 from probes.sysfs import kfd, machine as sysfs
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
@@ -39,16 +39,9 @@ _NESTED = {"numa", "pci", "gpus", "nics", "fabric", "matrices"}
 _UNSAID: tuple[object, ...] = (None, "", (), {})
 
 
-def live(
-    host: str = "",
-    *,
-    root: Path = Path("/"),
-    driver: Any = None,
-    processes: Any = None,
-    tables: Bandwidths | None = None,
-) -> Topology:
+def live(host: str = "", *, root: Path = Path("/"), driver: Any = None, processes: Any = None) -> Topology:
     """This machine, whole: what ``look`` finds, completed."""
-    return complete(look(host, root=root, driver=driver, processes=processes), tables or load())
+    return complete(look(host, root=root, driver=driver, processes=processes), load())
 
 
 def look(host: str = "", *, root: Path = Path("/"), driver: Any = None, processes: Any = None) -> Topology:
@@ -67,15 +60,15 @@ def look(host: str = "", *, root: Path = Path("/"), driver: Any = None, processe
     )
 
 
-def from_file(content: bytes, source: str, tables: Bandwidths | None = None) -> Topology:
+def from_file(content: bytes, source: str) -> Topology:
     """The machine or machines that a file of another tool describes, completed.
 
     ``source`` names it in messages. Raises DataError for what is no such file.
     """
-    return complete(read_file(content, source, tables), tables or load())
+    return complete(read_file(content, source), load())
 
 
-def read_file(content: bytes, source: str, tables: Bandwidths | None = None) -> Topology:
+def read_file(content: bytes, source: str) -> Topology:
     """What a file says and no more: XML of NCCL or hwloc, or what nvidia-smi or rocm-smi prints."""
     if len(content) > MOST_TEXT_BYTES:
         raise DataError(source, [f"expected at most {MOST_TEXT_BYTES >> 20} MiB, found {len(content)} bytes"])
@@ -84,7 +77,7 @@ def read_file(content: bytes, source: str, tables: Bandwidths | None = None) -> 
     if not start.startswith(b"<") and content.strip():
         return rocm.read(content, source) if rocm.is_rocm(content) else smi.read(content, source)
     if _HWLOC.search(start):
-        return hwloc.read(content, source, tables or load())
+        return hwloc.read(content, source, load())
     return xml.read(content, source)
 
 
@@ -93,14 +86,14 @@ def read_recording(folder: Path) -> Topology:
     return _laid_together(recorded.read(folder))
 
 
-def combined(parts: Sequence[Topology], tables: Bandwidths | None = None) -> Topology:
+def combined(parts: Sequence[Topology]) -> Topology:
     """Several descriptions as one topology: those of one machine merged, other machines beside it.
 
     Where descriptions of one machine disagree, that is a finding, and the earlier one is taken.
     """
     machines, notes = by_machine(parts)
     found = side_by_side([_laid_together(machine.parts) for machine in machines])
-    return complete(replace(found, notes=(*notes, *found.notes)), tables or load())
+    return complete(replace(found, notes=(*notes, *found.notes)), load())
 
 
 def _laid_together(parts: Sequence[Topology]) -> Topology:

@@ -63,9 +63,9 @@ class NodeGraph:
         per_edge = rows.size // max(1, len(self.edges))
         return floats(travel_s[rows.reshape(len(self.edges), per_edge)].max(axis=1, initial=0.0))
 
-    def paths_from(self, chunk_bytes: int, sources: Indices | None = None) -> ShortestPaths:
-        """The paths that take a chunk the least time, from each of ``sources`` (None: every node)."""
-        return shortest_paths(self.nodes, *self._ends, self.steps_s(chunk_bytes), sources)
+    def paths_from(self, chunk_bytes: int) -> ShortestPaths:
+        """The paths that take a chunk the least time, from every node."""
+        return shortest_paths(self.nodes, *self._ends, self.steps_s(chunk_bytes))
 
     def paths_to(self, chunk_bytes: int) -> ShortestPaths:
         """The same to every node, over edges turned round: ``edge[n, m]`` is the first from m towards n."""

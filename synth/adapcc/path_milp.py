@@ -19,6 +19,7 @@ from synth.milp import Model, relative_gap
 __all__ = ["Flow", "Paths", "plan_paths"]
 
 _PER_HOP = 1e-4
+_GAP = 0.01
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,6 @@ def plan_paths(
     *,
     solver: str = "cbc",
     time_limit_s: float = 40.0,
-    gap: float = 0.01,
     seed: int = 0,
 ) -> Paths | None:
     """A path for every flow; None where one has none. Loads are spread over ``numbers`` sub-collectives."""
@@ -66,7 +66,7 @@ def plan_paths(
     if not unit_s:
         return Paths(tuple(paths), 0.0, 0.0, 0.0)
     model, routed = _program(graph, loads, flows, paths, unit_s)
-    solution = model.solve(solver=solver, time_limit_s=time_limit_s, gap=gap, seed=seed)
+    solution = model.solve(solver=solver, time_limit_s=time_limit_s, gap=_GAP, seed=seed)
     if solution.values is not None:
         for at, (flow, columns) in enumerate(zip(flows, routed, strict=True)):
             taken = [

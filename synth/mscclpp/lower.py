@@ -26,7 +26,7 @@ COLLECTIVES = {
 }
 
 
-def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None, name: str = "") -> Plan:
+def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> Plan:
     """The plan that does what a proven program does; ``hosts`` numbers the host of each rank.
 
     Where nothing is said it is in place if the program can be. Raises UsageError for a collective that plans
@@ -53,7 +53,7 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
         rank.blocks += Emission(messages, rank, channels, semaphores, tb).threadblocks(acknowledged)
     sizes = zip(messages.cells.size.tolist(), messages.scratch, strict=True)
     return Plan(
-        name=name or program.name,
+        name=program.name,
         collective=COLLECTIVES[collective.kind],
         protocol="Simple",
         in_place=placed,

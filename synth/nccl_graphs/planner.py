@@ -9,7 +9,7 @@ from typing import Literal
 
 from probes.base import UsageError
 from probes.nccl import numbered_ports
-from probes.paths import Bandwidths, PathType, load
+from probes.paths import PathType, load
 from probes.topology import Host
 from synth.nccl_graphs.capacities import Capacities, capacities_of
 from synth.nccl_graphs.channels import Channel, Packed, candidates, packed, total_gbs
@@ -78,7 +78,6 @@ def plan_graphs(
     *,
     between_hosts: bool,
     measured: Mapping[tuple[str, str], float] | None = None,
-    tables: Bandwidths | None = None,
     seed: int = 0,
 ) -> HostGraphs:
     """Rings and trees of the usable GPUs of ``host``.
@@ -99,7 +98,7 @@ def plan_graphs(
             f"{host.name}: there is no NIC in the topology by which it reaches other hosts",
             hint="A graph for jobs of one host needs none.",
         )
-    room = capacities_of(host, nics, tables or load(), measured)
+    room = capacities_of(host, nics, load(), measured)
     offered = candidates(room, between_hosts=between_hosts, seed=seed)
     ring = packed(room, offered)
     # Ring and tree share the channels: NCCL takes the smaller number of the two.

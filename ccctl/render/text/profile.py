@@ -71,11 +71,11 @@ def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
     return {**told, "drift": changes.summary(drift)} if drift else told
 
 
-def range_of(values: Floats, digits: int = 3) -> tuple[str, str, str]:
+def range_of(values: Floats) -> tuple[str, str, str]:
     """The smallest, middle and largest of ``values`` as text."""
     import numpy as np
 
-    least, middle, most = (f"{value:.{digits}g}" for value in (values.min(), np.median(values), values.max()))
+    least, middle, most = (f"{value:.3g}" for value in (values.min(), np.median(values), values.max()))
     return least, middle, most
 
 

@@ -15,7 +15,7 @@ from synth.fusion import Model
 __all__ = ["build", "emulate_compute", "layers_of", "optimizer_of", "shape_of"]
 
 _DEFAULT = {"mlp": (4, 128), "cnn": (3, 24), "transformer": (2, 32), "moe": (2, 64)}
-_EXPERTS = 4
+_EXPERTS, _HEADS = 4, 4
 
 
 def build(model: str, layers: int, width: int, seed: int) -> nn.Module:
@@ -87,11 +87,10 @@ def _cnn(layers: int, width: int) -> nn.Module:
 
 
 class _Attention(nn.Module):  # type: ignore[misc]
-    """Softmax attention of ``heads`` heads."""
+    """Softmax attention of four heads."""
 
-    def __init__(self, width: int, heads: int = 4) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.heads = heads
         self.inward, self.outward = nn.Linear(width, 3 * width), nn.Linear(width, width)
         # Softmax cancels what a bias adds to all keys: its gradient is nothing but rounding, of which Adam
         # would make steps of full length, other ones for each order of sums.
@@ -100,7 +99,7 @@ class _Attention(nn.Module):  # type: ignore[misc]
     def forward(self, value: Any) -> Any:
         """(batch, length, width) to the same."""
         batch, length, width = value.shape
-        parts = self.inward(value).view(batch, length, 3, self.heads, width // self.heads)
+        parts = self.inward(value).view(batch, length, 3, _HEADS, width // _HEADS)
         query, key, content = parts.permute(2, 0, 3, 1, 4)
         found = nn.functional.scaled_dot_product_attention(query, key, content)
         return self.outward(found.transpose(1, 2).reshape(batch, length, width))
