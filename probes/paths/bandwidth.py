@@ -8,7 +8,7 @@ CCCTL_BANDWIDTH names, or an argument, replaces it.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -50,7 +50,8 @@ class Bandwidths:
     """The tables: PCIe by GT/s ("16"), NVLink and xGMI by GPU architecture ("sm_90", "gfx942").
 
     In ``cpu_links`` the first that fits a CPU is its own. ``intel_peer_overhead``: Intel's CPUs cut
-    what one GPU sends another into small packets, which takes that much more of the links.
+    what one GPU sends another into small packets, which takes that much more of the links. ``sources``
+    says where figures are from.
     """
 
     pcie_gbs_per_lane: dict[str, float]
@@ -62,6 +63,7 @@ class Bandwidths:
     xgmi: dict[str, FabricGeneration]
     xgmi_if_unknown: FabricGeneration
     most_nic_mbit: int
+    sources: dict[str, str] = field(default_factory=dict)
 
     def pcie_gbs(self, speed_gts: float | None, width: int | None) -> float | None:
         """GB/s of a PCIe link; None where the speed is unknown. A width of 0 counts as unknown."""

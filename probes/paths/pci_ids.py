@@ -72,7 +72,10 @@ def architecture(vendor: str, device: str) -> str:
 
 
 def architecture_of_model(name: str) -> str:
-    """The architecture of NVIDIA's GPUs with NVLink that are sold under this name; "" for any other."""
+    """The architecture of NVIDIA's GPUs with NVLink that are sold under this name; "" for any other.
+
+    The table is that of https://developer.nvidia.com/cuda-gpus.
+    """
     return next((arch for arch, models in _models().items() if any(one.search(name) for one in models)), "")
 
 

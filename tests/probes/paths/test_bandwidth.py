@@ -30,6 +30,7 @@ def test_pcie_with_something_unknown(speed, width, gbs):
     [
         ("nvlink", "sm_80", "3.0", 20.0),
         ("nvlink", "sm_90", "4.0", 20.6),
+        ("nvlink", "sm_107", "6.0", 40.1),
         ("nvlink", "sm_55", "", 20.0),
         ("xgmi", "gfx942", "", 48.0),
         ("xgmi", "sm_90", "", 24.0),
@@ -124,3 +125,10 @@ def test_tables_that_do_not_fit_are_refused_by_name(tmp_path):
     path.write_text('{"pcie_gbs_per_lane": {"16": "fast"}}')
     with pytest.raises(DataError, match=r"mine\.json.*pcie_gbs_per_lane"):
         bandwidth.load(path)
+
+
+def test_every_generation_of_xgmi_names_its_source():
+    tables = bandwidth.load()
+    told = " ".join(f"{name}: {source}" for name, source in tables.sources.items())
+    assert all(arch in told for arch in tables.xgmi)
+    assert {"gbs", "nvlink wire_gbs, most"} <= {*tables.sources}
