@@ -144,6 +144,7 @@ def _row(row: TrainedMode) -> dict[str, Any]:
         "p75_s": row.spread.p75_s,
         "max_s": row.spread.max_s,
         "rank_s": list(row.rank_s),
+        "start_s": row.start_s,
         "wire_bytes": row.wire_bytes,
         "most_wire_bytes": row.most_wire_bytes,
         "loss": float(row.losses[-1]),

@@ -18,6 +18,8 @@ _RIGHT, _TOP, _BOTTOM, _HEIGHT = 28, 30, 46, 320
 _TWO = 700
 _PIXELS_A_TICK, _PIXELS_A_TIME = 62, 90
 _HALF_PIXELS = 34
+# Points nearer to each other than that hide each other; lines of so many take turns to be seen.
+_UPON, _LONG = 1.0, 8
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Chart:
     """A panel of lines; ``x_name`` and ``y_name`` write a tick's value; a base of 0 is a linear axis.
 
     ``moments`` are places on the x axis, each with a word of few letters that stands above it. ``counted``
-    says that x is a number of something, which has no ticks between.
+    says that x is a number of something, which has no ticks between. A linear y axis begins at 0, or with
+    ``y_fits`` near the least value.
     """
 
     title: str
@@ -51,6 +54,7 @@ class Chart:
     y_base: int = 10
     moments: tuple[tuple[float, str], ...] = ()
     counted: bool = False
+    y_fits: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,11 @@ class _Axis:
         return self.first + (scale(value) - low) / (high - low) * (self.last - self.first)
 
 
-def charts(title: str, about: str, panels: Sequence[Chart], width: int) -> Drawing:
-    """The panels beside each other, or below each other where it is narrow, and what each colour means."""
+def charts(title: str, about: str, panels: Sequence[Chart], width: int, notes: Sequence[str] = ()) -> Drawing:
+    """The panels beside each other, or below each other where it is narrow, and what each colour means.
+
+    ``notes`` stand below.
+    """
     across = 2 if width >= _TWO and len(panels) > 1 else 1
     each = width // across
     parts = []
@@ -82,7 +89,7 @@ def charts(title: str, about: str, panels: Sequence[Chart], width: int) -> Drawi
     top = -(-len(panels) // across) * _HEIGHT
     lines = {(line.name, line.dashed): line for one in panels for line in one.lines}
     signs = [(_sign(line, shape), line.name) for line in lines.values()]
-    drawn, height = legend(signs, 8, width, top + 4)
+    drawn, height = legend([*signs, *(("", note) for note in notes)], 8, width, top + 4)
     return Drawing(title, about, width, top + height + 8, (*parts, *drawn))
 
 
@@ -102,7 +109,7 @@ def _chart(chart: Chart, width: int, shape: Mapping[str, int]) -> list[str]:
     if not points:
         return [text(f"{chart.title}: nothing above 0", width / 2, _HEIGHT / 2, anchor="middle")]
     bottom = _HEIGHT - _BOTTOM
-    y = _axis([y for _, y in points], chart.y_base, bottom, _TOP, _HALF_PIXELS)
+    y = _axis([y for _, y in points], chart.y_base, bottom, _TOP, _HALF_PIXELS, fits=chart.y_fits)
     left = 14 + max(text_width(chart.y_name(value)) for value in y.ticks)
     along = [*(x for x, _ in points), *(x for x, _ in chart.moments)]
     x = _axis(along, chart.x_base, left, width - _RIGHT, _PIXELS_A_TICK, 1.0 if chart.counted else 0.0)
@@ -116,14 +123,35 @@ def _chart(chart: Chart, width: int, shape: Mapping[str, int]) -> list[str]:
     middle = (left + width - _RIGHT) / 2
     parts.append(text(chart.x_title, middle, bottom + 36, anchor="middle", kind="axis"))
     parts += _moments(chart, x, bottom)
-    for line in lines:
-        places = [(x.at(size), y.at(value)) for size, value in line.points]
+    every = [[(x.at(size), y.at(value)) for size, value in line.points] for line in lines]
+    for line, places, (number, of) in zip(lines, every, _turns(every), strict=True):
         path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
         if line.joined:
-            parts.append(stroke(path, line.colour, dashed=line.dashed))
+            parts.append(stroke(path, line.colour, dashed=line.dashed, turn=(number, of)))
         if not line.dashed:
-            parts += [mark(shape[line.name], a, b, line.colour) for a, b in places]
+            parts += [mark(shape[line.name], a, b, line.colour) for a, b in places[number::of]]
     return parts
+
+
+def _turns(every: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[int, int]]:
+    """For each series of places: which it is among those that lie upon each other, and of how many."""
+    bunches: list[list[int]] = []
+    for at, places in enumerate(every):
+        for bunch in bunches:
+            if _alike(every[bunch[0]], places):
+                bunch.append(at)
+                break
+        else:
+            bunches.append([at])
+    found = {at: (number, len(bunch)) for bunch in bunches for number, at in enumerate(bunch)}
+    return [found[at] for at in range(len(every))]
+
+
+def _alike(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> bool:
+    """Whether two long series cannot be told from each other where both are drawn."""
+    return len(one) == len(other) >= _LONG and all(
+        abs(a - c) < _UPON and abs(b - d) < _UPON for (a, b), (c, d) in zip(one, other, strict=True)
+    )
 
 
 def _moments(chart: Chart, x: _Axis, bottom: float) -> list[str]:
@@ -149,14 +177,24 @@ def _drawable(point: tuple[float, float], chart: Chart) -> bool:
 
 
 def _axis(
-    values: Sequence[float], base: int, first: float, last: float, apart: float, least: float = 0.0
+    values: Sequence[float],
+    base: int,
+    first: float,
+    last: float,
+    apart: float,
+    least: float = 0.0,
+    *,
+    fits: bool = False,
 ) -> _Axis:
     """An axis from a round value below the least to one above the largest, ticks so many pixels ``apart``.
 
-    On a linear one they are also ``least`` apart.
+    On a linear one they are also ``least`` apart, and the first is 0 unless it ``fits`` the values.
     """
     most = max(2, int(abs(last - first) / apart))
-    ticks = _powers(min(values), max(values), base, most) if base else steps(max(values), most, least)
+    if base:
+        ticks = _powers(min(values), max(values), base, most)
+    else:
+        ticks = steps(max(values), most, least, min(values) if fits else 0.0)
     return _Axis(base, ticks, first, last)
 
 
@@ -189,12 +227,14 @@ def time_axis(time_s: float, left: float, top: float, wide: float) -> Iterator[s
     yield text("time", left + wide / 2, top + 38, anchor="middle", kind="axis")
 
 
-def steps(largest: float, most: int, least: float = 0.0) -> tuple[float, ...]:
-    """Multiples of 1, 2 or 5 times a power of ten, from 0 to at least ``largest``, about ``most`` of them.
+def steps(largest: float, most: int, least: float = 0.0, smallest: float = 0.0) -> tuple[float, ...]:
+    """Multiples of 1, 2 or 5 times a power of ten, about ``most`` of them.
 
-    They are ``least`` apart or more.
+    They go from at most ``smallest`` to at least ``largest`` and are ``least`` apart or more.
     """
-    rough = max(largest / most, least, 1e-30)
+    rough = max((largest - smallest) / most, least, 1e-6 * smallest, 1e-30)
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(part * unit for part in (1, 2, 5, 10) if part * unit >= rough * (1 - 1e-9))
-    return tuple(step * number for number in range(max(1, math.ceil(largest / step - 1e-9)) + 1))
+    first = math.floor(smallest / step + 1e-9)
+    last = max(first + 1, math.ceil(largest / step - 1e-9))
+    return tuple(step * number for number in range(first, last + 1))

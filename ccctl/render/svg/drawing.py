@@ -32,6 +32,8 @@ __all__ = [
 # Okabe and Ito's colours, told apart by people who see fewer of them too; black is kept for text.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6d31")
 FONT = 12
+# Pixels of a line until the next of those that it lies upon.
+_PIECE = 8
 # Characters of an entry of a legend at most.
 _MOST_WORDS = 300
 # What a letter takes at most on average, as a part of the height: DejaVu Sans, the widest of the usual ones.
@@ -174,9 +176,17 @@ def box(
     return f"<rect {place} {filled}{border}{inner}"
 
 
-def stroke(path: str, colour: str, *, dashed: bool = False, width: float = 2) -> str:
-    """A line that is not filled."""
+def stroke(
+    path: str, colour: str, *, dashed: bool = False, width: float = 2, turn: tuple[int, int] = (0, 1)
+) -> str:
+    """A line that is not filled.
+
+    ``turn`` (number, of) is for lines upon each other, which show piece by piece in turns.
+    """
+    number, of = turn
     dash = " stroke-dasharray='6 4'" if dashed else ""
+    if number:
+        dash = f" stroke-dasharray='{_PIECE} {_PIECE * (of - 1)}' stroke-dashoffset='{-_PIECE * number}'"
     paint = f"class='s-{colour}'" if colour in _MEANINGS else f"stroke='{colour}'"
     return f"<path d='{path}' fill='none' {paint} stroke-width='{width:g}'{dash}/>"
 

@@ -174,7 +174,8 @@ def summed_up(
     mean_s = timed_s.mean(axis=0)
     least, p25, p50, p75, most = np.percentile(mean_s, (0, 25, 50, 75, 100)).tolist()
     evaluated = np.array(courses[0].evaluated)
-    evaluated_s = times_s.mean(axis=0).cumsum()[evaluated - 1]
+    start_s = max(0.0, float(times_s[:, 0].mean()) - p50)
+    evaluated_s = times_s.mean(axis=0).cumsum()[evaluated - 1] - start_s
     accuracies = np.mean([one.accuracies for one in courses], axis=0)
     reached = np.flatnonzero(accuracies >= request.accuracy)
     sent = np.array([one.sent_bytes for one in courses]) / timed_s.shape[1]
@@ -196,6 +197,7 @@ def summed_up(
         ddp_difference=None if reference is None else float(np.abs(parameters - reference).max()),
         lost=lost,
         note=note,
+        start_s=start_s,
     )
 
 

@@ -25,12 +25,14 @@ class TrainedMode:
     ``most_wire_bytes`` that of the rank that sent most. ``losses`` has the mean over the ranks for each
     iteration.
 
-    Held-out data was evaluated after ``evaluated`` iterations, ``evaluated_s`` seconds of training, on every
-    rank's own replica; ``accuracies`` are means over ranks. ``reached_s`` is when the wanted accuracy was
-    first reached, ``accuracy`` that of the final model. ``replica_difference`` is the largest difference of
-    a parameter between replicas when training ended, before a mode averages them for the last time;
-    ``ddp_difference`` that of the final model to DDP's, None where DDP was not trained. ``lost`` are ranks
-    that died meanwhile; ``note`` says what was done, where that is not clear from the mode.
+    ``start_s`` is what the first iteration took longer than ``time_s``, as connections and buffers are made.
+    Held-out data was evaluated after ``evaluated`` iterations, ``evaluated_s`` seconds of training
+    without the start, on every rank's own replica; ``accuracies`` are means over ranks. ``reached_s`` is when
+    the wanted accuracy was first reached, ``accuracy`` that of the final model. ``replica_difference`` is the
+    largest difference of a parameter between replicas when training ended, before a mode averages them for
+    the last time; ``ddp_difference`` that of the final model to DDP's, None where DDP was not trained.
+    ``lost`` are ranks that died meanwhile; ``note`` says what was done, where that is not clear from the
+    mode.
     """
 
     mode: str
@@ -50,6 +52,7 @@ class TrainedMode:
     ddp_difference: float | None
     lost: tuple[int, ...] = ()
     note: str = ""
+    start_s: float = 0.0
 
     @property
     def label(self) -> str:
@@ -122,7 +125,7 @@ def _problems(row: TrainedMode) -> list[str]:
         for name in ("evaluated_s", "accuracies")
         if len(getattr(row, name)) != len(row.evaluated)
     ]
-    for name in ("time_s", "wire_bytes", "most_wire_bytes"):
+    for name in ("time_s", "start_s", "wire_bytes", "most_wire_bytes"):
         if not 0 <= (value := getattr(row, name)) <= _MOST:
             found.append(f"{name}: expected a number from 0 to {_MOST:g}, found {value}")
     wrong = [at for at, value in enumerate(row.accuracies.tolist()) if not 0 <= value <= 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,10 @@ __all__ = ["pictures"]
 
 # So many points of a curve are seen.
 _POINTS = 40
+# Where the largest value is so many times the least, ratios are compared, else differences.
+_LARGE_RATIO = 20
+# Points of the first fifth of a curve that are so many times the range of all others above them are left out.
+_FIRST, _RANGES = 0.2, 4
 
 
 def pictures(report: TrainingReport, width: int) -> list[Drawing]:
@@ -25,8 +30,11 @@ def pictures(report: TrainingReport, width: int) -> list[Drawing]:
     axis.
     """
     colours = [COLOURS[at % len(COLOURS)] for at in range(len(report.rows))]
+    curves = [_losses(row) for row in report.rows]
+    begin = _begin(curves)
     losses = tuple(
-        Line(row.label, colour, _losses(row)) for row, colour in zip(report.rows, colours, strict=True)
+        Line(row.label, colour, tuple(point for point in curve if point[0] >= begin))
+        for row, colour, curve in zip(report.rows, colours, curves, strict=True)
     )
     errors = tuple(
         Line(
@@ -44,14 +52,60 @@ def pictures(report: TrainingReport, width: int) -> list[Drawing]:
             f"{report.model} on {report.ranks} ranks, {report.backend}",
             "Loss over iterations and error on held-out data over time: a line for each mode.",
             [
-                Chart("loss", "iteration", losses, lambda x: f"{x:g}", lambda y: f"{y:g}", 10),
-                Chart("error on held-out data (share)", "time", errors, seconds, lambda y: f"{y:g}", 10),
+                _panel("loss", "iteration", losses, counted=True),
+                _panel("error on held-out data (share)", "time", errors),
             ],
             width,
+            list(_notes(report, curves, begin)),
         )
     ]
+
+
+def _panel(title: str, x_title: str, lines: tuple[Line, ...], *, counted: bool = False) -> Chart:
+    values = [y for line in lines for _, y in line.points if np.isfinite(y)]
+    base = 10 if values and max(values) > _LARGE_RATIO * max(min(values), 0.0) else 0
+    return Chart(
+        title,
+        x_title,
+        lines,
+        (lambda x: f"{x:g}") if counted else (lambda x: seconds(x) if x else "0"),
+        lambda y: f"{y:g}",
+        0,
+        base,
+        counted=counted,
+        y_fits=True,
+    )
 
 
 def _losses(row: TrainedMode) -> tuple[tuple[float, float], ...]:
     parts = np.array_split(np.arange(len(row.losses)), min(_POINTS, len(row.losses)) or 1)
     return tuple((float(part.mean()) + 1, float(row.losses[part].mean())) for part in parts if len(part))
+
+
+def _begin(curves: Sequence[Sequence[tuple[float, float]]]) -> float:
+    """From which iteration on losses are drawn: a few much larger ones at first would flatten all others."""
+    last = max((x for curve in curves for x, _ in curve), default=0.0)
+    early = [point for curve in curves for point in curve if point[0] <= _FIRST * last]
+    later = [y for curve in curves for x, y in curve if x > _FIRST * last and np.isfinite(y)]
+    if not early or not later:
+        return 0.0
+    most = max(later) + _RANGES * (max(later) - min(later))
+    left_out = max((x for x, y in early if y > most), default=0.0)
+    return min((x for x, _ in early if x > left_out), default=_FIRST * last)
+
+
+def _notes(
+    report: TrainingReport, curves: Sequence[Sequence[tuple[float, float]]], begin: float
+) -> Iterator[str]:
+    """What is not seen by itself."""
+    alike: dict[bytes, list[str]] = {}
+    for row in report.rows:
+        alike.setdefault(row.losses.tobytes(), []).append(row.label)
+    for labels in alike.values():
+        if len(labels) > 1:
+            yield f"loss of {', '.join(labels)}: equal"
+    if hidden := [y for curve in curves for x, y in curve if x < begin]:
+        yield f"loss before iteration {begin:g}, up to {max(hidden):.3g}: not shown"
+    starts = [f"{row.label} {seconds(row.start_s)}" for row in report.rows if row.start_s]
+    if starts:
+        yield f"time without what the first iteration takes longer than others: {', '.join(starts)}"

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -104,6 +105,53 @@ def test_summary_and_picture_have_every_mode(pieces):
     drawn = document(pictures(report, 960))
     assert "ddp:4M" in drawn
     assert "gossip" in drawn
+
+
+def drawn_losses(report):
+    """(the ticks of the losses' axis, the paths of the lines, the whole picture) of a report."""
+    (picture,) = pictures(report, 960)
+    panel = "".join(picture.parts).partition("</g>")[0]
+    ticks = [float(one) for one in re.findall(r"text-anchor='end'[^>]*>([\d.e-]+)<", panel)]
+    lines = re.findall(r"<path d='[^']*' fill='none' stroke='[^>]*>", panel)
+    return ticks, lines, document([picture])
+
+
+def with_losses(report, **losses):
+    """The report with a row for each series, named as a mode."""
+    row = report.rows[0]
+    rows = [replace(row, mode=mode, bucket_bytes=0, losses=floats(one)) for mode, one in losses.items()]
+    return replace(report, rows=tuple(rows))
+
+
+def test_the_axis_of_losses_fits_them(samples):
+    near = [2.25 + 0.01 * (at % 3) for at in range(60)]
+    ticks, _, _ = drawn_losses(with_losses(samples["training"], ddp=near))
+    assert 2.2 <= min(ticks) <= 2.25 and 2.27 <= max(ticks) <= 2.3
+    ticks, _, _ = drawn_losses(with_losses(samples["training"], ddp=[2.0**-at for at in range(40)]))
+    assert max(ticks) >= 1 and min(ticks) <= 2.0**-39
+
+
+def test_a_few_large_losses_at_first_are_told_and_flatten_no_others(samples):
+    near = [97.0, 41.0, *(2.25 + 0.01 * (at % 3) for at in range(38))]
+    ticks, _, page = drawn_losses(with_losses(samples["training"], ddp=near))
+    assert max(ticks) <= 2.3
+    assert "loss before iteration 3, up to 97: not shown" in page
+
+
+def test_equal_curves_are_told_and_seen_in_turns(samples):
+    falling = [2.0 - at / 50 for at in range(50)]
+    rows = {"ddp": falling, "dear": falling, "horovod": falling, "gossip": [1.5] * 50}
+    _, lines, page = drawn_losses(with_losses(samples["training"], **rows))
+    assert "loss of ddp, dear, horovod: equal" in page
+    dashes = [re.findall(r"stroke-dash\w+='([^']*)'", line) for line in lines]
+    assert dashes == [[], ["8 16", "-8"], ["8 16", "-16"], []]
+
+
+def test_the_start_is_told_and_no_part_of_the_times(samples):
+    row = replace(samples["training"].rows[0], start_s=4.6)
+    _, _, page = drawn_losses(replace(samples["training"], rows=(row,)))
+    assert "time without what the first iteration takes longer than others: ddp:4M 4.6 s" in page
+    assert summary_of(replace(samples["training"], rows=(row,)))["rows"][0]["start_s"] == 4.6
 
 
 def test_a_report_that_cannot_be_is_refused(samples, tmp_path, run_ccctl):
