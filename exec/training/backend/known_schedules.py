@@ -16,7 +16,6 @@ import numpy as np
 from exec.sockets import Group
 from synth.network import Network
 from synth.schedule import Schedule
-from synth.stages import verify
 
 __all__ = ["KnownSchedules", "Store", "place_of"]
 
@@ -41,6 +40,8 @@ class KnownSchedules:
 
     def find(self, key: Mapping[str, object], network: Network, size_bytes: int) -> Schedule | None:
         """The schedule for ``key``, proven, where it was made for links that cost what those here do."""
+        from synth.stages import verify
+
         schedule = self._found.get(repr(key))
         if schedule is None and self._store is not None:
             schedule = self._store.read(key)

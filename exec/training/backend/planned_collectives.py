@@ -10,12 +10,11 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from exec.adaptive import Request, measured_network
-from exec.mpi import Plan
 from exec.program import Array, Layout, dtype_of
 from exec.sockets import Group
 from exec.training.backend.known_schedules import KnownSchedules, place_of
@@ -24,7 +23,9 @@ from synth.collective import Kind
 from synth.network import Network
 from synth.program import INPUT, OUTPUT, Program
 from synth.schedule import Schedule
-from synth.stages import compile as compile_
+
+if TYPE_CHECKING:
+    from exec.mpi import Plan
 
 __all__ = ["BrokenGroupError", "PlannedCollectives", "Prepared", "Search", "size_class"]
 
@@ -81,6 +82,9 @@ class PlannedCollectives:
 
     def make(self, request: Request, group: Group) -> Prepared:
         """The plan for ``request``, whose op may be avg, made over messages of ``group``; collective."""
+        # A job whose collectives are all small never needs it; it takes a second or two to import.
+        from exec.mpi import Plan
+
         asked = group.allgather(request)
         if len({*asked}) > 1:
             other = next(rank for rank, one in enumerate(asked) if one != asked[0])
@@ -140,6 +144,8 @@ class PlannedCollectives:
 
     def _program(self, request: Request, group: Group) -> Program:
         """The program for this kind, root and class of sizes; rank 0 makes its schedule."""
+        from synth.stages import compile as compile_
+
         key = (request.kind, request.root, size_class(request.size_bytes(group.Get_size())))
         if key not in self._programs:
             self._programs[key] = compile_(_shared(group, lambda: self._schedule(request)))

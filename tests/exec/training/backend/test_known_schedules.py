@@ -1,8 +1,11 @@
 """Schedules that are known need no search, where links cost what they did."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
+from limits import HANG_S
 from threaded_ranks import ThreadedRanks
 
 from exec.adaptive.messages import Request
@@ -109,3 +112,12 @@ def test_a_given_network_is_known_by_what_it_costs_and_not_by_where_ranks_are():
     assert place_of(None, one) == place_of(None, network()) != place_of(None, other)
     dearer = replace(one, alpha_s=floats(one.alpha_s * 1.01))
     assert place_of(None, dearer) != place_of(None, one)
+
+
+def test_a_group_is_made_without_what_only_plans_need():
+    # Importing loops and solvers takes seconds on a busy machine, before the first iteration.
+    modules = ("planned_collectives", "preparation", "call_log")
+    asked = "; ".join(f"import exec.training.backend.{one}" for one in modules)
+    code = f"import sys; {asked}; print({{'numba', 'scipy'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=HANG_S)
+    assert done.stdout == "set()\n", done.stderr
