@@ -23,9 +23,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from synth.check.groups import lemma_holds_from
 from synth.errors import NotApplicableError
 from synth.groups.artifact import Division
-from synth.groups.consensus_rate import consensus, lemma_holds_from, mixing_product
+from synth.groups.consensus_rate import consensus, mixing_product
 from synth.groups.costs import Costs
 from synth.groups.patterns import Layout
 from synth.groups.planner import PATTERNS, disagreement, pattern_named, plan_groups
@@ -140,8 +141,8 @@ def judged(name: str, ranks: int, iterations: tuple[Division, ...]) -> str:
     if disagreement(ranks, iterations):
         return f"  {name:36}{len(iterations):6}{1:9.4f}{1:10.4f}{'never agree':>13}"
     found = consensus(ranks, iterations)
-    first = lemma_holds_from(ranks, iterations, found.rho)
     period = mixing_product(ranks, iterations)
+    first = lemma_holds_from(period, found.rho)
     start = np.random.default_rng(7).normal(size=(ranks, 200))
     values, worst = start, 0.0
     for k in range(1, 6):

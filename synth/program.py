@@ -32,6 +32,7 @@ from synth.collective import Collective
 
 __all__ = [
     "BUFFERS",
+    "FIFO_DEPTH",
     "INPUT",
     "OPS",
     "OUTPUT",
@@ -52,6 +53,8 @@ READS_SRC = tuple(op in ("s", "cpy", "re", "rrc", "rrs", "rrcs") for op in OPS)
 WRITES_DST = tuple(op in ("r", "cpy", "re", "rrc", "rcs", "rrcs") for op in OPS)
 BUFFERS = ("i", "o", "s")
 INPUT, OUTPUT, SCRATCH = range(3)
+# So many messages a connection holds, unless a runtime says otherwise.
+FIFO_DEPTH = 2
 # A file must not be able to ask for more memory than a judge has.
 _MOST_SCRATCH = 1 << 22
 

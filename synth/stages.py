@@ -19,10 +19,10 @@ from synth.network import Network
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio import CollectiveRequest, Request, Synthesis
 from synth.portfolio.synthesize import synthesize as best_of
-from synth.program import Program
+from synth.program import FIFO_DEPTH, Program
 from synth.schedule import Schedule, Timing
 from synth.selection import Selection
-from synth.simulation import FIFO_DEPTH, Costs, ProgramTiming, moved_to, replay, simulate_program
+from synth.simulation import Costs, ProgramTiming, moved_to, replay, simulate_program
 from synth.symmetric_schedule import SymmetricSchedule
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from exec.program import Array, Layout, Move, Span, Wire, counters_at
 from probes.base import Indices
 from probes.live import host_key
 from synth.prediction import FETCHED_BYTES, TILE_BYTES
-from synth.program import OUTPUT, SCRATCH
-from synth.simulation import FIFO_DEPTH, connections as numbered
+from synth.program import FIFO_DEPTH, OUTPUT, SCRATCH
+from synth.simulation import connections as numbered
 
 __all__ = ["Connections", "window_bytes_at_most"]
 

@@ -14,8 +14,7 @@ from exec.program.dtypes import Array, combine_of, divided
 from exec.program.layout import Layout
 from exec.program.move import Part, Span, moves
 from probes.base import UsageError
-from synth.program import INPUT, OUTPUT, SCRATCH, Program
-from synth.simulation import FIFO_DEPTH
+from synth.program import FIFO_DEPTH, INPUT, OUTPUT, SCRATCH, Program
 
 __all__ = ["interpret"]
 

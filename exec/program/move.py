@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from exec.program.layout import Layout
 from probes.base import DataError
-from synth.program import OPS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST
-from synth.simulation import FIFO_DEPTH, connections, walk
+from synth.check import Waits, blocked
+from synth.program import FIFO_DEPTH, OPS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST
+from synth.simulation import connections, links_of, run
 
 __all__ = ["Move", "Part", "Span", "moves"]
 
@@ -49,10 +50,11 @@ def moves(layout: Layout, depth: int = FIFO_DEPTH) -> list[Move]:
     Raises DataError, naming who waits for whom, where the program deadlocks, and where it moves a
     chunk into a slot of another size.
     """
-    ran = walk(layout.program, depth)
-    if ran.blocked:
-        raise DataError(f"program {layout.program.name}", ran.blocked)
-    return list(_Sizes(layout).moves(ran.order))
+    program = layout.program
+    order, _, filled = run(links_of(program), depth)
+    if len(order) < program.steps or filled.any():
+        raise DataError(f"program {program.name}", blocked(Waits(program), order, depth))
+    return list(_Sizes(layout).moves(order.tolist()))
 
 
 class _Sizes:

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.base import Floats, plural
-from synth.errors import NotApplicableError
-from synth.groups import Costs, Groups, lemma_holds_from
+from probes.base import Floats, Indices, plural
+from synth.groups import Division, Groups
 
-__all__ = ["Verdict", "examine_groups"]
+__all__ = ["Verdict", "examine_groups", "lemma_holds_from"]
 
 # Of a product of matrices and of its eigenvalues.
 _TOLERANCE = 1e-6
 _ROUNDING = 1e-9
+# Powers of a matrix that vanish do so but for some units of the last place.
+_VANISHING = 1e-13
+_MOST_POWERS = 32
 _REPRESENTED = ("representatives", "alternating")
 
 
@@ -52,19 +54,68 @@ def examine_groups(groups: Groups) -> Verdict:
     findings += _time(groups)
     if groups.pattern in _REPRESENTED:
         findings += _rules(groups)
-    lemma_from = None if findings else lemma_holds_from(groups.ranks, groups.iterations, groups.rho)
+    lemma_from = None if findings else lemma_holds_from(product, groups.rho)
     return Verdict(tuple(findings), tuple(_cautions(groups)), lemma_from)
 
 
 def _time(groups: Groups) -> Iterator[str]:
-    try:
-        costs = Costs(groups.network, groups.racks, groups.size_bytes, groups.layers)
-    except NotApplicableError as error:
-        yield error.message
+    network, ranks = groups.network, groups.ranks
+    travel_s = network.travel_s(max(1, groups.size_bytes // groups.layers))
+    link = np.full((ranks, ranks), -1)
+    # Of parallel links the last of the fastest.
+    slowest_first = np.argsort(-travel_s, kind="stable")
+    link[network.src[slowest_first], network.dst[slowest_first]] = slowest_first
+    apart = np.argwhere((link < 0) & ~np.eye(ranks, dtype=bool))
+    if len(apart):
+        src, dst = apart[0].tolist()
+        yield f"{network.name}: expected a link from each rank to each other, found none from {src} to {dst}"
         return
-    predicted_s = costs.mean_s(groups.iterations)
+    predicted_s = sum(_iteration_s(groups, division, link) for division in groups.iterations) / groups.period
     if abs(predicted_s - groups.predicted_s) > _TOLERANCE * predicted_s:
         yield f"predicted_s: the file says {groups.predicted_s:g} s, its network takes {predicted_s:g} s"
+
+
+def _iteration_s(groups: Groups, division: Division, link: Indices) -> float:
+    """When the last group has averaged, each by a ring in the order of the racks, all of them at once.
+
+    A ring of n takes 2(n − 1) messages of 1/n of the bytes, layer by layer, each as late as its slowest link
+    lets it be; and it waits for all that its links and ports carry, of whatever rings.
+    """
+    network = groups.network
+    place = {rank: at for at, rank in enumerate(rank for rack in groups.racks for rank in rack)}
+    rings = [sorted(group, key=place.__getitem__) for group in division if len(group) > 1]
+    busy_s = np.zeros(network.links + len(network.ports))
+    paths, parts = [], []
+    for ring in rings:
+        rows = link[ring, ring[1:] + ring[:1]]
+        row, port = network.ports_along(rows)
+        held = np.append(rows, network.links + port)
+        held_s = network.beta_s_per_byte[np.append(rows, rows[row])] * groups.size_bytes
+        np.add.at(busy_s, held, held_s * 2 * (len(ring) - 1) / len(ring))
+        paths.append(held)
+        parts.append(2 * (len(ring) - 1) * groups.layers * network.alpha_s[rows].max())
+    return max(
+        (float(part + busy_s[held].max()) for part, held in zip(parts, paths, strict=True)), default=0.0
+    )
+
+
+def lemma_holds_from(product: Floats, rho: float) -> int | None:
+    """The first number of periods from which Lemma IV.1 is proven, or None within what is tried.
+
+    The lemma bounds the squared error of every rank after k periods by rho^k · ‖X₀‖². It holds for all k ≥ m
+    if the 2-norms of the error's powers m to 2m − 1 keep to it, as any k ≥ m is a sum of such numbers.
+    ``product`` is that of a period's matrices.
+    """
+    power = error = product - 1.0 / len(product)
+    keeps = list[bool]()
+    for exponent in range(1, 2 * _MOST_POWERS):
+        squared = float(np.linalg.norm(power, 2)) ** 2
+        keeps.append(squared <= (rho**exponent * (1 + 1e-9) if rho else _VANISHING**2))
+        first = (exponent + 1) // 2
+        if exponent % 2 and all(keeps[first - 1 :]):
+            return first
+        power = power @ error
+    return None
 
 
 def _reached(groups: Groups) -> set[int]:

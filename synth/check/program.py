@@ -13,11 +13,11 @@ import numpy as np
 
 from probes.base import Indices
 from synth.check.races import overlaps, races
+from synth.check.slots import Slots, slots_of
 from synth.check.symbolic_values import COPIED, LENGTH, MIXED, TWICE, UNWRITTEN, Values, follow, missing
+from synth.check.waits import Waits, blocked, least_depth, order_of
 from synth.check.well_formed import shape, unused_scratch
-from synth.memory_layout import Cells, cells_of
-from synth.program import INPUT, OUTPUT, WRITES_DST, Program
-from synth.simulation import FIFO_DEPTH, Links, least_depth, links_of, walk
+from synth.program import FIFO_DEPTH, INPUT, OUTPUT, WRITES_DST, Program
 
 __all__ = ["Verdict", "examine", "judge"]
 
@@ -59,27 +59,26 @@ def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
         return Verdict(tuple(found))
     if not program.steps and program.input_chunks:
         return Verdict(("the program has no steps, and its file does not say what the results must be",))
-    links = links_of(program)
-    fits = least_depth(links)
-    ran = walk(program, depth)
-    if ran.blocked:
+    waits = Waits(program)
+    fits = least_depth(waits)
+    order = order_of(waits, depth)
+    if found := blocked(waits, order, depth):
         hint = f"with {fits} places in each connection it would not" if fits > depth else ""
-        return Verdict((*ran.blocked, *((f"it deadlocks with {depth}; {hint}",) if hint else ())), (), fits)
+        return Verdict((*found, *((f"it deadlocks with {depth}; {hint}",) if hint else ())), (), fits)
     placements = [p for p in (False, True) if (program.in_place if p else program.out_of_place)]
     if not placements:
         return Verdict(("the program is valid neither out of place nor in place, as it says itself",))
-    order = np.array(ran.order, dtype=np.int64)
     every: list[str] = []
     other_bits: list[str] = []
     for in_place in placements:
-        cells = cells_of(program, in_place=in_place)
-        values = follow(links, cells, order)
-        findings = _wrong_on_the_way(links, cells, values) + _wrong_at_the_end(program, cells, values)
-        findings += overlaps(program, cells) + races(links, cells, order)
+        slots = slots_of(program, in_place=in_place)
+        values = follow(waits, slots, order)
+        findings = _wrong_on_the_way(waits, slots, values) + _wrong_at_the_end(program, slots, values)
+        findings += overlaps(program, slots) + races(waits, slots, order)
         if not in_place and not program.input_chunks:
             findings += _writes_to_input(program)
         every += [f"{'in place: ' if in_place else ''}{finding}" for finding in findings]
-        other_bits = other_bits or _other_bits(program, cells, values)
+        other_bits = other_bits or _other_bits(program, slots, values)
     cautions = (*other_bits, *unused_scratch(program))
     return Verdict(tuple(dict.fromkeys(every)), cautions, fits, tuple(other_bits))
 
@@ -93,10 +92,10 @@ def _writes_to_input(program: Program) -> list[str]:
     ]
 
 
-def _wrong_on_the_way(links: Links, cells: Cells, values: Values) -> list[str]:
-    program = links.program
+def _wrong_on_the_way(waits: Waits, slots: Slots, values: Values) -> list[str]:
+    program = waits.program
     found = [
-        f"{program.place(int(step))} reads {cells.name(int(cell))}, which nothing has written"
+        f"{program.place(int(step))} reads {slots.name(int(cell))}, which nothing has written"
         for step, cell in values.unread
     ]
     return found + [
@@ -105,12 +104,12 @@ def _wrong_on_the_way(links: Links, cells: Cells, values: Values) -> list[str]:
     ]
 
 
-def _wrong_at_the_end(program: Program, cells: Cells, values: Values) -> list[str]:
+def _wrong_at_the_end(program: Program, slots: Slots, values: Values) -> list[str]:
     """Output slots that do not hold what the postcondition says: of very many the first, and a count."""
-    outputs, collective = cells.outputs, program.collective
+    outputs, collective = slots.outputs, program.collective
     if not len(outputs.rank):
         return []
-    held = _held(cells, values)
+    held = _held(slots, values)
     wanted = _complete(program, values.bits.shape[1])[collective.sources.group[outputs.chunk]]
     copied = ~np.asarray(collective.reduced)[outputs.chunk]
     wanted[copied] = 0
@@ -126,9 +125,9 @@ def _wrong_at_the_end(program: Program, cells: Cells, values: Values) -> list[st
     ] + ([f"{more} more output slots do not hold what they must"] if more > 0 else [])
 
 
-def _held(cells: Cells, values: Values) -> Indices:
-    outputs = cells.outputs
-    held: Indices = values.cell[cells.same[cells.first[outputs.rank, OUTPUT] + outputs.slot]]
+def _held(slots: Slots, values: Values) -> Indices:
+    outputs = slots.outputs
+    held: Indices = values.cell[slots.same[slots.first[outputs.rank, OUTPUT] + outputs.slot]]
     return held
 
 
@@ -172,12 +171,12 @@ def _contributors(bits: Indices) -> list[int]:
     return [rank for rank in range(held.bit_length()) if held >> rank & 1]
 
 
-def _other_bits(program: Program, cells: Cells, values: Values) -> list[str]:
+def _other_bits(program: Program, slots: Slots, values: Values) -> list[str]:
     """Chunks whose sum is built in another order on some ranks: floating-point results then differ."""
-    outputs = cells.outputs
+    outputs = slots.outputs
     if not program.collective.reduces or not len(outputs.rank):
         return []
-    held = _held(cells, values)
+    held = _held(slots, values)
     rows = np.flatnonzero((held >= 0) & np.asarray(program.collective.reduced)[outputs.chunk])
     rows = rows[np.argsort(outputs.chunk[rows], kind="stable")]
     chunk, built = outputs.chunk[rows], values.expression[held[rows]]

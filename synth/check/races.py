@@ -7,31 +7,31 @@ from typing import NamedTuple
 import numpy as np
 
 from probes.base import Indices, Mask, spans
+from synth.check.slots import Slots
+from synth.check.waits import Waits
 from synth.kernels import compiled
-from synth.memory_layout import Cells
 from synth.program import OPS, READS_SRC, WRITES_DST, Program
-from synth.simulation import Links
 
 __all__ = ["overlaps", "races"]
 
 _CPY = OPS.index("cpy")
 
 
-def races(links: Links, cells: Cells, order: Indices) -> list[str]:
+def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
     """Every pair of conflicting accesses that neither waits nor messages order.
 
     ``order`` must be an order in which the steps can run. Order within a rank comes from vector clocks,
     O(waits · threadblocks of a rank); pairs that they leave open are searched for a path of messages
     over other ranks, O(steps) for each step that has such pairs.
     """
-    program = links.program
+    program = waits.program
     rank_of = program.tb_rank.astype(np.int64)
     step_rank = rank_of[program.tb_of]
-    src = cells.first[step_rank, program.src_buffer] + program.src_slot
-    dst = cells.first[step_rank, program.dst_buffer] + program.dst_slot
+    src = slots.first[step_rank, program.src_buffer] + program.src_slot
+    dst = slots.first[step_rank, program.dst_buffer] + program.dst_slot
     writes = np.array(WRITES_DST)[program.op]
     reads = np.array(READS_SRC)[program.op] | (program.op == OPS.index("re"))
-    same = cells.same.astype(np.int64)
+    same = slots.same.astype(np.int64)
     # A copy from a slot to itself, as in place there are, does nothing and is not done.
     local = np.flatnonzero(program.op == _CPY)
     idle = np.zeros(program.steps, dtype=bool)
@@ -42,16 +42,16 @@ def races(links: Links, cells: Cells, order: Indices) -> list[str]:
     suspects = _suspects(
         by_rank,
         _Blocks(program.tb_of.astype(np.int64), first_tb, np.bincount(rank_of, minlength=1)[rank_of]),
-        links.goal,
-        _waited_for(links),
+        waits.goal,
+        _waited_for(waits),
         _Accesses(reads & ~idle, writes & ~idle, src, dst, count, same),
     )
     if not len(suspects):
         return []
-    return _told(links, cells, suspects[_open(links, order, suspects)])
+    return _told(waits, slots, suspects[_open(waits, order, suspects)])
 
 
-def overlaps(program: Program, cells: Cells) -> list[str]:
+def overlaps(program: Program, slots: Slots) -> list[str]:
     """Steps that write into a part of the memory that they read; O(slots · log slots) of steps that could.
 
     Exactly the same memory is no overlap. Which slots are the same memory depends on the placement.
@@ -62,41 +62,41 @@ def overlaps(program: Program, cells: Cells) -> list[str]:
     count = program.count[steps].astype(np.int64)
     row = np.repeat(np.arange(len(steps)), count)
     read, written = (
-        cells.same[spans(cells.first[rank, buffer[steps]] + slot[steps], count)]
+        slots.same[spans(slots.first[rank, buffer[steps]] + slot[steps], count)]
         for buffer, slot in ((program.src_buffer, program.src_slot), (program.dst_buffer, program.dst_slot))
     )
-    shared = np.isin(row * cells.total + read, row * cells.total + written)
+    shared = np.isin(row * len(slots.same) + read, row * len(slots.same) + written)
     partly = np.bincount(row[shared & (read != written)], minlength=len(steps)) > 0
     return [program.overlap(step) for step in steps[partly].tolist()]
 
 
-def _told(links: Links, cells: Cells, pairs: Indices) -> list[str]:
-    place = links.program.place
+def _told(waits: Waits, slots: Slots, pairs: Indices) -> list[str]:
+    place = waits.program.place
     found = dict.fromkeys(
-        f"{place(int(later))} and {place(int(earlier))} access {cells.name(int(cell))} in no certain order"
+        f"{place(int(later))} and {place(int(earlier))} access {slots.name(int(cell))} in no certain order"
         for earlier, later, cell in pairs
     )
     return list(found)
 
 
-def _waited_for(links: Links) -> Indices:
+def _waited_for(waits: Waits) -> Indices:
     """For each step a number among the steps that others wait for, or -1."""
-    goals = np.unique(links.goal[links.goal >= 0])
-    number = np.full(links.program.steps, -1, dtype=np.int64)
+    goals = np.unique(waits.goal[waits.goal >= 0])
+    number = np.full(waits.program.steps, -1, dtype=np.int64)
     number[goals] = np.arange(len(goals))
     return number
 
 
-def _open(links: Links, order: Indices, suspects: Indices) -> Mask:
+def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
     """Which suspects no path orders: program order, waits, and messages of any rank."""
-    program = links.program
+    program = waits.program
     position = np.full(program.steps, -1, dtype=np.int64)
     position[order] = np.arange(len(order))
     start = program.tb_start[program.tb_of].astype(np.int64)
     steps = np.arange(program.steps)
     before = np.where(steps > start, steps - 1, -1)
     by_later = suspects[np.argsort(suspects[:, 1], kind="stable")]
-    left = _unordered(by_later, position, before, links.goal, links.sender)
+    left = _unordered(by_later, position, before, waits.goal, waits.sender)
     undo = np.argsort(np.argsort(suspects[:, 1], kind="stable"), kind="stable")
     found: Mask = left[undo]
     return found
@@ -111,7 +111,7 @@ class _Blocks(NamedTuple):
 
 
 class _Accesses(NamedTuple):
-    """Which steps read and write, their first cells, how many; ``same`` numbers the memory of each cell."""
+    """Which steps read and write, their first slots, how many; ``same`` numbers the memory of each cell."""
 
     reads: Mask
     writes: Mask

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from probes.base import Indices, Mask
+from synth.check.slots import Slots
+from synth.check.waits import Waits
 from synth.collective import Collective
 from synth.kernels import compiled
-from synth.memory_layout import Cells
 from synth.program import INPUT, OPS, READS_SRC, WRITES_DST, Program
-from synth.simulation import Links
 
 __all__ = ["Values", "follow", "missing"]
 
@@ -42,10 +42,10 @@ class Values:
     uneven: Indices
 
 
-def follow(links: Links, cells: Cells, order: Indices) -> Values:
+def follow(waits: Waits, slots: Slots, order: Indices) -> Values:
     """Run the steps in ``order`` on what the collective's precondition says; O(steps · ranks / 64)."""
-    program = links.program
-    inputs, reduced = cells.inputs, _reduced(program)
+    program = waits.program
+    inputs, reduced = slots.inputs, _reduced(program)
     rank_of = program.tb_rank[program.tb_of].astype(np.int64)
     count = program.count.astype(np.int64)
     leaves = len(inputs.rank)
@@ -60,25 +60,25 @@ def follow(links: Links, cells: Cells, order: Indices) -> Values:
     expression = np.zeros(room, dtype=np.uint64)
     own = np.where(reduced[inputs.chunk], inputs.rank, program.ranks).astype(np.uint64)
     expression[:leaves] = inputs.chunk.astype(np.uint64) * np.uint64(program.ranks + 1) + own
-    value = np.full(cells.total, -1, dtype=np.int64)
-    value[cells.same[cells.first[inputs.rank, INPUT] + inputs.slot]] = np.arange(leaves)
+    value = np.full(len(slots.same), -1, dtype=np.int64)
+    value[slots.same[slots.first[inputs.rank, INPUT] + inputs.slot]] = np.arange(leaves)
     offset = np.zeros(program.steps, dtype=np.int64)
-    offset[links.sends] = np.cumsum(count[links.sends]) - count[links.sends]
+    offset[waits.sends] = np.cumsum(count[waits.sends]) - count[waits.sends]
     steps = _Steps(
         program.op.astype(np.int64),
-        links.sends,
-        links.receives,
+        waits.sends,
+        waits.receives,
         np.array(READS_SRC)[program.op],
         np.array(WRITES_DST)[program.op],
-        cells.first[rank_of, program.src_buffer] + program.src_slot,
-        cells.first[rank_of, program.dst_buffer] + program.dst_slot,
+        slots.first[rank_of, program.src_buffer] + program.src_slot,
+        slots.first[rank_of, program.dst_buffer] + program.dst_slot,
         count,
-        links.sender,
+        waits.sender,
         offset,
     )
     table = _Table(chunk, bits, expression, np.zeros(room, dtype=np.int64), np.full(room, -1, dtype=np.int64))
-    message = np.full(int(count[links.sends].sum()) + 1, -1, dtype=np.int64)
-    same = cells.same.astype(np.int64)
+    message = np.full(int(count[waits.sends].sum()) + 1, -1, dtype=np.int64)
+    same = slots.same.astype(np.int64)
     made, unread, uneven = _follow(order, steps, table, leaves, same, value, message, reduced)
     flaw, step = table.flaw[:made], table.step[:made]
     return Values(chunk[:made], bits[:made], expression[:made], flaw, step, value, unread, uneven)
@@ -98,7 +98,7 @@ def _reduced(program: Program) -> Mask:
 
 
 class _Steps(NamedTuple):
-    """What steps do: ``src`` and ``dst`` are first cells, ``offset`` is where the values of a message are."""
+    """What steps do: ``src`` and ``dst`` are first slots, ``offset`` is where the values of a message are."""
 
     op: Indices
     sends: Mask

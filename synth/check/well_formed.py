@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from probes.base import Indices, offsets
-from synth.memory_layout import cells_of
+from synth.check.slots import slots_of
 from synth.program import BUFFERS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST, Program
 
 __all__ = ["shape", "unused_scratch"]
@@ -15,7 +15,7 @@ __all__ = ["shape", "unused_scratch"]
 
 def shape(program: Program) -> list[str]:
     """Findings: peers that a step needs and lacks, two ends on one connection, slots out of range."""
-    sizes = cells_of(program, in_place=False).size
+    sizes = slots_of(program, in_place=False).size
     found = _peers(program) + _ends(program)
     found += _slots(program, sizes, READS_SRC, program.src_buffer, program.src_slot, "reads")
     return found + _slots(program, sizes, WRITES_DST, program.dst_buffer, program.dst_slot, "writes")

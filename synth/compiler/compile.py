@@ -12,8 +12,8 @@ from synth.compiler.legality import require
 from synth.compiler.sort import sorted_rows
 from synth.compiler.synchronize import emitted
 from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of
-from synth.program import Program
-from synth.simulation import FIFO_DEPTH, links_of, run
+from synth.program import FIFO_DEPTH, Program
+from synth.simulation import links_of, run
 
 __all__ = ["compiled_program"]
 

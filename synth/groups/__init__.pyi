@@ -1,5 +1,5 @@
 from .artifact import Division as Division, Groups as Groups, PatternName as PatternName
-from .consensus_rate import consensus as consensus, lemma_holds_from as lemma_holds_from
+from .consensus_rate import consensus as consensus
 from .costs import Costs as Costs
 from .patterns import Layout as Layout
 from .planner import (

@@ -15,11 +15,10 @@ import numpy as np
 from probes.base import Floats
 from synth.groups.artifact import Division
 
-__all__ = ["Consensus", "average", "consensus", "lemma_holds_from", "mixing_product", "parties"]
+__all__ = ["Consensus", "average", "consensus", "mixing_product", "parties"]
 
 # Products of projections are exact to some units of the last place.
 _ROUNDING = 1e-13
-_MOST_POWERS = 32
 
 
 @dataclass(frozen=True)
@@ -81,21 +80,3 @@ def consensus(ranks: int, iterations: Sequence[Division]) -> Consensus:
         # Nilpotent: eigenvalues of such a matrix are rounding alone.
         return Consensus(0.0, distance if distance > _ROUNDING else 0.0)
     return Consensus(min(1.0, float(np.abs(np.linalg.eigvals(error)).max())), min(1.0, distance))
-
-
-def lemma_holds_from(ranks: int, iterations: Sequence[Division], rho: float) -> int | None:
-    """The first number of periods from which Lemma IV.1 is proven, or None within what is tried.
-
-    The lemma bounds the squared error of every rank after k periods by rho^k · ‖X₀‖². It holds for all k ≥ m
-    if the 2-norms of the error's powers m to 2m − 1 keep to it, as any k ≥ m is a sum of such numbers.
-    """
-    error = mixing_product(ranks, iterations) - 1.0 / ranks
-    power, keeps = error, list[bool]()
-    for exponent in range(1, 2 * _MOST_POWERS):
-        squared = float(np.linalg.norm(power, 2)) ** 2
-        keeps.append(squared <= (rho**exponent * (1 + 1e-9) if rho else _ROUNDING**2))
-        first = (exponent + 1) // 2
-        if exponent % 2 and all(keeps[first - 1 :]):
-            return first
-        power = power @ error
-    return None

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from probes.base import UsageError
 from synth.memory_layout import Cells, cells_of
-from synth.program import OPS, READS_SRC, WRITES_DST, Program
-from synth.simulation import FIFO_DEPTH, Links, links_of, run
+from synth.program import FIFO_DEPTH, OPS, READS_SRC, WRITES_DST, Program
+from synth.simulation import Links, links_of, run
 
 __all__ = ["Message", "Messages"]
 

@@ -1,15 +1,7 @@
 from .chunk_slots import dependencies as dependencies, touched as touched
 from .contribution_counts import contributions as contributions
 from .fair_program import fair_time_s as fair_time_s
-from .fifo_order import (
-    FIFO_DEPTH as FIFO_DEPTH,
-    Links as Links,
-    connections as connections,
-    least_depth as least_depth,
-    links_of as links_of,
-    run as run,
-    walk as walk,
-)
+from .fifo_order import Links as Links, connections as connections, links_of as links_of, run as run
 from .max_min_fairness import Flows as Flows, carry as carry, next_s as next_s, share as share
 from .periodic import periodic_time_s as periodic_time_s
 from .program import (

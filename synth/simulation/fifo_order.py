@@ -1,7 +1,7 @@
-"""An order in which the steps of a program can run with bounded FIFOs, and the least FIFO depth.
+"""An order in which the steps of a program can run with bounded FIFOs.
 
 Steps of a correct program that are not ordered do not touch the same memory, so any such order
-gives the same result; the judge, the interpreter and the executors all follow this one.
+gives the same result; the compiler, the interpreter and the executors all follow this one.
 """
 
 from __future__ import annotations
@@ -15,17 +15,7 @@ from probes.base import Indices, Mask
 from synth.kernels import compiled
 from synth.program import RECEIVES, SENDS, Program
 
-__all__ = ["FIFO_DEPTH", "Links", "Walk", "connections", "least_depth", "links_of", "walk"]
-
-FIFO_DEPTH = 2
-
-
-@dataclass(frozen=True)
-class Walk:
-    """``order``: steps (rows of the program) as they ran; ``blocked``: why the others could not."""
-
-    order: list[int]
-    blocked: tuple[str, ...]
+__all__ = ["Links", "connections", "links_of", "run"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +79,6 @@ def connections(program: Program) -> tuple[list[int], list[int]]:
     return links.send.tolist(), links.recv.tolist()
 
 
-def walk(program: Program, depth: int = FIFO_DEPTH) -> Walk:
-    """Run every threadblock a step at a time, in turn, with ``depth`` messages in each FIFO; O(steps)."""
-    links = links_of(program)
-    order, reached, filled = run(links, depth)
-    blocked = () if len(order) == program.steps else tuple(_blocked(links, depth, reached, filled))
-    return Walk(order.tolist(), blocked or tuple(_left_over(links, filled)))
-
-
 def run(links: Links, depth: int) -> tuple[Indices, Indices, Indices]:
     """(steps as they ran, the step each threadblock stands at, messages left in each FIFO)."""
     program = links.program
@@ -105,52 +87,6 @@ def run(links: Links, depth: int) -> tuple[Indices, Indices, Indices]:
         *columns, links.sends, links.receives, links.send, links.recv, links.fifos, depth
     )
     return order[:done], reached, filled
-
-
-def least_depth(links: Links) -> int:
-    """The smallest depth of the FIFOs with which every step runs; 0 where none is enough."""
-    steps = links.program.steps
-    most = int(np.bincount(links.send[links.program.tb_of[links.sends]], minlength=1).max(initial=1))
-    if len(run(links, 1)[0]) == steps:
-        return 1
-    low, high = 1, 2
-    while len(run(links, high)[0]) < steps:
-        if high >= most:
-            return 0
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = len(run(links, middle)[0]) == steps
-        low, high = (low, middle) if fits else (middle, high)
-    return high
-
-
-def _blocked(links: Links, depth: int, reached: Indices, filled: Indices) -> list[str]:
-    """Who waits for whom, once nothing can run."""
-    program, found = links.program, []
-    for tb in np.flatnonzero(reached < program.tb_start[1:]).tolist():
-        step = int(reached[tb])
-        goal, channel = int(links.goal[step]), f"on channel {program.tb_channel[tb]}"
-        if goal >= 0 and reached[program.tb_of[goal]] <= goal:
-            reason = f"waits for {program.place(goal)} and never runs"
-        elif links.receives[step] and not filled[links.recv[tb]]:
-            reason = f"waits for a message from rank {program.tb_recv[tb]} {channel} that never comes"
-        else:
-            reason = (
-                f"waits for rank {program.tb_send[tb]} to receive {channel}: all {depth} places of "
-                "the connection stay full"
-            )
-        found.append(f"{program.place(step)} {reason}")
-    return found
-
-
-def _left_over(links: Links, filled: Indices) -> list[str]:
-    program = links.program
-    return [
-        f"{program.tb_name(tb)} sends {filled[links.send[tb]]} messages to rank {program.tb_send[tb]} "
-        "that nobody receives"
-        for tb in np.flatnonzero(np.where(links.send >= 0, filled[links.send], 0)).tolist()
-    ]
 
 
 @compiled

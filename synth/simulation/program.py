@@ -14,8 +14,8 @@ import numpy as np
 
 from probes.base import Floats, Indices, UsageError, floats
 from synth.network import Network, fastest_links
-from synth.program import READS_SRC, WRITES_DST, Program
-from synth.simulation.fifo_order import FIFO_DEPTH, Links, links_of
+from synth.program import FIFO_DEPTH, READS_SRC, WRITES_DST, Program
+from synth.simulation.fifo_order import Links, links_of
 from synth.simulation.threadblock_machine import CAUSES, run_threadblocks
 
 __all__ = ["Costs", "ProgramTiming", "links_used", "simulate_program"]

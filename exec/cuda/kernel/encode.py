@@ -15,8 +15,8 @@ import numpy as np
 from exec.cuda.kernel.rows import DOES, STEP, Rows
 from exec.program import Layout, moves
 from probes.base import DataError, Indices
-from synth.program import Program
-from synth.simulation import FIFO_DEPTH, links_of
+from synth.program import FIFO_DEPTH, Program
+from synth.simulation import links_of
 
 __all__ = [
     "BLOCK",
