@@ -59,22 +59,31 @@ def is_delivered(schedule: Schedule, timing: Timing, slack: float) -> bool:
     reduced, held = np.asarray(shape.reduced, bool), shape.held()
     if not held[:, reduced].all():
         return False
-    return bool(
-        _delivered(
-            schedule.chunk,
-            network.src,
-            network.dst,
-            schedule.link,
-            schedule.op,
-            timing.start_s,
-            timing.arrival_s,
-            network.hold_s(schedule.chunk_bytes),
-            slack,
-            reduced,
-            held,
-            shape.wanted(),
-        )
-    )
+    complete, gathered = held & ~reduced, np.zeros(shape.chunks, np.int64)
+    has_s = np.full(held.shape, np.inf)
+    has_s[held] = -np.inf
+    if not _delivered(
+        schedule.chunk,
+        network.src,
+        network.dst,
+        schedule.link,
+        schedule.op,
+        timing.start_s,
+        timing.arrival_s,
+        network.hold_s(schedule.chunk_bytes),
+        slack,
+        reduced,
+        has_s,
+        complete,
+        sent := np.zeros(held.shape, bool),
+        np.zeros(held.shape),
+        gathered,
+    ):
+        return False
+    # Who alone has not sent the sum that all others have sent has it, even if nobody asked for it.
+    summed = reduced & (gathered == network.ranks - 1)
+    complete[:, summed] |= ~sent[:, summed]
+    return not (shape.wanted() & ~complete).any()
 
 
 @compiled
@@ -121,20 +130,18 @@ def _delivered(
     hold_s: Floats,
     slack: float,
     reduced: Mask,
-    held: Mask,
-    wanted: Mask,
+    has_s: Floats,
+    complete: Mask,
+    sent: Mask,
+    sending_s: Floats,
+    gathered: Indices,
 ) -> bool:
-    ranks, chunks = held.shape
-    # When the last contribution came, or from completeness on when that was; inf where there is nothing.
-    has_s = np.empty(held.shape)
-    complete, sent = np.zeros(held.shape, np.bool_), np.zeros(held.shape, np.bool_)
-    # Until when a rank that has sent its sum holds a link with it.
-    sending_s = np.zeros(held.shape)
-    gathered = np.zeros(chunks, np.int64)
-    for rank in range(ranks):
-        for c in range(chunks):
-            has_s[rank, c] = -np.inf if held[rank, c] else np.inf
-            complete[rank, c] = held[rank, c] and not reduced[c]
+    """Follow all sends through the slots of each rank and chunk; False where one proves nothing.
+
+    ``has_s`` is when the last contribution came, or from completeness on when that was; inf where nothing is.
+    Until ``sending_s`` a rank that has sent its sum holds a link with it.
+    """
+    ranks = len(has_s)
     for row in range(len(link)):
         e, c = link[row], chunk[row]
         sender, receiver = src[e], dst[e]
@@ -156,9 +163,4 @@ def _delivered(
         if not complete[receiver, c]:
             complete[receiver, c], has_s[receiver, c] = True, arrival_s[row]
         has_s[receiver, c] = min(has_s[receiver, c], arrival_s[row])
-    for rank in range(ranks):
-        for c in range(chunks):
-            root = reduced[c] and gathered[c] == ranks - 1 and not sent[rank, c]
-            if wanted[rank, c] and not (complete[rank, c] or root):
-                return False
     return True
