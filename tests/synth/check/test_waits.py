@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import named, networks
 
-from probes.columns import bytes_of, ints
+from probes.base import bytes_of, ints
 from synth.check.slots import slots_of
 from synth.check.waits import Waits, blocked, least_depth, order_of
 from synth.check.well_formed import shape
