@@ -12,7 +12,7 @@ from synth.check.slots import slots_of
 from synth.check.waits import Waits, blocked, least_depth, order_of
 from synth.check.well_formed import shape
 from synth.collective import KINDS, collective
-from synth.compiler.lower import lower
+from synth.compiler import lower
 from synth.memory_layout import cells_of
 from synth.methods import greedy
 from synth.simulation.fifo_order import links_of, run
