@@ -34,8 +34,7 @@ from synth.fusion.costs import RingCosts, speedup_max
 from synth.fusion.methods import Overheads, fusion_plan
 from synth.fusion.model import Model, shape
 from synth.fusion.plan import FusionPlan
-from synth.fusion.search import best_plan
-from synth.fusion.tuning import STRATEGIES, Strategy, begun
+from synth.fusion.tuning import STRATEGIES, Strategy, begun, best_plan
 
 RANKS = 64
 MIB = 1 << 20

@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from probes.nvml.call import Driver, bus_id_of
-from probes.nvml.links import read_links
-from probes.nvml.pairs import peers_of, read_matrices
+from probes.nvml.links import peers_of, read_links, read_matrices
 from probes.topology import Gpu, Host, PciDevice, Topology
 
 __all__ = ["METHOD", "read"]

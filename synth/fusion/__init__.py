@@ -6,7 +6,7 @@ the processor and the network do when, and the time of an iteration; and the buf
 
 Read `model`; `costs`, the paper's equations, and `network_costs`; `buckets`, which tensors are fused;
 `timeline`, the simulator of two resources; `methods`, the schedules that are compared; `plan`, the artifact;
-`search`; then `gaussian_process` and `tuning`.
+then `gaussian_process` and `tuning`.
 """
 
 import lazy_loader as lazy

@@ -9,6 +9,11 @@ from .methods import (
 from .model import Model as Model, shape as shape, shapes as shapes
 from .network_costs import ring_costs as ring_costs
 from .plan import FusionPlan as FusionPlan
-from .search import best_plan as best_plan
 from .timeline import KINDS as KINDS, REDUCE_SCATTER as REDUCE_SCATTER
-from .tuning import STRATEGIES as STRATEGIES, Strategy as Strategy, Tuning as Tuning, begun as begun
+from .tuning import (
+    STRATEGIES as STRATEGIES,
+    Strategy as Strategy,
+    Tuning as Tuning,
+    begun as begun,
+    best_plan as best_plan,
+)

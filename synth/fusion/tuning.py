@@ -1,21 +1,27 @@
 """Which buffer to try next: Bayesian optimization as DeAR has it and better, random search, and a grid.
 
 A trial is a buffer and the seconds of an iteration with it, the mean of some steps. Which comes next follows
-from the trials alone, so that a search goes on where it was left, on another machine, too.
+from the trials alone, so that a search goes on where it was left, on another machine, too. `best_plan` is the
+best in the simulation, which tuning on real runs approaches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from math import isfinite
 from typing import Literal
 
 import numpy as np
 
 from probes.base import Floats, Longs, floats, longs
+from synth.fusion.costs import RingCosts
 from synth.fusion.gaussian_process import expected_improvement, posterior
+from synth.fusion.methods import DEFAULT_BUFFER_BYTES, Overheads, fusion_plan
+from synth.fusion.model import Model
+from synth.fusion.plan import FusionPlan
 
-__all__ = ["PAPER_XI", "STRATEGIES", "Strategy", "Tuning", "begun"]
+__all__ = ["PAPER_XI", "STRATEGIES", "Strategy", "Tuning", "begun", "best_plan"]
 
 Strategy = Literal["bo", "paper", "grid", "random"]
 STRATEGIES: tuple[Strategy, ...] = ("bo", "paper", "grid", "random")
@@ -25,6 +31,9 @@ _LOW_BYTES, _HIGH_BYTES, _FIRST_BYTES = _MIB, 100 * _MIB, 25 * _MIB
 PAPER_XI = 0.1
 _XI = 0.01
 _CANDIDATES = 400
+# What is tried to find the best in the simulation.
+_BUFFERS = 40
+_CYCLES_S = (1e-3, 5e-3, 10e-3)
 _GRID = 20
 _MOST_TRIALS, _MOST_BYTES, _MOST_S = 1000, 1 << 50, 1e9
 
@@ -156,3 +165,21 @@ def begun(
 ) -> Tuning:
     """A search without trials, by default in the paper's range."""
     return Tuning(subject, strategy, low_bytes, high_bytes, first_bytes, seed, longs([]), floats([]))
+
+
+def best_plan(model: Model, costs: RingCosts, method: str, overheads: Overheads | None = None) -> FusionPlan:
+    """The fastest plan of ``method`` over its own buffer and 40 from 1 to 100 MiB, evenly in their logarithm.
+
+    Horovod's cycle is tuned with it, over 1, 5 and 10 ms and that of ``overheads``.
+    """
+    extra = overheads or Overheads()
+    buffers = [
+        DEFAULT_BUFFER_BYTES[method],
+        *np.geomspace(_LOW_BYTES, _HIGH_BYTES, _BUFFERS).astype(int).tolist(),
+    ]
+    cycles = sorted({*_CYCLES_S, extra.cycle_s}) if method == "horovod" else [extra.cycle_s]
+    plans = (
+        fusion_plan(model, costs, method, buffer, replace(extra, cycle_s=cycle))
+        for cycle, buffer in product(cycles, buffers)
+    )
+    return min(plans, key=lambda plan: plan.iteration_s)

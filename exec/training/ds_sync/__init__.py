@@ -3,8 +3,7 @@
 In: a model, its optimizer and the groups that `synth.groups` plans. Out: `wrapper.DSSync`, a module that is
 trained as the model is. Read `planning` (which groups), `slow_links` (what has become slow), then what needs
 torch: `buckets` (parameters that are averaged in one message), `partial_steps` (an optimizer that steps
-behind backward), `communication` (process groups, and what was recorded), `link_timing`, `adjustment`, and
-`wrapper`.
+behind backward), `communication` (process groups, and what was recorded), `adjustment`, and `wrapper`.
 """
 
 import lazy_loader as lazy

@@ -14,8 +14,8 @@ from synth.fusion.buckets import by_size, layer_of, size_of
 from synth.fusion.costs import RingCosts, baseline_s
 from synth.fusion.methods import METHODS, Overheads, fusion_plan
 from synth.fusion.model import Model, shape
-from synth.fusion.search import best_plan
 from synth.fusion.timeline import ALL_REDUCE
+from synth.fusion.tuning import best_plan
 
 BUFFERS = st.integers(1, 100 << 20)
 NEAR = pytest.approx
