@@ -51,7 +51,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from exec.adaptive.coordinator import Policy
+from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.iterations import Iterations, IterationsReport, iterations_task
 from exec.lab import lifecycle
 from exec.lab.iproute import ip
@@ -178,9 +178,9 @@ def mpi_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) ->
 
 def rpc_task(comm: Any, rounds: int, progress: Safekeeping) -> list[float] | None:
     """Every rank but the first asks it ``rounds`` times, and hears the answer; all round trips in seconds."""
-    from exec.adaptive.messages import Ready, Request
+    from exec.adaptive.messages import CollectiveCall, Ready
 
-    asked = Ready(0, Request("all_reduce", "sum", "float32", 1, 4))
+    asked = Ready(0, CollectiveCall("all_reduce", "sum", "float32", 1, 4))
     comm.mesh.subscribe("asked", lambda rank, message: comm.mesh.send(rank, "answered", message))
     comm.Barrier()
     took_s = []
@@ -286,14 +286,14 @@ def volatile(options: argparse.Namespace) -> None:
     """Print the makespans and their ratios."""
     from volatile_trace import forecasts, makespan_s as simulated_s, network_of, rates
 
-    from exec.adaptive.messages import Request
+    from exec.adaptive.messages import CollectiveCall
     from exec.adaptive.replanner import good_schedules
 
     lab = lab_of("volatile", 4, options.mbit)
     hosts, count = len(lab.hosts), options.bytes // 4
     even = network_of([options.mbit] * hosts)
     # The hosts of the lab share few cores: a busy one may be silent for long.
-    asked = Iterations(options.iterations, count, network=even, policy=Policy(silent_s=20.0))
+    asked = Iterations(options.iterations, count, network=even, policy=WaitPolicy(silent_s=20.0))
     rows = {
         x: list(itertools.islice(rates(x, hosts, options.mbit), options.moments)) for x in options.amplify
     }
@@ -308,7 +308,7 @@ def volatile(options: argparse.Namespace) -> None:
             for amplify, moments in rows.items()
         }
     # Once the lab is down: it takes the cores.
-    request = Request("all_reduce", "sum", "float32", count, 4)
+    request = CollectiveCall("all_reduce", "sum", "float32", count, 4)
     static = good_schedules(even, [request], range(hosts), asked.replan_s)[request]
     for amplify, found in came.items():
         longest_s = max((makespan_s(one) for how, one in found.items() if how != "mpi"), default=0.0)
@@ -328,7 +328,7 @@ def interference(options: argparse.Namespace) -> None:
 
     lab = lab_of("tenants", 4, options.mbit)
     even = network_of([options.mbit] * len(lab.hosts))
-    asked = Iterations(options.iterations, options.bytes // 4, network=even, policy=Policy(silent_s=20.0))
+    asked = Iterations(options.iterations, options.bytes // 4, network=even, policy=WaitPolicy(silent_s=20.0))
     print(
         f"4 hosts at {options.mbit:g} Mbit/s, {options.iterations} all_reduces of {options.bytes:,} bytes, "
         f"{options.flows} flows of others, between other pairs every {options.hold:g} s"
@@ -512,7 +512,7 @@ def stragglers(options: argparse.Namespace) -> None:
                 asked = Iterations(options.iterations, options.bytes // 4, computing_s=computing_s)
                 found = {}
                 for relays in (False, True):
-                    given = replace(asked, policy=Policy(relays=relays))
+                    given = replace(asked, policy=WaitPolicy(relays=relays))
                     came = run_inside(lab, folder, given, "session", lambda over: None)
                     if isinstance(came, str):
                         print(came)

@@ -27,8 +27,8 @@ from synth.check.groups import lemma_holds_from
 from synth.errors import NotApplicableError
 from synth.groups.artifact import Division
 from synth.groups.consensus_rate import consensus, mixing_product
-from synth.groups.costs import Costs
-from synth.groups.patterns import Layout
+from synth.groups.costs import AveragingCosts
+from synth.groups.patterns import RackLayout
 from synth.groups.planner import PATTERNS, disagreement, pattern_named, plan_groups
 from synth.network import Link, Network, build
 
@@ -67,7 +67,9 @@ def racks_of(sizes: Sequence[int], across: float, *, slow_rank: int = -1, alpha_
 def table_1() -> Iterator[str]:
     """Formulas of Table I on one switch of eight, and what the cost model gives."""
     ranks, each_s, latency_s = 8, SIZE_BYTES * BETA, LAYERS * ALPHA_S
-    costs = Costs(racks_of([ranks], 1.0, alpha_s=ALPHA_S), (tuple(range(ranks)),), SIZE_BYTES, LAYERS)
+    costs = AveragingCosts(
+        racks_of([ranks], 1.0, alpha_s=ALPHA_S), (tuple(range(ranks)),), SIZE_BYTES, LAYERS
+    )
     rounds = 2 * (ranks - 1)
     tree_s = min(2 * (math.log2(ranks) + k) * (latency_s + each_s / k) for k in range(1, 5000))
     yield f"Table I, {ranks} ranks, one rate{'ours':>14}{'formula':>12}"
@@ -85,7 +87,7 @@ def table_2() -> Iterator[str]:
     ranks, b1, b2 = racks * each, BETA, 2 * BETA
     network = racks_of([each] * racks, 2.0, alpha_s=ALPHA_S)
     groups = plan_groups(network, SIZE_BYTES, layers=LAYERS).groups
-    costs = Costs(network, groups.racks, SIZE_BYTES, LAYERS)
+    costs = AveragingCosts(network, groups.racks, SIZE_BYTES, LAYERS)
     a, s = LAYERS * ALPHA_S, SIZE_BYTES
     ring = 2 * (ranks - 1) * (a + s * b2 / ranks)
     across, within = (racks - 1) * each * s * b2, (each - 1) * s * b1
@@ -115,7 +117,7 @@ def times(
 ) -> Iterator[str]:
     """Times of each method over the ring's (AR), ours and the paper's for each dataset."""
     groups = plan_groups(network, SIZE_BYTES, racks=racks).groups
-    peers = Costs(network, racks, SIZE_BYTES).peers_s()
+    peers = AveragingCosts(network, racks, SIZE_BYTES).peers_s()
     ours = (peers["hierarchical"], peers["asp"], peers["gossip"], groups.predicted_s)
     yield f"{title}{'ours':>8}" + "".join(f"{row[0]:>10}" for row in paper) + "   (times over AR's)"
     for at, name in enumerate(("hierarchical AR", "ASP (paper: more than)", "gossip", "DS-Sync")):
@@ -127,7 +129,7 @@ def lemma() -> Iterator[str]:
     """Rho, distance, and the squared error of the worst rank against rho^k, over 200 random starts."""
     yield f"Lemma IV.1{'period':>34}{'rho':>9}{'distance':>10}{'proven from':>13}{'worst/bound':>13}"
     for racks, each in ((2, 4), (4, 8), (3, 3), (2, 2), (4, 2)):
-        layout = Layout(tuple(tuple(range(r * each, (r + 1) * each)) for r in range(racks)))
+        layout = RackLayout(tuple(tuple(range(r * each, (r + 1) * each)) for r in range(racks)))
         for name in PATTERNS:
             try:
                 iterations = pattern_named(name, layout)

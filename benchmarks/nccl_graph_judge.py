@@ -26,7 +26,7 @@ from probes.nccl.ports import numbered_ports
 from probes.paths.bandwidth import load
 from probes.topology import Host
 from synth.nccl_graphs.capacities import capacities_of
-from synth.nccl_graphs.channels import Channel, total_gbs
+from synth.nccl_graphs.channels import GraphChannel, total_gbs
 from synth.nccl_graphs.graph_xml import FileGraph, graph_file, read_graphs
 from synth.nccl_graphs.planner import HostGraphs, plan_graphs
 
@@ -95,7 +95,9 @@ def carried_gbs(host: Host, graphs: HostGraphs, found: FileGraph) -> float:
     place = {number: at for at, number in enumerate(graphs.gpu_numbers)}
     port = {ports[nic.name]: at for at, nic in enumerate(nics)}
     channels = [
-        Channel(tuple(place[gpu] for gpu in gpus), port[nets[0]] if nets and graphs.net_numbers else None)
+        GraphChannel(
+            tuple(place[gpu] for gpu in gpus), port[nets[0]] if nets and graphs.net_numbers else None
+        )
         for nets, gpus in found.channels
     ]
     return total_gbs(room, channels)

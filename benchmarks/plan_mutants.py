@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from synth.mscclpp.plan import Operand, Operation, Plan
+from synth.mscclpp.plan import ExecutionPlan, Operand, Operation
 
 __all__ = ["MUTATIONS", "mutant"]
 
@@ -11,7 +11,7 @@ MUTATIONS = ("signal dropped", "nop dropped", "channel swapped", "offset moved")
 _SIGNALS = ("signal", "wait", "rlxsignal", "rlxwait", "sem_acquire", "sem_release", "barrier")
 
 
-def mutant(plan: Plan, mutation: str, draw: random.Random) -> Plan | None:
+def mutant(plan: ExecutionPlan, mutation: str, draw: random.Random) -> ExecutionPlan | None:
     """The plan with one change of a kind; None where it has no place for that."""
     places = [
         (rank, block, at)
@@ -45,7 +45,9 @@ def _takes(operation: Operation, mutation: str) -> bool:
     return bool(operation.src)
 
 
-def _swapped(plan: Plan, rank: int, block: int, operation: Operation, draw: random.Random) -> Operation:
+def _swapped(
+    plan: ExecutionPlan, rank: int, block: int, operation: Operation, draw: random.Random
+) -> Operation:
     """Another channel, or another remote buffer, of those that the threadblock has."""
     threadblock = plan.gpus[rank].threadblocks[block]
     port = operation.channel_type == "port"
@@ -76,7 +78,7 @@ def _moved(operation: Operation, draw: random.Random) -> Operation:
     return replace(operation, src=tuple(sides[0]), dst=tuple(sides[1]))
 
 
-def _with(plan: Plan, rank: int, block: int, operations: tuple[Operation, ...]) -> Plan:
+def _with(plan: ExecutionPlan, rank: int, block: int, operations: tuple[Operation, ...]) -> ExecutionPlan:
     gpu = plan.gpus[rank]
     blocks = list(gpu.threadblocks)
     blocks[block] = replace(blocks[block], operations=operations)

@@ -17,7 +17,7 @@ from pathlib import Path
 from plan_mutants import MUTATIONS, mutant
 
 from exec.published.mscclpp import interleaved
-from synth.mscclpp import Plan, judge_plan, read_plan
+from synth.mscclpp import ExecutionPlan, judge_plan, read_plan
 from synth.mscclpp.well_formed import form
 
 _ROWS = ("mutants", "accepted", "accepted, wrong", "rejected", "rejected by form", "rejected, shown")
@@ -25,7 +25,7 @@ _ROWS = ("mutants", "accepted", "accepted, wrong", "rejected", "rejected by form
 
 def main(folder: str, mutants: int = 2000, runs: int = 40, seed: int = 1) -> int:
     """Judge, run and count; 1 where an accepted mutant went wrong."""
-    plans: list[Plan] = []
+    plans: list[ExecutionPlan] = []
     for path in sorted(Path(folder).rglob("*.json")):
         plan = read_plan(json.loads(path.read_bytes()), str(path))
         if judge_plan(plan):
@@ -50,7 +50,7 @@ def main(folder: str, mutants: int = 2000, runs: int = 40, seed: int = 1) -> int
     return 1 if any(counts[mutation, "accepted, wrong"] for mutation in MUTATIONS) else 0
 
 
-def judged(plan: Plan, runs: int) -> list[str]:
+def judged(plan: ExecutionPlan, runs: int) -> list[str]:
     """The rows that a mutant counts in."""
     if not judge_plan(plan):
         wrong = any(interleaved(plan, seed) != "right" for seed in range(runs))

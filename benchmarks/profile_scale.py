@@ -29,7 +29,7 @@ import numpy as np
 
 from probes.base.columns import Floats
 from probes.profiling import median_polish
-from probes.profiling.budget import Cost, Plan, fitted
+from probes.profiling.budget import Cost, RoundPlan, fitted
 from probes.profiling.instances import Instances
 from probes.sampling import packet_trains
 from probes.sampling.prober import Dose
@@ -82,7 +82,7 @@ def within_budget(hosts: int, alpha_s: float, beta: float) -> tuple[list[int], f
     rounds = tuple(((0, s),) if 2 * s <= hosts else ((hosts - s, 0),) for s in order)
     cost = wave_seconds(hosts, FULL, alpha_s, beta)
     first_s = 2 * (cost.alpha_s + cost.beta_s)
-    plan = fitted(Plan(rounds, 5, FULL), cut, cost, BUDGET_S - first_s)
+    plan = fitted(RoundPlan(rounds, 5, FULL), cut, cost, BUDGET_S - first_s)
     kept = order[: len(plan.rounds)]
     return kept, seconds(hosts, kept, 1, wave_seconds(hosts, plan.dose, alpha_s, beta))
 

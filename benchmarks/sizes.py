@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ccctl.arguments.units import format_size, parse_size
-from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
+from ccctl.render.svg.chart import COLOURS, Chart, Series, charts
 from ccctl.render.svg.files import write_pictures
 from ccctl.render.units import about
 from synth.collective import Kind, kind_of
@@ -189,7 +189,7 @@ def pictured(cells: Sequence[Cell], path: str) -> None:
         for at, name in enumerate(networks):
             found = [cell for cell in cells if (cell.network, cell.kind) == (name, kind)]
             points = tuple((float(cell.size_bytes), cell.percent) for cell in found)
-            lines.append(Line(name, COLOURS[at % len(COLOURS)], points))
+            lines.append(Series(name, COLOURS[at % len(COLOURS)], points))
         panels.append(Chart(kind, "size (bytes)", tuple(lines), about, lambda y: f"{y:g} %", y_base=0))
     about_it = "A panel for each collective, a line for each network."
     write_pictures([charts("Percent of the proven bound over size", about_it, panels, 960)], path)

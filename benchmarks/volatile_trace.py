@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from exec.replan import Forecast, replanned
+from exec.replan import SchedulePrediction, replanned
 from synth.network import Link, Network, build
 from synth.schedule import Schedule
 
@@ -65,7 +65,7 @@ def forecasts(static: Schedule, moments: Sequence[tuple[float, ...]]) -> list[Mo
         plan = replanned(static, network, least_gain=1.0, others=known[1:], quick=True, jobs=0)
         if plan.schedule is not None and plan.schedule not in known:
             known.append(plan.schedule)
-        found.append(Moment(mbit, Forecast(static).time_s(network), plan.after_s))
+        found.append(Moment(mbit, SchedulePrediction(static).time_s(network), plan.after_s))
     return found
 
 

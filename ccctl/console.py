@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as DrawnBar
 
 __all__ = [
-    "Progress",
+    "ProgressBar",
     "aligned",
     "configure",
     "data",
@@ -305,7 +305,7 @@ def next_with(output: str | None, then: str, name: str) -> None:
         next_step(then.format(shlex.quote(output)))
 
 
-class Progress(Protocol):
+class ProgressBar(Protocol):
     """A running progress bar."""
 
     def update(self, done: float, text: str = "") -> None:
@@ -399,7 +399,7 @@ def _age_s() -> float:
 
 
 @contextmanager
-def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tuple) -> Iterator[Progress]:
+def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tuple) -> Iterator[ProgressBar]:
     """A progress bar on stderr while the block runs, with what ``below`` says then in the lines under it.
 
     ``below`` is called several times a second, on another thread. What synth logs meanwhile, such as which

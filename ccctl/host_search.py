@@ -18,7 +18,7 @@ from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from exec.errors import RankFailed
 from exec.launcher import fold
 from probes.base import CcctlError, UnavailableError
-from probes.detection import Look, Request, answers_to, together
+from probes.detection import DetectRequest, HostDetection, answers_to, together
 from probes.topology import Topology
 
 __all__ = ["answering", "look_everywhere"]
@@ -29,7 +29,7 @@ _PATIENCE_S = 60.0
 _AGAIN_S = 30.0
 
 
-def look_everywhere(world: World, request: Request, timeout_s: float | None) -> Topology:
+def look_everywhere(world: World, request: DetectRequest, timeout_s: float | None) -> Topology:
     """The topology of all hosts of ``world``, one rank on each, with a finding for each that is missing.
 
     Raises UnavailableError where no host answered.
@@ -64,7 +64,7 @@ class _Search:
     """Starts ``task`` on groups of hosts; ``missing`` are those that gave nothing, and why."""
 
     task: str
-    request: Request | None
+    request: DetectRequest | None
     label: str
     deadline_s: float | None
     missing: dict[str, str] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class _Looking(_Search):
     """Collects the looks of the hosts ``asked`` for."""
 
     asked: Sequence[str] = ()
-    looks: list[Look] = field(default_factory=list)
+    looks: list[HostDetection] = field(default_factory=list)
 
     def keep(self, value: Any) -> None:
         self.looks.append(value)

@@ -20,13 +20,13 @@ from exec.launcher.starters import other_nodes
 from probes.base import Progress, UnavailableError, UsageError, plural
 
 if TYPE_CHECKING:
-    from exec.launcher import Lost, Status
+    from exec.launcher import Heartbeat, Lost
     from synth.program import Program
 
 __all__ = [
     "HOSTS_VARIABLE",
     "Drawn",
-    "Ranks",
+    "RankDisplay",
     "World",
     "by_default",
     "over_sockets",
@@ -116,7 +116,7 @@ def run_ranks(
     with _naming_flags():
         if started_by_mpi():
             return _inside(lambda: run.run_ranks(task, arguments, world, ending=_Told(), **limits))
-        ranks = Ranks()
+        ranks = RankDisplay()
         view = console.progress(label, 1.0, lambda: [*below(), *ranks.lines()])
         with view as bar, _showing_output():
             heard: dict[str, Any] = {"on_status": ranks.heard, "on_lost": ranks.lost}
@@ -179,7 +179,7 @@ def _showing_output() -> Iterator[None]:
 class Drawn(Progress):
     """Draws how far a stage, or rank 0, has come."""
 
-    def __init__(self, bar: console.Progress) -> None:
+    def __init__(self, bar: console.ProgressBar) -> None:
         self._bar = bar
 
     def update(self, done: float, total: float, text: str = "") -> None:
@@ -189,14 +189,14 @@ class Drawn(Progress):
         """The bar shows no waiting."""
 
 
-class Ranks:
+class RankDisplay:
     """What ranks do now, as lines for a terminal: who is waited for, by how many, and who was lost."""
 
     def __init__(self) -> None:
-        self._now: dict[int, tuple[str, Status]] = {}
+        self._now: dict[int, tuple[str, Heartbeat]] = {}
         self._lost: dict[int, str] = {}
 
-    def heard(self, rank: int, host: str, status: Status) -> None:
+    def heard(self, rank: int, host: str, status: Heartbeat) -> None:
         """A rank has told what it does."""
         self._now[rank] = (host, status)
         self._lost.pop(rank, None)

@@ -87,9 +87,9 @@ class Executor:
         With ``traced`` a log of each run is written; on a GPU there is none.
         """
         if self.name != "cuda":
-            from exec.mpi import Plan
+            from exec.mpi import MpiPlan
 
-            plan = Plan(layout, self._comm, send, recv, redop, progress, traced=traced)
+            plan = MpiPlan(layout, self._comm, send, recv, redop, progress, traced=traced)
             return Call(plan.run, recv, close=plan.close, kept=plan.kept if traced else None)
         from exec.cuda import CudaPlan
 

@@ -19,14 +19,14 @@ from synth.program import Program
 from synth.schedule import Schedule
 from synth.simulation import moved_to, replay
 
-__all__ = ["Forecast", "Replan", "replanned", "requests_of"]
+__all__ = ["Replan", "SchedulePrediction", "replanned", "requests_of"]
 
 # What is asked where time is short. Forests use links that differ best, the others those that are alike.
 _QUICK = ("forest", "ring", "direct", "greedy")
 
 
 @dataclass(frozen=True)
-class Forecast:
+class SchedulePrediction:
     """How long a schedule is predicted to take, on any network with its links."""
 
     schedule: Schedule
@@ -87,7 +87,7 @@ def replanned(
     ``quick`` asks few methods, the most promising first. Of ``others`` those count that need no link that the
     network lacks. Raises UsageError where it lacks one of ``current``.
     """
-    before_s = Forecast(current).time_s(network)
+    before_s = SchedulePrediction(current).time_s(network)
     request = Request(
         network=network,
         kind=current.collective.kind,
@@ -104,7 +104,7 @@ def replanned(
     searched = search and best_s > least_gain * bound_s
     if searched:
         found = _quickly(request) if quick else synthesize(request, progress).schedule
-        timed.append((Forecast(found).time_s(network), found))
+        timed.append((SchedulePrediction(found).time_s(network), found))
     after_s, chosen = min(timed, key=lambda pair: pair[0], default=(before_s, current))
     if before_s < least_gain * after_s:
         return Replan(before_s, before_s, bound_s, None, searched)
@@ -115,7 +115,7 @@ def _timed(schedules: Sequence[Schedule], network: Network) -> Iterator[tuple[fl
     """Those that the network has all links for, with their predicted seconds."""
     for one in schedules:
         with contextlib.suppress(UsageError):
-            yield Forecast(one).time_s(network), one
+            yield SchedulePrediction(one).time_s(network), one
 
 
 def _quickly(request: Request) -> Schedule:

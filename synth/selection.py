@@ -15,11 +15,11 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.schedule import MOST_CHUNK_BYTES, Race, Schedule, claims
 
-__all__ = ["Algorithm", "Point", "Range", "Selection"]
+__all__ = ["Point", "Range", "Selection", "UnsizedSchedule"]
 
 
 @dataclass(frozen=True, eq=False)
-class Algorithm:
+class UnsizedSchedule:
     """A schedule but for its network and the bytes of its chunks; columns as a schedule has them."""
 
     method: str
@@ -95,7 +95,7 @@ class Selection:
     """
 
     network: Network
-    algorithms: tuple[Algorithm, ...]
+    algorithms: tuple[UnsizedSchedule, ...]
     ranges: tuple[Range, ...]
     points: tuple[Point, ...]
 
@@ -171,6 +171,6 @@ class Selection:
         return found
 
 
-def _counted(algorithm: Algorithm) -> bool:
+def _counted(algorithm: UnsizedSchedule) -> bool:
     """Whether the collective says how many bytes it moves, without which there are no chunks to size."""
     return not algorithm.collective.problems() and algorithm.collective.total_bytes(1) > 0

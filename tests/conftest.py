@@ -38,7 +38,7 @@ from synth.portfolio.attempts import Request
 from synth.portfolio.periodic import synthesize_periodic
 from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
-from synth.selection import Algorithm, Point, Range, Selection
+from synth.selection import Point, Range, Selection, UnsizedSchedule
 
 # `make coverage` also has Python itself run the compiled loops, to see their lines: a hundred times slower.
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
@@ -214,7 +214,7 @@ def samples(schedule):
         {"mpi": measured},
         breakdown,
     )
-    algorithm = Algorithm("ring", 0, schedule.collective, schedule.chunk, schedule.link, schedule.op)
+    algorithm = UnsizedSchedule("ring", 0, schedule.collective, schedule.chunk, schedule.link, schedule.op)
     point = Point(1 << 20, 0, 2e-3, 1e-3, "ingress of rank 0")
     program = Program(
         name="pass on",

@@ -109,6 +109,15 @@ def defined(path):
             yield from (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
 
 
+def test_a_class_name_stands_for_one_class():
+    homes = {}
+    for path in MODULES:
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name(path))
+    assert {one: where for one, where in homes.items() if len(where) > 1} == {}
+
+
 def test_packages_export_what_others_use():
     """Every export exists, and product, tests, docs or examples import it."""
     folders = ("tests", "benchmarks", "examples")

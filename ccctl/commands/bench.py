@@ -148,7 +148,7 @@ def bench(
     """
     from ccctl.arguments import bench_requests, contestants, elements, placements, requests
     from ccctl.artifacts import read_report
-    from ccctl.prepared import Wanted, prepared, request_of
+    from ccctl.prepared import BenchWorkload, prepared, request_of
     from ccctl.summaries import BenchRows
     from exec.benchmark import AVERAGES, BenchRequest
     from exec.executors import parse_device
@@ -199,7 +199,7 @@ def bench(
         asked_world = _world_asked(ranks, hosts, hostfile, profile)
         letters = (begin != _BEGIN, end != _END, step is not None, warmup != 3, aggregate > 1, cycles > 1)
         bench_requests.note_iterations(ranks if here else None, nccl_tests=any(letters))
-        wanted = Wanted(
+        wanted = BenchWorkload(
             collective or "all_reduce",
             root,
             sizes,

@@ -16,7 +16,7 @@ from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
     from ccctl.arguments import Proven
-    from synth.mscclpp import Plan
+    from synth.mscclpp import ExecutionPlan
     from synth.network import Network
     from synth.program import Program
     from synth.schedule import Schedule
@@ -251,7 +251,7 @@ def _write_plan(
         console.next_step(f"ccctl verify {output}")
 
 
-def _say_plan(plan: Plan, json: bool) -> None:
+def _say_plan(plan: ExecutionPlan, json: bool) -> None:
     from probes.base import plural
 
     values = {

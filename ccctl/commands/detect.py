@@ -14,7 +14,7 @@ from ccctl.errors import CannotWriteError, UsageError
 from ccctl.launching import World, by_default, started_by_mpi, world_of
 
 if TYPE_CHECKING:
-    from probes.detection import Request
+    from probes.detection import DetectRequest
     from probes.topology import Topology
 
 __all__ = ["EXAMPLES", "detect"]
@@ -165,7 +165,7 @@ def _found(
 ) -> Topology:
     """From files and perhaps this machine, from every host of the world, or from this machine."""
     from ccctl.arguments import read_topologies
-    from probes.detection import Request
+    from probes.detection import DetectRequest
 
     if files:
         if probing[0]:
@@ -178,8 +178,8 @@ def _found(
     if started_by_mpi() or world != World():
         from ccctl.host_search import look_everywhere
 
-        return look_everywhere(world, Request(*probing), timeout_s)
-    return _look(Request(*probing))
+        return look_everywhere(world, DetectRequest(*probing), timeout_s)
+    return _look(DetectRequest(*probing))
 
 
 def _record(folder: Path) -> None:
@@ -195,7 +195,7 @@ def _record(folder: Path) -> None:
     console.note(f"recorded in {folder}: {recorded.SYSFS} and {recorded.NVML}")
 
 
-def _look(request: Request) -> Topology:
+def _look(request: DetectRequest) -> Topology:
     from probes.detection import merge as detection
 
     found = detection.live()

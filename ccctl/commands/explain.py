@@ -28,7 +28,7 @@ from ccctl.errors import FoundProblem, UsageError
 if TYPE_CHECKING:
     from ccctl.artifacts import Dumps
     from ccctl.summaries import Explained
-    from exec.benchmark import Change, JudgedRow, Report
+    from exec.benchmark import JudgedRow, Report, RowChange
     from synth.network import Network
 
 __all__ = ["EXAMPLES", "explain"]
@@ -315,7 +315,9 @@ def _synthesized(
     return {at: known[rows[at].row.collective, rows[at].row.size_bytes, rows[at].row.root] for at in counted}
 
 
-def _compared(before: Report | None, now: Report, tolerance: float, path: str | None) -> tuple[Change, ...]:
+def _compared(
+    before: Report | None, now: Report, tolerance: float, path: str | None
+) -> tuple[RowChange, ...]:
     from exec.benchmark import compare
 
     if before is None:

@@ -34,7 +34,7 @@ from ccctl.host_search import look_everywhere
 from ccctl.launching import by_default, placed, started_by_mpi, world_of
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
-from ccctl.runs import Measurement
+from ccctl.runs import ProfileRun
 
 if TYPE_CHECKING:
     from ccctl.launching import World
@@ -172,7 +172,7 @@ def profile(
             effort = _effort(quick, pairs, sizes, budget, ports, device, wait)
             effort = replace(effort, topology=declared, topology_name=topology or "")
             _refuse_strangers(effort, world)
-            measurement = Measurement(effort, world, timeout)
+            measurement = ProfileRun(effort, world, timeout)
             found = _measured(measurement, output, json, exposition)
             problem = measurement.problem()
         prometheus.add_profile(exposition, found)
@@ -195,7 +195,7 @@ def profile(
 
 
 def _measured(
-    measurement: Measurement, output: str | None, json: bool, exposition: prometheus.Exposition
+    measurement: ProfileRun, output: str | None, json: bool, exposition: prometheus.Exposition
 ) -> Profile:
     """The profile; when it is cut short, what there is of it is written before the error goes on."""
 
@@ -267,12 +267,12 @@ def _declared(
     name: str | None, world: World, timeout_s: float | None
 ) -> tuple[Topology | None, dict[str, str]]:
     """The topology of that name, with its digest; ``live`` is what the detector of each host finds."""
-    from probes.detection import Request
+    from probes.detection import DetectRequest
 
     if name is None:
         return None, {}
     if name == LIVE:
-        return look_everywhere(world, Request(), timeout_s), {}
+        return look_everywhere(world, DetectRequest(), timeout_s), {}
     artifact = read_or_described(name, "topology")
     return artifact.body, {name: artifact.sha256}
 

@@ -15,8 +15,8 @@ from ccctl.artifacts import write_atomically
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Gathered
-    from ccctl.render import Finding
-    from ccctl.render.html import Part
+    from ccctl.render import ArtifactFinding
+    from ccctl.render.html import PageSection
 
 __all__ = ["EXAMPLES", "report"]
 
@@ -91,7 +91,7 @@ def report(
             console.data(f"nothing is wrong, slow or doubtful in {read}")
 
 
-def _page(title: str, gathered: Gathered, found: list[Finding]) -> str:
+def _page(title: str, gathered: Gathered, found: list[ArtifactFinding]) -> str:
     from ccctl import __version__
     from ccctl.artifacts import created
     from ccctl.render.html import page
@@ -116,10 +116,10 @@ def _short(sources: list[str]) -> dict[str, str]:
     return {source: os.path.relpath(source, folder or ".") for source in sources}
 
 
-def _parts(gathered: Gathered) -> list[Part]:
+def _parts(gathered: Gathered) -> list[PageSection]:
     """What there is to see of each artifact, in the order of the sections; nothing of what is not proven."""
     from ccctl.render import bench_bounds, unproven
-    from ccctl.render.html import Part, tables
+    from ccctl.render.html import PageSection, tables
     from ccctl.render.svg import NARROW, WIDE, draw
 
     order = list(_SECTIONS)
@@ -131,5 +131,5 @@ def _parts(gathered: Gathered) -> list[Part]:
         wide, narrow = (tuple(draw(one.kind, one.body, width, bounds_s)) for width in (WIDE, NARROW))
         if wide:
             told = tuple(tables(one.kind, one.body, bounds_s))
-            parts.append(Part(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, told))
+            parts.append(PageSection(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, told))
     return parts

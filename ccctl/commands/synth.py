@@ -49,7 +49,7 @@ from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of
-from ccctl.runs import Course
+from ccctl.runs import RaceLauncher
 from ccctl.summaries import describe, synth as summaries
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def synth(
         _on_hosts(request, swept, searching, timeout, output, json, digests)
         return
     hosts = hosts or os.environ.get(HOSTS_VARIABLE)
-    course = Course.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
+    course = RaceLauncher.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
     size_of = f"{request.network.ranks} ranks, {request.network.links} links"
     console.waiting(f"synth: {size_of}; preparing the hot loops")
     console.detail(f"{size_of}; preparing the hot loops")
@@ -254,10 +254,10 @@ def _on_hosts(
     digests: dict[str, str],
 ) -> None:
     """Have the ranks of ``world`` make the attempts, and one more hand them out; tell what was found."""
-    from exec.search import Search
+    from exec.search import SearchTask
     from synth.portfolio import Swept
 
-    search = Search(request, sizes)
+    search = SearchTask(request, sizes)
     found = run_ranks(
         "exec.search.task:search_task",
         search,
@@ -387,7 +387,7 @@ def _sizes(text: str, factor: float) -> tuple[int, ...]:
 def _sweep(
     request: Request,
     sizes: tuple[int, ...],
-    course: Course | None,
+    course: RaceLauncher | None,
     output: str | None,
     json: bool,
     digests: dict[str, str],
@@ -431,7 +431,7 @@ def _tell_swept(
 
 
 def _once(
-    request: Request, course: Course | None, output: str | None, json: bool, digests: dict[str, str]
+    request: Request, course: RaceLauncher | None, output: str | None, json: bool, digests: dict[str, str]
 ) -> None:
     from synth.portfolio import Synthesis, synthesize_either
 

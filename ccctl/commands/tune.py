@@ -17,7 +17,7 @@ from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import run_ranks, world_of
 
 if TYPE_CHECKING:
-    from exec.library_rules import Sweep, Tried, mpich, openmpi
+    from exec.library_rules import MeasuredSetting, Sweep, mpich, openmpi
     from synth.collective import Kind
 
 __all__ = ["EXAMPLES", "tune"]
@@ -209,7 +209,7 @@ def _openmpi_rules(old: openmpi.Table, found: Sweep) -> str:
     names: dict[int, dict[int, str]] = {}
     for kind, rules in found.rules().items():
         numbers = found.numbers[kind]
-        entries = [openmpi.Entry(rule.from_bytes, numbers.get(rule.algorithm, 0)) for rule in rules]
+        entries = [openmpi.RuleEntry(rule.from_bytes, numbers.get(rule.algorithm, 0)) for rule in rules]
         table = openmpi.merged(table, openmpi.with_rules(kind, found.ranks, entries))
         names[openmpi.COLLECTIVES[kind]] = {number: name for name, number in numbers.items()}
     notes = [
@@ -236,7 +236,7 @@ def _mpich_table(old: mpich.Table | None, found: Sweep) -> str:
         taken = tuple(
             Rule(rule.from_bytes, "" if rule.algorithm == OWN else rule.algorithm) for rule in rules
         )
-        measured = mpich.Measured(kind, found.ranks, taken, found.parameters[kind])
+        measured = mpich.MeasuredRules(kind, found.ranks, taken, found.parameters[kind])
         table = mpich.with_rules(table, measured)
     return mpich.write_table(table)
 
@@ -263,9 +263,9 @@ def _nccl(tables: list[str], merge: str | None, to: str, library: str) -> tuple[
     return text, {"library": library, "lines": [line for lines in new.values() for line in lines]}
 
 
-def _tried(text: str) -> Tried:
+def _tried(text: str) -> MeasuredSetting:
     from ccctl.artifacts import read_report
-    from exec.library_rules import Setting, Tried
+    from exec.library_rules import MeasuredSetting, Setting
     from probes.base import some
 
     setting, mark, path = text.partition("=")
@@ -277,4 +277,4 @@ def _tried(text: str) -> Tried:
             f"{path}: {some(wrong, 4)}: a setting whose results are wrong is not tuned by",
             hint=f"Leave {setting} out, and find out why its results are wrong.",
         )
-    return Tried(Setting.of(setting), report, path)
+    return MeasuredSetting(Setting.of(setting), report, path)

@@ -25,10 +25,10 @@ from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import Drawn, World, placed, started_by_mpi, world_of
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
-from ccctl.runs import Measurement
+from ccctl.runs import ProfileRun
 
 if TYPE_CHECKING:
-    from ccctl.watch import Asked, Deadline, Found, Look, Measure, Outcome, State
+    from ccctl.watch import Asked, Deadline, Found, LinkTurns, Measure, StateFolder, WatchOutcome
     from probes.link_costs import Profile
 
 __all__ = ["EXAMPLES", "FILES", "watch"]
@@ -206,7 +206,7 @@ def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float) ->
 
     on_gpus = asked.baseline.body.transport == "cuda"
 
-    def measure(look: Look) -> Profile:
+    def measure(look: LinkTurns) -> Profile:
         links = len(look.turns.src)
         effort = Effort(
             turns=look.turns,
@@ -220,12 +220,14 @@ def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float) ->
         label = (
             f"watch, {plural(links, 'suspect')} again" if look.again else f"watch, {plural(links, 'link')}"
         )
-        return Measurement(effort, world, deadline.left_s(), label=label).result()
+        return ProfileRun(effort, world, deadline.left_s(), label=label).result()
 
     return measure
 
 
-def _decided(asked: Asked, folder: State, found: Found, deadline: Deadline, at_s: float) -> Outcome:
+def _decided(
+    asked: Asked, folder: StateFolder, found: Found, deadline: Deadline, at_s: float
+) -> WatchOutcome:
     from ccctl.watch import replan
     from synth.portfolio import cores
 

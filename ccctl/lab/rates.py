@@ -16,7 +16,7 @@ from exec.lab import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, NicRa
 from exec.launcher import parse
 from probes.base import quoted
 
-__all__ = ["Rates", "names_of", "reshaped"]
+__all__ = ["LabRates", "names_of", "reshaped"]
 
 _ARROW = "->"
 _WAYS = ("egress", "ingress")
@@ -27,7 +27,7 @@ _MOST_CHANGES = 250_000
 
 def reshaped(lab: Lab, changes: list[str]) -> Lab:
     """``lab`` after changes such as ``gpu1 -> gpu2 = 10Mbit/s``; raises UsageError that names the change."""
-    rates = Rates(lab)
+    rates = LabRates(lab)
     for change in changes:
         target, equals, rate = change.rpartition("=")
         if not equals:
@@ -41,7 +41,7 @@ def reshaped(lab: Lab, changes: list[str]) -> Lab:
     return rates.lab()
 
 
-class Rates:
+class LabRates:
     """The rates of a lab while they are changed, one target after the other."""
 
     def __init__(self, lab: Lab) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ccctl.artifacts import parse_document
 from ccctl.errors import DataError, UsageError
-from ccctl.lab.rates import Rates, names_of
+from ccctl.lab.rates import LabRates, names_of
 from exec.lab import MOST_HOST_LETTERS, MOST_HOSTS, MOST_NICS, Lab, LabHost, refuse_name
 from exec.launcher import MOST_RANKS, parse
 from probes.base import quoted
@@ -41,7 +41,7 @@ def read_lab(path: str) -> Lab:
     hosts = _hosts(document, problems)
     bare = Lab(_name(document, path, problems), hosts)
     nics = _nics(document, problems)
-    rates = Rates(Lab(bare.name, hosts, racks=_racks(document, bare, problems), nics=nics))
+    rates = LabRates(Lab(bare.name, hosts, racks=_racks(document, bare, problems), nics=nics))
     for where, target, rate in _rates(document, problems):
         # Where no host could be read, that each target is unknown would only repeat it.
         _set(rates, where, target if hosts else None, rate, problems)
@@ -165,7 +165,7 @@ def _flat(table: dict[str, Any]) -> Iterator[tuple[str, object]]:
             yield f"{name}.{inner}", rate
 
 
-def _set(rates: Rates, where: str, target: str | None, rate: object, problems: list[str]) -> None:
+def _set(rates: LabRates, where: str, target: str | None, rate: object, problems: list[str]) -> None:
     if not isinstance(rate, str):
         problems.append(f'{where}: expected a rate such as "100Mbit/s", found {_shown(rate)}')
         return

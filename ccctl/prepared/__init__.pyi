@@ -1,1 +1,1 @@
-from .contestant import Wanted as Wanted, prepared as prepared, request_of as request_of
+from .contestant import BenchWorkload as BenchWorkload, prepared as prepared, request_of as request_of

@@ -12,7 +12,7 @@ from ccctl.arguments import Contestant, of_selection, parse_collectives
 from ccctl.artifacts import ArtifactCache, codec
 from ccctl.errors import FoundProblem, TimeoutExpired, UsageError
 from ccctl.launching import Drawn, World, placed, started_by_mpi
-from ccctl.runs import Course, Measurement
+from ccctl.runs import ProfileRun, RaceLauncher
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from synth.network import Network
     from synth.portfolio import CollectiveRequest
 
-__all__ = ["Wanted", "prepared", "request_of"]
+__all__ = ["BenchWorkload", "prepared", "request_of"]
 
 # Beyond so many ranks a profile is a quick one.
 _THOROUGH_RANKS = 16
@@ -28,7 +28,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BenchWorkload:
     """What to benchmark: a collective at sizes, on the ranks of ``world`` or of the profile in a file.
 
     With ``race`` the schedules that predictions cannot tell apart run, over ``sockets`` or MPI, and the
@@ -48,7 +48,7 @@ class Wanted:
     timeout_s: float | None = None
 
 
-def prepared(wanted: Wanted) -> tuple[Contestant, float | None]:
+def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
     """(the schedules for these ranks, the seconds that are left); raises UsageError, TimeoutExpired."""
     began_s = time.monotonic()
     if started_by_mpi():
@@ -76,7 +76,7 @@ def prepared(wanted: Wanted) -> tuple[Contestant, float | None]:
     return found, left_s
 
 
-def _profile(wanted: Wanted, cache: ArtifactCache) -> Artifact:
+def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
     """The profile of the ranks: that of an earlier run on these hosts, or a new one."""
     from probes.live import host_key
     from probes.profiling import Effort
@@ -91,7 +91,7 @@ def _profile(wanted: Wanted, cache: ArtifactCache) -> Artifact:
     def measured() -> Any:
         console.note(f"profile: measuring {what}")
         effort = Effort(quick=ranks > _THOROUGH_RANKS, device=device)  # type: ignore[arg-type]
-        measurement = Measurement(effort, replace(wanted.world, ranks=ranks), wanted.timeout_s)
+        measurement = ProfileRun(effort, replace(wanted.world, ranks=ranks), wanted.timeout_s)
         found = measurement.result()
         if problem := measurement.problem():
             raise FoundProblem(problem, hint="Name the others alone with --hosts.")
@@ -100,7 +100,7 @@ def _profile(wanted: Wanted, cache: ArtifactCache) -> Artifact:
     return _kept("profile", key, cache, wanted.fresh, measured, {})
 
 
-def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contestant:
+def _selected(wanted: BenchWorkload, profile: Artifact, cache: ArtifactCache) -> Contestant:
     """The schedules for each size on the network of a profile: those of an earlier run, or new ones."""
     from synth.networks import from_profile
 
@@ -114,7 +114,7 @@ def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contes
     }
     course = None
     if wanted.race:
-        course = Course.of(
+        course = RaceLauncher.of(
             network, wanted.world, wanted.timeout_s, sockets=wanted.sockets, device=wanted.device
         )
         key |= {"raced": [wanted.device, wanted.sockets, course.library, *placed(course.world)]}
@@ -152,7 +152,7 @@ def _kept(
     return artifact
 
 
-def request_of(wanted: Wanted, ranks: int) -> CollectiveRequest:
+def request_of(wanted: BenchWorkload, ranks: int) -> CollectiveRequest:
     """The one collective to run; raises UsageError where it is none, or not of all ranks."""
     if ranks < 2:
         raise UsageError("-n 1: a collective needs two ranks at least")
@@ -167,7 +167,9 @@ def request_of(wanted: Wanted, ranks: int) -> CollectiveRequest:
     return found[0]
 
 
-def _swept(network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], course: Course | None) -> Any:
+def _swept(
+    network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], course: RaceLauncher | None
+) -> Any:
     from synth.portfolio import Request, candidates_of, cores, sweep, warm
 
     request = Request(

@@ -1,7 +1,7 @@
 from . import manual_page as manual_page, prometheus as prometheus, trace as trace
 from .chrome_trace import write_trace as write_trace
 from .finding import (
-    Finding as Finding,
+    ArtifactFinding as ArtifactFinding,
     bench_bounds as bench_bounds,
     findings as findings,
     unproven as unproven,

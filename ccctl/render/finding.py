@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from probes.profiling import History
     from synth.network import Network
 
-__all__ = ["Finding", "bench_bounds", "findings", "unproven"]
+__all__ = ["ArtifactFinding", "bench_bounds", "findings", "unproven"]
 
 # Findings are listed in this order: dead hosts, wrong results, slow parts, then all else.
 _ORDER = ("dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind")
@@ -29,7 +29,7 @@ _MOST_RANKS, _MOST_SIZES = 64, 16
 
 
 @dataclass(frozen=True)
-class Finding:
+class ArtifactFinding:
     """One thing that is wrong: a stable word for what, the file that says so, and a sentence."""
 
     what: Literal["dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind"]
@@ -41,18 +41,20 @@ class Finding:
         return _ORDER.index(self.what) < _ORDER.index("unread")
 
 
-def findings(gathered: Gathered) -> list[Finding]:
+def findings(gathered: Gathered) -> list[ArtifactFinding]:
     """Every finding of every artifact, and each file that could not be read, the worst first."""
-    found = [Finding("wrong" if one.wrong else "unread", one.source, one.reason) for one in gathered.unread]
+    found = [
+        ArtifactFinding("wrong" if one.wrong else "unread", one.source, one.reason) for one in gathered.unread
+    ]
     # A profile says which host is slow, a history only that something is.
     for artifact in sorted(gathered.artifacts, key=lambda one: one.kind == "history"):
         found += _of(artifact, gathered.artifacts)
     return sorted(_merged(found), key=lambda one: _ORDER.index(one.what))
 
 
-def _merged(found: Sequence[Finding]) -> list[Finding]:
+def _merged(found: Sequence[ArtifactFinding]) -> list[ArtifactFinding]:
     """Findings with the same words in several files as one, which names these files."""
-    sources: dict[tuple[str, str], list[Finding]] = {}
+    sources: dict[tuple[str, str], list[ArtifactFinding]] = {}
     for one in found:
         sources.setdefault((one.what, one.text), []).append(one)
     return [
@@ -128,13 +130,13 @@ def _network_of(report: Report, others: Sequence[Artifact]) -> Network | None:
     return None
 
 
-def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[Finding]:
+def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[ArtifactFinding]:
     source, body = artifact.source, artifact.body
     for problem in unproven(artifact):
-        yield Finding("unproven", source, problem)
+        yield ArtifactFinding("unproven", source, problem)
     if artifact.kind == "topology":
         for one in body.findings:
-            yield Finding("doubtful", source, f"{one.where}: {one.what}: {one.text}")
+            yield ArtifactFinding("doubtful", source, f"{one.where}: {one.what}: {one.text}")
     elif artifact.kind == "profile":
         yield from _of_profile(body, source)
     elif artifact.kind == "history":
@@ -143,30 +145,32 @@ def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[Finding]:
         yield from _of_report(body, source, bench_bounds(body, others), others)
     elif artifact.kind == "training":
         if body.interrupted:
-            yield Finding("incomplete", source, f"interrupted: {body.interrupted}")
+            yield ArtifactFinding("incomplete", source, f"interrupted: {body.interrupted}")
         for row in body.rows:
             if row.lost:
-                yield Finding("incomplete", source, f"{row.label}: ranks {row.lost} died")
+                yield ArtifactFinding("incomplete", source, f"{row.label}: ranks {row.lost} died")
 
 
-def _of_profile(profile: Profile, source: str) -> Iterator[Finding]:
+def _of_profile(profile: Profile, source: str) -> Iterator[ArtifactFinding]:
     from ccctl.render.svg import SLOW
 
     # A profile of before says of no finding what kind it is.
     slow = any(SLOW & set(words.split(",")) for words in profile.links.flags)
     kinds = profile.finding_kinds or ("slow" if slow else "doubtful",) * len(profile.findings)
     for kind, text in zip(kinds, profile.findings, strict=True):
-        yield Finding(kind, source, text)
+        yield ArtifactFinding(kind, source, text)
 
 
-def _of_history(history: History, source: str) -> Iterator[Finding]:
+def _of_history(history: History, source: str) -> Iterator[ArtifactFinding]:
     worse = [event for event in history.events if event.kind in ("drift", "gone")]
     now = int((history.since_s("bandwidth") > 0).sum()) + int((history.since_s("latency") > 0).sum())
     if now and worse:
-        yield Finding("slow", source, f"{plural(now, 'link')} worse than the baseline; {worse[-1].text}")
+        yield ArtifactFinding(
+            "slow", source, f"{plural(now, 'link')} worse than the baseline; {worse[-1].text}"
+        )
 
 
-def _judged(report: Report, source: str, others: Sequence[Artifact]) -> Iterator[Finding]:
+def _judged(report: Report, source: str, others: Sequence[Artifact]) -> Iterator[ArtifactFinding]:
     """Judge all rows as explain does, where their network is known."""
     from ccctl.arguments import network_of
     from exec.benchmark import abnormal, judged
@@ -178,23 +182,27 @@ def _judged(report: Report, source: str, others: Sequence[Artifact]) -> Iterator
     if report.wrong_results or (network is None and not foreign):
         return
     if report.ranks > _MOST_RANKS:
-        yield Finding("doubtful", source, f"not judged: {report.ranks} ranks; ccctl explain judges them")
+        yield ArtifactFinding(
+            "doubtful", source, f"not judged: {report.ranks} ranks; ccctl explain judges them"
+        )
         return
     try:
         network = network or network_of(report, None)
     except CcctlError:
         known = "no network of as many ranks is among the files; ccctl explain is told of one"
-        yield Finding("doubtful", source, f"whether it is normal is not known: {known}")
+        yield ArtifactFinding("doubtful", source, f"whether it is normal is not known: {known}")
         return
     try:
         found = abnormal(judged(report, network))
     except CcctlError as error:
-        yield Finding("doubtful", source, f"whether it is normal is not known: {error.message}")
+        yield ArtifactFinding("doubtful", source, f"whether it is normal is not known: {error.message}")
         return
     for verdict, rows in found.items():
         for kind in dict.fromkeys(one.row.collective for one in rows):
             own = [one for one in rows if one.row.collective == kind]
-            yield Finding("slow" if verdict in _SLOW else "doubtful", source, _shortfall(own, network.name))
+            yield ArtifactFinding(
+                "slow" if verdict in _SLOW else "doubtful", source, _shortfall(own, network.name)
+            )
 
 
 def _shortfall(rows: Sequence[JudgedRow], network: str) -> str:
@@ -212,20 +220,20 @@ def _shortfall(rows: Sequence[JudgedRow], network: str) -> str:
 
 def _of_report(
     report: Report, source: str, bounds_s: Bounds, others: Sequence[Artifact]
-) -> Iterator[Finding]:
+) -> Iterator[ArtifactFinding]:
     from ccctl.render.units import about
 
     if report.interrupted:
-        yield Finding("incomplete", source, f"interrupted: {report.interrupted}")
+        yield ArtifactFinding("incomplete", source, f"interrupted: {report.interrupted}")
     if report.corrupt:
-        yield Finding("wrong", source, report.corrupt)
+        yield ArtifactFinding("wrong", source, report.corrupt)
     for note in report.notes:
-        yield Finding("doubtful", source, note)
+        yield ArtifactFinding("doubtful", source, note)
     yield from _judged(report, source, others)
     behind: dict[str, list[tuple[float, Row]]] = {}
     for row in report.rows:
         if wrong := row.wrong_results:
-            yield Finding("wrong", source, f"{row.collective} of {about(row.size_bytes)}: {wrong}")
+            yield ArtifactFinding("wrong", source, f"{row.collective} of {about(row.size_bytes)}: {wrong}")
         for name, peer in row.peers.items():
             if row.shown is not None and peer.time_s > 0 and not row.doubt(name):
                 behind.setdefault(name, []).append((row.shown.time_s / peer.time_s, row))
@@ -233,7 +241,7 @@ def _of_report(
         slower = [(ratio, row) for ratio, row in pairs if ratio > _BEHIND]
         if slower:
             ratio, row = max(slower, key=lambda pair: pair[0])
-            yield Finding(
+            yield ArtifactFinding(
                 "behind",
                 source,
                 f"slower than {name} at {len(slower)} of {plural(len(pairs), 'size')}, most at "
@@ -242,14 +250,14 @@ def _of_report(
     yield from _beaten(report, source, bounds_s)
 
 
-def _beaten(report: Report, source: str, bounds_s: Bounds) -> Iterator[Finding]:
+def _beaten(report: Report, source: str, bounds_s: Bounds) -> Iterator[ArtifactFinding]:
     beaten = [
         row
         for row in report.rows
         if row.shown and row.shown.time_s < 0.95 * bounds_s.get((row.collective, row.size_bytes), 0.0)
     ]
     if beaten:
-        yield Finding(
+        yield ArtifactFinding(
             "doubtful",
             source,
             f"{plural(len(beaten), 'row')} faster than the bound allows: the network that the bound is of is "

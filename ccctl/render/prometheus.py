@@ -21,7 +21,7 @@ from probes.base import visible
 from probes.files import read_text
 
 if TYPE_CHECKING:
-    from ccctl.watch import Found, Outcome
+    from ccctl.watch import Found, WatchOutcome
     from probes.link_costs import Profile
 
 __all__ = ["Exposition", "add_hosts", "add_profile", "add_watch", "exposed"]
@@ -112,7 +112,7 @@ def add_hosts(exposition: Exposition, profile: Profile) -> None:
     _add_segments(exposition, profile)
 
 
-def add_watch(exposition: Exposition, found: Found, outcome: Outcome, baseline_s: float) -> None:
+def add_watch(exposition: Exposition, found: Found, outcome: WatchOutcome, baseline_s: float) -> None:
     """What a run of a watch found and decided; of very many links only what their hosts send and receive."""
     if len(found.now.links.src) > _MOST_LINKS:
         add_hosts(exposition, found.now)

@@ -11,7 +11,7 @@ from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from probes.base import quoted
 
 if TYPE_CHECKING:
-    from exec.adaptive import Event
+    from exec.adaptive import SessionEvent
 
 __all__ = ["run_adaptively"]
 
@@ -36,7 +36,7 @@ def run_adaptively(
     """
     from ccctl.arguments import load_network, parse_collectives
     from ccctl.summaries import adaptive as summaries, event_line, finish
-    from exec.adaptive import SERVED, Iterations, Policy
+    from exec.adaptive import SERVED, Iterations, WaitPolicy
     from exec.program import count_of
     from synth.collective import collective as collective_of
 
@@ -61,11 +61,11 @@ def run_adaptively(
         root=chosen.root if rooted else None,
         network=network,
         profile_every=profile_every,
-        policy=Policy(relays=relays),
+        policy=WaitPolicy(relays=relays),
         rejoin=rejoin > 0 or world.spare is not None,
     )
 
-    def keep(piece: tuple[int, Event]) -> None:
+    def keep(piece: tuple[int, SessionEvent]) -> None:
         _, event = piece
         if not json:
             console.data(event_line(event))

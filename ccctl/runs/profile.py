@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from probes.link_costs import FindingKind, Profile
     from probes.profiling import Effort
 
-__all__ = ["Measurement"]
+__all__ = ["ProfileRun"]
 
 _TASK = "probes.profiling.task:profile"
 _STALL_S = 15.0
 
 
 @dataclass
-class Measurement:
+class ProfileRun:
     """One measurement of the links of ``world``: its result, or what there is of it when it was cut short.
 
     ``missing`` are the hosts that were left out as they cannot be reached, each with the reason. ``label`` is

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from synth.program import Program
     from synth.schedule import Schedule
 
-__all__ = ["Course"]
+__all__ = ["RaceLauncher"]
 
 _TASK = "exec.benchmark.runner:bench_all_task"
 
 
 @dataclass(frozen=True)
-class Course:
+class RaceLauncher:
     """Where races are run: the ranks of ``world``, each launch within ``timeout_s``.
 
     ``sockets`` joins them without MPI; ``device`` is that of ``exec.executors``. The library that joins the
@@ -40,7 +40,7 @@ class Course:
     @staticmethod
     def of(
         network: Network, world: World, timeout_s: float | None, *, sockets: bool = False, device: str = "cpu"
-    ) -> Course:
+    ) -> RaceLauncher:
         """The course for a network, one rank for each of its ranks; raises UsageError where there is none."""
         if started_by_mpi():
             raise UsageError(
@@ -54,7 +54,7 @@ class Course:
             raise UsageError(
                 f"a race of schedules on {network.name} runs on {hosts} hosts: name them with --hosts"
             )
-        return Course(world, timeout_s, sockets, device)
+        return RaceLauncher(world, timeout_s, sockets, device)
 
     def fastest(self, found: Synthesis, kept: Sequence[Schedule], request: Request) -> Synthesis:
         """``found`` with the fastest of its schedule, those ``kept`` and the algorithms of libraries."""

@@ -11,12 +11,12 @@ from ccctl.render import seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.adaptive import Event, IterationsReport
+    from exec.adaptive import IterationsReport, SessionEvent
 
 __all__ = ["event_line", "finish", "summary_of"]
 
 
-def event_line(event: Event) -> str:
+def event_line(event: SessionEvent) -> str:
     """One line for what a session did besides its collectives."""
     took = f" in {seconds(event.seconds)}" if event.seconds else ""
     stood = f", the job stood still for {seconds(event.stood_s)}" if event.stood_s else ""
@@ -61,7 +61,7 @@ def finish(report: IterationsReport) -> None:
         console.data(f"lost: rank {rank} {how}")
 
 
-def _words(event: Event) -> str:
+def _words(event: SessionEvent) -> str:
     detail = event.detail
     if event.what == "planned":
         gain = f"{100 * (detail['gain'] - 1):.0f} % faster" if detail["changed"] else "nothing is faster"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from exec.benchmark import Breakdown, Change, Measurement, Part, Report, Row
+    from exec.benchmark import Breakdown, Measurement, Part, Report, Row, RowChange
 
 __all__ = ["summary_of"]
 
 
-def summary_of(report: Report, changes: Sequence[Change] | None = None) -> dict[str, Any]:
+def summary_of(report: Report, changes: Sequence[RowChange] | None = None) -> dict[str, Any]:
     """The object; ``baseline`` is in it where a report was compared with another."""
     values: dict[str, Any] = {
         "ranks": report.ranks,

@@ -12,7 +12,7 @@ from ccctl.artifacts import codec
 from ccctl.errors import CannotWriteError
 
 if TYPE_CHECKING:
-    from ccctl.render.text.benchmark import Table
+    from ccctl.render.text.benchmark import ColumnTable
     from exec.benchmark import BenchRequest, Report, Row
 
 __all__ = ["BenchRows"]
@@ -35,7 +35,7 @@ class BenchRows:
         self._json, self._drawn = json and output != "-", not json and output != "-"
         self._total = sum(len(request.counts) * len(request.contenders) for request in asked)
         self._pieces: list[Report] = []
-        self._table: Table | None = None
+        self._table: ColumnTable | None = None
         self._printed = 0
         self._ready_s = 0.0
         self._warned = False
@@ -115,12 +115,12 @@ class BenchRows:
             self._drawn = False
 
     def _print_row(self, report: Report, rows: Sequence[Row], row: Row) -> None:
-        from ccctl.render.text.benchmark import Table, draw_head
+        from ccctl.render.text.benchmark import ColumnTable, draw_head
 
         if self._table is None:
             draw_head(report)
         if self._table is None or not self._table.fits(row):
-            self._table = Table(rows, self._widest(), console.width())
+            self._table = ColumnTable(rows, self._widest(), console.width())
             lines = self._table.lines([row])
         else:
             lines = self._table.lines([row])[-1:]

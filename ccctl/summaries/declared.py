@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from probes.topology import Host, Topology
     from synth.nccl_graphs import HostGraphs
 
-__all__ = ["Comparison", "compare", "draw", "judge", "summary"]
+__all__ = ["DeclaredComparison", "compare", "draw", "judge", "summary"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class DeclaredComparison:
     """The corrections of a topology file by a profile, and what each of them means in GB/s.
 
     ``costs`` are, for each edit in turn, GB/s before and after it: of NCCL's rings inside the host, or of the
@@ -34,7 +34,7 @@ class Comparison:
     orders: tuple[tuple[str, float, float], ...]
 
 
-def compare(declared: str, profile: str) -> Comparison:
+def compare(declared: str, profile: str) -> DeclaredComparison:
     """Compare the file of a topology with that of a profile; raises what reading them raises."""
     from ccctl.arguments import read_topologies
     from ccctl.artifacts import codec
@@ -50,7 +50,9 @@ def compare(declared: str, profile: str) -> Comparison:
     for before, after in zip(topology.hosts, found.topology.hosts, strict=True):
         if any(edit.host == before.name and edit.what != "nic" for edit in found.edits):
             orders.append((before.name, *_orders(before, after, rings)))
-    return Comparison(replace(found, topology=_with_findings(found)), declared, profile, costs, tuple(orders))
+    return DeclaredComparison(
+        replace(found, topology=_with_findings(found)), declared, profile, costs, tuple(orders)
+    )
 
 
 def _with_findings(found: Reconciled) -> Topology:
@@ -89,7 +91,7 @@ def _orders(before: Host, after: Host, rings: _Rings) -> tuple[float, float]:
     return total_gbs(room, rings.of(before).ring.channels), rings.of(after).ring.total_gbs
 
 
-def draw(comparison: Comparison) -> None:
+def draw(comparison: DeclaredComparison) -> None:
     """Print a line for each contradiction, then what NCCL's rings gain by the corrected topology."""
     found = comparison.held
     for edit, cost in zip(found.edits, comparison.costs, strict=True):
@@ -114,7 +116,7 @@ def _told(what: str, cost: tuple[float, float]) -> str:
     return f"NCCL's rings carry {cost[1]:.1f} GB/s instead of {cost[0]:.1f}"
 
 
-def summary(comparison: Comparison) -> dict[str, Any]:
+def summary(comparison: DeclaredComparison) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
         "declared": comparison.declared,
@@ -139,7 +141,7 @@ def summary(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def judge(comparison: Comparison, *, written: bool) -> None:
+def judge(comparison: DeclaredComparison, *, written: bool) -> None:
     """Raise FoundProblem where something contradicts; ``written``: whether the correction is in a file."""
     if count := len(comparison.held.findings):
         raise FoundProblem(

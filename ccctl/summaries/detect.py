@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from probes.paths import Explanation
     from probes.topology import Topology
 
-__all__ = ["Answers", "answer", "export", "judge", "show", "summary"]
+__all__ = ["DetectAnswers", "answer", "export", "judge", "show", "summary"]
 
 _LOST = ("host-missing", "host-failed")
 _FORMATS = ("nccl-xml",)
 
 
 @dataclass(frozen=True)
-class Answers:
+class DetectAnswers:
     """The way between two devices and the differences from ``diff``, each if it was asked for."""
 
     why: Explanation | None = None
@@ -33,7 +33,7 @@ class Answers:
     diff: str = ""
 
 
-def answer(found: Topology, why: tuple[str, str] | None, diff: str | None) -> Answers:
+def answer(found: Topology, why: tuple[str, str] | None, diff: str | None) -> DetectAnswers:
     """Answer both questions; raises UsageError for devices that are not there."""
     explanation, comparison = None, None
     if why is not None:
@@ -45,10 +45,10 @@ def answer(found: Topology, why: tuple[str, str] | None, diff: str | None) -> An
         from probes.diff import compare
 
         comparison = compare(read_topologies([diff]), found)
-    return Answers(explanation, comparison, diff or "")
+    return DetectAnswers(explanation, comparison, diff or "")
 
 
-def show(found: Topology, answers: Answers, *, drawn: bool) -> None:
+def show(found: Topology, answers: DetectAnswers, *, drawn: bool) -> None:
     """Print the answers, or the topology where nothing was asked; only what is doubtful unless ``drawn``."""
     from ccctl.render.text import differences, remarks, topology
     from ccctl.summaries import explanation
@@ -65,7 +65,7 @@ def show(found: Topology, answers: Answers, *, drawn: bool) -> None:
         topology.draw(found)
 
 
-def judge(found: Topology, answers: Answers) -> None:
+def judge(found: Topology, answers: DetectAnswers) -> None:
     """Raise FoundProblem where hosts are missing, or something differs."""
     lost = [finding.where for finding in found.findings if finding.what in _LOST]
     if lost:
@@ -77,7 +77,7 @@ def judge(found: Topology, answers: Answers) -> None:
         raise FoundProblem(f"{plural(count, 'difference')} from {answers.diff}")
 
 
-def summary(found: Topology, answers: Answers) -> dict[str, Any]:
+def summary(found: Topology, answers: DetectAnswers) -> dict[str, Any]:
     """The counts of a topology and the answers, as ``--json`` prints them."""
     from probes.paths import expected_gbs, load
 

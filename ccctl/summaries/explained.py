@@ -10,8 +10,8 @@ from ccctl.render import Case, about, cell, markdown_table, percent, seconds
 from probes.base import plural, some
 
 if TYPE_CHECKING:
-    from exec.benchmark import Change, JudgedRow, Report
-    from exec.benchmark.foreign import Inspected, Waiting
+    from exec.benchmark import JudgedRow, Report, RowChange
+    from exec.benchmark.foreign import Inspected, WaitTime
 
 __all__ = ["Explained", "cases_of", "draw", "markdown_of", "sentences", "summary_of"]
 
@@ -57,10 +57,10 @@ class Explained:
     counted: tuple[int, ...]
     least: float | None
     made_s: dict[int, float]
-    baseline: tuple[Change, ...]
+    baseline: tuple[RowChange, ...]
     recorded: Inspected | None = None
 
-    def waiting(self, at: int) -> Waiting | None:
+    def waiting(self, at: int) -> WaitTime | None:
         """How long ranks waited for the last of them in the calls of a row, where that was recorded."""
         row = self.rows[at].row
         every = self.recorded.waiting if self.recorded else ()
@@ -292,7 +292,7 @@ def _sentence(told: Explained, at: int) -> str:
     return " ".join(parts)
 
 
-def _waited(one: Waiting) -> str:
+def _waited(one: WaitTime) -> str:
     """How long the first rank waited for the last, and who that was."""
     share = f"{seconds(one.waited_s)} of {seconds(one.waited_s + one.transfer_s)}"
     told = f"Before that the first rank waits {share} for the last one ({percent(one.share)})"
@@ -315,7 +315,7 @@ def _gbs(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
-def _slower(change: Change) -> str:
+def _slower(change: RowChange) -> str:
     noise = f" ± {change.noise_s * 1e6:.1f}" if change.noise_s else ""
     return (
         f"{change.label}: {change.new_s * 1e6:.1f} us, was {change.old_s * 1e6:.1f}{noise} us "

@@ -12,7 +12,7 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.link_costs import Profile
-    from synth.nccl_graphs import Graph, HostGraphs
+    from synth.nccl_graphs import HostGraphs, PlannedGraph
 
 __all__ = ["write"]
 
@@ -92,7 +92,7 @@ def _tell(graphs: HostGraphs, names: list[str], path: Path | None) -> None:
         console.note(f"use it as NCCL_GRAPH_FILE={path}, in jobs that use all of these GPUs")
 
 
-def _row(graph: Graph, graphs: HostGraphs) -> list[str]:
+def _row(graph: PlannedGraph, graphs: HostGraphs) -> list[str]:
     types = graph.type_intra if not graphs.net_numbers else f"{graph.type_intra}, NICs {graph.type_inter}"
     numbers = (f"{gbs:.1f}" for gbs in (graph.gbs, graph.total_gbs, graph.most_gbs))
     return [graph.kind, str(len(graph.channels)), *numbers, types]

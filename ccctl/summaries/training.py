@@ -93,13 +93,13 @@ class TrainingRows:
         report = gathered(self._pieces)
         if not self._drawn or report is None:
             return
-        from ccctl.render.text.training import Table, training as text
+        from ccctl.render.text.training import TrainingTable, training as text
         from exec.training.workloads import label_of
 
         rows = report.rows[self._printed :]
         try:
             for row in rows:
-                lines = Table([label_of(mode.name, mode.bucket_bytes) for mode in self._modes]).lines(
+                lines = TrainingTable([label_of(mode.name, mode.bucket_bytes) for mode in self._modes]).lines(
                     report, [row]
                 )
                 if not self._printed:

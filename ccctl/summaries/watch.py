@@ -15,7 +15,7 @@ from probes.profiling import EFFECT, RECENT_RUNS, Names
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ccctl.watch import Asked, Found, Outcome
+    from ccctl.watch import Asked, Found, WatchOutcome
     from probes.link_costs import SentSegments
     from probes.profiling import Standing
 
@@ -67,7 +67,7 @@ def _lossy(found: Found) -> list[SentSegments]:
     return [one for one in found.now.segments if one.lossy]
 
 
-def say_decision(asked: Asked, found: Found, outcome: Outcome, current: Path) -> None:
+def say_decision(asked: Asked, found: Found, outcome: WatchOutcome, current: Path) -> None:
     """Print which schedule is used from now on, and why; with drift, ``-q`` does not silence a change."""
     plan = outcome.plan
     if outcome.unknown:
@@ -92,7 +92,9 @@ def say_decision(asked: Asked, found: Found, outcome: Outcome, current: Path) ->
         )
 
 
-def summary(asked: Asked, found: Found, outcome: Outcome, current: Path, seconds: float) -> dict[str, Any]:
+def summary(
+    asked: Asked, found: Found, outcome: WatchOutcome, current: Path, seconds: float
+) -> dict[str, Any]:
     """The object of ``--json``."""
     drift, plan = found.verdict.drift, outcome.plan
     known = asked.given.schedule.outcome
@@ -162,7 +164,7 @@ def _budget(found: Found) -> str:
     return f"--budget {found.budget_for_all_s:g}s"
 
 
-def _unknown(found: Found, outcome: Outcome) -> str:
+def _unknown(found: Found, outcome: WatchOutcome) -> str:
     """Why no schedule was chosen, and what to do."""
     history, names = outcome.history, Names(outcome.history.hosts)
     named = [names.link(*pair) for pair in _links(found, outcome.unknown[:_MOST_NAMED])]

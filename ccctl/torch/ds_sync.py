@@ -7,11 +7,11 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from exec.training.ds_sync import DSSync as Wrapper, equal_links, planned_for
+from exec.training.ds_sync import DivideAndShuffle as Wrapper, equal_links, planned_for
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.training.ds_sync import Job
+    from exec.training.ds_sync import TrainingJob
     from synth.groups import Groups
 
 __all__ = ["DSSync"]
@@ -41,7 +41,7 @@ class DSSync(Wrapper):
             super().__init__(model, optimizer, groups, **options)
 
 
-def _read(path: str, _job: Job) -> Groups:
+def _read(path: str, _job: TrainingJob) -> Groups:
     """The groups of an artifact; on rank 0."""
     from ccctl.artifacts import codec
 
@@ -49,7 +49,7 @@ def _read(path: str, _job: Job) -> Groups:
     return found
 
 
-def _planned(job: Job) -> Groups:
+def _planned(job: TrainingJob) -> Groups:
     """Groups for the profile, or for equal links; on rank 0."""
     from ccctl.torch import _network
 

@@ -3,9 +3,9 @@ from .once import (
     Asked as Asked,
     Deadline as Deadline,
     Found as Found,
-    Look as Look,
+    LinkTurns as LinkTurns,
     Measure as Measure,
-    Outcome as Outcome,
+    WatchOutcome as WatchOutcome,
     replan as replan,
 )
-from .state import State as State, opened as opened, read_schedule as read_schedule
+from .state import StateFolder as StateFolder, opened as opened, read_schedule as read_schedule

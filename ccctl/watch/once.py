@@ -15,15 +15,15 @@ import numpy as np
 
 from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
-from ccctl.watch.state import Given, State
-from exec.replan import Forecast, Replan, replanned
+from ccctl.watch.state import Given, StateFolder
+from exec.replan import Replan, SchedulePrediction, replanned
 from probes.base import SILENT, Progress
 from probes.profiling import (
     EFFECT,
     Event,
     Standing,
     Turns,
-    Verdict,
+    WatchVerdict,
     brought_up_to_date,
     in_turn,
     joined,
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from probes.profiling import Change, History
     from synth.network import Network
 
-__all__ = ["Asked", "Deadline", "Found", "Look", "Measure", "Outcome", "looked", "replan"]
+__all__ = ["Asked", "Deadline", "Found", "LinkTurns", "Measure", "WatchOutcome", "looked", "replan"]
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class LinkTurns:
     """Links to measure in turn, within so many seconds; ``again``: they seemed to be worse a moment ago."""
 
     turns: Turns
@@ -54,7 +54,7 @@ class Look:
     again: bool = False
 
 
-Measure = Callable[[Look], "Profile"]
+Measure = Callable[[LinkTurns], "Profile"]
 
 # A change of latency stands only where it costs the collective as much as the least loss of bandwidth that
 # is told costs a link: below that nobody drains a node.
@@ -119,8 +119,8 @@ class Asked:
         return self.network_of(self.baseline.body)
 
     @cached_property
-    def forecast(self) -> Forecast:
-        return Forecast(self.given.schedule)
+    def forecast(self) -> SchedulePrediction:
+        return SchedulePrediction(self.given.schedule)
 
     @cached_property
     def baseline_s(self) -> float:
@@ -139,7 +139,7 @@ class Found:
     ``budget_for_all_s`` would do to measure every link in one run; None where this run did.
     """
 
-    verdict: Verdict
+    verdict: WatchVerdict
     current: Given
     now: Profile
     seen: Profile
@@ -161,7 +161,7 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class WatchOutcome:
     """What was decided: the ``plan``, None where nothing was to decide, and the file of another schedule.
 
     ``returned`` says that this is the given one again. Nothing is decided while links are ``unknown``: those
@@ -176,7 +176,7 @@ class Outcome:
     unknown: tuple[int, ...] = ()
 
 
-def looked(asked: Asked, state: State, measure: Measure, at_s: float) -> Found:
+def looked(asked: Asked, state: StateFolder, measure: Measure, at_s: float) -> Found:
     """Measure, and judge; what seems to be worse is measured once more before it counts.
 
     Links of hosts that drift come first, then those measured longest ago. Nothing is written, but where there
@@ -188,14 +188,14 @@ def looked(asked: Asked, state: State, measure: Measure, at_s: float) -> Found:
     every = np.ones(history.links, dtype=np.bool_)
     worse = np.flatnonzero((history.bandwidth_since_s > 0) | (history.latency_since_s > 0)).tolist()
     beside = links_at(history, [rows for _, rows in together(baseline, worse)]) & ~history.known()
-    now = measure(Look(in_turn(history, every, beside), _FIRST_LOOK * asked.budget_s))
+    now = measure(LinkTurns(in_turn(history, every, beside), _FIRST_LOOK * asked.budget_s))
     found = _judged(asked, history, current, now, at_s)
     left = _unmeasured(found)
     left_s = asked.budget_s - now.seconds
     if left.any() and left_s > 0 and not found.verdict.drift.gone:
         after = found.verdict.history
         beside = links_at(after, [one.change.rows for one in found.standing]) & ~after.known()
-        now = joined(now, measure(Look(in_turn(after, left, beside), left_s)))
+        now = joined(now, measure(LinkTurns(in_turn(after, left, beside), left_s)))
         found = _judged(asked, history, current, now, at_s)
         left = _unmeasured(found)
     needed_s = _budget_for_all_s(now, left) if left.any() else None
@@ -205,7 +205,7 @@ def looked(asked: Asked, state: State, measure: Measure, at_s: float) -> Found:
         again = np.zeros(history.links, dtype=np.bool_)
         again[[row for change in suspects for row in change.rows]] = True
         left_s = max(_LEAST_BUDGET_S, asked.budget_s - now.seconds)
-        now = joined(now, measure(Look(in_turn(verdict.history, again, again), left_s, again=True)))
+        now = joined(now, measure(LinkTurns(in_turn(verdict.history, again, again), left_s, again=True)))
         found = _judged(asked, history, current, now, at_s)
     costs = [_cost(asked, found.seen, one.change) for one in found.standing[:_MOST_COSTS]]
     order = sorted(range(len(costs)), key=lambda at: -costs[at])
@@ -216,14 +216,14 @@ def looked(asked: Asked, state: State, measure: Measure, at_s: float) -> Found:
 
 def replan(
     asked: Asked,
-    state: State,
+    state: StateFolder,
     found: Found,
     deadline: Deadline,
     at_s: float,
     *,
     jobs: int = 1,
     progress: Progress = SILENT,
-) -> Outcome:
+) -> WatchOutcome:
     """Keep what was found, then decide about the schedule; all that is decided is written.
 
     Where ranks are gone no schedule for the others is made: the job itself has to change then.
@@ -233,10 +233,10 @@ def replan(
     # The search may take long, or be ended: what was measured is safe before it begins.
     state.keep(history, asked.inputs)
     if found.verdict.drift.gone or (as_given and not found.standing):
-        return Outcome(history)
+        return WatchOutcome(history)
     # Another schedule may be slower for what nobody has seen.
     if len(unknown := np.flatnonzero(~history.known())):
-        return Outcome(history, unknown=tuple(unknown.tolist()))
+        return WatchOutcome(history, unknown=tuple(unknown.tolist()))
     left_s = deadline.left_s()
     plan = replanned(
         found.current.schedule,
@@ -255,7 +255,7 @@ def replan(
     if plan.schedule is None:
         if plan.searched:
             state.keep(history, asked.inputs)
-        return Outcome(history, plan)
+        return WatchOutcome(history, plan)
     back = plan.schedule is asked.given.schedule
     content = asked.given.content if back else codec.encode("schedule", plan.schedule, asked.inputs)
     adopted = state.adopt(content, datetime.fromtimestamp(at_s, UTC))
@@ -264,7 +264,7 @@ def replan(
     events = (Event(at_s, "schedule", text),)
     history = with_events(history, events)
     state.keep(history, asked.inputs)
-    return Outcome(history, plan, adopted, back, events)
+    return WatchOutcome(history, plan, adopted, back, events)
 
 
 def _unmeasured(found: Found) -> Mask:

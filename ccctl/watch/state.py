@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from probes.profiling import History
     from synth.schedule import Schedule
 
-__all__ = ["Given", "State", "opened", "read_schedule"]
+__all__ = ["Given", "StateFolder", "opened", "read_schedule"]
 
 _HISTORY, _CURRENT, _LOCK = "history.json", "current.json", "lock"
 _SCHEDULE = re.compile(r"schedule-[0-9]{8}T[0-9]{6}Z(-[0-9]+)?\.json")
@@ -43,7 +43,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class State:
+class StateFolder:
     """An open state folder, which no other run has at the same time."""
 
     folder: Path
@@ -121,7 +121,7 @@ class State:
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[State]:
+def opened(path: str) -> Iterator[StateFolder]:
     """The state folder ``path``, made where it is not there, while no other run has it.
 
     Raises UnavailableError where others can write there, or where it holds what no watch wrote,
@@ -142,7 +142,7 @@ def opened(path: str) -> Iterator[State]:
             f"{path}: another watch has this folder ({holder})", hint="Try later, or name another folder."
         )
     try:
-        yield State(place)
+        yield StateFolder(place)
     finally:
         lock.release()
 

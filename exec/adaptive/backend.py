@@ -18,6 +18,7 @@ from exec.adaptive.contexts import Contexts, Result, Version
 from exec.adaptive.links_now import LinkNow, betas_of, measured_links, with_links
 from exec.adaptive.messages import (
     ADMIT,
+    CollectiveCall,
     Decision,
     Go,
     Install,
@@ -25,18 +26,17 @@ from exec.adaptive.messages import (
     InstallLate,
     Leave,
     Measure,
-    Measured,
+    MeasuredLinks,
     Outdated,
     PartDone,
     Ready,
     Regroup,
-    Request,
     Resume,
     Reveal,
     Stalled,
-    State,
     Swap,
     Welcome,
+    WorkerState,
     leader_of,
 )
 from exec.adaptive.replanner import first_schedules, good_schedules
@@ -69,7 +69,7 @@ _LOOK_S = 0.01
 class Work:
     """A collective that was asked for; ``wait`` gives its result."""
 
-    def __init__(self, seq: int, request: Request, data: Array) -> None:
+    def __init__(self, seq: int, request: CollectiveCall, data: Array) -> None:
         self.seq, self.request, self.data = seq, request, data
         self.members: tuple[int, ...] = ()
         self._done = threading.Event()
@@ -122,7 +122,7 @@ class Backend:
         self.profile_every = 0
         self.decisions: queue.SimpleQueue[Decision] = queue.SimpleQueue()
         self._contexts = Contexts(group, Version(0, {}), range(group.Get_size()))
-        self._set_up: dict[Request, None] = {}
+        self._set_up: dict[CollectiveCall, None] = {}
         self._ready: dict[int, Contexts] = {}
         self._asked, self._done = 0, 0
         self._works: dict[int, Work] = {}
@@ -144,7 +144,7 @@ class Backend:
         """The schedules in use."""
         return self._contexts.version
 
-    def setup(self, request: Request) -> None:
+    def setup(self, request: CollectiveCall) -> None:
         """Make the contexts of ``request``; every rank's caller does, once what it asked for is done.
 
         Nothing to do where it was set up before, by those that were there. After the first epoch all make
@@ -167,7 +167,7 @@ class Backend:
             self._await_regroup()
         self._set_up[request] = None
 
-    def schedule_of(self, request: Request) -> Schedule:
+    def schedule_of(self, request: CollectiveCall) -> Schedule:
         """The schedule of ``request`` in this epoch; the first one where a rank was lost in `setup`."""
         contexts = self._contexts
         found = contexts.version.schedules.get(request)
@@ -185,7 +185,7 @@ class Backend:
                 return
             time.sleep(_LOOK_S)
 
-    def _prepare(self, request: Request) -> None:
+    def _prepare(self, request: CollectiveCall) -> None:
         # Both are others once a rank is lost.
         group, contexts = self.group, self._contexts
         if request not in contexts.version.schedules:
@@ -204,7 +204,7 @@ class Backend:
         for _, part, first in parts:
             contexts.prepare(request, part, first=first)
 
-    def ask(self, request: Request, data: Array) -> Work:
+    def ask(self, request: CollectiveCall, data: Array) -> Work:
         """Put a request into the work queue."""
         if request not in self._set_up:
             raise UsageError(
@@ -229,7 +229,7 @@ class Backend:
         return work
 
     @property
-    def requests(self) -> tuple[Request, ...]:
+    def requests(self) -> tuple[CollectiveCall, ...]:
         """What was set up, in this order on every rank."""
         return tuple(self._set_up)
 
@@ -238,7 +238,7 @@ class Backend:
         """The number of the next request that this rank asks for."""
         return self._asked
 
-    def _queued(self, request: Request, data: Array) -> Work:
+    def _queued(self, request: CollectiveCall, data: Array) -> Work:
         work = Work(self._asked, request, data)
         if self._failed is not None:
             work.fail(self._failed)
@@ -349,7 +349,7 @@ class Backend:
                 self._entrance.offer((work.seq, work.request), work.data)
             yield
 
-    def _finish(self, seq: int, request: Request) -> None:
+    def _finish(self, seq: int, request: CollectiveCall) -> None:
         """Hand over what the parts have come to; without any the root was lost before."""
         if self._result.joined is not None:
             self.joined_late.append((seq, int(self._result.joined.sum()) * request.item_bytes))
@@ -436,7 +436,7 @@ class Backend:
         with self._lock:
             ready = {seq: work.request for seq, work in self._works.items()}
         done = -1 if self._is_new else self._done
-        self._report(State(self.epoch, done, tuple(self._parts), ready, self._result.open_to))
+        self._report(WorkerState(self.epoch, done, tuple(self._parts), ready, self._result.open_to))
         # All make the same schedules from the same costs, so none has to wait for another's.
         schedules = first_schedules(self._linked(), requests, self.members)
         places = [self._first.index(rank) for rank in self.members]
@@ -507,7 +507,7 @@ class Backend:
         seconds = time.monotonic() - started_s
         members = self.group.members
         links = tuple((members[one.src], one.alpha_s, one.beta_s_per_byte) for one in found)
-        self._report(Measured(self.epoch, measure.number, seconds, links))
+        self._report(MeasuredLinks(self.epoch, measure.number, seconds, links))
         self._session.tell("measured", seconds, stood_s=seconds, detail={"number": measure.number})
 
     def _build(self) -> None:

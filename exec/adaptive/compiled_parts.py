@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exec.adaptive.messages import JOINABLE, Request
+from exec.adaptive.messages import JOINABLE, CollectiveCall
 from exec.records import decode, encode
 from exec.relays import late_bases
 from synth.program import Program
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # A request, the ranks of a part, and whether it is the first part.
-PartKey = tuple[Request, tuple[int, ...], bool]
+PartKey = tuple[CollectiveCall, tuple[int, ...], bool]
 
 # Of so many ranks, contexts of such requests are made beforehand for each pair that may be late.
 _MOST_PART_BYTES = 1 << 30
@@ -54,7 +54,7 @@ class CompiledPart:
     program: Program
 
 
-def part_key(request: Request, part: Sequence[int], ranks: int, *, first: bool) -> PartKey:
+def part_key(request: CollectiveCall, part: Sequence[int], ranks: int, *, first: bool) -> PartKey:
     """A part of all ranks is the same whether it is the first or not."""
     return request, tuple(part), first or len(part) == ranks
 
@@ -74,7 +74,7 @@ def compiled_part(
     return CompiledPart(phase, compile_(phase.schedule))
 
 
-def whole_parts(schedules: Mapping[Request, Schedule]) -> dict[PartKey, CompiledPart]:
+def whole_parts(schedules: Mapping[CollectiveCall, Schedule]) -> dict[PartKey, CompiledPart]:
     """The parts of all ranks."""
     found = {}
     for request, schedule in schedules.items():
@@ -83,7 +83,7 @@ def whole_parts(schedules: Mapping[Request, Schedule]) -> dict[PartKey, Compiled
     return found
 
 
-def late_parts(schedules: Mapping[Request, Schedule]) -> Iterator[tuple[PartKey, CompiledPart]]:
+def late_parts(schedules: Mapping[CollectiveCall, Schedule]) -> Iterator[tuple[PartKey, CompiledPart]]:
     """The parts where few ranks are late, which are made beforehand; others are as they occur."""
     for request, schedule in schedules.items():
         ranks = schedule.network.ranks

@@ -17,8 +17,8 @@ from functools import reduce
 import numpy as np
 
 from exec.adaptive.compiled_parts import CompiledPart, PartKey, compiled_part, part_key
-from exec.adaptive.messages import Request
-from exec.mpi import Plan, shared_array
+from exec.adaptive.messages import CollectiveCall
+from exec.mpi import MpiPlan, shared_array
 from exec.program import Array, Layout, combine_of, dtype_of, neutral_of
 from exec.relays import (
     Offers,
@@ -49,14 +49,14 @@ class Version:
     """Schedules by request; ranks in them are those of the group."""
 
     number: int
-    schedules: Mapping[Request, Schedule]
+    schedules: Mapping[CollectiveCall, Schedule]
 
 
 @dataclass(frozen=True, eq=False)
 class _Context:
     """A plan on this rank's buffers, and what of the whole collective it does."""
 
-    plan: Plan
+    plan: MpiPlan
     phase: Phase
     send: Array
     recv: Array
@@ -78,7 +78,7 @@ class Result:
         self.joined: Mask | None = None
         self._senders: list[tuple[int, ...]] = []
 
-    def add(self, phase: Phase, output: Array, rank: int, request: Request) -> None:
+    def add(self, phase: Phase, output: Array, rank: int, request: CollectiveCall) -> None:
         """Add the output of one part that is reduced."""
         if phase.schedule.collective is phase.whole:
             self.parts.append(output[: request.count].copy())
@@ -97,7 +97,7 @@ class Result:
         if not parts:
             self.open_to, self.joined = frozenset(), None
 
-    def whole(self, request: Request) -> Array:
+    def whole(self, request: CollectiveCall) -> Array:
         """All parts together, the same bits on every rank that gets the same."""
         if request.kind in _SIDE_BY_SIDE and self._senders:
             senders = np.concatenate([np.array(part, np.int64) for part in self._senders])
@@ -125,7 +125,7 @@ class Contexts:
         """Note parts that are compiled, so that no rank compiles them itself; the same on all ranks."""
         self._compiled |= parts
 
-    def prepare(self, request: Request, part: Sequence[int], *, first: bool) -> None:
+    def prepare(self, request: CollectiveCall, part: Sequence[int], *, first: bool) -> None:
         """Make the context of a part; collective."""
         key = self._key(request, part, first)
         if key not in self._made:
@@ -148,7 +148,7 @@ class Contexts:
 
     def run(
         self,
-        request: Request,
+        request: CollectiveCall,
         part: Sequence[int],
         data: Array | None,
         result: Result,
@@ -186,7 +186,7 @@ class Contexts:
         else:
             result.add(context.phase, context.recv, rank, request)
 
-    def _run_late(self, context: _Context, request: Request, result: Result, offers: Offers) -> None:
+    def _run_late(self, context: _Context, request: CollectiveCall, result: Result, offers: Offers) -> None:
         """Carry out a first part on a rank that is late and may join it."""
 
         def join(data: Array) -> None:
@@ -202,7 +202,7 @@ class Contexts:
             result.joined = joined_elements(context.phase, rank, joined, request.count)
 
     def _without(
-        self, context: _Context, open_to: Sequence[int], request: Request, joined: Mask | None
+        self, context: _Context, open_to: Sequence[int], request: CollectiveCall, joined: Mask | None
     ) -> Mask | None:
         """The chunks of a later part that it leaves out, as all have joined the first; None for none.
 
@@ -228,10 +228,10 @@ class Contexts:
                 context.plan.abandon()
             made.clear()
 
-    def _key(self, request: Request, part: Sequence[int], first: bool) -> PartKey:
+    def _key(self, request: CollectiveCall, part: Sequence[int], first: bool) -> PartKey:
         return part_key(request, part, self.group.Get_size(), first=first)
 
-    def _fill(self, context: _Context, request: Request, data: Array) -> None:
+    def _fill(self, context: _Context, request: CollectiveCall, data: Array) -> None:
         for_each = request.kind in _BLOCK_FOR_EACH
         blocks = data.reshape(-1, request.count)[self._places] if for_each else data.reshape(1, -1)
         if context.phase.schedule.collective is context.phase.whole:
@@ -259,7 +259,7 @@ class Contexts:
         if first:
             sources = phase.schedule.collective.sources
             may_join = frozenset(np.flatnonzero(sources.per_rank(program.ranks)).tolist()) - {*part}
-        plan = Plan(layout, group, send, recv, _op(request), may_be_late=rank in may_join)
+        plan = MpiPlan(layout, group, send, recv, _op(request), may_be_late=rank in may_join)
         if not first and request.joinable:
             plan.follow_chunks()
         return _Context(plan, phase, send, recv, may_join)
@@ -272,7 +272,7 @@ class Contexts:
         return self._free[key]
 
 
-def _blocks_of(context: _Context, request: Request, rank: int, ranks: int) -> Array:
+def _blocks_of(context: _Context, request: CollectiveCall, rank: int, ranks: int) -> Array:
     """(ranks, count): what each rank has sent, by a part; anything for ranks of which it brings nothing."""
     phase = context.phase
     if phase.schedule.collective is phase.whole:
@@ -285,7 +285,7 @@ def _blocks_of(context: _Context, request: Request, rank: int, ranks: int) -> Ar
     return found.reshape(ranks, -1)[:, : request.count]
 
 
-def _op(request: Request) -> str:
+def _op(request: CollectiveCall) -> str:
     """How parts are combined: averages are divided at the end."""
     return "sum" if request.op == "avg" else request.op
 

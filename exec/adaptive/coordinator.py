@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from exec.adaptive.messages import (
     ADMIT,
     Beat,
+    CollectiveCall,
     Decision,
     Go,
     Join,
@@ -25,15 +26,14 @@ from exec.adaptive.messages import (
     PartDone,
     Ready,
     Regroup,
-    Request,
     Resume,
-    State,
+    WorkerState,
     leader_of,
 )
-from exec.relays import FAULT_FACTOR, Decision as Choice, Waiting, fault_deadline_s
+from exec.relays import FAULT_FACTOR, RentalDecision as Choice, WaitingCollective, fault_deadline_s
 from probes.base import LostRankError, UsageError
 
-__all__ = ["ANSWERING", "Coordinator", "Policy", "Seen"]
+__all__ = ["ANSWERING", "Coordinator", "Seen", "WaitPolicy"]
 
 # A process that lacks a core for seconds looks like one that was stopped: both say nothing, and their host
 # acknowledges what it is sent. One that is cut off does not.
@@ -48,7 +48,7 @@ _MOST_BETWEEN_LOOKS_S = 0.25
 
 
 @dataclass(frozen=True)
-class Policy:
+class WaitPolicy:
     """How long the ranks wait for each other.
 
     ``relays``: go on without late ranks where that pays. A rank is lost when its connection ends, or when
@@ -79,7 +79,7 @@ class _Round:
     parts: list[tuple[int, ...]] = field(default_factory=list)
     went_s: float = 0.0
     done_s: float = 0.0
-    waiting: Waiting | None = None
+    waiting: WaitingCollective | None = None
 
     def covered(self) -> set[int]:
         return {rank for part in self.parts for rank in part}
@@ -92,8 +92,8 @@ class Coordinator:
         self,
         rank: int,
         members: Sequence[int],
-        policy: Policy,
-        buy_s: Callable[[Request, frozenset[int], frozenset[int]], float],
+        policy: WaitPolicy,
+        buy_s: Callable[[CollectiveCall, frozenset[int], frozenset[int]], float],
         *,
         epoch: int = 0,
         now_s: float = 0.0,
@@ -108,11 +108,11 @@ class Coordinator:
         self.seq = 0
         self.seen: deque[Seen] = deque(maxlen=_MOST_SEEN)
         self._policy, self._buy_s = policy, buy_s
-        self._ready: defaultdict[int, dict[int, tuple[Request, float]]] = defaultdict(dict)
+        self._ready: defaultdict[int, dict[int, tuple[CollectiveCall, float]]] = defaultdict(dict)
         self._round = _Round()
         self._heard = dict.fromkeys(self.members, now_s)
         self._looked_s = now_s
-        self._states: dict[int, State] | None = None
+        self._states: dict[int, WorkerState] | None = None
         self.joined, self.starts = dict(joined or {}), dict(starts or {})
         self._joining = set(joining)
         # Enough must be left of each. Ranks that join count once the epoch is complete which lets them in;
@@ -145,7 +145,7 @@ class Coordinator:
             self._ready[message.seq].setdefault(rank, (message.request, now_s))
         elif isinstance(message, PartDone):
             self._note(message, now_s)
-        elif isinstance(message, State):
+        elif isinstance(message, WorkerState):
             return self._gather(rank, message, now_s)
         elif isinstance(message, Outdated):
             # One that has died began an epoch that this rank has not heard of.
@@ -308,14 +308,14 @@ class Coordinator:
             self.seq, self._round = self.seq + 1, _Round()
         return go
 
-    def _pays(self, request: Request, fresh: set[int], missing: set[int], now_s: float) -> bool:
+    def _pays(self, request: CollectiveCall, fresh: set[int], missing: set[int], now_s: float) -> bool:
         """Break-even: go on once waiting has cost as much as going on would beyond the whole."""
         # One rank alone has nobody to go on with; later it brings what all others wait for.
         if not self._policy.relays or not request.partial or len(fresh) < 2 - bool(self._round.parts):
             return False
         if self._round.waiting is None:
             since_s = max(self._round.first_s, self._round.done_s or self._round.went_s)
-            self._round.waiting = Waiting(since_s)
+            self._round.waiting = WaitingCollective(since_s)
         buy_s = self._buy_s(request, frozenset(fresh), frozenset(missing))
         self._round.waiting = self._round.waiting.offered(buy_s)
         return self._round.waiting.decide(now_s) is Choice.GO
@@ -334,7 +334,7 @@ class Coordinator:
         factor, least_s = self._policy.fault_factor, self._policy.silent_s
         return fault_deadline_s(first_s, done_s, factor=factor, least_s=least_s) - done_s
 
-    def _gather(self, rank: int, state: State, now_s: float) -> list[Decision]:
+    def _gather(self, rank: int, state: WorkerState, now_s: float) -> list[Decision]:
         """Once all members have said where they stand: where they go on."""
         if state.epoch != self.epoch or self._states is None:
             return []

@@ -15,6 +15,7 @@ from exec.adaptive.coordinator import Coordinator
 from exec.adaptive.drift import Level
 from exec.adaptive.links_now import LinkNow, with_links
 from exec.adaptive.messages import (
+    CollectiveCall,
     Decision,
     Go,
     Install,
@@ -22,15 +23,14 @@ from exec.adaptive.messages import (
     InstallLate,
     Join,
     Measure,
-    Measured,
+    MeasuredLinks,
     Meet,
     PartDone,
+    ReconnectionAttempt,
     Regroup,
-    Request,
     Reveal,
     Stalled,
     Swap,
-    Tried,
     Welcome,
 )
 from exec.adaptive.replanner import Replanned, Replanner
@@ -98,7 +98,7 @@ class Direction:
         self._guard = SwapGuard()
         # The newest version, that in use, and the one before it, whose contexts are kept.
         self._version, self._in_use = 0, 0
-        self._before: tuple[int, dict[Request, Level]] | None = None
+        self._before: tuple[int, dict[CollectiveCall, Level]] | None = None
         # What was found and is not believed yet, and the runs that were waited for since.
         self._doubtful: Replanned | None = None
         self._waited = 0
@@ -106,20 +106,20 @@ class Direction:
         # Ranks go on with rings after one is lost; or links changed while schedules were looked for.
         self._anew = False
         self._installing: dict[Installed, set[int]] = {}
-        self._rows: dict[int, Measured] = {}
-        self._levels: dict[Request, Level] = {}
+        self._rows: dict[int, MeasuredLinks] = {}
+        self._levels: dict[CollectiveCall, Level] = {}
         self._is_measuring = False
         # The gains of the version whose contexts are being made, and since when; what all have made of it.
-        self._gains: dict[int, Mapping[Request, float]] = {}
+        self._gains: dict[int, Mapping[CollectiveCall, float]] = {}
         self._installing_s = 0.0
         self._made: int | None = None
         # When links may be measured again although it is not their turn.
         self._rested_s = 0.0
         # Requests whose last part is under way, the version in use then, and whether it is the only one; what
         # each part of a request took each rank that has said so.
-        self._under_way: dict[int, tuple[Request, int, bool]] = {}
+        self._under_way: dict[int, tuple[CollectiveCall, int, bool]] = {}
         self._took_s: dict[int, dict[int, dict[int, float]]] = {}
-        self._costs: dict[Request, SimulatedCosts] = {}
+        self._costs: dict[CollectiveCall, SimulatedCosts] = {}
         self._replan_started_s = 0.0
         self._searched: Network | None = None
         self._searched_for = -1, -1
@@ -133,13 +133,13 @@ class Direction:
         """Take a worker's message."""
         now_s = time.monotonic()
         self._swap_if_made()
-        if isinstance(message, Measured):
+        if isinstance(message, MeasuredLinks):
             self._gather(rank, message)
         elif isinstance(message, Installed):
             self._installed(rank, message)
         elif isinstance(message, Stalled) and message.epoch == self.coordinator.epoch:
             self._severed.stalled(rank, message.peer, now_s)
-        elif isinstance(message, Tried):
+        elif isinstance(message, ReconnectionAttempt):
             self._severed.tried(message.pair, message.reached, now_s)
         elif isinstance(message, PartDone) and message.epoch == self.coordinator.epoch:
             self._watch(rank, message)
@@ -314,7 +314,7 @@ class Direction:
         self._send([Measure(self.coordinator.epoch, self._measuring, self._severed.pairs)])
         return True
 
-    def _gather(self, rank: int, rows: Measured) -> None:
+    def _gather(self, rank: int, rows: MeasuredLinks) -> None:
         if rows.epoch != self.coordinator.epoch or rows.number != self._measuring:
             return
         self._rows[rank] = rows
@@ -556,13 +556,13 @@ class Direction:
             # They may have been made after the other schedules came into use.
             self._send([Reveal(self.coordinator.epoch, self._in_use)])
 
-    def _level(self, request: Request) -> Level:
+    def _level(self, request: CollectiveCall) -> Level:
         """What runs take; at first as simulated, as links may differ from the profile from the start."""
         if request not in self._levels:
             self._levels[request] = Level(replay(self._session.schedule_of(request)).time_s)
         return self._levels[request]
 
-    def _buy_s(self, request: Request, ready: frozenset[int], late: frozenset[int]) -> float:
+    def _buy_s(self, request: CollectiveCall, ready: frozenset[int], late: frozenset[int]) -> float:
         """What going on without the late ranks costs beyond the collective of all, in measure with real runs.
 
         Both phases are simulated. At least a cycle: so long the news of a rank may be on its way. Infinite
@@ -585,7 +585,7 @@ class Direction:
             extra_s *= max(1.0, usual_s / costs.whole_s)
         return max(CYCLE_S, extra_s)
 
-    def _costs_of(self, request: Request) -> SimulatedCosts:
+    def _costs_of(self, request: CollectiveCall) -> SimulatedCosts:
         schedule = self._session.schedule_of(request)
         costs = self._costs.get(request)
         if costs is None or costs.schedule is not schedule:

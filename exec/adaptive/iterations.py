@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from exec.adaptive.coordinator import Policy, Seen
-from exec.adaptive.session import Event, Session
+from exec.adaptive.coordinator import Seen, WaitPolicy
+from exec.adaptive.session import Session, SessionEvent
 from exec.program import Array, dtype_of
 from exec.sockets import Group
 from probes.base import Floats, LostRankError, Safekeeping
 from synth.collective import Kind
 from synth.network import Network
 
-__all__ = ["Iterations", "IterationsReport", "RankTimes", "gathered", "iterations_task"]
+__all__ = ["Iterations", "IterationsReport", "ReadyTimes", "gathered", "iterations_task"]
 
 _CYCLE = 16
 # How long survivors take at most to begin an epoch.
@@ -45,13 +45,13 @@ class Iterations:
     network: Network | None = None
     computing_s: Floats | None = None
     profile_every: int = 0
-    policy: Policy = field(default_factory=Policy)
+    policy: WaitPolicy = field(default_factory=WaitPolicy)
     replan_s: float = 5.0
     rejoin: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class RankTimes:
+class ReadyTimes:
     """When a rank was ready for each request and when it had the result, by its host's monotonic clock.
 
     A rank that joined has a time for each from request ``first`` on.
@@ -70,8 +70,8 @@ class IterationsReport:
     members: tuple[int, ...]
     lost: dict[int, str]
     wrong: int
-    times: tuple[RankTimes, ...]
-    events: tuple[Event, ...]
+    times: tuple[ReadyTimes, ...]
+    events: tuple[SessionEvent, ...]
     seen: tuple[Seen, ...]
     setup_s: float
 
@@ -115,7 +115,7 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         seq += 1
         told = _tell(session, progress, told)
     first = first or 0
-    times = gathered(session, (RankTimes(session.rank, ready_s[first:], done_s[first:], first), wrong))
+    times = gathered(session, (ReadyTimes(session.rank, ready_s[first:], done_s[first:], first), wrong))
     report = None
     if session.rank == session.coordinator:
         every = [one for one, _ in times]

@@ -21,6 +21,7 @@ __all__ = [
     "REDUCING",
     "SERVED",
     "Beat",
+    "CollectiveCall",
     "Decision",
     "Go",
     "Install",
@@ -29,20 +30,19 @@ __all__ = [
     "Join",
     "Leave",
     "Measure",
-    "Measured",
+    "MeasuredLinks",
     "Meet",
     "Outdated",
     "PartDone",
     "Ready",
+    "ReconnectionAttempt",
     "Regroup",
-    "Request",
     "Resume",
     "Reveal",
     "Stalled",
-    "State",
     "Swap",
-    "Tried",
     "Welcome",
+    "WorkerState",
     "leader_of",
 ]
 
@@ -58,7 +58,7 @@ JOINABLE = ("all_reduce",)
 
 
 @dataclass(frozen=True)
-class Request:
+class CollectiveCall:
     """One collective that is asked for: what all ranks must agree on.
 
     ``count`` is the elements of a block (``exec.program.layout.Layout``): of a rank's buffer, of its share of
@@ -108,7 +108,7 @@ class Request:
 
 
 # All give nothing, and get the ranks that are let in.
-ADMIT = Request("all_gather", "sum", "int64", 0, 8)
+ADMIT = CollectiveCall("all_gather", "sum", "int64", 0, 8)
 
 
 def leader_of(members: Collection[int], joined: Mapping[int, int]) -> int:
@@ -129,7 +129,7 @@ class Ready:
     """A worker has data for request number ``seq`` of the session."""
 
     seq: int
-    request: Request
+    request: CollectiveCall
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class PartDone:
 
 
 @dataclass(frozen=True)
-class State:
+class WorkerState:
     """Where a worker stands when an epoch begins.
 
     It has the results of all requests before ``done``, the last few of which it keeps; of request ``done``
@@ -156,7 +156,7 @@ class State:
     epoch: int
     done: int
     parts: tuple[tuple[int, ...], ...]
-    ready: Mapping[int, Request]
+    ready: Mapping[int, CollectiveCall]
     open_to: frozenset[int] = frozenset()
 
 
@@ -203,7 +203,7 @@ class Meet:
 
 
 @dataclass(frozen=True)
-class Tried:
+class ReconnectionAttempt:
     """A worker has tried to reach the other host of a severed pair by a new connection."""
 
     pair: tuple[int, int]
@@ -211,7 +211,7 @@ class Tried:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredLinks:
     """What the links into a worker carried now: (source, alpha in s, beta in s/byte) each.
 
     Beta is infinite where nothing came. The job stood still for ``seconds``.
@@ -235,7 +235,7 @@ class Go(Decision):
     """Carry out the data of ``part`` for a request; the others are relays. ``last``: then it is whole."""
 
     seq: int
-    request: Request
+    request: CollectiveCall
     part: tuple[int, ...]
     number: int
     last: bool
@@ -279,7 +279,7 @@ class Install(Decision):
     """Make contexts for ``schedules``, by request, beside the work; ``parts`` are packed."""
 
     version: int
-    schedules: Mapping[Request, Schedule]
+    schedules: Mapping[CollectiveCall, Schedule]
     parts: bytes
 
 
@@ -323,7 +323,7 @@ class Welcome(Decision):
 
     network: Network
     guessed: frozenset[int]
-    requests: tuple[Request, ...]
+    requests: tuple[CollectiveCall, ...]
     profile_every: int
 
 

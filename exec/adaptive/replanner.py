@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from exec.adaptive.compiled_parts import CompiledPart, PartKey, late_parts, packed, whole_parts
-from exec.adaptive.messages import Request
+from exec.adaptive.messages import CollectiveCall
 from exec.relays import PIECES
 from exec.replan import replanned
 from probes.base import UsageError
@@ -59,10 +59,10 @@ class Replanned:
     the network of the search.
     """
 
-    schedules: Mapping[Request, Schedule] = field(default_factory=dict)
+    schedules: Mapping[CollectiveCall, Schedule] = field(default_factory=dict)
     parts: bytes = b""
-    gains: Mapping[Request, float] = field(default_factory=dict)
-    before_s: Mapping[Request, float] = field(default_factory=dict)
+    gains: Mapping[CollectiveCall, float] = field(default_factory=dict)
+    before_s: Mapping[CollectiveCall, float] = field(default_factory=dict)
 
     @property
     def gain(self) -> float:
@@ -71,8 +71,8 @@ class Replanned:
 
 
 def first_schedules(
-    network: Network, requests: Sequence[Request], members: Sequence[int]
-) -> dict[Request, Schedule]:
+    network: Network, requests: Sequence[CollectiveCall], members: Sequence[int]
+) -> dict[CollectiveCall, Schedule]:
     """A schedule for each request at once: a ring (Patarasuk 2009), or greedy where links lack for one.
 
     An all_to_all is sent directly, or by paths where links lack. ``members`` are the numbers of the
@@ -82,7 +82,7 @@ def first_schedules(
     return {request: _first(network, request, members) for request in requests}
 
 
-def _first(network: Network, request: Request, members: Sequence[int]) -> Schedule:
+def _first(network: Network, request: CollectiveCall, members: Sequence[int]) -> Schedule:
     quick, otherwise = ("direct", "paths") if request.kind == "all_to_all" else ("ring", "greedy")
     try:
         return _synthesized(network, request, members, method=quick)
@@ -91,8 +91,8 @@ def _first(network: Network, request: Request, members: Sequence[int]) -> Schedu
 
 
 def good_schedules(
-    network: Network, requests: Sequence[Request], members: Sequence[int], budget_s: float
-) -> dict[Request, Schedule]:
+    network: Network, requests: Sequence[CollectiveCall], members: Sequence[int], budget_s: float
+) -> dict[CollectiveCall, Schedule]:
     """The best schedule for each request that ``budget_s`` seconds find."""
     return {
         request: _synthesized(network, request, members, budget_s / len(requests)) for request in requests
@@ -128,7 +128,7 @@ class Replanner:
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
-    def warm(self, network: Network, now: Mapping[Request, Schedule]) -> None:
+    def warm(self, network: Network, now: Mapping[CollectiveCall, Schedule]) -> None:
         """Start the process where there is none, and have it plan these once, for nobody; returns at once."""
         with self._lock:
             if self._closed or self.pid is not None:
@@ -141,13 +141,15 @@ class Replanner:
             self._pipe, self._parts_pipe = near, parts_near
             near.send(_Search(network, dict(now), self._budget_s, wanted=False))
 
-    def start(self, network: Network, now: Mapping[Request, Schedule]) -> None:
+    def start(self, network: Network, now: Mapping[CollectiveCall, Schedule]) -> None:
         """Look for schedules that are faster on ``network`` than those in use."""
         search = _Search(network, dict(now), self._budget_s)
         self._thread = threading.Thread(target=self._run, args=(search,), name="replanner", daemon=True)
         self._thread.start()
 
-    def compile_late(self, schedules: Mapping[Request, Schedule], made: Callable[[bytes], None]) -> None:
+    def compile_late(
+        self, schedules: Mapping[CollectiveCall, Schedule], made: Callable[[bytes], None]
+    ) -> None:
         """Have the process compile the `late_parts` of ``schedules``; ``made`` gets them packed, on a thread.
 
         It gets b"" where there is no process, it ends before, or it is asked for others.
@@ -159,7 +161,9 @@ class Replanner:
         """Have the process give up on late parts."""
         self.compile_late({}, lambda parts: None)
 
-    def _compile_late(self, schedules: Mapping[Request, Schedule], made: Callable[[bytes], None]) -> None:
+    def _compile_late(
+        self, schedules: Mapping[CollectiveCall, Schedule], made: Callable[[bytes], None]
+    ) -> None:
         pipe, parts = self._parts_pipe, b""
         with contextlib.suppress(OSError, EOFError):
             if pipe is not None:
@@ -221,7 +225,7 @@ class _Search:
     """What the process is asked: each request anew, ``budget_s`` for all. ``wanted``: say what is found."""
 
     network: Network
-    now: Mapping[Request, Schedule]
+    now: Mapping[CollectiveCall, Schedule]
     budget_s: float
     wanted: bool = True
 
@@ -245,7 +249,7 @@ def _serve(pipe: Any, parts_pipe: Any) -> None:
     threading.Thread(target=_compile, args=(parts_pipe, working), daemon=True).start()
     asked: queue.SimpleQueue[_Search] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
-    known: dict[Request, list[Schedule]] = {}
+    known: dict[CollectiveCall, list[Schedule]] = {}
     while True:
         search = asked.get()
         if search.wanted:
@@ -283,12 +287,18 @@ def _compile(pipe: Any, working: threading.Lock) -> None:
             pipe.send_bytes(b"" if pipe.poll() else packed(found))
 
 
-def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterator[tuple[Replanned, bool]]:
+def _replanned(
+    search: _Search, known: dict[CollectiveCall, list[Schedule]]
+) -> Iterator[tuple[Replanned, bool]]:
     """What is better so far, after each request, and whether that is all.
 
     ``known`` are schedules of earlier searches: links that recover want what they had.
     """
-    better, gains, before_s = dict[Request, Schedule](), dict[Request, float](), dict[Request, float]()
+    better, gains, before_s = (
+        dict[CollectiveCall, Schedule](),
+        dict[CollectiveCall, float](),
+        dict[CollectiveCall, float](),
+    )
     for left, (request, schedule) in zip(range(len(search.now), 0, -1), search.now.items(), strict=True):
         others = _remember(known.setdefault(request, []), schedule)
         plan = replanned(
@@ -331,7 +341,7 @@ def _alike(one: Schedule, other: Schedule) -> bool:
     )
 
 
-def _planned_bytes(network: Network, request: Request) -> int:
+def _planned_bytes(network: Network, request: CollectiveCall) -> int:
     """The size that is planned for: a little more, so that it divides into what phases are cut into."""
     unit = math.lcm(network.ranks, 64) * PIECES * _ELEMENT_BYTES
     size_bytes = request.size_bytes(network.ranks)
@@ -341,7 +351,7 @@ def _planned_bytes(network: Network, request: Request) -> int:
 
 def _synthesized(
     network: Network,
-    request: Request,
+    request: CollectiveCall,
     members: Sequence[int],
     budget_s: float | None = None,
     method: str = "auto",

@@ -19,19 +19,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exec.adaptive.backend import Backend, Work
-from exec.adaptive.coordinator import Policy, Seen
+from exec.adaptive.coordinator import Seen, WaitPolicy
 from exec.adaptive.direction import Direction
 from exec.adaptive.links_now import LinkNow, guessed_network, measured_network, with_spares
 from exec.adaptive.messages import (
     REDUCING,
     SERVED,
     Beat,
+    CollectiveCall,
     Decision,
     Join,
     Meet,
+    ReconnectionAttempt,
     Regroup,
-    Request,
-    Tried,
     leader_of,
 )
 from exec.program import Array, dtype_name, dtype_of, ufunc_of
@@ -41,7 +41,7 @@ from synth.collective import Kind
 from synth.network import Network
 from synth.schedule import Schedule
 
-__all__ = ["Admission", "Event", "Session"]
+__all__ = ["Admission", "Session", "SessionEvent"]
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ _LOOK_S = 0.02
 
 
 @dataclass(frozen=True)
-class Event:
+class SessionEvent:
     """What a session did besides its collectives: "measured", "planned", "swapped", "lost", "resumed" …
 
     ``at_s`` counts from the start of the session; ``seconds`` is how long it took, ``stood_s`` for how long
@@ -112,16 +112,16 @@ class Session:
         group: Group,
         network: Network | None = None,
         *,
-        policy: Policy | None = None,
+        policy: WaitPolicy | None = None,
         replan_s: float = 5.0,
         fence: Callable[[int], None] = lambda rank: None,
         join_s: float = 600.0,
     ) -> None:
         self._started_s = time.monotonic()
-        self.events: list[Event] = []
+        self.events: list[SessionEvent] = []
         self._mesh, self._first = group.mesh, group
         self.rank = group.mesh.rank
-        self.policy, self.replan_s, self.fence = policy or Policy(), replan_s, fence
+        self.policy, self.replan_s, self.fence = policy or WaitPolicy(), replan_s, fence
         joins = group.mesh.start > 0
         self.slots = tuple(dict.fromkeys((*group.members, *group.mesh.spares)))
         self.guessed: frozenset[int] = frozenset()
@@ -187,11 +187,11 @@ class Session:
         return tuple(self._backend.joined_late)
 
     @property
-    def schedules(self) -> Mapping[Request, Schedule]:
+    def schedules(self) -> Mapping[CollectiveCall, Schedule]:
         """The schedules in use, by request."""
         return self._backend.version.schedules
 
-    def schedule_of(self, request: Request) -> Schedule:
+    def schedule_of(self, request: CollectiveCall) -> Schedule:
         """The schedule in use for ``request``, made on the spot where this rank has not set it up yet."""
         return self._backend.schedule_of(request)
 
@@ -237,7 +237,7 @@ class Session:
         return self._backend.links
 
     @property
-    def requests(self) -> tuple[Request, ...]:
+    def requests(self) -> tuple[CollectiveCall, ...]:
         """What was set up, in this order on every rank."""
         return self._backend.requests
 
@@ -343,7 +343,9 @@ class Session:
         self, what: str, seconds: float = 0.0, stood_s: float = 0.0, detail: dict[str, Any] | None = None
     ) -> None:
         """Note an event."""
-        self.events.append(Event(what, time.monotonic() - self._started_s, seconds, stood_s, detail or {}))
+        self.events.append(
+            SessionEvent(what, time.monotonic() - self._started_s, seconds, stood_s, detail or {})
+        )
 
     def send(self, rank: int, message: object) -> None:
         """Say something to one rank of the session."""
@@ -430,14 +432,14 @@ class Session:
         self._gone.add((rank, start))
         self._inbox.put((rank, _Gone(how, start)))
 
-    def _request(self, kind: Kind, count: int, dtype: str, op: str, root: int | None) -> Request:
+    def _request(self, kind: Kind, count: int, dtype: str, op: str, root: int | None) -> CollectiveCall:
         if kind not in SERVED:
             raise UsageError(f"kind: expected one of {', '.join(SERVED)}, found {kind!r}")
         ufunc_of(op)
         if count < 1:
             raise UsageError(f"count: expected at least 1 element, found {count}")
         size = dtype_of(dtype).itemsize
-        asked = Request(kind, op if kind in REDUCING else "sum", dtype, count, size, root or 0)
+        asked = CollectiveCall(kind, op if kind in REDUCING else "sum", dtype, count, size, root or 0)
         if asked.rooted and root not in self.slots:
             raise UsageError(f"root: expected one of {self.slots}, found {root}")
         if not asked.rooted and root is not None:
@@ -468,7 +470,7 @@ class Session:
                     [rank for rank in self.members if self._mesh.host[rank] == host] for host in pair
                 )
                 if here and there and self.rank == here[0]:
-                    self.send(self.coordinator, Tried(pair, self._mesh.reaches(there[0])))
+                    self.send(self.coordinator, ReconnectionAttempt(pair, self._mesh.reaches(there[0])))
 
     def _direct(self) -> None:
         """Coordinate while this is the lowest rank that lives; else only see whether it has become so."""

@@ -16,9 +16,9 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from exec.adaptive.messages import Request
+from exec.adaptive.messages import CollectiveCall
 
-__all__ = ["SwapGuard", "Trial"]
+__all__ = ["SwapGuard", "SwapTrial"]
 
 # So many runs of each request tell what they take; the middle one of three is no chance of one rank's.
 _RUNS = 3
@@ -35,7 +35,7 @@ _REMEMBERED_S, _MOST = 600.0, 6
 
 
 @dataclass(frozen=True)
-class Trial:
+class SwapTrial:
     """What runs took before a swap and take after it, in seconds; of several requests one of each."""
 
     before_s: float
@@ -56,11 +56,11 @@ class SwapGuard:
     """Remembers the last runs of each request, and the predictions that were wrong. Times are monotonic."""
 
     def __init__(self) -> None:
-        self._runs: dict[Request, deque[float]] = {}
+        self._runs: dict[CollectiveCall, deque[float]] = {}
         # What runs took before the swap that is on trial; how many there were since, and those on their own.
-        self._before: dict[Request, float] | None = None
-        self._since: Counter[Request] = Counter()
-        self._alone: dict[Request, deque[float]] = {}
+        self._before: dict[CollectiveCall, float] | None = None
+        self._since: Counter[CollectiveCall] = Counter()
+        self._alone: dict[CollectiveCall, deque[float]] = {}
         self._doubts: deque[float] = deque(maxlen=_MOST)
         # Whether the last prediction did not explain the runs.
         self._unexplained = False
@@ -76,14 +76,14 @@ class SwapGuard:
         self._before = None
         self._unexplained = False
 
-    def ran(self, request: Request, seconds: float, *, disturbed: bool = False) -> None:
+    def ran(self, request: CollectiveCall, seconds: float, *, disturbed: bool = False) -> None:
         """Note what the parts of a run took together; ``disturbed``: beside a search or the like."""
         self._runs.setdefault(request, deque(maxlen=_RUNS)).append(seconds)
         self._since[request] += 1
         if not disturbed:
             self._alone.setdefault(request, deque(maxlen=_RUNS)).append(seconds)
 
-    def explains(self, before_s: Mapping[Request, float]) -> bool:
+    def explains(self, before_s: Mapping[CollectiveCall, float]) -> bool:
         """Whether runs are as slow as the schedules in use are predicted to be on the measured links.
 
         What has not run yet says nothing.
@@ -127,7 +127,7 @@ class SwapGuard:
         self._since.clear()
         self._alone.clear()
 
-    def judged(self) -> Trial | None:
+    def judged(self) -> SwapTrial | None:
         """What the last swap has come to; None before that is known, once it was told, and if never known.
 
         Runs on their own tell it, others only where there are too few of these for long.
@@ -144,9 +144,11 @@ class SwapGuard:
         if not is_over and (not both or len(known) < len(self._since)):
             return None
         before_s, self._before = self._before, None
-        return Trial(sum(before_s[one] for one in both), sum(known[one] for one in both)) if both else None
+        return (
+            SwapTrial(sum(before_s[one] for one in both), sum(known[one] for one in both)) if both else None
+        )
 
 
-def _usual_s(runs: Mapping[Request, Collection[float]]) -> dict[Request, float]:
+def _usual_s(runs: Mapping[CollectiveCall, Collection[float]]) -> dict[CollectiveCall, float]:
     """The median of the last runs of each request, where there are enough."""
     return {request: statistics.median(some) for request, some in runs.items() if len(some) == _RUNS}

@@ -15,7 +15,7 @@ from .race import (
     entrants as entrants,
     judged_race as judged_race,
 )
-from .regression import Change as Change, compare as compare, label_of as label_of
+from .regression import RowChange as RowChange, compare as compare, label_of as label_of
 from .report import Measurement as Measurement, Report as Report, Row as Row, Spread as Spread
 from .run_forecast import forecast as forecast
 from .runner import (
@@ -25,4 +25,4 @@ from .runner import (
     busbw_factor as busbw_factor,
     gathered as gathered,
 )
-from .timing import AVERAGES as AVERAGES, Effort as Effort, interleaved as interleaved
+from .timing import AVERAGES as AVERAGES, Repetitions as Repetitions, interleaved as interleaved

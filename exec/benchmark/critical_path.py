@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exec.benchmark.breakdown import Busy, Part, PartKind, RankTimes, link_name, parts_of
-from exec.program import Ends, RankTrace, connection_of
+from exec.program import Connection, RankTrace, connection_of
 from probes.base import Floats, Indices
 from synth.network import Network, fastest_links
 
@@ -44,7 +44,7 @@ class _Cause(NamedTuple):
     there_ns: int
     rank: int
     row: int
-    over: Ends | None
+    over: Connection | None
 
 
 def on_one_clock(runs: Sequence[RankRun], ahead_ns: Sequence[int]) -> list[RankRun]:
@@ -195,7 +195,7 @@ class _Walk:
         self.spent["core", where] += without_ns
         self.spent[kind, where] += passed_ns - without_ns
 
-    def _carry(self, over: Ends, until_ns: int) -> None:
+    def _carry(self, over: Connection, until_ns: int) -> None:
         """Go back to ``until_ns``, since when a message had been on its way."""
         here_ns = self._now_ns
         passed_ns = self._passed_ns(until_ns)
@@ -240,7 +240,7 @@ class _Wires:
             times_ns, sizes = np.array(sorted(found), dtype=np.int64).T
             self._came[pair] = times_ns, np.concatenate(([0.0], np.cumsum(sizes)))
 
-    def shared_ns(self, over: Ends, from_ns: int, to_ns: int) -> tuple[str, float]:
+    def shared_ns(self, over: Connection, from_ns: int, to_ns: int) -> tuple[str, float]:
         """(a port of the link, how long others used it meanwhile); of what the link alone does not take."""
         row = self._rows.get((over.sender, over.receiver))
         if self._network is None or row is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from exec.benchmark.report import Measurement, Report, Row
 
-__all__ = ["Change", "compare", "label_of"]
+__all__ = ["RowChange", "compare", "label_of"]
 
 Key = tuple[str, int, str, str, str, str]
 # How many standard errors of the difference of two medians a change must exceed to be believed.
@@ -19,7 +19,7 @@ _MEDIAN_ERROR = 1.2533 / 1.349
 
 
 @dataclass(frozen=True)
-class Change:
+class RowChange:
     """One row and placement in both reports, in seconds; ``noise_s`` is the error of their difference."""
 
     label: str
@@ -44,7 +44,7 @@ class Change:
         return self.ratio < 1 / (1 + self.tolerance) and self.old_s - self.new_s > _BELIEVED * self.noise_s
 
 
-def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[Change]:
+def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[RowChange]:
     """A change for each row and placement that both reports have, in the order of ``new``.
 
     Medians are compared where both reports know how their repetitions differ, means where one knows only
@@ -77,11 +77,11 @@ def _measured(rows: Iterable[Row], by_program: bool) -> dict[Key, list[Measureme
     return found
 
 
-def _change(key: Key, old: list[Measurement], new: list[Measurement], tolerance: float) -> Change:
+def _change(key: Key, old: list[Measurement], new: list[Measurement], tolerance: float) -> RowChange:
     spread = all(one.spread is not None for one in [*old, *new])
     collective, size_bytes, dtype, redop, placement, program = key
     what = f"{collective} of {size_bytes} bytes, {dtype}{'' if redop == 'none' else f' {redop}'}, {placement}"
-    return Change(
+    return RowChange(
         label=f"{what}, {program}" if program else what,
         old_s=_typical(old, spread),
         new_s=_typical(new, spread),

@@ -20,7 +20,7 @@ from exec.benchmark.clocks import clock_offsets
 from exec.benchmark.environment import crowded, machine, waiting
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.run_logs import Clocks, RunLogs
-from exec.benchmark.timing import Average, Effort, interleaved, measurement
+from exec.benchmark.timing import Average, Repetitions, interleaved, measurement
 from exec.executors import Executor
 from exec.memory_demand import bench_need
 from exec.mpi import shared_array
@@ -108,9 +108,9 @@ class BenchRequest:
         )
 
     @property
-    def effort(self) -> Effort:
+    def effort(self) -> Repetitions:
         """How often each call runs."""
-        return Effort(self.warmup, self.iterations, self.aggregate)
+        return Repetitions(self.warmup, self.iterations, self.aggregate)
 
 
 def bench_task(comm: Any, request: BenchRequest, progress: Safekeeping) -> Report:

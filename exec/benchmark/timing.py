@@ -14,7 +14,7 @@ from exec.peers import Call
 from exec.program import Array
 from probes.base import Progress
 
-__all__ = ["AVERAGES", "Average", "Effort", "interleaved", "measurement"]
+__all__ = ["AVERAGES", "Average", "Repetitions", "interleaved", "measurement"]
 
 Average = Literal["rank 0", "average", "fastest", "slowest"]
 # In the order of nccl-tests' -a 0 to 3.
@@ -22,7 +22,7 @@ AVERAGES: tuple[Average, ...] = ("rank 0", "average", "fastest", "slowest")
 
 
 @dataclass(frozen=True)
-class Effort:
+class Repetitions:
     """How often each call runs: ``warmup`` turns, then ``iterations`` timed turns of ``aggregate`` calls."""
 
     warmup: int
@@ -34,7 +34,7 @@ def interleaved(
     comm: Any,
     calls: Sequence[Call],
     names: Sequence[str],
-    effort: Effort,
+    effort: Repetitions,
     progress: Progress,
     keep: Callable[[int, int, float, float], None] = lambda number, iteration, begin_s, end_s: None,
 ) -> Array:

@@ -20,8 +20,8 @@ from exec.cuda.kernel import (
     encoded,
     wire_protocol_of,
 )
-from exec.cuda.select import Choice, choose
-from exec.cuda.streams import Contexts, CudaStreams, Ends, arena_bases, role_of
+from exec.cuda.select import ExecutorChoice, choose
+from exec.cuda.streams import CudaStreams, Endpoints, StreamContexts, arena_bases, role_of
 from exec.program import Array, Layout, dtype_name
 from probes.base import LostRankError, UsageError
 from synth.program import INPUT, OUTPUT, SCRATCH
@@ -59,7 +59,7 @@ class CudaPlan:
         self._sums = layout.sums(rank) if redop == "avg" else []
         room = self._kernels.resident * device.multiprocessors
         facts = gathered(comm, device, room)
-        self.choice: Choice = choose(program, facts)
+        self.choice: ExecutorChoice = choose(program, facts)
         self._memory, self._addresses = self._buffers()
         self._engine: _Engine
         if self.choice.executor == "interpreter":
@@ -160,13 +160,19 @@ class _Streams:
     """AdapCC: transmission contexts."""
 
     def __init__(
-        self, comm: Any, device: Device, kernels: Kernels, layout: Layout, itemsize: int, choice: Choice
+        self,
+        comm: Any,
+        device: Device,
+        kernels: Kernels,
+        layout: Layout,
+        itemsize: int,
+        choice: ExecutorChoice,
     ) -> None:
         rank = comm.Get_rank()
         table: Encoded = encoded(layout, itemsize, tile_bytes=_CONTEXT_TILE_BYTES)
         streams = CudaStreams(device, kernels if role_of(table, rank).kernel else None)
-        self._ends = Ends(comm, device, streams, table, arenas(table), choice.wires)
-        self._contexts = Contexts(table, rank, streams, self._ends.outgoing, self._ends.incoming)
+        self._ends = Endpoints(comm, device, streams, table, arenas(table), choice.wires)
+        self._contexts = StreamContexts(table, rank, streams, self._ends.outgoing, self._ends.incoming)
 
     def run(self, addresses: tuple[int, int, int]) -> None:
         self._contexts.run(addresses)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from synth.program import Program
 
-__all__ = ["Choice", "Facts", "Wire", "choose"]
+__all__ = ["ExecutorChoice", "Facts", "Wire", "choose"]
 
 Wire = Literal["peer", "nccl", "direct", "staged"]
 
@@ -31,7 +31,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ExecutorChoice:
     """``executor``: one persistent kernel a GPU (between hosts with proxies), or contexts on streams.
 
     ``wires`` says for each pair of ranks with a connection how it is carried: "peer" by loads and stores
@@ -44,7 +44,7 @@ class Choice:
     wires: dict[tuple[int, int], Wire]
 
 
-def choose(program: Program, facts: Facts) -> Choice:
+def choose(program: Program, facts: Facts) -> ExecutorChoice:
     """The interpreter if GPUs of a host see each other and messages between hosts are staged; else contexts.
 
     GC3's kernel has the lower cost for each step, but all its threadblocks must run at the same time and
@@ -55,11 +55,11 @@ def choose(program: Program, facts: Facts) -> Choice:
     wires = {pair: _wire(facts, *pair) for pair in pairs}
     why = _against_the_kernel(program, facts, wires)
     if why:
-        return Choice("contexts", why, wires)
+        return ExecutorChoice("contexts", why, wires)
     why = "all GPUs that talk see each other's memory, and the kernel fits"
     if set(wires.values()) - {"peer"}:
         why = "GPUs of a host see each other's memory, proxies carry the rest, and the kernel fits"
-    return Choice("interpreter", why, wires)
+    return ExecutorChoice("interpreter", why, wires)
 
 
 def _pairs(program: Program) -> list[tuple[int, int]]:

@@ -9,12 +9,12 @@ import collections
 from collections.abc import Collection, Iterator, Mapping
 
 from exec.launcher.protocol import Exchanged, JobForRanks, Release
-from exec.launcher.ranks import Rank
+from exec.launcher.ranks import RankState
 
-__all__ = ["Answers", "Exchanges"]
+__all__ = ["AllGathers", "Responder"]
 
 
-class Exchanges:
+class AllGathers:
     """The all-gathers of a run: each is whole when all ranks that take part have given something to it."""
 
     def __init__(self, ranks: int) -> None:
@@ -32,23 +32,23 @@ class Exchanges:
             yield tuple(given.popleft() if given else b"" for given in self._given)
 
 
-class Answers:
+class Responder:
     """Decides whom to tell what, from what the ranks have said so far."""
 
     def __init__(self, job: JobForRanks) -> None:
-        self.exchanges = Exchanges(job.at_start)
+        self.exchanges = AllGathers(job.at_start)
         self._job = job
-        self.giver: Rank | None = None
+        self.giver: RankState | None = None
         """The rank that was asked for the result."""
         self._released = False
 
-    def due(self, ranks: Mapping[int, Rank]) -> list[tuple[Rank, Exchanged | Release]]:
+    def due(self, ranks: Mapping[int, RankState]) -> list[tuple[RankState, Exchanged | Release]]:
         """The answers that are due now, in the order in which to send them."""
         at_work = [rank for rank in ranks.values() if rank.at_work]
         # A rank that was started later has missed some, and takes no part in others.
         first = [rank for rank in at_work if not rank.start]
         absent = ranks.keys() - {rank.number for rank in first}
-        found: list[tuple[Rank, Exchanged | Release]] = []
+        found: list[tuple[RankState, Exchanged | Release]] = []
         for contents in self.exchanges.whole(absent):
             found += [(rank, Exchanged(contents)) for rank in first]
         left = [ranks[number] for number in sorted(ranks) if not ranks[number].lost]
@@ -56,7 +56,7 @@ class Answers:
             found += self._releases(left)
         return found
 
-    def _releases(self, left: list[Rank]) -> list[tuple[Rank, Exchanged | Release]]:
+    def _releases(self, left: list[RankState]) -> list[tuple[RankState, Exchanged | Release]]:
         """The lowest rank left with a value hands it over; then all may go."""
         if self._released:
             return []

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exec.launcher.ending import Ending
-from exec.launcher.protocol import RANK_VARIABLES, Partial, Status, function_of
+from exec.launcher.protocol import RANK_VARIABLES, Heartbeat, Partial, function_of
 from probes.base import UnavailableError, UsageError
 
 __all__ = ["own_rank", "run_inside"]
@@ -32,7 +32,7 @@ class _State:
     """
 
     def __init__(self, keep: Callable[[Any], None]) -> None:
-        self.status = Status(doing="starting MPI")
+        self.status = Heartbeat(doing="starting MPI")
         # Until MPI is up.
         self.world: Any = None
         self._keep = keep
@@ -43,16 +43,16 @@ class _State:
         """MPI is up; every rank calls this."""
         self.world = world
         self._comm = world.Dup()
-        self.status = Status()
+        self.status = Heartbeat()
 
     def update(self, done: float, total: float, text: str = "") -> None:
-        self.status = Status(done, total, text)
+        self.status = Heartbeat(done, total, text)
         if self._comm.Get_rank() == 0:
             while self._comm.iprobe():
                 self._take()
 
     def waiting(self, peer: int, what: str) -> None:
-        self.status = Status(doing=self.status.doing, peer=peer, step=what)
+        self.status = Heartbeat(doing=self.status.doing, peer=peer, step=what)
 
     def partial(self, value: object) -> None:
         if self._comm.Get_rank() == 0:

@@ -34,21 +34,21 @@ __all__ = [
     "SESSION_PREFIX",
     "START",
     "Admitted",
-    "Exchange",
     "Exchanged",
     "Failure",
     "Fence",
     "Finished",
+    "GatherContribution",
+    "Heartbeat",
     "Hello",
-    "Job",
     "JobForRanks",
     "Lost",
     "Partial",
+    "RankJob",
+    "RankTask",
     "Release",
     "Returned",
     "Started",
-    "Status",
-    "Task",
     "Wires",
     "connect",
     "environment",
@@ -93,7 +93,7 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Task:
+class RankTask:
     """What every rank of a run calls: ``function(comm, arguments, progress)`` of "package.module:function".
 
     A rank is told it by its environment and by no message, so whoever holds the key of the run cannot choose
@@ -108,7 +108,7 @@ class Task:
         return {_TASK: json.dumps([self.name, self.path])}
 
     @classmethod
-    def of_this_rank(cls) -> Task:
+    def of_this_rank(cls) -> RankTask:
         """What this process was started for; another run that it starts has a task of its own."""
         name, path = json.loads(os.environ.pop(_TASK))
         return cls(name, tuple(path))
@@ -122,7 +122,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Job:
+class RankJob:
     """What a rank is given to begin its task with.
 
     ``arguments`` are a message of `exec.records`, which a rank reads once it has the modules of its task.
@@ -158,14 +158,14 @@ class JobForRanks:
         rejoin: int = 0,
         spares: tuple[Whereabouts, ...] = (),
     ) -> None:
-        self.task = Task(task, path)
+        self.task = RankTask(task, path)
         self.ranks, self.wires, self.survive, self.rejoin = ranks, wires, survive, rejoin
         self.spares, self.at_start = spares, ranks - len(spares)
         self._part = getattr(arguments, "of_rank", None)
         content = b"" if self._part else _encoded(arguments)
-        self._whole = Job(content, ranks, wires, spares=spares)
+        self._whole = RankJob(content, ranks, wires, spares=spares)
 
-    def of_rank(self, rank: int, meeting: Meeting | None = None) -> Job:
+    def of_rank(self, rank: int, meeting: Meeting | None = None) -> RankJob:
         """What goes to one rank; ``meeting`` where it is started again."""
         job = replace(self._whole, meeting=meeting)
         return job if self._part is None else replace(job, arguments=_encoded(self._part(rank)))
@@ -205,7 +205,7 @@ class Admitted:
 
 
 @dataclass(frozen=True)
-class Status:
+class Heartbeat:
     """A heartbeat, with what the rank does now; ``peer`` None: it waits for nobody, -1: for all."""
 
     done: float = 0.0
@@ -244,7 +244,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class GatherContribution:
     """What a rank gives to an all-gather over the command."""
 
     content: bytes
@@ -282,7 +282,7 @@ class Failure:
 
     text: str
     error: tuple[type[CcctlError], str, dict[str, Any]] | None = None
-    state: Status = field(default_factory=Status)
+    state: Heartbeat = field(default_factory=Heartbeat)
 
     @property
     def summary(self) -> str:

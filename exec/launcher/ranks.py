@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from exec.launcher.protocol import Status
+from exec.launcher.protocol import Heartbeat
 from exec.sockets import Channel
 
-__all__ = ["MOST_NAMED", "Rank", "culprit", "who_waits"]
+__all__ = ["MOST_NAMED", "RankState", "culprit", "who_waits"]
 
 MOST_NAMED = 8
 
 
 @dataclass(eq=False)
-class Rank:
+class RankState:
     """What is known of one rank."""
 
     number: int
@@ -24,7 +24,7 @@ class Rank:
     heard_s: float
     start: int = 0
     """How often the rank was started before."""
-    status: Status = field(default_factory=Status)
+    status: Heartbeat = field(default_factory=Heartbeat)
     segments: tuple[str, ...] = ()
     up: bool = False
     """Its wires are."""
@@ -50,7 +50,7 @@ class Rank:
         return f"rank {self.number} (host {self.host}, pid {self.pid})"
 
 
-def culprit(ranks: Collection[Rank]) -> Rank | None:
+def culprit(ranks: Collection[RankState]) -> RankState | None:
     """The one rank that every transfer under way has in common; None where there is none, or no telling."""
     by_number = {rank.number: rank for rank in ranks}
     transfers = {
@@ -62,7 +62,7 @@ def culprit(ranks: Collection[Rank]) -> Rank | None:
     return by_number.get(next(iter(common))) if len(common) == 1 else None
 
 
-def who_waits(ranks: Collection[Rank], but: Rank | None = None) -> list[str]:
+def who_waits(ranks: Collection[RankState], but: RankState | None = None) -> list[str]:
     """One line for each thing that is waited for, with the ranks that wait for it."""
     waiting: dict[tuple[int, str], list[int]] = {}
     for rank in ranks:

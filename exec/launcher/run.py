@@ -24,7 +24,7 @@ from probes.live import Need, refuse_crowding, rooms
 
 if TYPE_CHECKING:
     from exec.launcher.ending import Ending
-    from exec.launcher.protocol import Lost, Status, Wires
+    from exec.launcher.protocol import Heartbeat, Lost, Wires
 
 __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
@@ -224,7 +224,7 @@ def run_ranks(
     survive: bool = False,
     rejoin: int = 0,
     on_lost: Callable[[Lost], None] = lambda lost: None,
-    on_status: Callable[[int, str, Status], None] = lambda rank, host, status: None,
+    on_status: Callable[[int, str, Heartbeat], None] = lambda rank, host, status: None,
     ending: Ending | None = None,
     path: Sequence[str] = (),
 ) -> Any:
@@ -267,7 +267,7 @@ def run_ranks(
     from exec.launcher.protocol import JobForRanks
     from exec.launcher.session import StartedRanks
     from exec.launcher.starters import spares_of
-    from exec.launcher.watchdog import Heard, Limits
+    from exec.launcher.watchdog import Heard, RunLimits
 
     absent, hosts = spares_of(ranks, where, spares)
     most = ranks + len(absent)
@@ -279,7 +279,7 @@ def run_ranks(
     for left in reversed(range(_STARTS if survive else 1)):
         with StartedRanks(where, job, hosts) as started:
             try:
-                return started.result(heard, Limits(left_s, stall_s))
+                return started.result(heard, RunLimits(left_s, stall_s))
             except LostRankError as error:
                 if started.connected or not left:
                     raise

@@ -20,7 +20,7 @@ from exec.launcher.nodeset import HostSlots
 from exec.launcher.ports import bind_to_loopback, refuse_connections
 from exec.launcher.signals import deferred
 from exec.launcher.starters import Starter, agents, mpirun, variables
-from exec.launcher.watchdog import Heard, Limits, Watchdog
+from exec.launcher.watchdog import Heard, RunLimits, Watchdog
 from exec.sockets import listen
 from probes.files import temporary_folders
 
@@ -93,7 +93,7 @@ class StartedRanks:
         """All ranks were connected, so that a run that survives losses goes on after one."""
         return self._watchdog is not None and self._watchdog.connected
 
-    def result(self, heard: Heard, limits: Limits) -> Any:
+    def result(self, heard: Heard, limits: RunLimits) -> Any:
         """The value of the task, once every rank that is left has finished; ``heard`` is told the rest.
 
         What is raised has the last lines that mpirun or the ranks printed as its notes.

@@ -24,29 +24,29 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from exec.errors import RankFailed
-from exec.launcher.answers import Answers
+from exec.launcher.answers import Responder
 from exec.launcher.protocol import (
     Admitted,
-    Exchange,
     Failure,
     Fence,
     Finished,
+    GatherContribution,
+    Heartbeat,
     Hello,
     JobForRanks,
     Lost,
     Partial,
     Returned,
     Started,
-    Status,
     rebuilt,
 )
-from exec.launcher.ranks import MOST_NAMED, Rank, culprit, who_waits
+from exec.launcher.ranks import MOST_NAMED, RankState, culprit, who_waits
 from exec.launcher.restarts import Restarts
 from exec.launcher.starters import Starter
 from exec.sockets import BrokenMessage, Channel, Greeter, Meeting
 from probes.base import SILENT, LostRankError, Progress, TimeoutExpired, UnavailableError
 
-__all__ = ["Heard", "Limits", "Watchdog"]
+__all__ = ["Heard", "RunLimits", "Watchdog"]
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ _CUT_OFF = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """Seconds for the whole run, and for a run in which no rank gets on; None is no limit."""
 
     timeout_s: float | None = None
@@ -82,7 +82,7 @@ class Heard:
     progress: Progress = SILENT
     keep: Callable[[Any], None] = lambda value: None
     on_lost: Callable[[Lost], None] = lambda lost: None
-    on_status: Callable[[int, str, Status], None] = lambda rank, host, status: None
+    on_status: Callable[[int, str, Heartbeat], None] = lambda rank, host, status: None
 
 
 class Watchdog:
@@ -106,19 +106,19 @@ class Watchdog:
         self._job, self._starter = job, starter
         self._stopped, self._reached = stopped, reached
         self._deliver, self._scanned_s = deliver, 0.0
-        self._arrivals: queue.SimpleQueue[Rank] = queue.SimpleQueue()
-        self.ranks: dict[int, Rank] = {}
+        self._arrivals: queue.SimpleQueue[RankState] = queue.SimpleQueue()
+        self.ranks: dict[int, RankState] = {}
         self._here = socket.gethostname()
         self._value: Any = None
         self._heard = Heard()
-        self._answers, self.losses, self._survives = Answers(job), list[Lost](), False
+        self._answers, self.losses, self._survives = Responder(job), list[Lost](), False
         self._spares = frozenset(spare.rank for spare in job.spares)
-        self._restarts, self._joining = Restarts(job.rejoin, self._spares), dict[int, Rank]()
+        self._restarts, self._joining = Restarts(job.rejoin, self._spares), dict[int, RankState]()
         self._whereabouts = {spare.rank: spare for spare in job.spares}
         self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
         self._greeter = Greeter(listeners, key, job.ranks, self._send_job)
 
-    def result(self, heard: Heard, limits: Limits) -> Any:
+    def result(self, heard: Heard, limits: RunLimits) -> Any:
         """Wait for the value of rank 0, or of the lowest survivor that has one.
 
         Raises LostRankError, TimeoutExpired, or what a rank raised.
@@ -162,7 +162,7 @@ class Watchdog:
             rank.connection.close()
         self._greeter.close()
 
-    def _known(self) -> list[Rank]:
+    def _known(self) -> list[RankState]:
         """The ranks, and first those that were started again and not let in yet."""
         return [*self._joining.values(), *self.ranks.values()]
 
@@ -182,7 +182,7 @@ class Watchdog:
         if self._job.wires == "sockets":
             connection.expect_acknowledgements(FAR_SILENCE_S)
         now_s = time.monotonic()
-        self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, now_s, start=hello.start))
+        self._arrivals.put(RankState(hello.rank, hello.host, hello.pid, connection, now_s, start=hello.start))
 
     def _meeting(self, start: int) -> Meeting | None:
         """Whom a rank that is started again has to connect to."""
@@ -216,7 +216,7 @@ class Watchdog:
         for connection in wait(list(by_connection), at_most_s):  # type: ignore[arg-type]  # any with fileno()
             self._hear(by_connection[connection])  # type: ignore[index]  # wait() gives back what it got
 
-    def _hear(self, rank: Rank) -> None:
+    def _hear(self, rank: RankState) -> None:
         if rank.lost:
             return
         try:
@@ -233,7 +233,7 @@ class Watchdog:
             if not rank.lost:
                 self._take(rank, message)
 
-    def _end_of(self, rank: Rank, error: Exception) -> None:
+    def _end_of(self, rank: RankState, error: Exception) -> None:
         """The connection of a rank is broken."""
         cut_off = isinstance(error, OSError) and error.errno in _CUT_OFF
         how = "is cut off" if cut_off else self._starter.how_it_died(rank.number)
@@ -246,7 +246,7 @@ class Watchdog:
         unheard = "" if first.number in self.ranks else " before it was heard of"
         raise self._lost(first, how + unheard, failures) from None
 
-    def _lose(self, rank: Rank, how: str) -> None:
+    def _lose(self, rank: RankState, how: str) -> None:
         """End a rank for good, and let the others go on; raises LostRankError where they do not."""
         if not self._survives:
             raise self._lost(rank, how) from None
@@ -299,15 +299,15 @@ class Watchdog:
     def _who_is_lost(self) -> list[str]:
         return [str(lost) for lost in self.losses[:MOST_NAMED]]
 
-    def _tell(self, rank: Rank, message: object) -> None:
+    def _tell(self, rank: RankState, message: object) -> None:
         # One that cannot be told is found to be gone when it is heard.
         try:
             rank.connection.post(message)
         except OSError as error:
             rank.unreached = error
 
-    def _take(self, rank: Rank, message: object) -> None:
-        if isinstance(message, Status):
+    def _take(self, rank: RankState, message: object) -> None:
+        if isinstance(message, Heartbeat):
             if message != rank.status:
                 self._advanced_s = rank.heard_s
             rank.status = message
@@ -332,7 +332,7 @@ class Watchdog:
                 self._value = message.value
         elif isinstance(message, Returned):
             rank.returned, rank.has_value = True, message.has_value
-        elif isinstance(message, Exchange):
+        elif isinstance(message, GatherContribution):
             self._answers.exchanges.give(rank.number, message.content)
         elif isinstance(message, Fence):
             self._fence(message.rank, rank)
@@ -340,7 +340,7 @@ class Watchdog:
             rank.status = message.state
             self._failed(rank, message)
 
-    def _take_of_joining(self, rank: Rank, message: object) -> None:
+    def _take_of_joining(self, rank: RankState, message: object) -> None:
         """What a rank says that was started later, and does not take part yet."""
         if isinstance(message, Admitted):
             del self._joining[rank.number]
@@ -351,7 +351,7 @@ class Watchdog:
         elif isinstance(message, Returned):
             self._lose(rank, "returned")
 
-    def _fence(self, number: int, by: Rank) -> None:
+    def _fence(self, number: int, by: RankState) -> None:
         rank = self._joining.get(number) or self.ranks.get(number)
         if rank is not None and rank.connected:
             self._lose(rank, f"was fenced by rank {by.number}")
@@ -376,10 +376,10 @@ class Watchdog:
                         self._keep_all(message)
                     elif isinstance(message, Failure):
                         failures.append(f"{rank} failed: {message.summary}")
-                    rank.status = message if isinstance(message, Status) else rank.status
+                    rank.status = message if isinstance(message, Heartbeat) else rank.status
         return failures
 
-    def _failed(self, rank: Rank, failure: Failure) -> None:
+    def _failed(self, rank: RankState, failure: Failure) -> None:
         """Raise what a rank has raised; where that may follow from a death, the death comes first."""
         follows = self._job.wires == "sockets" or (
             failure.error is None and "mpi4py.MPI.Exception" in failure.text
@@ -407,7 +407,7 @@ class Watchdog:
             if rank.connected and silent_s > allowed_s and (state := self._state(rank)) != "running":
                 self._lose(rank, f"{state}, silent for {silent_s:.0f} s")
 
-    def _state(self, rank: Rank) -> str:
+    def _state(self, rank: RankState) -> str:
         """What the process of a silent rank is: running, stopped, gone, or out of sight on its host."""
         import psutil
 
@@ -479,7 +479,7 @@ class Watchdog:
         lines = [f"{rank}: {said}" if rank else said, *who_waits(self.ranks.values())]
         raise LostRankError(lines, hint="Nothing was written.")
 
-    def _lost(self, rank: Rank, how: str, failures: Sequence[str] = ()) -> LostRankError:
+    def _lost(self, rank: RankState, how: str, failures: Sequence[str] = ()) -> LostRankError:
         doing = rank.status.step or rank.status.doing
         lines = [f"{rank} {how}" + (f"; it was at: {doing}" if doing else "")]
         return LostRankError(
@@ -487,7 +487,7 @@ class Watchdog:
             hint="Nothing was written.",
         )
 
-    def _first_to_die(self, seen: Rank) -> Rank:
+    def _first_to_die(self, seen: RankState) -> RankState:
         """The rank that mpirun blames: it kills the others, and we may see one of those first.
 
         It may be one that never said hello, of which only mpirun knows.
@@ -495,7 +495,7 @@ class Watchdog:
         for number, pid, host in self._starter.blamed():
             known = self.ranks.get(number)
             if pid is not None and (known is None or known.pid == pid):
-                return known or Rank(number, host, pid, seen.connection, seen.heard_s)
+                return known or RankState(number, host, pid, seen.connection, seen.heard_s)
         return seen
 
     def _refuse_lost_at_start(self) -> None:

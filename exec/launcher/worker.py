@@ -27,20 +27,20 @@ from exec.launcher.protocol import (
     RANK_VARIABLES,
     START,
     Admitted,
-    Exchange,
     Exchanged,
     Failure,
     Fence,
     Finished,
+    GatherContribution,
+    Heartbeat,
     Hello,
-    Job,
     Lost,
     Partial,
+    RankJob,
+    RankTask,
     Release,
     Returned,
     Started,
-    Status,
-    Task,
     connect,
     is_local,
     remove,
@@ -74,7 +74,7 @@ class Reporter:
         # Held while pieces are sent, too: what comes after them must not overtake them.
         self._lock = threading.RLock()
         self._over = threading.Event()
-        self.status = Status(doing="connecting to the other ranks")
+        self.status = Heartbeat(doing="connecting to the other ranks")
         self._pieces: collections.deque[Any] = collections.deque()
         self._exchanged: queue.SimpleQueue[tuple[bytes, ...]] = queue.SimpleQueue()
         self._released: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -84,11 +84,11 @@ class Reporter:
         self.start = 0
 
     def update(self, done: float, total: float, text: str = "") -> None:
-        self.status = Status(done, total, text)
+        self.status = Heartbeat(done, total, text)
 
     def waiting(self, peer: int, what: str) -> None:
         now = self.status
-        self.status = Status(now.done, now.total, now.doing, peer, what)
+        self.status = Heartbeat(now.done, now.total, now.doing, peer, what)
 
     def partial(self, value: object) -> None:
         self._pieces.append(value)
@@ -121,7 +121,7 @@ class Reporter:
         """
         if self.start:
             raise UsageError("exchange: a rank that was started later takes no part in it")
-        self.send(Exchange(content))
+        self.send(GatherContribution(content))
         return list(self._exchanged.get())
 
     def hand_over(self, value: object) -> None:
@@ -193,7 +193,7 @@ def main() -> None:
     # Another run that the task starts has ranks of its own.
     os.environ.pop(RANK, None)
     start = int(os.environ.pop(START, "0"))
-    task = Task.of_this_rank()
+    task = RankTask.of_this_rank()
     key = wires_key()
     try:
         connection = connect()
@@ -204,7 +204,7 @@ def main() -> None:
         raise
     try:
         connection.send(Hello(rank, socket.gethostname(), os.getpid(), start))
-        job: Job = connection.receive()
+        job: RankJob = connection.receive()
     except (EOFError, OSError):
         _leave()
     # Open until this process ends, so that nobody takes the folder for one that was left behind.
@@ -216,7 +216,7 @@ def main() -> None:
     reporter.close()
 
 
-def _serve(task: Task, job: Job, rank: int, reporter: Reporter, key: bytes) -> None:
+def _serve(task: RankTask, job: RankJob, rank: int, reporter: Reporter, key: bytes) -> None:
     try:
         comm = _world(job.ranks) if job.wires == "mpi" else _group(rank, job, reporter, key)
         where = None if job.wires == "mpi" else comm.mesh.whereabouts(rank)
@@ -281,7 +281,7 @@ def _world(ranks: int) -> Any:
     return MPI.COMM_WORLD
 
 
-def _group(rank: int, job: Job, reporter: Reporter, key: bytes) -> Any:
+def _group(rank: int, job: RankJob, reporter: Reporter, key: bytes) -> Any:
     """The ranks of this run, connected by sockets of our own."""
     from exec.sockets import join, rejoin
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from exec.program import Array
 
-__all__ = ["Point", "Rule", "Timing", "next_size", "rules_of", "timing_of"]
+__all__ = ["AlgorithmTimes", "MedianTime", "Rule", "next_size", "rules_of", "timing_of"]
 
 _ERRORS, _LEAST_GAIN = 2.0, 0.02
 # The standard error of a median, and the spread as the median absolute deviation has it, for normal noise.
@@ -24,7 +24,7 @@ _CLOSE = 2.0
 
 
 @dataclass(frozen=True)
-class Timing:
+class MedianTime:
     """A median time and its standard error."""
 
     time_s: float
@@ -32,11 +32,11 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Point:
+class AlgorithmTimes:
     """What each algorithm takes for one size."""
 
     size_bytes: int
-    timings: Mapping[str, Timing]
+    timings: Mapping[str, MedianTime]
 
     @property
     def fastest(self) -> str:
@@ -52,14 +52,14 @@ class Rule:
     algorithm: str
 
 
-def timing_of(times_s: Array) -> Timing:
+def timing_of(times_s: Array) -> MedianTime:
     """The median of several times, and how well it is known."""
     median = float(np.median(times_s))
     spread = float(np.median(np.abs(times_s - median))) * _DEVIATION
-    return Timing(median, _MEDIAN * spread / math.sqrt(len(times_s)))
+    return MedianTime(median, _MEDIAN * spread / math.sqrt(len(times_s)))
 
 
-def choices(points: Sequence[Point], own: str = "") -> list[str]:
+def choices(points: Sequence[AlgorithmTimes], own: str = "") -> list[str]:
     """The algorithm for each point, in the order of sizes; ``own`` is the library's choice, if it has one."""
     found: list[str] = []
     for point in points:
@@ -69,7 +69,7 @@ def choices(points: Sequence[Point], own: str = "") -> list[str]:
     return found
 
 
-def _faster(point: Point, one: str, other: str) -> bool:
+def _faster(point: AlgorithmTimes, one: str, other: str) -> bool:
     if other not in point.timings:
         return True
     a, b = point.timings[one], point.timings[other]
@@ -77,7 +77,7 @@ def _faster(point: Point, one: str, other: str) -> bool:
     return gain > max(_LEAST_GAIN * b.time_s, _ERRORS * math.hypot(a.error_s, b.error_s))
 
 
-def next_size(points: Sequence[Point], own: str = "") -> int | None:
+def next_size(points: Sequence[AlgorithmTimes], own: str = "") -> int | None:
     """The size to measure next: in the widest gap in which the choice changes; None if all are close."""
     taken = choices(points, own)
     gaps = [
@@ -89,7 +89,7 @@ def next_size(points: Sequence[Point], own: str = "") -> int | None:
     return round(math.sqrt(low * high)) if ratio > _CLOSE else None
 
 
-def rules_of(points: Sequence[Point], own: str = "") -> tuple[Rule, ...]:
+def rules_of(points: Sequence[AlgorithmTimes], own: str = "") -> tuple[Rule, ...]:
     """Rules for all sizes; each begins in the middle between the sizes where the choice changes."""
     taken = choices(points, own)
     found = [Rule(0, taken[0])]

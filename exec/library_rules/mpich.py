@@ -24,7 +24,7 @@ from synth.collective import Kind
 __all__ = [
     "COLLECTIVES",
     "LEFT_OUT",
-    "Measured",
+    "MeasuredRules",
     "Table",
     "environment",
     "library_table",
@@ -80,7 +80,7 @@ Table = dict[str, Tree]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRules:
     """The rules of a collective for ``ranks`` ranks; ``parameters`` of the algorithms that have some."""
 
     kind: Kind
@@ -133,7 +133,7 @@ def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
     return None
 
 
-def with_rules(table: Table, measured: Measured) -> Table:
+def with_rules(table: Table, measured: MeasuredRules) -> Table:
     """The table with rules for communicators of ``measured.ranks`` ranks; for others it stays as it is."""
     key = f"collective={COLLECTIVES[measured.kind]}"
     if _INTRA not in table.get(key, {}):
@@ -181,7 +181,7 @@ def _holds(key: str, ranks: int) -> bool | None:
     return ranks < int(below) if below != condition and below.isdecimal() else None
 
 
-def _guarded(measured: Measured, otherwise: Tree) -> Tree:
+def _guarded(measured: MeasuredRules, otherwise: Tree) -> Tree:
     tree: Tree = {}
     rules = measured.rules
     for at, rule in enumerate(rules):
@@ -197,7 +197,7 @@ def _guarded(measured: Measured, otherwise: Tree) -> Tree:
     return tree
 
 
-def _leaf(measured: Measured, algorithm: str, otherwise: Tree) -> Tree:
+def _leaf(measured: MeasuredRules, algorithm: str, otherwise: Tree) -> Tree:
     """The branch of an algorithm; "" is what the library would take by itself."""
     if not algorithm:
         return otherwise

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from exec.benchmark import Report
-from exec.library_rules.choice import Point, Timing, rules_of
+from exec.library_rules.choice import AlgorithmTimes, MedianTime, rules_of
 from probes.base import DataError, UsageError
 from synth.collective import Kind
 
 __all__ = [
     "COLLECTIVES",
     "Lines",
+    "MeasuredSetting",
     "Setting",
-    "Tried",
     "environment",
     "lines_of",
     "merged",
@@ -76,7 +76,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Tried:
+class MeasuredSetting:
     """A table that nccl-tests wrote under a setting."""
 
     setting: Setting
@@ -88,7 +88,7 @@ class Tried:
 Lines = dict[tuple[str, str, str], tuple[str, ...]]
 
 
-def lines_of(tried: Sequence[Tried]) -> Lines:
+def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
     """The fastest setting for every size, by collective; all tables must be of the same ranks and sizes."""
     if not tried:
         raise UsageError("no table of nccl-tests was given")
@@ -99,13 +99,13 @@ def lines_of(tried: Sequence[Tried]) -> Lines:
         )
         raise UsageError(f"the tables are of different numbers of ranks: {told}")
     ((nodes, ranks),) = worlds
-    times: dict[Kind, dict[int, dict[str, Timing]]] = {}
+    times: dict[Kind, dict[int, dict[str, MedianTime]]] = {}
     for one in tried:
         for row in one.report.rows:
             found = row.out_of_place or row.in_place
             if row.collective in COLLECTIVES and found is not None and row.size_bytes > 0:
                 sizes = times.setdefault(row.collective, {})
-                sizes.setdefault(row.size_bytes, {})[str(one.setting)] = Timing(found.time_s)
+                sizes.setdefault(row.size_bytes, {})[str(one.setting)] = MedianTime(found.time_s)
     if not times:
         raise UsageError(
             f"none of the tables has a collective that the tuner knows: {', '.join(COLLECTIVES)}"
@@ -113,7 +113,11 @@ def lines_of(tried: Sequence[Tried]) -> Lines:
     table: Lines = {}
     for kind, sizes in times.items():
         known = set().union(*sizes.values())
-        points = [Point(size, timings) for size, timings in sorted(sizes.items()) if timings.keys() == known]
+        points = [
+            AlgorithmTimes(size, timings)
+            for size, timings in sorted(sizes.items())
+            if timings.keys() == known
+        ]
         if not points:
             raise UsageError(f"no size of {kind} is in the tables of all of {', '.join(sorted(known))}")
         rules = rules_of(points)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from probes.base import DataError
 from synth.collective import Kind
 
-__all__ = ["COLLECTIVES", "Entry", "Table", "merged", "read_rules", "with_rules", "write_rules"]
+__all__ = ["COLLECTIVES", "RuleEntry", "Table", "merged", "read_rules", "with_rules", "write_rules"]
 
 # COLLTYPE of ompi/mca/coll/base/coll_base_functions.h.
 COLLECTIVES: dict[Kind, int] = {
@@ -29,7 +29,7 @@ _OWN_CHOICE = 0
 
 
 @dataclass(frozen=True)
-class Entry:
+class RuleEntry:
     """From ``from_bytes`` on: the algorithm, its fan in or out, its segment size (0: the library's)."""
 
     from_bytes: int
@@ -39,12 +39,12 @@ class Entry:
 
 
 # By collective, then by the size of the communicator.
-Table = dict[int, dict[int, tuple[Entry, ...]]]
+Table = dict[int, dict[int, tuple[RuleEntry, ...]]]
 
 
-def with_rules(kind: Kind, ranks: int, entries: Sequence[Entry]) -> Table:
+def with_rules(kind: Kind, ranks: int, entries: Sequence[RuleEntry]) -> Table:
     """The table of one collective, which holds for communicators of ``ranks`` ranks only."""
-    untouched = (Entry(0, _OWN_CHOICE),)
+    untouched = (RuleEntry(0, _OWN_CHOICE),)
     return {COLLECTIVES[kind]: {0: untouched, ranks: tuple(entries), ranks + 1: untouched}}
 
 
@@ -64,7 +64,7 @@ def merged(old: Table, new: Table) -> Table:
     return found
 
 
-def _is_open(entries: Sequence[Entry]) -> bool:
+def _is_open(entries: Sequence[RuleEntry]) -> bool:
     return all(entry.algorithm == _OWN_CHOICE for entry in entries)
 
 
@@ -80,7 +80,9 @@ def read_rules(text: str, source: str) -> Table:
             ranks = numbers.next(1 << 31, "the size of a communicator")
             count = numbers.next(1 << 20, "message sizes")
             table[collective][ranks] = tuple(
-                Entry(*(numbers.next(1 << 62, what) for what in ("size", "algorithm", "fan", "segment size")))
+                RuleEntry(
+                    *(numbers.next(1 << 62, what) for what in ("size", "algorithm", "fan", "segment size"))
+                )
                 for _ in range(count)
             )
     numbers.end()

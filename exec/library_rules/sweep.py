@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from exec.benchmark import Effort, interleaved
+from exec.benchmark import Repetitions, interleaved
 from exec.library_rules import mpich
-from exec.library_rules.choice import Point, Rule, Timing, next_size, rules_of, timing_of
+from exec.library_rules.choice import AlgorithmTimes, MedianTime, Rule, next_size, rules_of, timing_of
 from exec.peers import Call, MpiPeer, Variables, algorithm_names, algorithm_numbers, library_path
 from exec.program import Array
 from probes.base import Progress, UnavailableError
 from probes.live import library_name
 from synth.collective import Collective, Kind, collective
 
-__all__ = ["OWN", "UNTOUCHED", "Sides", "Sweep", "SweepRequest", "sweep_task"]
+__all__ = ["OWN", "UNTOUCHED", "PrivateBuffers", "Sweep", "SweepRequest", "sweep_task"]
 
 # The decision that is compiled into the component which reads the rules, and the library as it comes.
 OWN, UNTOUCHED = "own", "untouched"
@@ -55,7 +55,7 @@ class Sweep:
     library: str
     ranks: int
     hosts: tuple[str, ...]
-    points: dict[Kind, tuple[Point, ...]]
+    points: dict[Kind, tuple[AlgorithmTimes, ...]]
     numbers: dict[Kind, dict[str, int]]
     parameters: dict[Kind, dict[str, dict[str, int]]]
     table: mpich.Table
@@ -89,7 +89,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Sides:
+class PrivateBuffers:
     """Private memory of one rank, out of place."""
 
     send: Array
@@ -112,7 +112,7 @@ def sweep_task(comm: Any, request: SweepRequest, progress: Progress) -> Sweep:
             f"the ranks run {name}, not {_NAMES[request.library]}",
             hint="Measured is the library of the mpi4py beside ccctl.",
         )
-    points: dict[Kind, tuple[Point, ...]] = {}
+    points: dict[Kind, tuple[AlgorithmTimes, ...]] = {}
     numbers: dict[Kind, dict[str, int]] = {}
     for at, kind in enumerate(request.kinds):
         wanted = collective(kind, comm.Get_size())
@@ -142,7 +142,7 @@ def _parameters(kind: Kind, names: Iterable[str]) -> dict[str, dict[str, int]]:
     }
 
 
-def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Progress) -> list[Point]:
+def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Progress) -> list[AlgorithmTimes]:
     sizes = [request.low_bytes]
     while sizes[-1] * _STEP < request.high_bytes:
         sizes.append(sizes[-1] * _STEP)
@@ -160,15 +160,15 @@ def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Prog
     return found
 
 
-def _decided(point: Point) -> Point:
+def _decided(point: AlgorithmTimes) -> AlgorithmTimes:
     """The times of what rules can select: all but the library as it comes."""
     timings = {name: timing for name, timing in point.timings.items() if name != UNTOUCHED}
-    return Point(point.size_bytes, timings)
+    return AlgorithmTimes(point.size_bytes, timings)
 
 
 def _point(
     comm: Any, wanted: Collective, names: Sequence[str], size_bytes: int, budget_s: float, progress: Progress
-) -> Point:
+) -> AlgorithmTimes:
     """All algorithms at one size; those that the library refuses there are left out."""
     sides = _sides(wanted, size_bytes)
     calls: dict[str, Call] = {}
@@ -179,7 +179,7 @@ def _point(
         except UnavailableError:
             continue
     try:
-        first = _times(comm, calls, Effort(1, _TURNS), progress)
+        first = _times(comm, calls, Repetitions(1, _TURNS), progress)
         fastest_s = min(timing.time_s for timing in first.values())
         kept = {
             name: call
@@ -189,23 +189,25 @@ def _point(
         turn_s = sum(first[name].time_s for name in kept)
         turns = min(max(int(budget_s / max(turn_s, 1e-9)), 2 * _TURNS), _MOST_TURNS)
         turns = comm.allreduce(turns) // comm.Get_size()
-        return Point(size_bytes, first | _times(comm, kept, Effort(0, turns), progress))
+        return AlgorithmTimes(size_bytes, first | _times(comm, kept, Repetitions(0, turns), progress))
     finally:
         for call in calls.values():
             call.close()
 
 
-def _times(comm: Any, calls: dict[str, Call], effort: Effort, progress: Progress) -> dict[str, Timing]:
+def _times(
+    comm: Any, calls: dict[str, Call], effort: Repetitions, progress: Progress
+) -> dict[str, MedianTime]:
     """Of each call the median over turns of the slowest rank, the same on all ranks."""
     own_s = interleaved(comm, list(calls.values()), list(calls), effort, progress)
     slowest_s = np.max(np.array(comm.allgather(own_s)), axis=0)
     return {name: timing_of(slowest_s[at]) for at, name in enumerate(calls)}
 
 
-def _sides(wanted: Collective, size_bytes: int) -> Sides:
+def _sides(wanted: Collective, size_bytes: int) -> PrivateBuffers:
     """Buffers of float32 of which the larger has about ``size_bytes``."""
     share = max(size_bytes // (4 * wanted.ranks), 1)
     whole = share * wanted.ranks
     send = share if wanted.kind == "all_gather" else whole
     recv = share if wanted.kind == "reduce_scatter" else whole
-    return Sides(np.ones(send, dtype=np.float32), np.zeros(recv, dtype=np.float32))
+    return PrivateBuffers(np.ones(send, dtype=np.float32), np.zeros(recv, dtype=np.float32))

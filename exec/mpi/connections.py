@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from exec.mpi import interpreter
-from exec.mpi.encode import Memory, pieces_of, slot_bytes, tiling_of
+from exec.mpi.encode import MemoryAddresses, pieces_of, slot_bytes, tiling_of
 from exec.mpi.shared_memory import Origin, fetched_word, mapped, origin_of, shared_array
 from exec.mpi.traffic import Message, Traffic
 from exec.program import Array, Layout, Move, Span, Wire, counters_at
@@ -103,9 +103,9 @@ class Connections:
             return True
         return self._fetches and self._message_bytes[connection] >= FETCHED_BYTES
 
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryAddresses:
         send, recv, scratch = (int(array.ctypes.data) for array in self._bytes)
-        return Memory((send, recv, scratch), self._address, self.dtype.itemsize)
+        return MemoryAddresses((send, recv, scratch), self._address, self.dtype.itemsize)
 
     def linked(self, messages: Traffic) -> tuple[Indices, list[Wire]]:
         """The table of links, and the wires of those that leave the host."""
@@ -218,7 +218,7 @@ class Connections:
         return next(peers, None)
 
     def _address(self, rank: int, buffer: int) -> tuple[int, int, int]:
-        """Where a buffer of this or another rank of this host is, as `Memory` has it."""
+        """Where a buffer of this or another rank of this host is, as `MemoryAddresses` has it."""
         if rank == self.rank:
             return int(self._bytes[buffer].ctypes.data), 0, 0
         window_at = int(self._window_of(rank).ctypes.data)

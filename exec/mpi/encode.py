@@ -14,7 +14,7 @@ from probes.base import Indices, UsageError
 from synth.program import INPUT, READS_SRC, Program
 
 __all__ = [
-    "Memory",
+    "MemoryAddresses",
     "Tables",
     "Tiling",
     "make_input_optional",
@@ -58,7 +58,7 @@ class Tables:
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class MemoryAddresses:
     """Addresses: of this rank's three buffers, and of a buffer of another rank that is read in place.
 
     ``far(rank, buffer)`` is (where it is mapped here, 0, 0), or, of one that is not, (0, its process, the
@@ -77,7 +77,7 @@ def tables_of(
     messages: Traffic,
     tiling: Tiling,
     links: dict[int, int],
-    memory: Memory,
+    memory: MemoryAddresses,
     wired: Callable[[int], bool],
 ) -> Tables:
     """The tables of ``rank``; ``links`` are the rows of its connections in the table of links. O(steps)."""
@@ -107,7 +107,7 @@ class _Fill:
         messages: Traffic,
         tiling: Tiling,
         links: dict[int, int],
-        memory: Memory,
+        memory: MemoryAddresses,
         wired: Callable[[int], bool],
         first_block: int,
         first_step: int,
@@ -194,7 +194,7 @@ def pieces_of(
     tiling: Tiling,
     move: Move,
     far: tuple[int, tuple[Span | None, ...]] | None,
-    memory: Memory,
+    memory: MemoryAddresses,
 ) -> Iterator[list[int]]:
     """The columns of each piece of a step, as the interpreter has them."""
     at, item_bytes = 0, memory.item_bytes
@@ -233,7 +233,7 @@ def make_input_optional(program: Program, tables: Tables) -> Indices:
 
 def slot_bytes(layout: Layout, tiling: Tiling, move: Move, item_bytes: int) -> int:
     """What a message of this step takes in a slot."""
-    nowhere = Memory((0, 0, 0), lambda rank, buffer: (0, 0, 0), item_bytes)
+    nowhere = MemoryAddresses((0, 0, 0), lambda rank, buffer: (0, 0, 0), item_bytes)
     pieces = list(pieces_of(layout, tiling, move, None, nowhere))
     return (
         pieces[-1][interpreter.AT] + min(tiling.tile, pieces[-1][interpreter.LENGTH]) * item_bytes

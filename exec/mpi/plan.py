@@ -42,7 +42,7 @@ from probes.base import SILENT, Indices, LostRankError, Mask, Progress, UsageErr
 from synth.prediction import BOUNCE_BYTES
 from synth.program import INPUT, OUTPUT
 
-__all__ = ["Plan"]
+__all__ = ["MpiPlan"]
 
 # How long nothing may come before it is said who waits for whom, and before the others are looked for.
 _SAY_AFTER_S, _LOOK_EVERY_S = 0.05, 0.5
@@ -51,7 +51,7 @@ _SPINS, _SPINS_CROWDED = 1000, 1
 _NONE: Indices = np.zeros(0, dtype=np.int64)
 
 
-class Plan:
+class MpiPlan:
     """A program on this rank's buffers; ``run`` is collective over ``comm``, and so is the making.
 
     ``send`` and ``recv`` are flat, contiguous arrays of one type. In place they share memory as the

@@ -12,7 +12,7 @@ import numpy as np
 from exec.mpi import interpreter
 from exec.mpi.connections import Connections
 from exec.mpi.encode import Tables
-from exec.program import CONNECTION_BITS, Ends, KeptRun, RankTrace
+from exec.program import CONNECTION_BITS, Connection, KeptRun, RankTrace
 from probes.base import Indices, offsets
 
 __all__ = ["RunLog"]
@@ -96,7 +96,7 @@ class RunLog:
             reader_ns=_through(reader_message, raw.through_ns),
             off_after_ns=raw.off_after_ns,
             ends={
-                number: Ends(
+                number: Connection(
                     *ends.ends[number][:2], ends.wired(number), bool(self._links[row, interpreter.SETTLE])
                 )
                 for number, row in ends.rows.items()

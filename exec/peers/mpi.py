@@ -52,7 +52,7 @@ class MpiPeer:
         self.name = f"mpi:{algorithm}" if algorithm else "mpi"
         self.version = library_name()
 
-    def ready(self, collective: Collective, buffers: Sides, redop: str) -> Call:
+    def ready(self, collective: Collective, buffers: CallBuffers, redop: str) -> Call:
         if not self._algorithm:
             return self._tried(_call(self._comm, collective, buffers, redop))
         variables = Variables()
@@ -116,7 +116,7 @@ def algorithm_numbers(collective: Collective) -> dict[str, int]:
 def _call(
     comm: Any,
     collective: Collective,
-    buffers: Sides,
+    buffers: CallBuffers,
     redop: str,
     *,
     prepare: Callable[[], object] = nothing,
@@ -173,7 +173,7 @@ def _with_algorithm(comm: Any, variables: Variables, name: str, number: int) -> 
         info.Free()
 
 
-class Sides(Protocol):
+class CallBuffers(Protocol):
     """What a library's call needs of a rank's buffers; ``exec.program.buffers.Buffers`` has it."""
 
     @property
@@ -187,7 +187,7 @@ class Sides(Protocol):
 
 
 def library_call(
-    comm: Any, collective: Collective, buffers: Sides, redop: str
+    comm: Any, collective: Collective, buffers: CallBuffers, redop: str
 ) -> tuple[Callable[[], object], Array]:
     """(call, where its result lies); in place by MPI_IN_PLACE where ``buffers`` are."""
     from mpi4py import MPI
@@ -233,7 +233,7 @@ def library_call(
     raise UsageError(f"the MPI library has no {collective.label} to compare with")
 
 
-def _broadcast(comm: Any, buffers: Sides, root: int) -> Callable[[], object]:
+def _broadcast(comm: Any, buffers: CallBuffers, root: int) -> Callable[[], object]:
     """MPI broadcasts in place only; out of place the root copies first, as it would have to."""
     if buffers.in_place or comm.Get_rank() != root:
         return partial(comm.Bcast, buffers.recv, root)

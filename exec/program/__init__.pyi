@@ -16,7 +16,7 @@ from .layout import Layout as Layout, count_of as count_of, size_bytes_of as siz
 from .move import Move as Move, Span as Span, moves as moves
 from .trace import (
     CONNECTION_BITS as CONNECTION_BITS,
-    Ends as Ends,
+    Connection as Connection,
     KeptRun as KeptRun,
     RankTrace as RankTrace,
     connection_of as connection_of,

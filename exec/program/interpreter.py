@@ -12,7 +12,7 @@ import numpy as np
 
 from exec.program.dtypes import Array, combine_of, divided
 from exec.program.layout import Layout
-from exec.program.move import Part, Span, moves
+from exec.program.move import MovePart, Span, moves
 from probes.base import UsageError
 from synth.program import FIFO_DEPTH, INPUT, OUTPUT, SCRATCH, Program
 
@@ -77,7 +77,7 @@ class _Ranks:
         return self.buffers[rank][span.buffer][span.start : span.stop]
 
 
-def _value(ranks: _Ranks, rank: int, part: Part) -> Array | None:
+def _value(ranks: _Ranks, rank: int, part: MovePart) -> Array | None:
     return None if part.src is None else ranks.view(rank, part.src)
 
 

@@ -12,7 +12,7 @@ from synth.check import Waits, blocked
 from synth.program import FIFO_DEPTH, OPS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST
 from synth.simulation import connections, links_of, run
 
-__all__ = ["Move", "Part", "Span", "moves"]
+__all__ = ["Move", "MovePart", "Span", "moves"]
 
 
 class Span(NamedTuple):
@@ -25,7 +25,7 @@ class Span(NamedTuple):
     stop: int
 
 
-class Part(NamedTuple):
+class MovePart(NamedTuple):
     """One message or one local operation: ``src`` is read, ``dst`` written; None where unused."""
 
     src: Span | None
@@ -41,7 +41,7 @@ class Move(NamedTuple):
     op: str
     to: int
     from_: int
-    parts: tuple[Part, ...]
+    parts: tuple[MovePart, ...]
 
 
 def moves(layout: Layout, depth: int = FIFO_DEPTH) -> list[Move]:
@@ -96,7 +96,7 @@ class _Sizes:
             return [self.held.get((rank, slot), layout.largest) for slot in slots]
         return [layout.length(slot) for slot in slots]
 
-    def _parts(self, rank: int, step: int, op: int, lengths: list[int]) -> Iterator[Part]:
+    def _parts(self, rank: int, step: int, op: int, lengths: list[int]) -> Iterator[MovePart]:
         program = self.program
         slots = int(program.count[step]) if self.layout.even else 1
         for at, length in enumerate(lengths):
@@ -110,7 +110,7 @@ class _Sizes:
                 if buffer == SCRATCH:
                     self.held[rank, slot + at] = length
             if length:
-                yield Part(src, dst, length)
+                yield MovePart(src, dst, length)
 
     def _span(self, step: int, buffer: int, slot: int, slots: int, length: int) -> Span:
         layout = self.layout

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from probes.base import Indices, Mask
 
-__all__ = ["CONNECTION_BITS", "Ends", "KeptRun", "RankTrace", "connection_of"]
+__all__ = ["CONNECTION_BITS", "Connection", "KeptRun", "RankTrace", "connection_of"]
 
 # A message is named by its connection and its number within a run.
 CONNECTION_BITS = 32
 
 
-class Ends(NamedTuple):
+class Connection(NamedTuple):
     """A connection: its ranks, whether by a wire, whether its sender waits until all has been read."""
 
     sender: int
@@ -54,7 +54,7 @@ class RankTrace:
     reader_message: Indices
     reader_ns: Indices
     off_after_ns: int
-    ends: dict[int, Ends]
+    ends: dict[int, Connection]
 
 
 class KeptRun(NamedTuple):

@@ -1,8 +1,8 @@
 from . import arrivals as arrivals
 from .arrivals import Arrivals as Arrivals, of_lags as of_lags
 from .buy_cost import (
+    CollectiveCosts as CollectiveCosts,
     ConstantCosts as ConstantCosts,
-    Costs as Costs,
     SimulatedCosts as SimulatedCosts,
     VolumeCosts as VolumeCosts,
 )
@@ -21,7 +21,7 @@ from .policies import Replay as Replay, ready_sets as ready_sets, replay_arrival
 from .ski_rental import (
     CYCLE_S as CYCLE_S,
     FAULT_FACTOR as FAULT_FACTOR,
-    Decision as Decision,
-    Waiting as Waiting,
+    RentalDecision as RentalDecision,
+    WaitingCollective as WaitingCollective,
     fault_deadline_s as fault_deadline_s,
 )

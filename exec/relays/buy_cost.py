@@ -35,7 +35,7 @@ from synth.relays import fastest_late_phase, has_data, late_schedule, partial_sc
 from synth.schedule import Schedule
 from synth.simulation import replay
 
-__all__ = ["ConstantCosts", "Costs", "PhaseTimes", "SimulatedCosts", "VolumeCosts"]
+__all__ = ["CollectiveCosts", "ConstantCosts", "PhaseTimes", "SimulatedCosts", "VolumeCosts"]
 
 _Share = Callable[[int, int], float]
 # For n of N ranks ready: the volumes of phase 1 and phase 2, in tensors.
@@ -65,7 +65,7 @@ class PhaseTimes:
         return self.one_s + self.two_s
 
 
-class Costs(Protocol):
+class CollectiveCosts(Protocol):
     """What a collective costs, whole and in phases."""
 
     @property

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from exec.relays.arrivals import Arrivals
-from exec.relays.buy_cost import Costs
+from exec.relays.buy_cost import CollectiveCosts
 from exec.relays.ski_rental import (
     CYCLE_S,
     FAULT_FACTOR,
-    Decision,
-    Waiting,
+    RentalDecision,
+    WaitingCollective,
     competitive_ratio,
     fault_deadline_s,
 )
@@ -84,7 +84,11 @@ def ready_sets(arrivals: Arrivals) -> set[frozenset[int]]:
 
 
 def replay_arrivals(
-    arrivals: Arrivals, costs: Costs, *, cycle_s: float = CYCLE_S, fault_factor: float = FAULT_FACTOR
+    arrivals: Arrivals,
+    costs: CollectiveCosts,
+    *,
+    cycle_s: float = CYCLE_S,
+    fault_factor: float = FAULT_FACTOR,
 ) -> Replay:
     """Replay every policy over all iterations; O(iterations · ranks²) once the costs are known.
 
@@ -135,24 +139,24 @@ class _Option:
         return self.moment_s + self.buy_s
 
 
-def _option(stretch: _Stretch, moment_s: float, ready_s: Floats, costs: Costs) -> _Option:
+def _option(stretch: _Stretch, moment_s: float, ready_s: Floats, costs: CollectiveCosts) -> _Option:
     phases = costs.phases(stretch.ready)
     over_s = max(moment_s + phases.one_s, float(ready_s.max())) + phases.two_s
     return _Option(moment_s, phases.buy_s, over_s, phases.one_s)
 
 
 def _break_even(
-    stretches: list[_Stretch], ready_s: Floats, costs: Costs, cycle_s: float, spared_s: float = 0.0
+    stretches: list[_Stretch], ready_s: Floats, costs: CollectiveCosts, cycle_s: float, spared_s: float = 0.0
 ) -> _Option | None:
     """Going as the rule of `ski_rental` says; None where all are ready before."""
-    waiting = Waiting(0.0, spared_s=spared_s)
+    waiting = WaitingCollective(0.0, spared_s=spared_s)
     for stretch in stretches:
         waiting = waiting.offered(costs.phases(stretch.ready).buy_s)
         if math.isinf(waiting.least_buy_s):
             continue
         due_s = max(stretch.begin_s, waiting.least_buy_s - spared_s)
         moment_s = max(due_s, math.ceil(due_s / cycle_s - _ROUNDING) * cycle_s)
-        if moment_s < stretch.end_s and waiting.decide(moment_s) is Decision.GO:
+        if moment_s < stretch.end_s and waiting.decide(moment_s) is RentalDecision.GO:
             return _option(stretch, moment_s, ready_s, costs)
     return None
 

@@ -52,13 +52,20 @@ from enum import Enum
 
 from probes.base import UsageError
 
-__all__ = ["CYCLE_S", "FAULT_FACTOR", "Decision", "Waiting", "competitive_ratio", "fault_deadline_s"]
+__all__ = [
+    "CYCLE_S",
+    "FAULT_FACTOR",
+    "RentalDecision",
+    "WaitingCollective",
+    "competitive_ratio",
+    "fault_deadline_s",
+]
 
 CYCLE_S = 5e-3
 FAULT_FACTOR = 5.0
 
 
-class Decision(Enum):
+class RentalDecision(Enum):
     """What the coordinator says in a cycle."""
 
     WAIT = "wait"
@@ -66,7 +73,7 @@ class Decision(Enum):
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingCollective:
     """One collective that waits: since when, and the least cost of going that was offered until now.
 
     ``spared_s`` is what going spares: 0 for the rule, C for going by what is extra alone.
@@ -76,14 +83,14 @@ class Waiting:
     least_buy_s: float = math.inf
     spared_s: float = 0.0
 
-    def offered(self, buy_s: float) -> Waiting:
+    def offered(self, buy_s: float) -> WaitingCollective:
         """This with the cost of going of another ready set: to be told whenever a worker becomes ready."""
         return replace(self, least_buy_s=min(self.least_buy_s, buy_s))
 
-    def decide(self, now_s: float, *, everyone: bool = False) -> Decision:
+    def decide(self, now_s: float, *, everyone: bool = False) -> RentalDecision:
         """GO where ``everyone`` is ready, or where the rule of this module says so; else WAIT."""
         due = now_s - self.first_ready_s >= self.least_buy_s - self.spared_s
-        return Decision.GO if everyone or due else Decision.WAIT
+        return RentalDecision.GO if everyone or due else RentalDecision.WAIT
 
 
 def competitive_ratio(buys_s: Sequence[float], whole_s: float = 0.0, cycle_s: float = CYCLE_S) -> float:

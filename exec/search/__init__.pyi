@@ -1,1 +1,1 @@
-from .task import Search as Search
+from .task import SearchTask as SearchTask

@@ -12,11 +12,11 @@ from synth.portfolio import Request, sweep, synthesize_either, warm
 if TYPE_CHECKING:
     from synth.portfolio import PeriodicSynthesis, Swept, Synthesis
 
-__all__ = ["Search", "search_task"]
+__all__ = ["SearchTask", "search_task"]
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchTask:
     """The search for the best schedule of ``request``, or with ``sizes`` for a selection for them."""
 
     request: Request
@@ -24,7 +24,7 @@ class Search:
 
 
 def search_task(
-    comm: Any, search: Search, progress: Safekeeping
+    comm: Any, search: SearchTask, progress: Safekeeping
 ) -> Synthesis | PeriodicSynthesis | Swept | None:
     """The result on rank 0; None on the others, which make its attempts."""
     with pools_of(comm, progress) as pools:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Arrivals", "Passed", "Sent"]
+__all__ = ["OrderedMessages", "Passed", "Sent"]
 
 # So long nothing is acknowledged before messages go round.
 MUTE_S = 0.4
@@ -29,7 +29,7 @@ class Passed:
     starts: tuple[int, int] = (0, 0)
 
 
-class Arrivals:
+class OrderedMessages:
     """The messages of one peer, in the order of their numbers, each once."""
 
     def __init__(self) -> None:

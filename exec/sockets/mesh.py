@@ -26,7 +26,7 @@ from typing import Any
 
 from exec.records import decode, encode
 from exec.sockets.channel import Channel
-from exec.sockets.detours import Arrivals, Passed, Sent
+from exec.sockets.detours import OrderedMessages, Passed, Sent
 from exec.sockets.greeter import Greeter
 from exec.sockets.listeners import own_addresses_towards
 from exec.sockets.reach import UNHEARD_S, first_to_answer
@@ -128,7 +128,7 @@ class Mesh:
         self._opening = threading.Lock()
         self._sending = [threading.Lock() for _ in range(size)]
         self._sent: dict[int, Sent] = {}
-        self._arrivals = [Arrivals() for _ in range(size)]
+        self._arrivals = [OrderedMessages() for _ in range(size)]
         self._unfit: dict[int, set[int]] = {}
         self._passing_for: dict[int, set[int]] = {}
         self._tried_s: dict[int, float] = {}
@@ -469,7 +469,7 @@ class Mesh:
         self.lose(peer, "was started again")
         with self._changed:
             self._known[peer] = where
-            self._arrivals[peer] = Arrivals()
+            self._arrivals[peer] = OrderedMessages()
             for key in [key for key in self._boxes if key[1] == peer]:
                 del self._boxes[key]
             for flow in [key for key in self._flows if key[0] == peer]:

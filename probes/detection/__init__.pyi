@@ -2,7 +2,12 @@ from . import merge as merge
 from .active import probed as probed
 from .declared import Reconciled as Reconciled, reconcile as reconcile
 from .detector import detect as detect
-from .gather import Look as Look, Request as Request, answers_to as answers_to, together as together
+from .gather import (
+    DetectRequest as DetectRequest,
+    HostDetection as HostDetection,
+    answers_to as answers_to,
+    together as together,
+)
 from .host_edits import Edit as Edit
 from .merge import from_file as from_file, side_by_side as side_by_side
 from .unknown_links import unknown_nvlinks as unknown_nvlinks

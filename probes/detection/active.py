@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from probes.base import UnavailableError
-from probes.detection.adapcc_probes import Copies, Loopback, Trials, gpu_switches, nic_numa, nic_switches
+from probes.detection.adapcc_probes import Copies, Loopback, ProbeTrials, gpu_switches, nic_numa, nic_switches
 from probes.live import CudaCopies, SocketLoopback
 from probes.paths import Paths
 from probes.topology import Finding, Gpu, Host, Nic, Probed, Topology
@@ -20,11 +20,11 @@ _ON_ONE_SWITCH = ("PIX", "PXB")
 def probed(found: Topology, seed: int) -> Topology:
     """The topology of this machine, which is its only host, with what the active probes say of it."""
     (host,) = found.hosts
-    done = probe_host(host, _copies, SocketLoopback(host), Trials(seed=seed))
+    done = probe_host(host, _copies, SocketLoopback(host), ProbeTrials(seed=seed))
     return replace(found, hosts=(done,), findings=(*found.findings, *contradictions(done)))
 
 
-def probe_host(host: Host, copies: Callable[[Host], Copies], loopback: Loopback, trials: Trials) -> Host:
+def probe_host(host: Host, copies: Callable[[Host], Copies], loopback: Loopback, trials: ProbeTrials) -> Host:
     """All three probes, one after the other, as they must not disturb each other.
 
     ``copies`` may raise UnavailableError: the probes that need GPUs then refuse with that reason.

@@ -20,7 +20,7 @@ from probes.base import Floats
 from probes.statistics import in_random_order, least, lowered
 from probes.topology import Probed
 
-__all__ = ["REPETITIONS", "Copies", "Loopback", "Trials", "gpu_switches", "nic_numa", "nic_switches"]
+__all__ = ["REPETITIONS", "Copies", "Loopback", "ProbeTrials", "gpu_switches", "nic_numa", "nic_switches"]
 
 REPETITIONS = 7
 
@@ -49,14 +49,16 @@ class Loopback(Protocol):
 
 
 @dataclass(frozen=True)
-class Trials:
+class ProbeTrials:
     """How often each alternative is tried, and what the order is drawn from."""
 
     repetitions: int = REPETITIONS
     seed: int = 0
 
 
-def nic_numa(nics: Sequence[str], nodes: Sequence[int], loopback: Loopback, trials: Trials) -> list[Probed]:
+def nic_numa(
+    nics: Sequence[str], nodes: Sequence[int], loopback: Loopback, trials: ProbeTrials
+) -> list[Probed]:
     """Which NUMA node each NIC is nearest to; "" where nodes differ too little to tell."""
     found = []
     for nic in nics:
@@ -82,7 +84,7 @@ def nic_numa(nics: Sequence[str], nodes: Sequence[int], loopback: Loopback, tria
     return found
 
 
-def gpu_switches(gpus: Sequence[str], copies: Copies, trials: Trials) -> list[Probed]:
+def gpu_switches(gpus: Sequence[str], copies: Copies, trials: ProbeTrials) -> list[Probed]:
     """For each pair of GPUs whether they share a PCIe switch. Costs N² copies a repetition."""
     blank = Probed("gpu_switch", tuple(gpus), repetitions=trials.repetitions, seed=trials.seed)
     if len(gpus) < 2:
@@ -102,13 +104,15 @@ def gpu_switches(gpus: Sequence[str], copies: Copies, trials: Trials) -> list[Pr
 
 
 def nic_switches(
-    gpus: Sequence[str], nics: Sequence[str], copies: Copies, loopback: Loopback, trials: Trials
+    gpus: Sequence[str], nics: Sequence[str], copies: Copies, loopback: Loopback, trials: ProbeTrials
 ) -> list[Probed]:
     """Which GPUs share a PCIe switch with each NIC: their copies suffer while the NIC is busy."""
     return [_one_nic(gpus, nic, copies, loopback, trials) for nic in nics]
 
 
-def _one_nic(gpus: Sequence[str], nic: str, copies: Copies, loopback: Loopback, trials: Trials) -> Probed:
+def _one_nic(
+    gpus: Sequence[str], nic: str, copies: Copies, loopback: Loopback, trials: ProbeTrials
+) -> Probed:
     blank = Probed("nic_switch", (nic, *gpus), repetitions=trials.repetitions, seed=trials.seed)
     reason = loopback.refusal(nic) if gpus else "it takes a GPU, and there is none"
     if reason:
@@ -128,7 +132,9 @@ def _one_nic(gpus: Sequence[str], nic: str, copies: Copies, loopback: Loopback, 
     return replace(blank, answer=",".join(near), confidence=sure, measured=measured)
 
 
-def _ratios_of_pairs(gpus: Sequence[str], copies: Copies, trials: Trials) -> Mapping[tuple[str, str], Floats]:
+def _ratios_of_pairs(
+    gpus: Sequence[str], copies: Copies, trials: ProbeTrials
+) -> Mapping[tuple[str, str], Floats]:
     """GB/s beside the other by GB/s alone, per repetition the mean of both directions."""
     both = list(combinations(gpus, 2))
     tries = [(gpu, other) for pair in both for gpu, other in (pair, pair[::-1])]

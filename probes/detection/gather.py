@@ -15,13 +15,13 @@ from probes.base import CcctlError, Safekeeping
 from probes.detection import merge
 from probes.topology import Finding, Host, Topology
 
-__all__ = ["Look", "Request", "answer_task", "answers_to", "look_task", "together"]
+__all__ = ["DetectRequest", "HostDetection", "answer_task", "answers_to", "look_task", "together"]
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
-class Request:
+class DetectRequest:
     """What the detector of each host is asked for; ``seed`` is that of the active probes."""
 
     active: bool = False
@@ -29,7 +29,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Look:
+class HostDetection:
     """What the detector of one machine found, or why it failed; ``machine`` tells those of one name apart."""
 
     host: str
@@ -42,7 +42,7 @@ def answer_task(comm: Any, request: None, progress: Safekeeping) -> None:
     """Nothing but to have started: a host on which this runs can be reached."""
 
 
-def look_task(comm: Any, request: Request, progress: Safekeeping) -> list[Look] | None:
+def look_task(comm: Any, request: DetectRequest, progress: Safekeeping) -> list[HostDetection] | None:
     """One look at each machine that has ranks, by the first of them; on rank 0 all of them, else None."""
     me = (socket.gethostname(), _boot())
     progress.waiting(-1, "finding out which ranks share a host")
@@ -53,11 +53,11 @@ def look_task(comm: Any, request: Request, progress: Safekeeping) -> list[Look] 
         found = _look(*me, request)
         progress.partial(found)
     progress.waiting(-1, "every host's detector")
-    gathered: list[Look | None] | None = comm.gather(found)
+    gathered: list[HostDetection | None] | None = comm.gather(found)
     return None if gathered is None else [look for look in gathered if look is not None]
 
 
-def together(looks: Sequence[Look], missing: Mapping[str, str]) -> Topology:
+def together(looks: Sequence[HostDetection], missing: Mapping[str, str]) -> Topology:
     """All hosts as one topology; ``missing`` are those that gave nothing, with the reason."""
     machines = {(look.host, look.machine): look for look in looks}
     found = merge.side_by_side([look.topology for look in machines.values() if look.topology is not None])
@@ -77,18 +77,18 @@ def answers_to(name: str, host: Host, addresses: Sequence[str] = ()) -> bool:
     return name == host.name or short or bool(own & {name, *addresses})
 
 
-def _look(name: str, machine: str, request: Request) -> Look:
+def _look(name: str, machine: str, request: DetectRequest) -> HostDetection:
     try:
         found = merge.live(name)
         if request.active:
             from probes.detection.active import probed
 
             found = probed(found, request.seed)
-        return Look(name, machine, found)
+        return HostDetection(name, machine, found)
     except CcctlError as error:
-        return Look(name, machine, None, error.message)
+        return HostDetection(name, machine, None, error.message)
     except Exception as error:  # one host's broken library must not cost the facts of all others
-        return Look(name, machine, None, f"{type(error).__name__}: {error}")
+        return HostDetection(name, machine, None, f"{type(error).__name__}: {error}")
 
 
 def _boot() -> str:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, Topology
 
-__all__ = ["Machine", "by_machine"]
+__all__ = ["DescribedMachine", "by_machine"]
 
 _NUMBERED = re.compile(r"gpu(\d+)")
 
 
 @dataclass
-class Machine:
+class DescribedMachine:
     """One machine and all that is said of it, each under the machine's own name; first what names bus ids."""
 
     parts: list[Topology] = field(default_factory=list)
@@ -29,13 +29,13 @@ class Machine:
         return [part.hosts[0] for part in self.parts]
 
 
-def by_machine(topologies: Sequence[Topology]) -> tuple[list[Machine], list[str]]:
+def by_machine(topologies: Sequence[Topology]) -> tuple[list[DescribedMachine], list[str]]:
     """The machines behind several descriptions, in order, and a note on each that has several."""
-    machines: list[Machine] = []
+    machines: list[DescribedMachine] = []
     for part in (single for topology in topologies for single in _singles(topology)):
         mine = next((machine for machine in machines if _is_same(machine.hosts, part.hosts[0])), None)
         if mine is None:
-            machines.append(Machine([part]))
+            machines.append(DescribedMachine([part]))
         else:
             mine.parts.append(part)
     notes = [_note(machine) for machine in machines if len(machine.parts) > 1]
@@ -56,7 +56,7 @@ def _singles(topology: Topology) -> list[Topology]:
     ]
 
 
-def _note(machine: Machine) -> str:
+def _note(machine: DescribedMachine) -> str:
     names = [f"{host.name} ({host.method})" for host in machine.hosts]
     return f"{', '.join(names)}: one machine, by its devices; earlier ones are believed first"
 
@@ -99,7 +99,7 @@ def _shares_ports(a: Host, b: Host) -> bool:
     return not (named[0] and named[1]) or bool(named[0] & named[1])
 
 
-def _under_one_name(machine: Machine) -> Machine:
+def _under_one_name(machine: DescribedMachine) -> DescribedMachine:
     parts = sorted(machine.parts, key=lambda part: _has_numbers(part.hosts[0]))
     name = parts[0].hosts[0].name
     done: list[Topology] = []
@@ -108,7 +108,7 @@ def _under_one_name(machine: Machine) -> Machine:
         names = _device_names([one.hosts[0] for one in done], host)
         found = tuple(_renamed_finding(finding, name, names) for finding in part.findings)
         done.append(Topology((replace(_renamed(host, names), name=name),), found, part.notes))
-    return Machine(done)
+    return DescribedMachine(done)
 
 
 def _device_names(known: Sequence[Host], host: Host) -> dict[str, str]:

@@ -11,4 +11,4 @@ from .bounded_read import (
 from .file_cache import FileCache as FileCache, ShippedFiles as ShippedFiles, user_folder as user_folder
 from .host_lock import FileLock as FileLock, held as held
 from .ownership import opened as opened
-from .xml import Element as Element, parse_xml as parse_xml
+from .xml import XmlElement as XmlElement, parse_xml as parse_xml

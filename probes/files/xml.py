@@ -7,7 +7,7 @@ from xml.parsers import expat
 
 from probes.base import DataError
 
-__all__ = ["Element", "parse_xml"]
+__all__ = ["XmlElement", "parse_xml"]
 
 _MOST_BYTES = 16 << 20
 _DEEPEST = 64
@@ -16,13 +16,13 @@ _OTHERS = {"topology": "an hwloc topology (lstopo)", "nvidia_smi_log": "the outp
 
 
 @dataclass
-class Element:
+class XmlElement:
     """One element: its tag and attributes, the line it starts on, what is inside it, text together."""
 
     tag: str
     attributes: dict[str, str]
     line: int
-    children: list[Element] = field(default_factory=list)
+    children: list[XmlElement] = field(default_factory=list)
     text: str = ""
 
     def get(self, name: str) -> str:
@@ -38,9 +38,9 @@ class _Builder:
     def __init__(self, parser: expat.XMLParserType, doctype: str) -> None:
         self._parser = parser
         self._allowed = doctype
-        self._open: list[Element] = []
+        self._open: list[XmlElement] = []
         self._count = 0
-        self.root: Element | None = None
+        self.root: XmlElement | None = None
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
@@ -50,7 +50,7 @@ class _Builder:
         self._count += 1
         if len(self._open) >= _DEEPEST or self._count > _MOST_ELEMENTS:
             raise _Refused(f"more than {_DEEPEST} levels or {_MOST_ELEMENTS} elements: no machine looks so")
-        element = Element(tag, attributes, self._parser.CurrentLineNumber)
+        element = XmlElement(tag, attributes, self._parser.CurrentLineNumber)
         if self._open:
             self._open[-1].children.append(element)
         else:
@@ -70,7 +70,7 @@ class _Builder:
         raise _Refused(f"expected a file without a document type, found {what}")
 
 
-def parse_xml(content: bytes, source: str, doctype: str = "") -> Element:
+def parse_xml(content: bytes, source: str, doctype: str = "") -> XmlElement:
     """The root element of a document; raises DataError that says why it is none.
 
     ``doctype`` is the one that may be named in it; an external definition is never fetched.

@@ -12,8 +12,8 @@ from math import isqrt
 from typing import Literal
 
 from probes.base import whole
-from probes.files import Element
-from probes.hwloc.objects import METHOD, Reading
+from probes.files import XmlElement
+from probes.hwloc.objects import METHOD, MachineReader
 from probes.nccl import integer, number
 from probes.paths import Bandwidths
 from probes.topology import FabricLink, Gpu
@@ -40,7 +40,7 @@ class Distances:
                     yield here, there, self.values[row * size + column]
 
 
-def read_distances(root: Element, reading: Reading) -> list[Distances]:
+def read_distances(root: XmlElement, reading: MachineReader) -> list[Distances]:
     """The matrices of a file; one that is not whole is among the problems of the reading."""
     found = []
     for element in root.children:
@@ -56,7 +56,7 @@ def read_distances(root: Element, reading: Reading) -> list[Distances]:
     return found + list(_version_1(root, reading))
 
 
-def _version_2(element: Element) -> Distances:
+def _version_2(element: XmlElement) -> Distances:
     kind = element.get("type")
     ends = [word for part in element.children if part.tag == "indexes" for word in part.text.split()]
     words = [word for part in element.children if part.tag == "u64values" for word in part.text.split()]
@@ -69,7 +69,7 @@ def _version_2(element: Element) -> Distances:
     )
 
 
-def _version_1(element: Element, reading: Reading) -> Iterator[Distances]:
+def _version_1(element: XmlElement, reading: MachineReader) -> Iterator[Distances]:
     """Version 1 keeps distances inside the object that they are below of, as multiples of a base."""
     for child in element.children:
         if child.tag == "distances":

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from probes.base import DataError, cpu_list
-from probes.files import Element, parse_xml
+from probes.files import XmlElement, parse_xml
 from probes.hwloc.links import links, numa_distances, read_distances
-from probes.hwloc.objects import METHOD, OsDevice, Reading, bits, infos, of_kind, read_object
+from probes.hwloc.objects import METHOD, MachineReader, OsDevice, bits, infos, of_kind, read_object
 from probes.nccl import integer
 from probes.paths import Bandwidths, pci_ids
 from probes.topology import Gpu, Host, Nic, PciDevice, Topology
@@ -38,7 +38,7 @@ def read(content: bytes, source: str, tables: Bandwidths) -> Topology:
         raise
 
 
-def _read(root: Element, source: str, tables: Bandwidths) -> Topology:
+def _read(root: XmlElement, source: str, tables: Bandwidths) -> Topology:
     if root.tag != "topology":
         raise DataError(source, [f"expected hwloc's <topology>, found <{root.tag}>"])
     machine = next(
@@ -46,7 +46,7 @@ def _read(root: Element, source: str, tables: Bandwidths) -> Topology:
     )
     if machine is None:
         raise DataError(source, ['expected <object type="Machine"> in hwloc\'s <topology>, found none'])
-    reading = Reading(integer(root.get("version").partition(".")[0]) or 1)
+    reading = MachineReader(integer(root.get("version").partition(".")[0]) or 1)
     read_object(machine, reading)
     matrices = read_distances(root, reading)
     if reading.problems:
@@ -80,13 +80,13 @@ def _read(root: Element, source: str, tables: Bandwidths) -> Topology:
     return Topology((host,), notes=notes)
 
 
-def _is_switch(device: PciDevice, reading: Reading) -> bool:
+def _is_switch(device: PciDevice, reading: MachineReader) -> bool:
     return reading.subtypes[device.bus_id] == "NVSwitch" or pci_ids.is_nvswitch(
         device.pci_class, device.vendor
     )
 
 
-def _gpus(reading: Reading) -> Iterator[Gpu]:
+def _gpus(reading: MachineReader) -> Iterator[Gpu]:
     for bus_id, device in reading.pci.items():
         named = [entry for entry in of_kind(reading, bus_id, "gpu") if _COMPUTE.fullmatch(entry.name)]
         if device.role != "device" or not (
@@ -120,7 +120,7 @@ def _memory_bytes(text: str) -> int | None:
     return int(match[1]) * _UNITS[match[2] or "KiB"] if match else None
 
 
-def _nics(reading: Reading) -> Iterator[Nic]:
+def _nics(reading: MachineReader) -> Iterator[Nic]:
     taken: set[str] = set()
     for bus_id, device in reading.pci.items():
         interfaces, cards = list(of_kind(reading, bus_id, "network")), list(of_kind(reading, bus_id, "rdma"))

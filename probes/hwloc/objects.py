@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from probes.base import cpu_list, normal_bus_id
-from probes.files import Element
+from probes.files import XmlElement
 from probes.nccl import integer, number
 from probes.paths import pci_ids
 from probes.topology import NumaNode, PciDevice
 
-__all__ = ["METHOD", "OsDevice", "Reading", "bits", "infos", "of_kind", "read_object"]
+__all__ = ["METHOD", "MachineReader", "OsDevice", "bits", "infos", "of_kind", "read_object"]
 
 METHOD = "hwloc"
 _IDS = re.compile(
@@ -49,7 +49,7 @@ class _Above:
 
 
 @dataclass
-class Reading:
+class MachineReader:
     """One machine while its objects are read; ``places`` says what is behind hwloc's own numbers."""
 
     version: int
@@ -78,12 +78,12 @@ def bits(mask: str) -> list[int]:
     return [bit for bit in range(value.bit_length()) if value >> bit & 1]
 
 
-def infos(element: Element) -> dict[str, str]:
+def infos(element: XmlElement) -> dict[str, str]:
     """The named facts inside an object."""
     return {child.get("name"): child.get("value") for child in element.children if child.tag == "info"}
 
 
-def read_object(element: Element, reading: Reading, above: _Above | None = None) -> None:
+def read_object(element: XmlElement, reading: MachineReader, above: _Above | None = None) -> None:
     """One object and all inside it."""
     above = above or _Above()
     nodes = bits(element.get("nodeset"))
@@ -112,7 +112,7 @@ def read_object(element: Element, reading: Reading, above: _Above | None = None)
             read_object(child, reading, above)
 
 
-def _numa(element: Element, reading: Reading, above: _Above) -> None:
+def _numa(element: XmlElement, reading: MachineReader, above: _Above) -> None:
     index = integer(element.get("os_index"))
     if index is None:
         reading.problems.append(f"line {element.line}: a NUMANode without a number (os_index)")
@@ -131,7 +131,7 @@ def _numa(element: Element, reading: Reading, above: _Above) -> None:
     )
 
 
-def _pci(element: Element, reading: Reading, above: _Above) -> str:
+def _pci(element: XmlElement, reading: MachineReader, above: _Above) -> str:
     try:
         bus_id = normal_bus_id(element.get("pci_busid"))
     except ValueError as error:
@@ -167,7 +167,7 @@ def _pci(element: Element, reading: Reading, above: _Above) -> str:
     return bus_id
 
 
-def _os_device(element: Element, reading: Reading, above: _Above) -> None:
+def _os_device(element: XmlElement, reading: MachineReader, above: _Above) -> None:
     told = integer(element.get("osdev_type"))
     if reading.version >= 3:
         kind = next((name for bit, name in _KIND_BITS if told is not None and told & bit), "")
@@ -177,6 +177,6 @@ def _os_device(element: Element, reading: Reading, above: _Above) -> None:
     reading.places[f"OSDev:{element.get('gp_index')}"] = above.bus_id
 
 
-def of_kind(reading: Reading, bus_id: str, kind: str) -> Iterator[OsDevice]:
+def of_kind(reading: MachineReader, bus_id: str, kind: str) -> Iterator[OsDevice]:
     """What the system calls this function, of one kind."""
     return (device for device in reading.system if device.bus_id == bus_id and device.kind == kind)

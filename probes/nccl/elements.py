@@ -6,20 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from probes.base import normal_bus_id
-from probes.files import Element
+from probes.files import XmlElement
 from probes.nccl.links import FarEnd
 from probes.nccl.ports import own_name
 from probes.nccl.values import affinity_list, architecture, capability, flag, hexadecimal, integer, speed_gts
 from probes.paths import pci_ids
 from probes.topology import Finding, Gpu, Nic, NumaNode, PciDevice
 
-__all__ = ["METHOD", "Reading", "bare_gpu", "read_cpu"]
+__all__ = ["METHOD", "HostReader", "bare_gpu", "read_cpu"]
 
 METHOD = "nccl_xml"
 
 
 @dataclass
-class Reading:
+class HostReader:
     """One host while its elements are read."""
 
     name: str
@@ -35,7 +35,7 @@ class Reading:
     roots: int = 0
 
 
-def read_cpu(cpu: Element, reading: Reading) -> None:
+def read_cpu(cpu: XmlElement, reading: HostReader) -> None:
     """Everything inside a ``<cpu>``, hung below a host bridge of its own."""
     index = integer(cpu.get("numaid"))
     node = NumaNode(
@@ -53,7 +53,7 @@ def read_cpu(cpu: Element, reading: Reading) -> None:
     reading.roots += 1
 
 
-def _inside(element: Element, above: PciDevice, reading: Reading) -> None:
+def _inside(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
     for child in element.children:
         if child.tag == "pci":
             _pci(child, above, reading)
@@ -65,7 +65,7 @@ def _inside(element: Element, above: PciDevice, reading: Reading) -> None:
             _net(child, above, reading)
 
 
-def _pci(element: Element, above: PciDevice, reading: Reading) -> None:
+def _pci(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
     bus_id = _bus_id(element, "busid", reading)
     if not bus_id:
         return
@@ -112,7 +112,7 @@ def _partition(device: PciDevice, number: int) -> PciDevice:
     )
 
 
-def _gpu(element: Element, above: PciDevice, reading: Reading) -> None:
+def _gpu(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
     if not above.bus_id:
         reading.problems.append(f"line {element.line}: expected <gpu> inside a <pci>, found it outside")
         return
@@ -141,7 +141,7 @@ def bare_gpu(device: PciDevice, index: int | None) -> Gpu:
     )
 
 
-def _far_end(element: Element, above: PciDevice, reading: Reading) -> None:
+def _far_end(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
     kind: Literal["nvlink", "xgmi", "c2c"] = "nvlink"
     if element.tag in ("xgmi", "c2c"):
         kind = "xgmi" if element.tag == "xgmi" else "c2c"
@@ -163,7 +163,7 @@ def _far_end(element: Element, above: PciDevice, reading: Reading) -> None:
     )
 
 
-def _net(element: Element, above: PciDevice, reading: Reading) -> None:
+def _net(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
     port = integer(element.get("port")) or None
     name = own_name(element.get("name") or f"net{element.get('dev')}", port, above.bus_id, reading.nics)
     reading.places.setdefault(name, set()).add(above.bus_id or above.root)
@@ -182,7 +182,7 @@ def _net(element: Element, above: PciDevice, reading: Reading) -> None:
     reading.nics.setdefault(name, nic)
 
 
-def _bus_id(element: Element, attribute: str, reading: Reading) -> str:
+def _bus_id(element: XmlElement, attribute: str, reading: HostReader) -> str:
     try:
         return normal_bus_id(element.get(attribute))
     except ValueError as error:

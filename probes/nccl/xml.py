@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from probes.base import DataError
-from probes.files import Element, parse_xml
-from probes.nccl.elements import METHOD, Reading, bare_gpu, read_cpu
+from probes.files import XmlElement, parse_xml
+from probes.nccl.elements import METHOD, HostReader, bare_gpu, read_cpu
 from probes.nccl.links import links_of
 from probes.nccl.ports import is_physical
 from probes.paths import pci_ids
@@ -43,15 +43,15 @@ def read(content: bytes, source: str) -> Topology:
     return Topology(tuple(hosts), tuple(findings), tuple(note for r in readings for note in r.notes))
 
 
-def _read(root: Element, source: str) -> list[Reading]:
+def _read(root: XmlElement, source: str) -> list[HostReader]:
     _refuse_other_files(root, source)
     # Devices outside any <cpu> are read as if in one whose NUMA node is unknown.
     loose = [element for element in root.children if element.tag in ("pci", "nic")]
     cpus = [element for element in root.children if element.tag == "cpu"]
-    cpus += [Element("cpu", {}, root.line, loose)] if loose else []
+    cpus += [XmlElement("cpu", {}, root.line, loose)] if loose else []
     stem = PurePath(source).stem
     hashes = list(dict.fromkeys(cpu.get("host_hash") for cpu in cpus if cpu.get("host_hash"))) or [""]
-    readings = {key: Reading(stem if len(hashes) == 1 else f"{stem}-{i}") for i, key in enumerate(hashes)}
+    readings = {key: HostReader(stem if len(hashes) == 1 else f"{stem}-{i}") for i, key in enumerate(hashes)}
     for cpu in cpus:
         read_cpu(cpu, readings[cpu.get("host_hash") or hashes[0]])
     found = list(readings.values())
@@ -65,7 +65,7 @@ def _read(root: Element, source: str) -> list[Reading]:
     return found
 
 
-def _refuse_other_files(root: Element, source: str) -> None:
+def _refuse_other_files(root: XmlElement, source: str) -> None:
     if root.tag == "graphs":
         text = (
             "expected NCCL's topology (<system>), found a graph file of NCCL (<graphs>): rings and trees only"
@@ -88,7 +88,7 @@ def _neither(found: list[PciDevice]) -> str:
     return f"holds neither a GPU nor a NIC: its {len(found)} PCI devices are of other classes"
 
 
-def _classify(reading: Reading) -> None:
+def _classify(reading: HostReader) -> None:
     """Tell real ports from software ones, and let classes say what no element does."""
     for name, nic in reading.nics.items():
         reading.nics[name] = replace(nic, physical=is_physical(nic, reading.places[name]))
@@ -115,7 +115,7 @@ def _classify(reading: Reading) -> None:
         )
 
 
-def _number_partitions(reading: Reading) -> None:
+def _number_partitions(reading: HostReader) -> None:
     """Number all GPUs anew: partitions of one GPU share the number of its device in the file."""
 
     def place(bus_id: str) -> tuple[int, int]:
@@ -127,7 +127,7 @@ def _number_partitions(reading: Reading) -> None:
         reading.gpus[bus_id] = replace(reading.gpus[bus_id], index=number)
 
 
-def _host(reading: Reading, links: tuple[FabricLink, ...]) -> Host:
+def _host(reading: HostReader, links: tuple[FabricLink, ...]) -> Host:
     return Host(
         name=reading.name,
         method=METHOD,

@@ -16,7 +16,7 @@ from .task import Begun as Begun, profile as profile, rescued as rescued
 from .watching import (
     EFFECT as EFFECT,
     Standing as Standing,
-    Verdict as Verdict,
+    WatchVerdict as WatchVerdict,
     judged as judged,
     with_events as with_events,
 )

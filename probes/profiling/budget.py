@@ -18,7 +18,7 @@ from probes.base import Ints, Mask, ints
 from probes.profiling.history import History
 from probes.sampling import Dose, Pair, Place, Waves, first_fit, meetings, rings, strides
 
-__all__ = ["Cost", "Plan", "Turns", "fitted", "in_turn", "links_at"]
+__all__ = ["Cost", "RoundPlan", "Turns", "fitted", "in_turn", "links_at"]
 
 _SHORTEST, _SHORTER = 0.25, 0.125
 # Of a wave, what does not depend on how long it looks: the barrier before it, finding the pace.
@@ -28,7 +28,7 @@ _FOR_ROUNDS = 0.85
 
 
 @dataclass(frozen=True)
-class Plan:
+class RoundPlan:
     """Rounds of links, a pass over all of them up to ``passes`` times, and how long to look at each.
 
     ``tried`` says that the first round has been measured already, as its part of the first pass.
@@ -44,7 +44,7 @@ class Plan:
         """The rounds to measure in one pass, counted from 1."""
         return self.rounds[1:] if self.tried and number == 1 else self.rounds
 
-    def without(self, pairs: Set[Pair]) -> Plan:
+    def without(self, pairs: Set[Pair]) -> RoundPlan:
         """The plan without these links, and without the rounds that hold no others."""
         left = (tuple(pair for pair in these if pair not in pairs) for these in self.rounds)
         return replace(self, rounds=tuple(these for these in left if these))
@@ -64,7 +64,7 @@ class Cost:
         )
 
 
-def fitted(plan: Plan, cut: Waves, cost: Cost, left_s: float) -> Plan:
+def fitted(plan: RoundPlan, cut: Waves, cost: Cost, left_s: float) -> RoundPlan:
     """``plan``, its first round done, so that the rest of a pass fits into ``left_s`` more seconds.
 
     Where all of it fits, there may be more passes; where nothing fits, the first round stands.
@@ -81,7 +81,9 @@ def fitted(plan: Plan, cut: Waves, cost: Cost, left_s: float) -> Plan:
     rounds = rounds[: _most_rounds(rounds, cut, cost, left_s)]
     dropped = len(plan.rounds) - len(rounds)
     none = (f"{dropped} of {len(plan.rounds)} rounds",) if dropped else ()
-    return Plan(rounds, 1, dose, tried=True, left_out=(*none, f"{1 - share:.0%} of the time at each link"))
+    return RoundPlan(
+        rounds, 1, dose, tried=True, left_out=(*none, f"{1 - share:.0%} of the time at each link")
+    )
 
 
 def _shorter(wave_s: float, look_s: float, share: float) -> float:

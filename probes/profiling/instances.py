@@ -17,7 +17,7 @@ from itertools import product
 from probes.base import plural, some
 from probes.sampling import Pair, Place, doubling_strides, strides
 
-__all__ = ["Group", "Instances", "Spread"]
+__all__ = ["Instances", "NicGroup", "SampleSpread"]
 
 # How much slower ranks, or pairs of NICs, of one class may be in the middle of their samples.
 _ALIKE = 1.15
@@ -31,7 +31,7 @@ _Best = tuple[float, Pair]
 
 
 @dataclass(frozen=True)
-class Group:
+class NicGroup:
     """The ranks of a host that leave it by one NIC, and the kind of that NIC."""
 
     host: str
@@ -41,7 +41,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Spread:
+class SampleSpread:
     """What the samples of a class do not hold together: what to measure more, and which ranks differ."""
 
     more: tuple[Pair, ...]
@@ -62,7 +62,7 @@ class Instances:
             alone = rank if rank in apart else -1
             members.setdefault((place.host, place.nic, place.nic_kind, alone), []).append(rank)
         self.groups = [
-            Group(host, nic, kind, tuple(ranks)) for (host, nic, kind, _), ranks in members.items()
+            NicGroup(host, nic, kind, tuple(ranks)) for (host, nic, kind, _), ranks in members.items()
         ]
         self.group_of = {rank: number for number, one in enumerate(self.groups) for rank in one.ranks}
         self._at: dict[tuple[str, str], list[int]] = {}
@@ -117,11 +117,11 @@ class Instances:
             # Beside the rank that sends, so that one NIC carries both ways at once.
             yield src[stride % len(src)], dst[(stride + len(dst) // 2) % len(dst)]
 
-    def spread(self, beta: Mapping[Pair, float]) -> Spread:
+    def spread(self, beta: Mapping[Pair, float]) -> SampleSpread:
         """Whether flows of one class agree (``beta``: s/byte of the measured links): what to measure more."""
         flows = {pair: value for pair, value in beta.items() if not self._within(pair)}
         if not flows:
-            return Spread((), frozenset(), ())
+            return SampleSpread((), frozenset(), ())
         times = self._times(flows)
         apart, said = self._uneven_ranks(times)
         more = [pair for rank in sorted(apart) for pair in self._of_rank(rank)]
@@ -134,7 +134,7 @@ class Instances:
             more += [pair for a, b in product(self.hosts, repeat=2) if a != b for pair in self._every(a, b)]
         else:
             more += self._standing_out(times, apart)
-        return Spread(
+        return SampleSpread(
             tuple(pair for pair in dict.fromkeys(more) if pair not in beta), frozenset(apart), tuple(said)
         )
 

@@ -22,7 +22,7 @@ import numpy as np
 from probes.base import Floats, Mask
 from probes.sampling import Pair
 
-__all__ = ["Capacities", "Polished", "Suspects", "capacities", "find", "matrix_of", "polish"]
+__all__ = ["HostCapacities", "Polished", "Suspects", "capacities", "find", "matrix_of", "polish"]
 
 Z = 4.5
 END_EFFECT, LINK_EFFECT = 0.08, 0.10
@@ -40,7 +40,7 @@ _SLOW_ANYWAY = 2 / 3
 
 
 @dataclass(frozen=True, eq=False)
-class Capacities:
+class HostCapacities:
     """log bandwidth = min(``senders``, ``receivers``) + ``residual``; NaN where nothing was measured."""
 
     senders: Floats
@@ -107,7 +107,7 @@ def find(log_bandwidth: Floats, noise: float = 0.0, *, bridged: bool = False) ->
     )
 
 
-def capacities(log_bandwidth: Floats, noise: float = 0.0) -> Capacities:
+def capacities(log_bandwidth: Floats, noise: float = 0.0) -> HostCapacities:
     """What each sender and receiver can do, in O(sweeps · n² log n).
 
     First what each reaches at best, which noise exaggerates; then the median of the links that it alone
@@ -122,7 +122,9 @@ def capacities(log_bandwidth: Floats, noise: float = 0.0) -> Capacities:
         receivers = _held_back(log_bandwidth.T, receivers, senders, near)
         if all(map(_settled, before, (senders, receivers))):
             break
-    return Capacities(senders, receivers, log_bandwidth - np.minimum(senders[:, None], receivers[None, :]))
+    return HostCapacities(
+        senders, receivers, log_bandwidth - np.minimum(senders[:, None], receivers[None, :])
+    )
 
 
 def polish(log_bandwidth: Floats) -> Polished:

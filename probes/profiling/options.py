@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from probes.live import DeviceChoice
-from probes.profiling.budget import Plan, Turns
+from probes.profiling.budget import RoundPlan, Turns
 from probes.profiling.instances import Instances
 from probes.sampling import Dose, Place, WantedPairs, doubling_strides, resolve, rings, strides
 from probes.topology import Topology
@@ -46,7 +46,7 @@ class Effort:
         """After two passes, none begins later than this: slow links take long and vary little."""
         return 1.0 if self.quick else 3.0
 
-    def plan(self, places: Sequence[Place]) -> Plan:
+    def plan(self, places: Sequence[Place]) -> RoundPlan:
         dose = replace(_QUICK_DOSE if self.quick else _DOSE, sizes=self.sizes)
         ranks = len(places)
         if self.pairs is not None:
@@ -57,4 +57,4 @@ class Effort:
             # Where none of the ranks in turn is there, others are: who they are has to be told.
             rounds = self.turns.rounds(places) if self.turns is not None else []
             rounds = rounds or rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
-        return Plan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, dose)
+        return RoundPlan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, dose)

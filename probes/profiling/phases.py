@@ -12,14 +12,14 @@ import numpy as np
 from probes.link_costs import HostCopies, HostMemory
 from probes.live import memory_speed
 from probes.profiling.assemble import Fits, preempted, still_slow, to_retest, unsettled, waiting
-from probes.profiling.budget import Cost, Plan, fitted
-from probes.profiling.instances import Instances, Spread
+from probes.profiling.budget import Cost, RoundPlan, fitted
+from probes.profiling.instances import Instances, SampleSpread
 from probes.profiling.options import PASSES, Effort
 from probes.sampling import Pair, Place, Prober, Samples, Waves, host_copies, looks_slow, meetings, waves
 from probes.sharing import (
+    ContentionTrials,
     Known,
     Share,
-    Trials,
     attempts,
     behind,
     carries,
@@ -57,7 +57,7 @@ class Steps:
             self._cut = lambda pairs: [[pair] for pair in pairs]
         self._most_retests = 2 * len(places) + 16
 
-    def passes(self, plan: Plan) -> tuple[int, Samples]:
+    def passes(self, plan: RoundPlan) -> tuple[int, Samples]:
         """How many passes were made, and the samples of them."""
         found = Samples()
         if self._effort.budget_s is not None:
@@ -91,7 +91,7 @@ class Steps:
         if self._prober.rank == 0:
             mine = Instances(self._places).spread(Fits(samples, self._places).between_hosts)
         self._prober.waits_for_all("whether what is declared alike is alike")
-        spread: Spread = self._prober.comm.bcast(mine)
+        spread: SampleSpread = self._prober.comm.bcast(mine)
         self._declared_said += spread.said
         met = sorted({(min(pair), max(pair)) for pair in spread.more})
         steps: list[tuple[Probe, list[Pair]]] = [(self._prober.alpha, wave) for wave in self._cut(met)]
@@ -143,7 +143,7 @@ class Steps:
         if not self._wants_trials(known):
             self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
             return [], []
-        trials = Trials(attempts(prober, known), carries(prober, known))
+        trials = ContentionTrials(attempts(prober, known), carries(prober, known))
         shares, said = trunk_shares(known, trials)
         self._through(shares, samples)
         self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
@@ -224,7 +224,7 @@ class Steps:
             return self._prober.deadline_s - now_s < 1.2 * last_s
         return number > 2 and now_s - self._started_s > self._effort.enough_s
 
-    def _pass(self, plan: Plan, number: int, found: Samples) -> bool:
+    def _pass(self, plan: RoundPlan, number: int, found: Samples) -> bool:
         """Whether there was time for all; round by round, so that even a part of a pass holds whole links."""
         rounds = plan.rounds_of(number)
         cut = [
@@ -254,7 +254,7 @@ class Steps:
         self._prober.waits_for_all("which links another pass needs")
         return frozenset(pair for pairs in self._prober.comm.allgather(mine) for pair in pairs)
 
-    def _calibrated(self, plan: Plan, found: Samples) -> Plan:
+    def _calibrated(self, plan: RoundPlan, found: Samples) -> RoundPlan:
         """``plan`` cut to the budget, once its first round has told what a wave costs."""
         # However short the budget is: without a single link there is no profile.
         deadline_s, self._prober.deadline_s = self._prober.deadline_s, float("inf")
@@ -273,7 +273,7 @@ class Steps:
             cost.append((time.perf_counter() - began_s) / len(pairs))
         self._prober.deadline_s = deadline_s
         left_s = deadline_s - time.perf_counter()
-        fit: Plan = self._prober.comm.bcast(fitted(plan, self._cut, Cost(*cost), left_s))
+        fit: RoundPlan = self._prober.comm.bcast(fitted(plan, self._cut, Cost(*cost), left_s))
         return fit
 
     def _alone(self, pairs: Sequence[Pair], samples: Samples) -> None:

@@ -31,7 +31,7 @@ from probes.profiling.drift import (
 )
 from probes.profiling.history import Event, History
 
-__all__ = ["EFFECT", "Recovery", "Standing", "Verdict", "judged", "with_events"]
+__all__ = ["EFFECT", "Recovery", "Standing", "WatchVerdict", "judged", "with_events"]
 
 # Below this share of its bandwidth nobody acts, however sure a change is.
 EFFECT = 0.08
@@ -74,7 +74,7 @@ class Recovery:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class WatchVerdict:
     """How a run differs from the baseline, what of it stands or has recovered, and the history with it.
 
     ``harmless`` are latencies that rose to twice what they were, or more, and do not matter.
@@ -100,7 +100,7 @@ def judged(
     at_s: float,
     share: float | None = None,
     matters: Callable[[Change], bool] = lambda change: True,
-) -> Verdict:
+) -> WatchVerdict:
     """The verdict on ``now``, measured at ``at_s`` (seconds since 1970), after the runs of ``history``.
 
     A link has drifted where it lost more than ``share`` of its bandwidth; without one where it lost more than
@@ -150,7 +150,7 @@ def judged(
         after = _with_since(after, quantity, told, set(gone), at_s)
     if changed:
         after = replace(after, changed_s=float(after.at_s[-1]))
-    return Verdict(drift, tuple(standing), tuple(recovered), after, harmless)
+    return WatchVerdict(drift, tuple(standing), tuple(recovered), after, harmless)
 
 
 _QUANTITIES: tuple[Quantity, ...] = ("bandwidth", "latency")

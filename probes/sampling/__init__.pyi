@@ -9,7 +9,7 @@ from .link_cost import (
 )
 from .packet_trains import Train as Train, is_buffered as is_buffered, is_slow as is_slow
 from .pairs_file import WantedPairs as WantedPairs, parse_pairs as parse_pairs, resolve as resolve
-from .prober import Dose as Dose, Flow as Flow, Prober as Prober
+from .prober import Dose as Dose, PacketTrain as PacketTrain, Prober as Prober
 from .rounds import (
     Pair as Pair,
     Waves as Waves,

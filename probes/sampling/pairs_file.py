@@ -9,13 +9,13 @@ from probes.base import DataError, whole
 from probes.sampling.rounds import Pair
 from probes.sampling.samples import Place
 
-__all__ = ["Wanted", "WantedPairs", "parse_pairs", "resolve"]
+__all__ = ["RequestedPair", "WantedPairs", "parse_pairs", "resolve"]
 
 _FORM = "expected SRC DST or ROUND SRC DST"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedPair:
     """One line: ``src`` and ``dst`` are rank numbers, host names or host:n (the n-th rank there)."""
 
     line: int
@@ -29,12 +29,12 @@ class WantedPairs:
     """The lines of one file, and what the file is called in messages."""
 
     source: str
-    lines: tuple[Wanted, ...]
+    lines: tuple[RequestedPair, ...]
 
 
 def parse_pairs(text: str, source: str) -> WantedPairs:
     """The pairs of a file; # starts a comment. Raises DataError with every bad line by its number."""
-    found: list[Wanted] = []
+    found: list[RequestedPair] = []
     problems: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
@@ -45,7 +45,7 @@ def parse_pairs(text: str, source: str) -> WantedPairs:
         elif len(words) not in (2, 3):
             problems.append(f"line {number}: {_FORM}, found {len(words)} words")
         else:
-            found.append(Wanted(number, (whole(words[0]) or 0) if len(words) == 3 else 0, *words[-2:]))
+            found.append(RequestedPair(number, (whole(words[0]) or 0) if len(words) == 3 else 0, *words[-2:]))
     if not found and not problems:
         problems.append(f"{_FORM} in each line, found no pair")
     if problems:

@@ -15,7 +15,7 @@ from probes.sampling.rounds import Pair
 from probes.sampling.run_queue import waited_s
 from probes.sampling.samples import Samples
 
-__all__ = ["Dose", "Flow", "Prober"]
+__all__ = ["Dose", "PacketTrain", "Prober"]
 
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 1e-3
 
@@ -30,7 +30,7 @@ class Dose:
 
 
 @dataclass(frozen=True)
-class Flow:
+class PacketTrain:
     """A train sent while others may be sending, too."""
 
     pair: Pair
@@ -110,7 +110,7 @@ class Prober:
         self._keep(found)
         return found
 
-    def stream(self, flows: Sequence[Flow], step: str) -> dict[Pair, float]:
+    def stream(self, flows: Sequence[PacketTrain], step: str) -> dict[Pair, float]:
         """Seconds until all of each of ``flows``, which start at once, has come; those that come here."""
         found: dict[Pair, float] = {}
         if not self._start([flow.pair for flow in flows], step):

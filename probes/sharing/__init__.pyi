@@ -6,5 +6,10 @@ from .contention import (
 )
 from .model import Share as Share, is_of as is_of, ports as ports
 from .nics import contradicted as contradicted, nic_shares as nic_shares
-from .trials import Known as Known, Trials as Trials, attempts as attempts, carries as carries
+from .trials import (
+    ContentionTrials as ContentionTrials,
+    Known as Known,
+    attempts as attempts,
+    carries as carries,
+)
 from .trunks import one_at_a_time as one_at_a_time, trunk_shares as trunk_shares

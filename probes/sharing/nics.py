@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from probes.sampling import Pair, Place
 from probes.sharing.model import Share, is_of, nic_name
-from probes.sharing.trials import Known, SpentError, Trial, Trials
+from probes.sharing.trials import ContentionTrials, Known, SpentError, Trial
 
 __all__ = ["contradicted", "nic_shares"]
 
@@ -36,7 +36,7 @@ class _Nic:
         self.compared = 0
 
 
-def nic_shares(known: Known, trials: Trials) -> list[Share]:
+def nic_shares(known: Known, trials: ContentionTrials) -> list[Share]:
     """The NICs of hosts with several ranks; nothing of a host where trials ran out or none was possible.
 
     A host of k ranks on m NICs takes at most (k - 1)·m trials in each direction.
@@ -85,7 +85,7 @@ def contradicted(places: Sequence[Place], shares: Sequence[Share]) -> list[str]:
     return found
 
 
-def _sort(nics: Sequence[_Nic], known: Known, trials: Trials) -> None:
+def _sort(nics: Sequence[_Nic], known: Known, trials: ContentionTrials) -> None:
     """Put every rank into a group, hosts side by side."""
     while True:
         asked = [(nic, _next(nic, known)) for nic in nics if nic.waiting]

@@ -9,17 +9,17 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.sampling import Flow, Pair, Place, Prober, Train, first_fit, is_slow
+from probes.sampling import PacketTrain, Pair, Place, Prober, Train, first_fit, is_slow
 
 __all__ = [
     "ACCEPT_ANY",
     "MOST_TRIALS",
     "SHARED",
     "Accept",
+    "ContentionTrials",
     "Known",
     "SpentError",
     "Trial",
-    "Trials",
     "attempts",
     "carries",
 ]
@@ -101,7 +101,7 @@ class Known:
 
 
 @dataclass
-class Trials:
+class ContentionTrials:
     """Runs ``MOST_TRIALS`` trials at most, with ``attempt``; flows of any length with ``carry``."""
 
     attempt: Try
@@ -232,12 +232,12 @@ def _gathered(prober: Prober, mine: dict[Pair, float], step: str) -> dict[Pair, 
     return {pair: seconds for part in prober.comm.allgather(mine) for pair, seconds in part.items()}
 
 
-def _sized(pair: Pair, known: Known, length: float) -> Flow:
+def _sized(pair: Pair, known: Known, length: float) -> PacketTrain:
     """A flow of about so many bytes."""
     slow = is_slow(known.beta[pair])
     size = _SMALL_BYTES if slow else _LARGE_BYTES
     length = min(max(length, _LEAST_FLOW_BYTES), _MOST_FLOW_BYTES)
-    return Flow(pair, Train(size, max(16, int(length / size)), 1, calmly=slow))
+    return PacketTrain(pair, Train(size, max(16, int(length / size)), 1, calmly=slow))
 
 
 def _apart(trials: Sequence[Trial], known: Known) -> list[list[Trial]]:

@@ -17,7 +17,7 @@ from itertools import combinations, pairwise
 
 from probes.sampling import Pair, Place, first_fit
 from probes.sharing.model import Share
-from probes.sharing.trials import ACCEPT_ANY, SHARED, Accept, Known, SpentError, Trial, Trials
+from probes.sharing.trials import ACCEPT_ANY, SHARED, Accept, ContentionTrials, Known, SpentError, Trial
 
 __all__ = ["one_at_a_time", "trunk_shares"]
 
@@ -60,7 +60,7 @@ class _Trunk:
         return Share(f"trunk {' → '.join(sides)}", tuple(sorted(links)), s_per_byte)
 
 
-def trunk_shares(known: Known, trials: Trials) -> tuple[list[Share], list[str]]:
+def trunk_shares(known: Known, trials: ContentionTrials) -> tuple[list[Share], list[str]]:
     """The trunks that were found, and what is left to tell of contention without one."""
     found: list[Share] = []
     left = {**known.kept_waiting, **known.contended}
@@ -89,7 +89,7 @@ def one_at_a_time(
     return first_fit(pairs, needed)
 
 
-def _seed(contended: Mapping[Pair, float], known: Known, trials: Trials) -> tuple[Trial, float]:
+def _seed(contended: Mapping[Pair, float], known: Known, trials: ContentionTrials) -> tuple[Trial, float]:
     """(the fewest links that slow each other down although no two have a host in common, how many times).
 
     Returns ((), 1.0) if there are none. Trials on the way are not repeated: the last one confirms them.
@@ -121,7 +121,7 @@ def _loads(pair: Pair, contended: Mapping[Pair, float], known: Known) -> Iterato
         left = [other for other in left if other not in found]
 
 
-def _fewest(flows: Trial, known: Known, trials: Trials) -> Trial:
+def _fewest(flows: Trial, known: Known, trials: ContentionTrials) -> Trial:
     """``flows`` without those, by halves, that are not needed for them to share a port."""
     flows = tuple(sorted(flows, key=lambda pair: (-known.beta[pair], pair)))
     size = len(flows) // 2
@@ -143,7 +143,7 @@ def _stride(pair: Pair, known: Known) -> int:
 
 
 def _through(
-    seed: Trial, slowdown: float, known: Known, trials: Trials, beyond: Sequence[str] = ()
+    seed: Trial, slowdown: float, known: Known, trials: ContentionTrials, beyond: Sequence[str] = ()
 ) -> list[Share]:
     """The trunk that the links of ``seed`` cross, and the one in the other direction.
 
@@ -179,7 +179,7 @@ def _fair(flows: Trial, rate: float, known: Known) -> dict[Pair, float]:
     return found
 
 
-def _find_sides(trunk: _Trunk, beyond: Sequence[str], known: Known, trials: Trials) -> None:
+def _find_sides(trunk: _Trunk, beyond: Sequence[str], known: Known, trials: ContentionTrials) -> None:
     """Add to ``trunk`` the hosts that send through its port, and those that receive, as ``beyond`` do.
 
     Each host is tried beside links of the seed, which have that port in common and no other. Where these do
@@ -199,7 +199,7 @@ def _find_sides(trunk: _Trunk, beyond: Sequence[str], known: Known, trials: Tria
                 break
 
 
-def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: Trials) -> bool | None:
+def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: ContentionTrials) -> bool | None:
     """Whether a host sends (``end`` 0) or receives (1) through a trunk: it then slows those down that do.
 
     By the trial that shows it best, beside flows that just fill the trunk; None where none shows it.
@@ -225,7 +225,9 @@ def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: Trials) -
     return trials.slowdowns([trial], Accept(least, near))[0] > least
 
 
-def _racks_within(outer: Share, found: Sequence[Share], known: Known, trials: Trials) -> list[Share]:
+def _racks_within(
+    outer: Share, found: Sequence[Share], known: Known, trials: ContentionTrials
+) -> list[Share]:
     """The trunks of racks on the same side of ``outer``; the hosts of its other side are beyond them all."""
     inner: list[Share] = []
     sides = [list(dict.fromkeys(known.host(pair[end]) for pair in outer.pairs)) for end in (0, 1)]

@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from probes.base import DataError, first_number, is_cpu_list
 from probes.smi.nvlink_status import LinkStatus, link_statuses
-from probes.smi.text import CPUS, NODE, Grid, decoded, grids
+from probes.smi.text import CPUS, NODE, DeviceMatrix, decoded, grids
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, Topology
 
 __all__ = ["METHOD", "read"]
@@ -30,11 +30,11 @@ _HINT = "ccctl reads NCCL's topology XML, hwloc's XML, nvidia-smi topo -m and -p
 class _Pair:
     """Two matrices of one machine: paths, and what GPUs can do to each other; either may be absent."""
 
-    paths: Grid | None
-    p2p: Grid | None
+    paths: DeviceMatrix | None
+    p2p: DeviceMatrix | None
 
     @property
-    def grids(self) -> list[Grid]:
+    def grids(self) -> list[DeviceMatrix]:
         """Those that are there."""
         return [grid for grid in (self.paths, self.p2p) if grid is not None]
 
@@ -70,7 +70,7 @@ def read(content: bytes, source: str) -> Topology:
     return Topology(tuple(readings), tuple(findings), tuple(notes))
 
 
-def _machines(found: Iterable[Grid]) -> list[_Pair]:
+def _machines(found: Iterable[DeviceMatrix]) -> list[_Pair]:
     """A matrix of the other kind with the same GPUs belongs to the machine before it."""
     pairs: list[_Pair] = []
     for grid in found:
@@ -85,7 +85,7 @@ def _machines(found: Iterable[Grid]) -> list[_Pair]:
     return pairs
 
 
-def _gpus(grid: Grid) -> list[str]:
+def _gpus(grid: DeviceMatrix) -> list[str]:
     return [device for device in grid.devices if device.startswith("GPU")]
 
 
@@ -110,7 +110,7 @@ def _key(device: str, legend: Mapping[str, str]) -> str:
     return device.lower() if device.startswith("GPU") else legend.get(device, device)
 
 
-def _matrix(grid: Grid, legend: Mapping[str, str]) -> Matrix:
+def _matrix(grid: DeviceMatrix, legend: Mapping[str, str]) -> Matrix:
     # Drivers before 2017 write SOC for what is SYS since.
     cells = tuple(
         tuple("SYS" if word == "SOC" else word for word in grid.rows[device]) for device in grid.devices
@@ -119,7 +119,9 @@ def _matrix(grid: Grid, legend: Mapping[str, str]) -> Matrix:
     return Matrix("p2p" if grid.is_p2p else "path", devices, cells, METHOD)
 
 
-def _gpu(device: str, grid: Grid, p2p: Grid | None, statuses: Mapping[int, LinkStatus]) -> Gpu:
+def _gpu(
+    device: str, grid: DeviceMatrix, p2p: DeviceMatrix | None, statuses: Mapping[int, LinkStatus]
+) -> Gpu:
     said = grid.further.get(device, {})
     cpus, node = said.get(CPUS, ""), said.get(NODE, "")
     peers: tuple[str, ...] = ()
@@ -149,7 +151,7 @@ def _nodes(gpus: Iterable[Gpu]) -> Iterator[NumaNode]:
     yield from (NumaNode(index, METHOD, cpus=nodes[index]) for index in sorted(nodes))
 
 
-def _links(grid: Grid, statuses: Mapping[int, LinkStatus]) -> Iterator[FabricLink]:
+def _links(grid: DeviceMatrix, statuses: Mapping[int, LinkStatus]) -> Iterator[FabricLink]:
     for device in _gpus(grid):
         counts = {
             other.lower(): int(word[2:])
@@ -174,7 +176,7 @@ def _lopsided(host: str, pair: _Pair) -> Iterator[Finding]:
                 yield Finding("lopsided", f"{host}/{device.lower()}", text)
 
 
-def _gaps(grid: Grid) -> Iterator[str]:
+def _gaps(grid: DeviceMatrix) -> Iterator[str]:
     numbers = [int(device.removeprefix("GPU")) for device in _gpus(grid)]
     absent = sorted(set(range(max(numbers) + 1)) - set(numbers))
     if absent:

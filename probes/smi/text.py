@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from probes.base import DataError, without_tags
 
-__all__ = ["CPUS", "NODE", "P2P_WORDS", "Grid", "decoded", "grids"]
+__all__ = ["CPUS", "NODE", "P2P_WORDS", "DeviceMatrix", "decoded", "grids"]
 
 CPUS, NODE = "CPU Affinity", "NUMA Affinity"
 PATH_WORDS = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC"})
@@ -30,7 +30,7 @@ _TABLE_ROW = re.compile(r"^[ \t]*\|.*$", re.MULTILINE)
 
 
 @dataclass
-class Grid:
+class DeviceMatrix:
     """One matrix: a word for each pair of ``devices``, and by device what further columns say."""
 
     line: int
@@ -59,12 +59,12 @@ def decoded(content: bytes) -> str:
     return without_tags(_TABLE_ROW.sub(lambda row: row[0].replace("|", " "), text), _FIRST_CELLS)
 
 
-def grids(text: str, source: str) -> tuple[list[Grid], dict[str, str]]:
+def grids(text: str, source: str) -> tuple[list[DeviceMatrix], dict[str, str]]:
     """Every matrix in ``text``, and what its legend calls each NIC.
 
     Raises DataError where a matrix is not whole, with each thing that is missing from it.
     """
-    found: list[Grid] = []
+    found: list[DeviceMatrix] = []
     problems: list[str] = []
     legend: dict[str, str] = {}
     lines = text.split("\n")
@@ -72,7 +72,7 @@ def grids(text: str, source: str) -> tuple[list[Grid], dict[str, str]]:
         devices, columns = _header(line)
         named = _LEGEND.fullmatch(line)
         if devices:
-            found.append(Grid(number, devices, columns))
+            found.append(DeviceMatrix(number, devices, columns))
         elif named:
             _add_name(legend, named[1], named[2], last=number == len(lines))
         elif found:
@@ -106,7 +106,7 @@ def _is_word(text: str) -> bool:
     return text == "X" or text in PATH_WORDS or text in P2P_WORDS or bool(_NVLINKS.fullmatch(text))
 
 
-def _row(grid: Grid, line: str, number: int, *, last: bool) -> Iterator[str]:
+def _row(grid: DeviceMatrix, line: str, number: int, *, last: bool) -> Iterator[str]:
     name, *tokens = line.split() or [""]
     is_row = bool(tokens) and _is_word(tokens[0])
     if not _DEVICE.fullmatch(name) or (not is_row and (name not in grid.devices or name in grid.rows)):
@@ -130,7 +130,7 @@ def _row(grid: Grid, line: str, number: int, *, last: bool) -> Iterator[str]:
         _keep(grid, name, further, last=last)
 
 
-def _keep(grid: Grid, name: str, further: Sequence[str], *, last: bool) -> None:
+def _keep(grid: DeviceMatrix, name: str, further: Sequence[str], *, last: bool) -> None:
     """What stands right of the cells, where it is one word a column. Rows of NICs have nothing there."""
     if not further:
         return
@@ -155,7 +155,7 @@ def _add_name(legend: dict[str, str], nic: str, name: str, *, last: bool) -> Non
         legend.setdefault(nic, name)
 
 
-def _fill(grid: Grid, missing: Sequence[str]) -> None:
+def _fill(grid: DeviceMatrix, missing: Sequence[str]) -> None:
     """Rows of NICs that are not there, from what the rows that are there say of them."""
     for device in missing:
         at = grid.devices.index(device)
@@ -167,7 +167,7 @@ def _fill(grid: Grid, missing: Sequence[str]) -> None:
         grid.notes.append(f"rows of {', '.join(missing)} are missing: nothing is known of pairs of them")
 
 
-def _whole(grid: Grid) -> Iterator[str]:
+def _whole(grid: DeviceMatrix) -> Iterator[str]:
     where = f"the matrix of line {grid.line}"
     if len(set(grid.devices)) != len(grid.devices):
         yield f"{where}: a device has two columns"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from probes.base import Floats
 
-__all__ = ["Verdict", "in_random_order", "least", "lowered"]
+__all__ = ["SideVerdict", "in_random_order", "least", "lowered"]
 
 _Bools: TypeAlias = npt.NDArray[np.bool_]
 _Decide: TypeAlias = Callable[[npt.NDArray[np.float64]], _Bools]
@@ -32,7 +32,7 @@ _RESAMPLINGS = 200
 
 
 @dataclass(frozen=True)
-class Verdict(Generic[_Key]):
+class SideVerdict(Generic[_Key]):
     """The keys that were chosen, and for each key how sure its side is (0.5 and less is no telling)."""
 
     chosen: frozenset[_Key]
@@ -46,7 +46,7 @@ def in_random_order(keys: Sequence[_Key], repetitions: int, seed: int) -> list[_
     return [keys[at] for _ in range(repetitions) for at in random.permutation(len(keys))]
 
 
-def lowered(trials: Mapping[_Key, Floats], seed: int) -> Verdict[_Key]:
+def lowered(trials: Mapping[_Key, Floats], seed: int) -> SideVerdict[_Key]:
     """The keys whose ratios (1 is undisturbed) are lowered by sharing; ``trials`` are of one length each.
 
     Where the ratios fall into two groups it is the lower one; else all or none, by their level.
@@ -54,12 +54,12 @@ def lowered(trials: Mapping[_Key, Floats], seed: int) -> Verdict[_Key]:
     return _sure(trials, seed, _lowered)
 
 
-def least(trials: Mapping[_Key, Floats], seed: int) -> Verdict[_Key]:
+def least(trials: Mapping[_Key, Floats], seed: int) -> SideVerdict[_Key]:
     """The one key that is lower than all others by a gap; none where no gap is wide enough."""
     return _sure(trials, seed, _least)
 
 
-def _sure(trials: Mapping[_Key, Floats], seed: int, decide: _Decide) -> Verdict[_Key]:
+def _sure(trials: Mapping[_Key, Floats], seed: int, decide: _Decide) -> SideVerdict[_Key]:
     keys = list(trials)
     table = np.array([trials[key] for key in keys])
     chosen = decide(table)
@@ -68,7 +68,7 @@ def _sure(trials: Mapping[_Key, Floats], seed: int, decide: _Decide) -> Verdict[
     for _ in range(_RESAMPLINGS):
         drawn = random.integers(0, table.shape[1], table.shape)
         agreed += decide(np.take_along_axis(table, drawn, 1)) == chosen
-    return Verdict(
+    return SideVerdict(
         frozenset(key for key, one in zip(keys, chosen, strict=True) if one),
         {key: float(share) for key, share in zip(keys, agreed / _RESAMPLINGS, strict=True)},
         {key: float(value) for key, value in zip(keys, np.median(table, axis=1), strict=True)},

@@ -16,7 +16,7 @@ import numpy as np
 
 from probes.base import Floats, Indices
 from synth.adapcc.logical_graph import Edge, node_graph
-from synth.adapcc.path_milp import Flow, Paths, plan_paths
+from synth.adapcc.path_milp import Flow, FlowPaths, plan_paths
 from synth.adapcc.two_level_strategy import fits, nodes_of
 from synth.collective import Collective
 from synth.errors import NotApplicableError
@@ -33,7 +33,7 @@ __all__ = ["Routes", "along", "plan_routes"]
 class Routes:
     """The paths between nodes, and for each chunk the links that it takes."""
 
-    paths: Paths
+    paths: FlowPaths
     links: tuple[tuple[int, ...], ...]
 
     @property

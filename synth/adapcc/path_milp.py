@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.adapcc.logical_graph import Edge, NodeGraph
-from synth.milp import Model, relative_gap
+from synth.milp import IntegerProgram, relative_gap
 
-__all__ = ["Flow", "Paths", "plan_paths"]
+__all__ = ["Flow", "FlowPaths", "plan_paths"]
 
 _PER_HOP = 1e-4
 _GAP = 0.01
@@ -32,7 +32,7 @@ class Flow:
 
 
 @dataclass(frozen=True, eq=False)
-class Paths:
+class FlowPaths:
     """The edges of each flow's path; ``busy_s`` is the load of the busiest resource."""
 
     paths: tuple[tuple[Edge, ...], ...]
@@ -54,7 +54,7 @@ def plan_paths(
     solver: str = "cbc",
     time_limit_s: float = 40.0,
     seed: int = 0,
-) -> Paths | None:
+) -> FlowPaths | None:
     """A path for every flow; None where one has none. Loads are spread over ``numbers`` sub-collectives."""
     nearest = {size: graph.paths_from(size) for size in {flow.size_bytes for flow in flows}}
     if any(np.isinf(nearest[flow.size_bytes].cost[flow.src, flow.dst]) for flow in flows):
@@ -64,7 +64,7 @@ def plan_paths(
     loads = [_load(graph, edge, numbers) for edge in graph.edges]
     unit_s = _busy_s(graph, loads, paths, flows)
     if not unit_s:
-        return Paths(tuple(paths), 0.0, 0.0, 0.0)
+        return FlowPaths(tuple(paths), 0.0, 0.0, 0.0)
     model, routed = _program(graph, loads, flows, paths, unit_s)
     solution = model.solve(solver=solver, time_limit_s=time_limit_s, gap=_GAP, seed=seed)
     if solution.values is not None:
@@ -78,7 +78,7 @@ def plan_paths(
     found_s = _busy_s(graph, loads, paths, flows)
     # Each flow has at most one edge for each node, so the hops weigh no more than this.
     bound_s = max(0.0, solution.bound - _PER_HOP * graph.nodes) * unit_s
-    return Paths(tuple(paths), found_s, min(found_s, bound_s), solution.seconds)
+    return FlowPaths(tuple(paths), found_s, min(found_s, bound_s), solution.seconds)
 
 
 def _program(
@@ -87,9 +87,9 @@ def _program(
     flows: Sequence[Flow],
     paths: Sequence[tuple[Edge, ...]],
     unit_s: float,
-) -> tuple[Model, list[list[int]]]:
+) -> tuple[IntegerProgram, list[list[int]]]:
     """(the model, which starts with ``paths``; for each flow the columns that route it over each edge)."""
-    model = Model()
+    model = IntegerProgram()
     busy = model.number()
     model.cost[busy] = 1.0
     per_hop = _PER_HOP / len(flows)
@@ -110,7 +110,7 @@ def _program(
     return model, routed
 
 
-def _conserve(model: Model, graph: NodeGraph, flow: Flow, columns: list[int]) -> None:
+def _conserve(model: IntegerProgram, graph: NodeGraph, flow: Flow, columns: list[int]) -> None:
     """(1): the flow leaves its source, arrives at its target, and passes through what is between."""
     for node in range(graph.nodes):
         out = [column for column, edge in zip(columns, graph.edges, strict=True) if edge.src == node]

@@ -26,7 +26,7 @@ import numpy as np
 
 from probes.base import Floats
 from synth.adapcc.logical_graph import Edge, NodeGraph
-from synth.milp import Model
+from synth.milp import IntegerProgram
 
 __all__ = ["Demand", "StrategyProgram", "Tree", "begin", "build", "trees_of"]
 
@@ -75,7 +75,7 @@ class StrategyProgram:
     total_bytes: int
     chunk_bytes: int
     floor_s: float
-    model: Model = field(default_factory=Model)
+    model: IntegerProgram = field(default_factory=IntegerProgram)
     parts: list[_Columns] = field(default_factory=list)
     busy: int = -1
     first: int = -1

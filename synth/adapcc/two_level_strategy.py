@@ -21,7 +21,7 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import strong_components
 
-__all__ = ["Plan", "Planner", "fits", "nodes_of"]
+__all__ = ["Planner", "TwoLevelPlan", "fits", "nodes_of"]
 
 _MOST_FLOWS = 40_000
 # Handing a column with its rows to a solver takes about this long, which is part of the time limit.
@@ -31,7 +31,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class TwoLevelPlan:
     """The strategy between hosts, and those inside them; ``up[m][rank]`` is the link towards the root."""
 
     between: Strategy
@@ -84,7 +84,7 @@ class Planner:
         members = [np.flatnonzero(self.node_of == node) for node in range(int(self.node_of.max()) + 1)]
         self.members = [ranks.tolist() for ranks in members]
 
-    def plan(self) -> Plan:
+    def plan(self) -> TwoLevelPlan:
         subs, demands = self._wanted()
         graph = node_graph(
             self.network, self.node_of, numbers=1 + max(s.number for s in subs), both=self.both
@@ -103,7 +103,7 @@ class Planner:
                 inside.append(
                     self._inside(node, [root[node] for root in roots], shares, ups, between.busy_s, left)
                 )
-        return Plan(between, tuple(inside), tuple(ups), tuple(shares))
+        return TwoLevelPlan(between, tuple(inside), tuple(ups), tuple(shares))
 
     def _wanted(self) -> tuple[list[_Sub], list[Demand]]:
         """The sub-collectives, and the trees between hosts that they share."""

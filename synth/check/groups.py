@@ -11,7 +11,7 @@ import numpy as np
 from probes.base import Floats, Indices, plural
 from synth.groups import Division, Groups
 
-__all__ = ["Verdict", "examine_groups", "lemma_holds_from"]
+__all__ = ["GroupsVerdict", "examine_groups", "lemma_holds_from"]
 
 # Of a product of matrices and of its eigenvalues.
 _TOLERANCE = 1e-6
@@ -23,7 +23,7 @@ _REPRESENTED = ("representatives", "alternating")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GroupsVerdict:
     """What is wrong, what is worth knowing, and the number of periods from which Lemma IV.1 is proven."""
 
     findings: tuple[str, ...]
@@ -31,7 +31,7 @@ class Verdict:
     lemma_from: int | None
 
 
-def examine_groups(groups: Groups) -> Verdict:
+def examine_groups(groups: Groups) -> GroupsVerdict:
     """Return the verdict on groups whose fields are consistent (``problems`` finds nothing).
 
     Matrices are doubly stochastic, rho and the distance are those of their product and below 1, the time
@@ -55,7 +55,7 @@ def examine_groups(groups: Groups) -> Verdict:
     if groups.pattern in _REPRESENTED:
         findings += _rules(groups)
     lemma_from = None if findings else lemma_holds_from(product, groups.rho)
-    return Verdict(tuple(findings), tuple(_cautions(groups)), lemma_from)
+    return GroupsVerdict(tuple(findings), tuple(_cautions(groups)), lemma_from)
 
 
 def _time(groups: Groups) -> Iterator[str]:

@@ -27,7 +27,15 @@ from synth.fusion.buckets import (
 from synth.fusion.costs import RingCosts
 from synth.fusion.model import Model
 from synth.fusion.plan import FusionPlan
-from synth.fusion.timeline import ALL_GATHER, ALL_REDUCE, BACKWARD, FORWARD, REDUCE_SCATTER, Task, simulate
+from synth.fusion.timeline import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    BACKWARD,
+    FORWARD,
+    REDUCE_SCATTER,
+    TimelineTask,
+    simulate,
+)
 
 __all__ = ["DEFAULT_BUFFER_BYTES", "METHODS", "Overheads", "fusion_plan"]
 
@@ -129,11 +137,11 @@ def _buckets(
     return by_layer(model) if method == "wfbp" else by_size(model, buffer_bytes)
 
 
-def _backward(model: Model) -> list[Task]:
+def _backward(model: Model) -> list[TimelineTask]:
     """The layers from the last to the first; task n is that of the n-th layer from the end."""
     layers = range(len(model.layers))
     return [
-        Task(BACKWARD, layer, float(model.backward_s[layer]), (at - 1,) if at else ())
+        TimelineTask(BACKWARD, layer, float(model.backward_s[layer]), (at - 1,) if at else ())
         for at, layer in enumerate(reversed(layers))
     ]
 
@@ -143,38 +151,48 @@ def _done(model: Model, bucket: Bucket) -> int:
     return len(model.layers) - 1 - layer_of(model, bucket)
 
 
-def _forward(model: Model, first: int, waits: dict[int, list[int]], barrier: Sequence[int]) -> list[Task]:
+def _forward(
+    model: Model, first: int, waits: dict[int, list[int]], barrier: Sequence[int]
+) -> list[TimelineTask]:
     """The layers in order, as tasks from number ``first`` on; ``waits`` has what a layer waits for."""
     before = [len(model.layers) - 1, *barrier]
     tasks = []
     for layer, seconds in enumerate(model.forward_s.tolist()):
-        tasks.append(Task(FORWARD, layer, seconds, (*before, *waits.get(layer, ()))))
+        tasks.append(TimelineTask(FORWARD, layer, seconds, (*before, *waits.get(layer, ()))))
         before = [first + layer]
     return tasks
 
 
-def _all_reduced(model: Model, costs: RingCosts, buckets: list[Bucket], first: int) -> list[Task]:
+def _all_reduced(model: Model, costs: RingCosts, buckets: list[Bucket], first: int) -> list[TimelineTask]:
     """Each bucket behind the backward pass, in its order; the forward pass waits for all."""
     tasks = [
-        Task(ALL_REDUCE, at, costs.all_reduce_s(size_of(model, one)), (_done(model, one),), at, one.release_s)
+        TimelineTask(
+            ALL_REDUCE, at, costs.all_reduce_s(size_of(model, one)), (_done(model, one),), at, one.release_s
+        )
         for at, one in enumerate(buckets)
     ]
     return tasks + _forward(model, first + len(tasks), {}, range(first, first + len(tasks)))
 
 
-def _decoupled(model: Model, costs: RingCosts, buckets: list[Bucket], method: str, first: int) -> list[Task]:
+def _decoupled(
+    model: Model, costs: RingCosts, buckets: list[Bucket], method: str, first: int
+) -> list[TimelineTask]:
     """BackPipe and FeedPipe (DeAR, Sec. III-B), each overlapped unless the method says otherwise."""
     count, last_layer = len(buckets), len(model.layers) - 1
     tasks = []
     for at, one in enumerate(buckets):
         after = last_layer if method == "dear-feedpipe" else _done(model, one)
-        tasks.append(Task(REDUCE_SCATTER, at, costs.reduce_scatter_s(size_of(model, one)), (after,), at))
+        tasks.append(
+            TimelineTask(REDUCE_SCATTER, at, costs.reduce_scatter_s(size_of(model, one)), (after,), at)
+        )
     scattered = tuple(range(first, first + count))
     waits: dict[int, list[int]] = {}
     for place, (at, one) in enumerate(reversed(list(enumerate(buckets)))):
         gather = first + count + place
         tasks.append(
-            Task(ALL_GATHER, at, costs.all_gather_s(size_of(model, one)), scattered[-1:], count + place)
+            TimelineTask(
+                ALL_GATHER, at, costs.all_gather_s(size_of(model, one)), scattered[-1:], count + place
+            )
         )
         waits.setdefault(0 if method == "dear-backpipe" else layer_of(model, one), []).append(gather)
     return tasks + _forward(model, first + len(tasks), waits, scattered[-1:])
@@ -187,16 +205,16 @@ def _by_priority(
     part_bytes: int,
     overheads: Overheads,
     first: int,
-) -> list[Task]:
+) -> list[TimelineTask]:
     """All_reduces of parts of tensors, those of the lowest layer first, each agreed on before it starts."""
     part_bytes = max(part_bytes, model.total_bytes // _MOST_PARTS)
     negotiation_s = costs.negotiation_s if overheads.negotiation_s is None else overheads.negotiation_s
-    tasks: list[Task] = []
+    tasks: list[TimelineTask] = []
     waits: dict[int, list[int]] = {}
     for at, one in enumerate(buckets):
         size, layer = size_of(model, one), layer_of(model, one)
         for begin in range(0, size, part_bytes):
             waits.setdefault(layer, []).append(first + len(tasks))
             seconds = negotiation_s + costs.all_reduce_s(min(part_bytes, size - begin))
-            tasks.append(Task(ALL_REDUCE, at, seconds, (_done(model, one),), one.first))
+            tasks.append(TimelineTask(ALL_REDUCE, at, seconds, (_done(model, one),), one.first))
     return tasks + _forward(model, first + len(tasks), waits, ())

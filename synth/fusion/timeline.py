@@ -17,8 +17,8 @@ __all__ = [
     "FORWARD",
     "KINDS",
     "REDUCE_SCATTER",
-    "Task",
     "Timeline",
+    "TimelineTask",
     "simulate",
 ]
 
@@ -27,7 +27,7 @@ BACKWARD, FORWARD, REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE = range(5)
 
 
 @dataclass(frozen=True)
-class Task:
+class TimelineTask:
     """What one resource does for ``seconds``: a pass of a layer, or a collective of a bucket.
 
     It starts after the tasks ``after`` (numbers of earlier tasks) and not before ``release_s``. Of several
@@ -91,7 +91,7 @@ class Timeline:
         return found
 
 
-def simulate(tasks: Sequence[Task]) -> Timeline:
+def simulate(tasks: Sequence[TimelineTask]) -> Timeline:
     """When each task starts and ends if no resource waits while it has a task. O(tasks · log tasks)."""
     left = [len(task.after) for task in tasks]
     followers: list[list[int]] = [[] for _ in tasks]

@@ -1,7 +1,7 @@
 from .artifact import Division as Division, Groups as Groups, PatternName as PatternName
 from .consensus_rate import consensus as consensus
-from .costs import Costs as Costs
-from .patterns import Layout as Layout
+from .costs import AveragingCosts as AveragingCosts
+from .patterns import RackLayout as RackLayout
 from .planner import (
     PATTERNS as PATTERNS,
     Planned as Planned,

@@ -18,7 +18,7 @@ from synth.errors import NotApplicableError
 from synth.groups.artifact import Division
 from synth.network import Network, fastest_links
 
-__all__ = ["Costs", "require_all_pairs"]
+__all__ = ["AveragingCosts", "require_all_pairs"]
 
 # (from, to, bytes)
 _Flow = tuple[int, int, float]
@@ -38,7 +38,7 @@ def require_all_pairs(network: Network) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Costs:
+class AveragingCosts:
     """Seconds of averaging ``size_bytes`` in ``layers`` messages; ``racks`` give the order of rings."""
 
     network: Network

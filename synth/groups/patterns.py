@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from synth.errors import NotApplicableError
 from synth.groups.artifact import MOST_PERIOD, Division
 
-__all__ = ["Layout", "alternating", "is_butterfly", "mixed_radix", "representatives"]
+__all__ = ["RackLayout", "alternating", "is_butterfly", "mixed_radix", "representatives"]
 
 # Where all racks have had equally many turns; above it the longest of their turns is the period.
 _MOST_FAIR_PERIOD = 64
 
 
 @dataclass(frozen=True)
-class Layout:
+class RackLayout:
     """Ranks by rack, and which racks and ranks are slow: numbers of ``racks``, and ranks."""
 
     racks: tuple[tuple[int, ...], ...]
@@ -36,7 +36,7 @@ class Layout:
         return regular or self.racks[rack]
 
 
-def representatives(layout: Layout, period: int | None = None) -> tuple[Division, ...]:
+def representatives(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
     """A representative of each rack, by turns, in an inter-rack group; the others in intra-rack groups.
 
     A slow rack's representative is in a group of two with a regular one, which changes with each iteration
@@ -46,13 +46,13 @@ def representatives(layout: Layout, period: int | None = None) -> tuple[Division
     return tuple(_division(layout, turn, crossing=True) for turn in range(period or _fair_period(layout)))
 
 
-def alternating(layout: Layout, period: int | None = None) -> tuple[Division, ...]:
+def alternating(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
     """Whole racks in one iteration, and in the next `representatives`: agrees whatever the racks' sizes."""
     count = period or 2 * _fair_period(layout)
     return tuple(_division(layout, at // 2, crossing=bool(at % 2)) for at in range(count))
 
 
-def mixed_radix(layout: Layout) -> tuple[Division, ...]:
+def mixed_radix(layout: RackLayout) -> tuple[Division, ...]:
     """Iteration k groups the ranks that differ only in digit k of their place: exact after one period.
 
     The digits' sizes are the prime factors of a rack's ranks, then of the racks, so that the last iterations
@@ -86,7 +86,7 @@ def _prime_factors(number: int) -> Iterator[int]:
         divisor += 1
 
 
-def _fair_period(layout: Layout) -> int:
+def _fair_period(layout: RackLayout) -> int:
     turns = [len(layout.candidates(rack)) for rack in range(len(layout.racks))]
     if layout.slow_racks and len(layout.racks) > 2:
         slow = len(layout.slow_racks)
@@ -98,7 +98,7 @@ def _fair_period(layout: Layout) -> int:
     return fair if fair <= _MOST_FAIR_PERIOD else min(max(turns), MOST_PERIOD // 2)
 
 
-def _division(layout: Layout, turn: int, *, crossing: bool) -> Division:
+def _division(layout: RackLayout, turn: int, *, crossing: bool) -> Division:
     between = _between(len(layout.racks), layout.slow_racks, turn) if crossing else []
     sent: dict[int, int] = {}
     for sender in itertools.chain.from_iterable(between):

@@ -9,8 +9,8 @@ from probes.base import plural, some
 from synth.errors import NotApplicableError
 from synth.groups.artifact import MOST_PERIOD, MOST_RANKS, Division, Groups, PatternName
 from synth.groups.consensus_rate import consensus, parties
-from synth.groups.costs import Costs, require_all_pairs
-from synth.groups.patterns import Layout, alternating, is_butterfly, mixed_radix, representatives
+from synth.groups.costs import AveragingCosts, require_all_pairs
+from synth.groups.patterns import RackLayout, alternating, is_butterfly, mixed_radix, representatives
 from synth.groups.racks import find_racks, slow_parts
 from synth.network import Network
 
@@ -52,7 +52,7 @@ def plan_groups(
     if racks is None:
         racks, remarks = find_racks(network)
     layout = slow_parts(network, racks)
-    costs = Costs(network, racks, size_bytes, layers)
+    costs = AveragingCosts(network, racks, size_bytes, layers)
     name, iterations, why = _chosen(costs, layout, pattern, period)
     return Planned(_groups(costs, layout, name, iterations), remarks + why)
 
@@ -68,9 +68,9 @@ def adjust_groups(previous: Groups, network: Network) -> Planned:
             f"expected the {plural(previous.ranks, 'rank')} of the previous groups on the same hosts, found "
             f"{plural(network.ranks, 'rank')} on {some(sorted(set(network.hosts)), 4)}"
         )
-    before = Layout(previous.racks, previous.slow_racks, previous.slow_ranks)
+    before = RackLayout(previous.racks, previous.slow_racks, previous.slow_ranks)
     now = slow_parts(network, previous.racks, before)
-    costs = Costs(network, previous.racks, previous.size_bytes, previous.layers)
+    costs = AveragingCosts(network, previous.racks, previous.size_bytes, previous.layers)
     if now == before:
         return Planned(
             replace(previous, network=network, predicted_s=costs.mean_s(previous.iterations)), (), False
@@ -79,10 +79,10 @@ def adjust_groups(previous: Groups, network: Network) -> Planned:
     return Planned(_groups(costs, now, name, iterations), why)
 
 
-def pattern_named(name: PatternName, layout: Layout, period: int | None = None) -> tuple[Division, ...]:
+def pattern_named(name: PatternName, layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
     """The divisions of a pattern; raises NotApplicableError where the layout does not fit it."""
     if name in ("representatives", "alternating"):
-        made: Callable[[Layout, int | None], tuple[Division, ...]] = (
+        made: Callable[[RackLayout, int | None], tuple[Division, ...]] = (
             representatives if name == "representatives" else alternating
         )
         return made(layout, period)
@@ -110,7 +110,7 @@ def disagreement(ranks: int, iterations: tuple[Division, ...]) -> str:
 
 
 def _chosen(
-    costs: Costs, layout: Layout, pattern: PatternName | None, period: int | None
+    costs: AveragingCosts, layout: RackLayout, pattern: PatternName | None, period: int | None
 ) -> tuple[PatternName, tuple[Division, ...], tuple[str, ...]]:
     """(name, divisions, why not the paper's pattern)."""
     ranks = costs.network.ranks
@@ -140,7 +140,9 @@ def _chosen(
     return name, iterations, (f"not the paper's pattern: {wrong}; {name.replace('_', ' ')} instead",)
 
 
-def _groups(costs: Costs, layout: Layout, name: PatternName, iterations: tuple[Division, ...]) -> Groups:
+def _groups(
+    costs: AveragingCosts, layout: RackLayout, name: PatternName, iterations: tuple[Division, ...]
+) -> Groups:
     found = consensus(costs.network.ranks, iterations)
     return Groups(
         network=costs.network,

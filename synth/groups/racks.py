@@ -12,7 +12,7 @@ import numpy as np
 
 from probes.base import Floats, Mask
 from synth.groups.consensus_rate import parties
-from synth.groups.patterns import Layout
+from synth.groups.patterns import RackLayout
 from synth.network import Network
 
 __all__ = ["find_racks", "slow_parts"]
@@ -58,7 +58,7 @@ def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
     return (tuple(range(network.ranks)),), ()
 
 
-def slow_parts(network: Network, racks: Racks, before: Layout | None = None) -> Layout:
+def slow_parts(network: Network, racks: Racks, before: RackLayout | None = None) -> RackLayout:
     """The racks with those that are slow among them, and the ranks with slow NICs.
 
     A rank is slow where its best link in the rack, to another host if there is one, has 1.5 times the beta of
@@ -67,13 +67,13 @@ def slow_parts(network: Network, racks: Racks, before: Layout | None = None) -> 
     """
     beta = _both_ways(network, network.beta_s_per_byte)
     ranks = _slow_ranks(network, racks, beta, before.slow_ranks if before else ())
-    sound = Layout(racks, (), ranks)
+    sound = RackLayout(racks, (), ranks)
     across = _between_units(beta, tuple(sound.candidates(rack) for rack in range(len(racks))))
     if len(racks) < 3:
         # Of two racks neither link is the slower.
         return sound
     np.fill_diagonal(across, np.inf)
-    return Layout(racks, _slow(across.min(axis=0), before.slow_racks if before else ()), ranks)
+    return RackLayout(racks, _slow(across.min(axis=0), before.slow_racks if before else ()), ranks)
 
 
 def _slow_ranks(network: Network, racks: Racks, beta: Floats, before: Sequence[int]) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from probes.base import Floats, Indices, Mask, UsageError
-from synth.adapcc import Plan, Planner, Routes, along, opposites, plan_routes
+from synth.adapcc import Planner, Routes, TwoLevelPlan, along, opposites, plan_routes
 from synth.collective import Collective, Kind, collective
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -38,7 +38,7 @@ _MOST_SENDS = 400_000
 _FEW_HOSTS = 8
 _FEW_CHUNKS = 4096
 # Strategies that are remembered; a network is itself alone, so none is taken for another's.
-_PLANS: dict[tuple[object, ...], Plan] = {}
+_PLANS: dict[tuple[object, ...], TwoLevelPlan] = {}
 _MOST_PLANS = 8
 _DIGITS = 2
 
@@ -81,7 +81,7 @@ def solve(
     time_limit_s: float = 60.0,
     solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
-) -> tuple[Schedule, Plan | Routes]:
+) -> tuple[Schedule, TwoLevelPlan | Routes]:
     """(schedule, the strategy that it follows, with the gap of its integer programs).
 
     Strategies are remembered, so other chunks of the same tensor cost no second search. Raises
@@ -109,9 +109,9 @@ def choose(
     time_limit_s: float = 60.0,
     solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
-) -> tuple[Schedule, Plan | Routes]:
+) -> tuple[Schedule, TwoLevelPlan | Routes]:
     """``solve`` with the chunk size C among ``candidates`` that simulates best; sizes as in nccl-tests."""
-    best: tuple[Schedule, Plan | Routes] | None = None
+    best: tuple[Schedule, TwoLevelPlan | Routes] | None = None
     one = collective(kind, network.ranks, 1, root)
     for candidate in candidates:
         split = max(1, round(size_bytes / (one.total_bytes(1) * candidate)))
@@ -143,7 +143,7 @@ def _planned(
     solver: str,
     time_limit_s: float,
     seed: int,
-) -> Plan:
+) -> TwoLevelPlan:
     """The plan for about so many bytes: chunks of any size add up to a little more or less."""
     about_bytes = round(total_bytes, _DIGITS - len(str(total_bytes)))
     key = (network, kind, root, about_bytes, sub_collectives, solver, seed)
@@ -164,7 +164,9 @@ def _planned(
     return _PLANS[key]
 
 
-def _piped(network: Network, shape: Collective, chunk_bytes: int, planned: Plan, seed: int) -> Schedule:
+def _piped(
+    network: Network, shape: Collective, chunk_bytes: int, planned: TwoLevelPlan, seed: int
+) -> Schedule:
     """Every chunk along its tree, the oldest first, at the pace that simulates best."""
     made = [_at_pace(network, shape, chunk_bytes, planned, seed, *pace) for pace in _PACES]
     return min(made, key=lambda schedule: replay(schedule).time_s)
@@ -174,7 +176,7 @@ def _at_pace(
     network: Network,
     shape: Collective,
     chunk_bytes: int,
-    planned: Plan,
+    planned: TwoLevelPlan,
     seed: int,
     stride: float,
     slope: float,
@@ -194,7 +196,7 @@ def _at_pace(
     return sends.schedule(network, shape, chunk_bytes, "adapcc", seed)
 
 
-def _parts(shape: Collective, planned: Plan) -> list[tuple[Indices, Indices, Floats]]:
+def _parts(shape: Collective, planned: TwoLevelPlan) -> list[tuple[Indices, Indices, Floats]]:
     """(links up, chunks, round in which each begins) of every sub-collective."""
     chunks = np.arange(shape.chunks)
     if shape.kind in ("all_gather", "reduce_scatter"):

@@ -29,9 +29,18 @@ from synth.kernels import calendar_of, link_state
 from synth.network import Network
 from synth.networks import strong_components
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling import CLUSTER, PLAIN, STRICT, Policy, Wires, backwards, in_start_order, match
+from synth.scheduling import (
+    CLUSTER,
+    PLAIN,
+    STRICT,
+    LinkFigures,
+    MatchingPolicy,
+    backwards,
+    in_start_order,
+    match,
+)
 
-__all__ = ["POLICIES", "Policy", "policies", "synthesize"]
+__all__ = ["POLICIES", "MatchingPolicy", "policies", "synthesize"]
 
 _MOST_LEVELS = 8
 # Starts differ by their dice alone: up to so many of them, of so many sends together.
@@ -40,16 +49,16 @@ _STRIDE = 1_000_003
 
 
 POLICIES = (
-    Policy(CLUSTER, 16, rotate=True),
-    Policy(STRICT, 16, rotate=True),
-    Policy(CLUSTER, 16),
-    Policy(PLAIN, 16),
-    Policy(STRICT, 16),
-    Policy(CLUSTER, 1),
+    MatchingPolicy(CLUSTER, 16, rotate=True),
+    MatchingPolicy(STRICT, 16, rotate=True),
+    MatchingPolicy(CLUSTER, 16),
+    MatchingPolicy(PLAIN, 16),
+    MatchingPolicy(STRICT, 16),
+    MatchingPolicy(CLUSTER, 1),
 )
 
 
-def policies(network: Network) -> tuple[Policy, ...]:
+def policies(network: Network) -> tuple[MatchingPolicy, ...]:
     """The policies that differ on this network, the most promising first.
 
     If all links are of one level, all ranks are one cluster, and preferences for clusters make no difference.
@@ -68,7 +77,7 @@ class _Search:
 
     chunk_bytes: int
     seed: int
-    policy: Policy
+    policy: MatchingPolicy
     end_s: float
 
 
@@ -78,7 +87,7 @@ def synthesize(
     chunk_bytes: int,
     *,
     seed: int = 0,
-    policy: Policy = POLICIES[0],
+    policy: MatchingPolicy = POLICIES[0],
     time_limit_s: float = float("inf"),
 ) -> Schedule:
     """The best schedule of one policy: of several starts where they take milliseconds, else of one.
@@ -135,7 +144,7 @@ def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tupl
     total = int(np.count_nonzero(wanted & ~held))
     hold_s, travel_s = network.hold_s(search.chunk_bytes), network.travel_s(search.chunk_bytes)
     turns = np.argsort((network.dst - network.src) % network.ranks, kind="stable")
-    wires = Wires(
+    wires = LinkFigures(
         network.src, network.dst, hold_s, travel_s, *_by_first_port(network), *_clusters(network), turns
     )
     calendar = calendar_of(hold_s, travel_s, total)

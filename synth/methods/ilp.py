@@ -27,7 +27,7 @@ from synth.network import Network
 from synth.schedule import Bound, Outcome, Schedule
 from synth.scheduling import in_start_order, reversed_in_time
 from synth.simulation import replay
-from synth.tacos_ilp import CLOSE, Mechanism, Search, copies_to_all
+from synth.tacos_ilp import CLOSE, HorizonSearch, Mechanism, copies_to_all
 
 __all__ = ["both_halves", "solve", "suits", "synthesize"]
 
@@ -119,7 +119,7 @@ def solve(
     turned = collective.reversal is not None
     copying = collective.reversal or collective
     onward = network.transposed() if turned else network
-    search = Search(
+    search = HorizonSearch(
         onward,
         copying,
         chunk_bytes,

@@ -19,13 +19,13 @@ from typing import Any
 
 from probes.base import UnavailableError, UsageError, install, meant
 
-__all__ = ["SOLVERS", "Effort", "bound_of", "require", "run", "solver_of"]
+__all__ = ["SOLVERS", "SolverLimits", "bound_of", "require", "run", "solver_of"]
 
 SOLVERS = ("cbc", "highs")
 
 
 @dataclass(frozen=True)
-class Effort:
+class SolverLimits:
     """When a solver stops: after a time, at a relative gap, after so many nodes (None: no such limit)."""
 
     limit_s: float
@@ -90,10 +90,10 @@ def solver_of(name: str) -> Callable[..., Any]:
 
 def require(solver: str) -> None:
     """Raise UsageError if ``solver`` is not known, UnavailableError if it is not installed."""
-    solver_of(solver)(False, True, Effort(1.0), Path(os.devnull))
+    solver_of(solver)(False, True, SolverLimits(1.0), Path(os.devnull))
 
 
-def _cbc(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
+def _cbc(started: bool, preprocess: bool, effort: SolverLimits, log: Path) -> Any:
     import pulp
 
     program = pulp.PULP_CBC_CMD(
@@ -118,7 +118,7 @@ def _cbc(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
     return program
 
 
-def _highs(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
+def _highs(started: bool, preprocess: bool, effort: SolverLimits, log: Path) -> Any:
     import pulp
 
     if not pulp.HiGHS().available():

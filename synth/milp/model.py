@@ -17,9 +17,9 @@ import numpy as np
 
 from probes.base import Floats
 from probes.files import temporary_folders
-from synth.milp.backends import Effort, bound_of, require, run, solver_of
+from synth.milp.backends import SolverLimits, bound_of, require, run, solver_of
 
-__all__ = ["Model", "Solution", "Status", "relative_gap", "require"]
+__all__ = ["IntegerProgram", "Solution", "Status", "relative_gap", "require"]
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 # A solver that stops this close to its limit may have been cut short, whatever it says.
@@ -51,7 +51,7 @@ def relative_gap(value: float, bound: float) -> float:
 
 
 @dataclass(eq=False)
-class Model:
+class IntegerProgram:
     """Minimise ``cost``·x with low ≤ row·x ≤ high; columns are numbers, in the order they are added.
 
     ``start`` is a solution to begin with. Without ``preprocess`` CBC leaves the program as it is, which
@@ -112,7 +112,7 @@ class Model:
         left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
         with temporary_folders.folder("ccctl-milp-") as folder:
             log = folder / "solver.log"
-            effort = Effort(left_s, gap, seed, node_limit)
+            effort = SolverLimits(left_s, gap, seed, node_limit)
             program = solver_of(solver)(bool(self.start), self.preprocess, effort, log)
             program.tmpDir = str(folder)
             solving_s = time.perf_counter()

@@ -9,7 +9,7 @@ import numpy as np
 
 from probes.base import DataError, Indices, whole
 
-__all__ = ["Elements", "Table", "parse"]
+__all__ = ["ElementTable", "Elements", "parse"]
 
 _BATCH = 1 << 14
 _PIECE = 1 << 16
@@ -20,10 +20,10 @@ _LARGEST = (1 << 31) - 1
 _UNREADABLE = np.iinfo(np.int64).min
 
 
-class Table:
+class ElementTable:
     """All elements of one name: ``parent`` is the row of the element each lies in."""
 
-    def __init__(self, name: str, above: Table | None) -> None:
+    def __init__(self, name: str, above: ElementTable | None) -> None:
         self.name, self.above = name, above
         self.rows = 0
         self._parents: list[int] = []
@@ -102,9 +102,9 @@ class Elements:
 
     def __init__(self) -> None:
         self.algo: dict[str, str] = {}
-        self.gpus = Table("gpu", None)
-        self.blocks = Table("tb", self.gpus)
-        self.steps = Table("step", self.blocks)
+        self.gpus = ElementTable("gpu", None)
+        self.blocks = ElementTable("tb", self.gpus)
+        self.steps = ElementTable("step", self.blocks)
 
 
 _TEXT = {"type", "srcbuf", "dstbuf", "name", "bid"}

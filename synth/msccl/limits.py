@@ -14,13 +14,13 @@ from probes.base import Indices, UsageError, first_of
 from synth.msccl.names import COLL
 from synth.program import Program
 
-__all__ = ["TARGETS", "Limits", "beyond"]
+__all__ = ["TARGETS", "RuntimeLimits", "beyond"]
 
 _ENOUGH = 8
 
 
 @dataclass(frozen=True)
-class Limits:
+class RuntimeLimits:
     """The most of each that one runtime takes."""
 
     steps: int
@@ -33,8 +33,8 @@ class Limits:
 
 
 TARGETS = {
-    "msccl": Limits(256, 1024, 32, 71, 32, 127, 32767),
-    "rccl": Limits(64, 64, 64, 71, 32, 127, 32767),
+    "msccl": RuntimeLimits(256, 1024, 32, 71, 32, 127, 32767),
+    "rccl": RuntimeLimits(64, 64, 64, 71, 32, 127, 32767),
 }
 
 
@@ -47,29 +47,29 @@ def beyond(program: Program, target: str) -> list[str]:
     return [f"{target}: {finding}" for finding in first_of(found, _ENOUGH, "finding")]
 
 
-def _collective(program: Program, limits: Limits) -> Iterator[str]:
+def _collective(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     if program.input_chunks or program.collective.kind not in COLL or not program.collective.whole:
         yield f"its parser knows no collective {program.collective.label}"
 
 
-def _steps(program: Program, limits: Limits) -> Iterator[str]:
+def _steps(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     lengths = np.diff(program.tb_start)
     for tb in np.flatnonzero(lengths > limits.steps):
         yield f"{program.tb_name(int(tb))} has {lengths[tb]} steps, at most {limits.steps} are allowed"
 
 
-def _threadblocks(program: Program, limits: Limits) -> Iterator[str]:
+def _threadblocks(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     counts = np.bincount(program.tb_rank, minlength=1)
     for rank in np.flatnonzero(counts > limits.threadblocks):
         yield f"rank {rank} has {counts[rank]} threadblocks, at most {limits.threadblocks} are allowed"
 
 
-def _channels(program: Program, limits: Limits) -> Iterator[str]:
+def _channels(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     if program.channels > limits.channels:
         yield f"it uses {program.channels} channels, at most {limits.channels} are allowed"
 
 
-def _counts(program: Program, limits: Limits) -> Iterator[str]:
+def _counts(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     for step in np.flatnonzero(program.count > limits.chunks_a_step):
         yield (
             f"{program.place(int(step))} moves {program.count[step]} chunks, "
@@ -77,7 +77,7 @@ def _counts(program: Program, limits: Limits) -> Iterator[str]:
         )
 
 
-def _peers(program: Program, limits: Limits) -> Iterator[str]:
+def _peers(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     for peer, verb in ((program.tb_send, "sends to"), (program.tb_recv, "receives from")):
         rows = np.flatnonzero(peer >= 0)
         key = program.tb_rank[rows].astype(np.int64) * (program.channels + 1) + program.tb_channel[rows]
@@ -90,7 +90,7 @@ def _peers(program: Program, limits: Limits) -> Iterator[str]:
             )
 
 
-def _awaited(program: Program, limits: Limits) -> Iterator[str]:
+def _awaited(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     first = np.searchsorted(program.tb_rank, program.tb_rank[program.tb_of])
     number: Indices = np.where(program.wait_tb >= 0, program.wait_tb - first, -1)
     for step in np.flatnonzero(number > limits.awaited_threadblock):
@@ -100,13 +100,13 @@ def _awaited(program: Program, limits: Limits) -> Iterator[str]:
         )
 
 
-def _slots(program: Program, limits: Limits) -> Iterator[str]:
+def _slots(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     largest = max(int(program.src_slot.max(initial=0)), int(program.dst_slot.max(initial=0)))
     if largest > limits.slot:
         yield f"it uses slot {largest}, at most {limits.slot} can be counted"
 
 
-_RULES: tuple[Callable[[Program, Limits], Iterator[str]], ...] = (
+_RULES: tuple[Callable[[Program, RuntimeLimits], Iterator[str]], ...] = (
     _collective,
     _channels,
     _threadblocks,

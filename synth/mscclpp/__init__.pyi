@@ -1,5 +1,10 @@
 from .judge import examine_plan as examine_plan, judge_plan as judge_plan
 from .lower import plan_of as plan_of
-from .plan import Operand as Operand, Operation as Operation, Plan as Plan, Threadblock as Threadblock
+from .plan import (
+    ExecutionPlan as ExecutionPlan,
+    Operand as Operand,
+    Operation as Operation,
+    Threadblock as Threadblock,
+)
 from .reader import is_plan as is_plan, read_plan as read_plan
 from .writer import write_plan as write_plan

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from synth.mscclpp.memory import Memory
-from synth.mscclpp.plan import Gpu, Operand, Operation, Plan, Threadblock
+from synth.mscclpp.memory import PlanMemory
+from synth.mscclpp.plan import ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
-__all__ = ["Element", "End", "ends", "unfold"]
+__all__ = ["End", "PlanElement", "ends", "unfold"]
 
 # One end of a connection: (rank, "memory" or "port", peer, how many channels to that peer come before it).
 End = tuple[int, str, int, int]
@@ -22,7 +22,7 @@ _SUMS = ("re", "res", "rre", "rres", "respkt", "repkt", "recpkt", "recspkt", "gl
 
 
 @dataclass(slots=True, eq=False)
-class Element:
+class PlanElement:
     """One step of one thread (``thread`` ≥ 0), or of all threads on one cell (``thread`` -1).
 
     ``kind`` is nop, barrier, data, signal, wait, release, acquire or post: the latter hands ``reads`` and
@@ -54,7 +54,7 @@ class Element:
         return f"gpus[{self.rank}].threadblocks[{self.block}]{inner} ({self.name})"
 
 
-def ends(gpu: Gpu, rank: int, kind: str) -> list[End]:
+def ends(gpu: PlanRank, rank: int, kind: str) -> list[End]:
     """For each channel of a type the end that it is."""
     counts: dict[int, int] = {}
     found = []
@@ -70,19 +70,19 @@ def other(end: End) -> End:
     return peer, kind, rank, number
 
 
-def unfold(plan: Plan, memory: Memory, rank: int, at: int, launch: int) -> list[Element]:
+def unfold(plan: ExecutionPlan, memory: PlanMemory, rank: int, at: int, launch: int) -> list[PlanElement]:
     """The elements of one threadblock in one launch, in program order."""
     return list(_Block(plan, memory, rank, at, launch).elements())
 
 
 class _Block:
-    def __init__(self, plan: Plan, memory: Memory, rank: int, at: int, launch: int) -> None:
+    def __init__(self, plan: ExecutionPlan, memory: PlanMemory, rank: int, at: int, launch: int) -> None:
         self.plan, self.memory, self.rank, self.at, self.launch = plan, memory, rank, at, launch
-        self.gpu: Gpu = plan.gpus[rank]
+        self.gpu: PlanRank = plan.gpus[rank]
         self.block: Threadblock = self.gpu.threadblocks[at]
         self.ends = {kind: ends(self.gpu, rank, kind) for kind in ("memory", "port")}
 
-    def elements(self) -> Iterator[Element]:
+    def elements(self) -> Iterator[PlanElement]:
         for number, operation in enumerate(self.block.operations):
             if operation.name != "pipeline":
                 yield from self.operation(operation, (number,), -1)
@@ -91,7 +91,7 @@ class _Block:
                 for inside, inner in enumerate(operation.inner):
                     yield from self.operation(inner, (number, inside), unit)
 
-    def operation(self, operation: Operation, place: tuple[int, ...], unit: int) -> Iterator[Element]:
+    def operation(self, operation: Operation, place: tuple[int, ...], unit: int) -> Iterator[PlanElement]:
         name = operation.name
         if name in ("nop", "barrier"):
             yield self.element(operation, place, name, counter=operation.barrier)
@@ -110,7 +110,7 @@ class _Block:
             # The executor's parser gives a flush no channels, so that it does nothing.
             yield from self.data(operation, place, unit)
 
-    def data(self, operation: Operation, place: tuple[int, ...], unit: int) -> Iterator[Element]:
+    def data(self, operation: Operation, place: tuple[int, ...], unit: int) -> Iterator[PlanElement]:
         name, packs = operation.name, operation.name.endswith("pkt")
         over_port = operation.channel_type == "port"
         if name in ("put", "get", "pws", "pwsf", "ppkt"):
@@ -170,7 +170,7 @@ class _Block:
         place: tuple[int, ...],
         source: list[tuple[int, ...]],
         targets: list[list[tuple[int, ...]]],
-    ) -> Iterator[Element]:
+    ) -> Iterator[PlanElement]:
         """Packets passed on by the proxy: all threads wait for them and meet, then they are handed on."""
         for reads in source:
             yield self.element(operation, place, "data", reads=reads, awaited=frozenset(reads))
@@ -186,7 +186,7 @@ class _Block:
         reads: list[tuple[int, ...]],
         writes: list[tuple[int, ...]],
         packs: bool,
-    ) -> Element:
+    ) -> PlanElement:
         flat = tuple(cell for cells in writes for cell in cells)
         return self.element(
             operation,
@@ -223,5 +223,5 @@ class _Block:
         firsts = [self.memory.of(rank, buffer, self.launch, packets=packets) for rank, buffer in owners]
         return [tuple(first + at for first in firsts) for at in range(low, high)]
 
-    def element(self, operation: Operation, place: tuple[int, ...], kind: str, **of: Any) -> Element:
-        return Element(kind, self.rank, self.at, place, operation.name, **of)
+    def element(self, operation: Operation, place: tuple[int, ...], kind: str, **of: Any) -> PlanElement:
+        return PlanElement(kind, self.rank, self.at, place, operation.name, **of)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from probes.base import Bytes, Ints
-from synth.mscclpp.messages import Message, Messages
-from synth.mscclpp.plan import Gpu, Operand, Operation, RemoteBuffer, Threadblock
+from synth.mscclpp.messages import MatchedMessage, MatchedMessages
+from synth.mscclpp.plan import Operand, Operation, PlanRank, RemoteBuffer, Threadblock
 from synth.mscclpp.well_formed import MOST_OPERATIONS, MOST_SEMAPHORES
 from synth.program import BUFFERS, OPS, READS_SRC, WRITES_DST
 
@@ -49,9 +49,9 @@ class RankPlan:
         self.semaphores += 1
         return self.semaphores - 1
 
-    def gpu(self, input_chunks: int, output_chunks: int, scratch_chunks: int) -> Gpu:
+    def gpu(self, input_chunks: int, output_chunks: int, scratch_chunks: int) -> PlanRank:
         """The rank as it stands in the plan."""
-        return Gpu(
+        return PlanRank(
             input_chunks=input_chunks,
             output_chunks=output_chunks,
             scratch_chunks=scratch_chunks,
@@ -73,7 +73,7 @@ class Emission:
 
     def __init__(
         self,
-        messages: Messages,
+        messages: MatchedMessages,
         rank: RankPlan,
         channels: dict[tuple[int, int, int], tuple[str, int]],
         semaphores: Semaphores,
@@ -187,7 +187,7 @@ class Emission:
         if list(self._cells(source)) != list(self._cells(target)):
             self._data(Operation("copy", (_local(source),), (_local(target),)), (source,), target)
 
-    def _add(self, one: _Place, two: _Place, target: _Place, out: Message | None) -> None:
+    def _add(self, one: _Place, two: _Place, target: _Place, out: MatchedMessage | None) -> None:
         """Add up two places, and send the sum where ``out`` goes, in one operation if memory joins them."""
         sources = (_local(one), _local(two))
         if out is None or out.port:
@@ -200,7 +200,7 @@ class Emission:
         self._data(Operation("res", sources, targets, kind, reduce_op="sum"), (one, two), target)
         self._sync("signal", out)
 
-    def _send(self, source: _Place, out: Message, step: int) -> None:
+    def _send(self, source: _Place, out: MatchedMessage, step: int) -> None:
         if out.port and not self._is_private(source) and not self._messages.safe_source(step):
             slot = self._messages.new_scratch(self._rank.number, source[2])
             staged = (_SCRATCH, slot, source[2])
@@ -208,7 +208,7 @@ class Emission:
             source = staged
         self._put(source, out)
 
-    def _put(self, source: _Place, out: Message) -> None:
+    def _put(self, source: _Place, out: MatchedMessage) -> None:
         kind, channel = self._end(out)
         operands = (_local(source),), (self._remote(out, source[2]),)
         if kind == "port":
@@ -239,7 +239,7 @@ class Emission:
         self._reads, self._writes = set(), set()
         self._dirty = self._waited = False
 
-    def _sync(self, name: str, message: Message) -> None:
+    def _sync(self, name: str, message: MatchedMessage) -> None:
         kind, channel = self._end(message)
         if name.endswith("signal"):
             self._settle()
@@ -249,16 +249,16 @@ class Emission:
         plain = name.removeprefix("rlx") if kind == "port" else name
         self._operations.append(Operation(plain, channel_type=kind, channels=(channel,)))
 
-    def _connection(self, message: Message) -> tuple[int, int]:
+    def _connection(self, message: MatchedMessage) -> tuple[int, int]:
         tbs = self._messages.tb
         return tbs[message.send], tbs[message.receive]
 
-    def _end(self, message: Message) -> tuple[str, int]:
+    def _end(self, message: MatchedMessage) -> tuple[str, int]:
         """(type, place in the block's list) of the end that this rank has of a message's connection."""
         kind, channel = self._channels[*self._connection(message), self._rank.number]
         return kind, _number_in(self._lists[kind], channel)
 
-    def _remote(self, message: Message, size: int) -> Operand:
+    def _remote(self, message: MatchedMessage, size: int) -> Operand:
         """Where a message goes at its receiver."""
         kind, _ = self._end(message)
         receive = message.receive

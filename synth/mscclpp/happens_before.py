@@ -16,21 +16,21 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from synth.mscclpp.elements import Element, End, other, unfold
-from synth.mscclpp.memory import Memory
-from synth.mscclpp.plan import Plan
+from synth.mscclpp.elements import End, PlanElement, other, unfold
+from synth.mscclpp.memory import PlanMemory
+from synth.mscclpp.plan import ExecutionPlan
 
-__all__ = ["Event", "History", "history"]
+__all__ = ["ExecutedElement", "ExecutionOrder", "history"]
 
 
 @dataclass(slots=True, eq=False)
-class Event:
+class ExecutedElement:
     """An element that ran (None: the user's turn between launches), and what came before it, as bits."""
 
     number: int
     rank: int
     launch: int
-    element: Element | None
+    element: PlanElement | None
     before: int
     seen: int
     proxy: bool = False
@@ -47,12 +47,12 @@ class Event:
 
 
 @dataclass(slots=True)
-class History:
+class ExecutionOrder:
     """Events in an order that they can have; findings where there is none, or not one only."""
 
-    events: list[Event]
+    events: list[ExecutedElement]
     findings: list[str]
-    turns: dict[tuple[int, int], Event]
+    turns: dict[tuple[int, int], ExecutedElement]
     unfinished_puts: int = 0
 
 
@@ -63,8 +63,8 @@ _Counter = End | tuple[int, int]
 class _Counts:
     """What counted one counter up and down so far."""
 
-    ups: list[Event] = field(default_factory=list)
-    downs: list[Event] = field(default_factory=list)
+    ups: list[ExecutedElement] = field(default_factory=list)
+    downs: list[ExecutedElement] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class _Thread:
     seen: int = 0
 
 
-def history(plan: Plan, memory: Memory, launches: int) -> History:
+def history(plan: ExecutionPlan, memory: PlanMemory, launches: int) -> ExecutionOrder:
     """Run ``launches`` launches of a plan; O(events²) bits."""
     by_chance: set[_Counter] = set()
     while True:
@@ -88,27 +88,29 @@ def history(plan: Plan, memory: Memory, launches: int) -> History:
 
 
 class _Run:
-    def __init__(self, plan: Plan, memory: Memory, launches: int, by_chance: set[_Counter]) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, memory: PlanMemory, launches: int, by_chance: set[_Counter]
+    ) -> None:
         self.plan, self.memory, self.launches, self.by_chance = plan, memory, launches, by_chance
-        self.events: list[Event] = []
-        self.turns: dict[tuple[int, int], Event] = {}
+        self.events: list[ExecutedElement] = []
+        self.turns: dict[tuple[int, int], ExecutedElement] = {}
         self.counts: dict[_Counter, _Counts] = {}
         self.initial: dict[_Counter, int] = {
             (rank, at): value for rank, gpu in enumerate(plan.gpus) for at, value in enumerate(gpu.semaphores)
         }
-        self.packets: dict[tuple[int, int], Event] = {}
-        self.ports: dict[End, list[tuple[int, Event]]] = {}
+        self.packets: dict[tuple[int, int], ExecutedElement] = {}
+        self.ports: dict[End, list[tuple[int, ExecutedElement]]] = {}
         self.sleeping: dict[object, list[_Block]] = {}
         self.ready: deque[_Block] = deque()
         self.left = [0] * plan.ranks
         self.done: list[list[_Block]] = [[] for _ in plan.gpus]
         self.meeting: dict[tuple[int, int], list[_Block]] = {}
         self.per_launch: dict[_Counter, int] = {}
-        self.proxied: dict[int, list[Event]] = {}
+        self.proxied: dict[int, list[ExecutedElement]] = {}
         self.unfinished_puts = 0
         self.findings: list[str] = []
 
-    def history(self) -> History:
+    def history(self) -> ExecutionOrder:
         for rank in range(self.plan.ranks):
             self.turn(rank, 0, 0, 0)
         while self.ready:
@@ -117,10 +119,12 @@ class _Run:
         stuck += [block for blocks in self.meeting.values() for block in blocks]
         told = {block.element.where for block in stuck}
         self.findings += [f"{place} waits for ever" for place in sorted(told)]
-        return History(self.events, self.findings, self.turns, self.unfinished_puts)
+        return ExecutionOrder(self.events, self.findings, self.turns, self.unfinished_puts)
 
-    def event(self, rank: int, launch: int, element: Element | None, before: int, seen: int) -> Event:
-        found = Event(len(self.events), rank, launch, element, before, seen)
+    def event(
+        self, rank: int, launch: int, element: PlanElement | None, before: int, seen: int
+    ) -> ExecutedElement:
+        found = ExecutedElement(len(self.events), rank, launch, element, before, seen)
         self.events.append(found)
         return found
 
@@ -162,7 +166,7 @@ class _Run:
     def counter(self, key: _Counter) -> _Counts:
         return self.counts.setdefault(key, _Counts())
 
-    def count_up(self, key: _Counter, event: Event) -> None:
+    def count_up(self, key: _Counter, event: ExecutedElement) -> None:
         self.counter(key).ups.append(event)
         self.wake(key)
 
@@ -173,7 +177,7 @@ class _Run:
         """How many must have counted up before the next can count down."""
         return len(self.counter(key).downs) + 1 - self.initial.get(key, 0)
 
-    def sure(self, key: _Counter, need: int) -> list[Event]:
+    def sure(self, key: _Counter, need: int) -> list[ExecutedElement]:
         """The first ``need`` that counted up; where their order is left to chance, those of whole launches.
 
         They are sure to have counted before the wait that needs them goes on.
@@ -200,7 +204,7 @@ class _Run:
         ][:5]
 
 
-def _up(element: Element) -> _Counter | None:
+def _up(element: PlanElement) -> _Counter | None:
     """The counter that an element counts up."""
     if element.kind == "signal" or element.signals:
         assert element.end is not None
@@ -211,7 +215,9 @@ def _up(element: Element) -> _Counter | None:
 class _Block:
     """A threadblock in one launch; ``before`` is what its last nop follows, the phase what came since."""
 
-    def __init__(self, run: _Run, rank: int, launch: int, elements: list[Element], begin: Event) -> None:
+    def __init__(
+        self, run: _Run, rank: int, launch: int, elements: list[PlanElement], begin: ExecutedElement
+    ) -> None:
         self.run, self.rank, self.launch, self.elements = run, rank, launch, elements
         self.at = 0
         self.before, self.seen = begin.before | begin.bit, begin.seen | begin.bit
@@ -219,7 +225,7 @@ class _Block:
         self.threads: dict[int, _Thread] = {}
 
     @property
-    def element(self) -> Element:
+    def element(self) -> PlanElement:
         return self.elements[self.at]
 
     def go(self) -> None:
@@ -245,7 +251,7 @@ class _Block:
         self.phase_before = self.phase_seen = 0
         self.threads.clear()
 
-    def barrier(self, element: Element) -> bool:
+    def barrier(self, element: PlanElement) -> bool:
         """Meet with the other blocks; False where they have not all come."""
         run, key = self.run, (self.rank, element.counter)
         there = run.meeting.setdefault(key, [])
@@ -273,7 +279,7 @@ class _Block:
                 run.ready.append(block)
         return True
 
-    def waits_for(self, element: Element) -> object:
+    def waits_for(self, element: PlanElement) -> object:
         """What an element cannot go on without, or None."""
         run = self.run
         if element.kind in ("wait", "acquire"):
@@ -284,14 +290,14 @@ class _Block:
                 return ("packet", cell, self.launch)
         return None
 
-    def down(self, element: Element) -> _Counter:
+    def down(self, element: PlanElement) -> _Counter:
         """The counter that a wait or an acquire counts down."""
         if element.kind == "acquire":
             return (self.rank, element.counter)
         assert element.end is not None
         return other(element.end)
 
-    def step(self, element: Element) -> None:
+    def step(self, element: PlanElement) -> None:
         run = self.run
         before, seen = self.before, self.seen
         if element.thread >= 0:
@@ -322,7 +328,7 @@ class _Block:
             thread.before |= known
             thread.seen |= sees
 
-    def effects(self, element: Element, event: Event) -> None:
+    def effects(self, element: PlanElement, event: ExecutedElement) -> None:
         run = self.run
         if element.kind == "data":
             self.send_packets(element, event)
@@ -340,7 +346,7 @@ class _Block:
         elif element.kind == "post":
             self.post(element, event)
 
-    def post(self, element: Element, event: Event) -> None:
+    def post(self, element: PlanElement, event: ExecutedElement) -> None:
         """What the proxy does for a put: after what the same channel had before, and not waited for."""
         run = self.run
         assert element.end is not None
@@ -362,7 +368,7 @@ class _Block:
         if element.signals:
             run.count_up(element.end, transfer)
 
-    def send_packets(self, element: Element, event: Event) -> None:
+    def send_packets(self, element: PlanElement, event: ExecutedElement) -> None:
         run = self.run
         for cell in element.packed:
             key = (cell, self.launch)

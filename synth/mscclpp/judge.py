@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from synth.mscclpp.elements import Element, other
-from synth.mscclpp.happens_before import Event, History, history
-from synth.mscclpp.memory import Memory, expected, finenesses, known
-from synth.mscclpp.plan import Plan
+from synth.mscclpp.elements import PlanElement, other
+from synth.mscclpp.happens_before import ExecutedElement, ExecutionOrder, history
+from synth.mscclpp.memory import PlanMemory, expected, finenesses, known
+from synth.mscclpp.plan import ExecutionPlan
 from synth.mscclpp.well_formed import form
 
-__all__ = ["Verdict", "examine_plan", "judge_plan"]
+__all__ = ["PlanVerdict", "examine_plan", "judge_plan"]
 
 _ENOUGH = 1000
 # As many blocks as all GPUs of the last years hold at once: an A100 has 108 multiprocessors.
@@ -25,32 +25,34 @@ _RESIDENT = 108
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PlanVerdict:
     """``findings`` are what is wrong; ``cautions`` are right by the rules, but worth knowing."""
 
     findings: tuple[str, ...]
     cautions: tuple[str, ...] = ()
 
 
-def judge_plan(plan: Plan) -> list[str]:
+def judge_plan(plan: ExecutionPlan) -> list[str]:
     """Findings, each with its place in the file; an empty list proves the plan."""
     return list(examine_plan(plan).findings)
 
 
-def examine_plan(plan: Plan) -> Verdict:
+def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
     """The findings against a plan, and cautions; O(events²) bits for the events of two launches."""
     if found := form(plan):
-        return Verdict(tuple(found[:_ENOUGH]))
+        return PlanVerdict(tuple(found[:_ENOUGH]))
     if plan.reuse_resources:
-        return Verdict(
+        return PlanVerdict(
             ("reuse_resources: scratch used round and round is not something that is proven here",)
         )
     if plan.in_place and not known(plan.collective) and _sizes_differ(plan):
-        return Verdict((f"inplace: nothing says how the buffers of {plan.collective!r} lie on each other",))
+        return PlanVerdict(
+            (f"inplace: nothing says how the buffers of {plan.collective!r} lie on each other",)
+        )
     findings: list[str] = []
     cautions: list[str] = []
     for cells in finenesses(plan):
-        memory = Memory(plan, cells)
+        memory = PlanMemory(plan, cells)
         found, told = _examine(plan, memory)
         findings += found
         cautions += told
@@ -59,14 +61,14 @@ def examine_plan(plan: Plan) -> Verdict:
     if not known(plan.collective):
         cautions.append(f"nothing says what the results of {plan.collective!r} must be")
     cautions += _large(plan)
-    return Verdict(tuple(dict.fromkeys(findings))[:_ENOUGH], tuple(dict.fromkeys(cautions)))
+    return PlanVerdict(tuple(dict.fromkeys(findings))[:_ENOUGH], tuple(dict.fromkeys(cautions)))
 
 
-def _sizes_differ(plan: Plan) -> bool:
+def _sizes_differ(plan: ExecutionPlan) -> bool:
     return any(gpu.input_chunks != gpu.output_chunks for gpu in plan.gpus)
 
 
-def _large(plan: Plan) -> list[str]:
+def _large(plan: ExecutionPlan) -> list[str]:
     found = []
     if plan.threadblocks_max > _RESIDENT:
         found.append(
@@ -81,7 +83,7 @@ def _large(plan: Plan) -> list[str]:
     return found
 
 
-def _examine(plan: Plan, memory: Memory) -> tuple[list[str], list[str]]:
+def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[str]]:
     launches = 3 if plan.double_scratch else 2
     ran = history(plan, memory, launches)
     findings = ran.findings or _unbalanced(ran)
@@ -98,7 +100,7 @@ def _examine(plan: Plan, memory: Memory) -> tuple[list[str], list[str]]:
     return findings, cautions
 
 
-def _unbalanced(ran: History) -> list[str]:
+def _unbalanced(ran: ExecutionOrder) -> list[str]:
     """Counters that a launch leaves other than it found them, to the harm of the next one."""
     ups: Counter[object] = Counter()
     downs: Counter[object] = Counter()
@@ -124,7 +126,7 @@ def _unbalanced(ran: History) -> list[str]:
     ]
 
 
-def _mixed_scratch(memory: Memory, ran: History) -> list[str]:
+def _mixed_scratch(memory: PlanMemory, ran: ExecutionOrder) -> list[str]:
     plain: set[int] = set()
     packed: set[int] = set()
     for event in ran.events:
@@ -142,13 +144,13 @@ def _mixed_scratch(memory: Memory, ran: History) -> list[str]:
 class _Accesses:
     """Every two accesses to a cell of which one writes, held against what happens before what."""
 
-    def __init__(self, plan: Plan, memory: Memory, ran: History) -> None:
+    def __init__(self, plan: ExecutionPlan, memory: PlanMemory, ran: ExecutionOrder) -> None:
         self.memory, self.ran = memory, ran
         self.findings: list[str] = []
         self.cautions: list[str] = []
         self.relaxed = 0
-        self.writer: dict[int, Event] = {}
-        self.readers: dict[int, list[Event]] = {}
+        self.writer: dict[int, ExecutedElement] = {}
+        self.readers: dict[int, list[ExecutedElement]] = {}
         users = [self._of_the_user(plan, rank) for rank in range(plan.ranks)]
         for event in ran.events:
             element = event.element
@@ -167,7 +169,7 @@ class _Accesses:
             )
         self.findings = list(dict.fromkeys(self.findings))
 
-    def _of_the_user(self, plan: Plan, rank: int) -> set[int]:
+    def _of_the_user(self, plan: ExecutionPlan, rank: int) -> set[int]:
         gpu, memory = plan.gpus[rank], self.memory
         cells: set[int] = set()
         for buffer, chunks in (("i", gpu.input_chunks), ("o", gpu.output_chunks)):
@@ -175,7 +177,7 @@ class _Accesses:
             cells.update(range(first, first + chunks * memory.cells))
         return cells
 
-    def read(self, cell: int, event: Event, *, packet: bool) -> None:
+    def read(self, cell: int, event: ExecutedElement, *, packet: bool) -> None:
         self.readers.setdefault(cell, []).append(event)
         writer = self.writer.get(cell)
         if writer is None:
@@ -183,7 +185,7 @@ class _Accesses:
         elif writer is not event:
             self.ordered(cell, writer, event, packet=packet)
 
-    def write(self, cell: int, event: Event) -> None:
+    def write(self, cell: int, event: ExecutedElement) -> None:
         writer = self.writer.get(cell)
         if writer is not None and writer is not event:
             self.ordered(cell, writer, event, packet=False)
@@ -193,7 +195,7 @@ class _Accesses:
         self.writer[cell] = event
         self.readers[cell] = []
 
-    def ordered(self, cell: int, writer: Event, event: Event, *, packet: bool) -> None:
+    def ordered(self, cell: int, writer: ExecutedElement, event: ExecutedElement, *, packet: bool) -> None:
         """A later access to what ``writer`` wrote: it must come after, and see the data."""
         if not event.before >> writer.number & 1:
             self.race(cell, writer, "writes", event)
@@ -206,14 +208,14 @@ class _Accesses:
                     "or packets of other data only, which do not say that its data is there"
                 )
 
-    def has_ended(self, writer: Event, event: Event) -> bool:
+    def has_ended(self, writer: ExecutedElement, event: ExecutedElement) -> bool:
         """Whether the writer's kernel has ended, which makes all seen that it wrote; or it was the caller."""
         if writer.element is None:
             return True
         end = self.ran.turns.get((writer.rank, writer.launch + 1))
         return end is not None and bool(event.before >> end.number & 1)
 
-    def race(self, cell: int, first: Event, does: str, event: Event) -> None:
+    def race(self, cell: int, first: ExecutedElement, does: str, event: ExecutedElement) -> None:
         self.note(
             f"{first.where} {does} {self.memory.name(cell)}, and whether that is before or after "
             f"{event.where} is left to chance"
@@ -229,7 +231,7 @@ class _Values:
     def __init__(self) -> None:
         self.cells: dict[int, tuple[tuple[int, int], ...]] = {}
 
-    def run(self, element: Element) -> None:
+    def run(self, element: PlanElement) -> None:
         if element.adds:
             value = _sum([self.cells.get(cell, ()) for cell in element.reads])
             for cell in element.writes:
@@ -251,7 +253,7 @@ def _sum(values: list[tuple[tuple[int, int], ...]]) -> tuple[tuple[int, int], ..
     return tuple(sorted(total.items()))
 
 
-def _wrong_results(plan: Plan, memory: Memory, ran: History) -> list[str]:
+def _wrong_results(plan: ExecutionPlan, memory: PlanMemory, ran: ExecutionOrder) -> list[str]:
     """Output chunks that do not hold what they must when a launch ends."""
     values = _Values()
     found: list[str] = []
@@ -272,12 +274,12 @@ def _wrong_results(plan: Plan, memory: Memory, ran: History) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _source(memory: Memory, launch: int, rank: int, at: int) -> int:
+def _source(memory: PlanMemory, launch: int, rank: int, at: int) -> int:
     """The number of an input cell's contribution, another one in each launch."""
     return (launch * memory.plan.ranks + rank) * memory.span + at
 
 
-def _wrong(plan: Plan, memory: Memory, values: _Values, rank: int, launch: int) -> list[str]:
+def _wrong(plan: ExecutionPlan, memory: PlanMemory, values: _Values, rank: int, launch: int) -> list[str]:
     found = []
     first = memory.of(rank, "o", 0)
     for chunk in range(plan.gpus[rank].output_chunks):
@@ -296,7 +298,7 @@ def _wrong(plan: Plan, memory: Memory, values: _Values, rank: int, launch: int) 
     return found
 
 
-def _told(memory: Memory, held: dict[int, int], wanted: dict[int, int], launch: int) -> str:
+def _told(memory: PlanMemory, held: dict[int, int], wanted: dict[int, int], launch: int) -> str:
     if -1 in held or not held:
         return "nothing of this launch is written there"
 

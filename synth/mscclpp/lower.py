@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from probes.base import UsageError
 from synth.mscclpp.emission import Emission, RankPlan, Semaphores
-from synth.mscclpp.messages import Messages
-from synth.mscclpp.plan import Plan
+from synth.mscclpp.messages import MatchedMessages
+from synth.mscclpp.plan import ExecutionPlan
 from synth.program import Program
 
 __all__ = ["COLLECTIVES", "plan_of"]
@@ -26,7 +26,7 @@ COLLECTIVES = {
 }
 
 
-def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> Plan:
+def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> ExecutionPlan:
     """The plan that does what a proven program does; ``hosts`` numbers the host of each rank.
 
     Where nothing is said it is in place if the program can be. Raises UsageError for a collective that plans
@@ -43,7 +43,7 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
     placed = program.in_place if in_place is None else in_place
     if not (program.in_place if placed else program.out_of_place):
         raise UsageError(f"{program.name} cannot run {'in' if placed else 'out of'} place")
-    messages = Messages(program, hosts, in_place=placed)
+    messages = MatchedMessages(program, hosts, in_place=placed)
     ranks = [RankPlan(rank) for rank in range(program.ranks)]
     channels = _channels(messages, ranks)
     semaphores = _semaphores(program, messages, ranks)
@@ -52,7 +52,7 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
         rank = ranks[int(program.tb_rank[tb])]
         rank.blocks += Emission(messages, rank, channels, semaphores, tb).threadblocks(acknowledged)
     sizes = zip(messages.cells.size.tolist(), messages.scratch, strict=True)
-    return Plan(
+    return ExecutionPlan(
         name=program.name,
         collective=COLLECTIVES[collective.kind],
         protocol="Simple",
@@ -65,7 +65,9 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
     )
 
 
-def _channels(messages: Messages, ranks: list[RankPlan]) -> dict[tuple[int, int, int], tuple[str, int]]:
+def _channels(
+    messages: MatchedMessages, ranks: list[RankPlan]
+) -> dict[tuple[int, int, int], tuple[str, int]]:
     """(type, number) of the channel of each connection, by (sending block, receiving block, rank).
 
     As the k-th channel of each of two ranks to the other are paired, both list them in one order.
@@ -86,7 +88,7 @@ def _channels(messages: Messages, ranks: list[RankPlan]) -> dict[tuple[int, int,
     return channels
 
 
-def _semaphores(program: Program, messages: Messages, ranks: list[RankPlan]) -> Semaphores:
+def _semaphores(program: Program, messages: MatchedMessages, ranks: list[RankPlan]) -> Semaphores:
     """A semaphore for each pair of blocks, released after the steps that the other waits for."""
     found = Semaphores()
     number: dict[tuple[int, int], int] = {}

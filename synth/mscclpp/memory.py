@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from synth.mscclpp.plan import BUFFERS, Operand, Operation, Plan
+from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation
 
-__all__ = ["Memory", "expected", "finenesses", "known", "slice_of"]
+__all__ = ["PlanMemory", "expected", "finenesses", "known", "slice_of"]
 
 # Units of a pipeline: enough for one to be on its way while the next is made.
 _UNITS = 2
@@ -26,7 +26,7 @@ def known(collective: str) -> bool:
     return collective in ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 
 
-def expected(plan: Plan, rank: int, chunk: int) -> list[tuple[int, int]]:
+def expected(plan: ExecutionPlan, rank: int, chunk: int) -> list[tuple[int, int]]:
     """The (rank, input chunk) whose sum chunk ``chunk`` of a rank's output must be."""
     size, gpu = plan.ranks, plan.gpus[rank]
     match plan.collective:
@@ -44,7 +44,7 @@ def expected(plan: Plan, rank: int, chunk: int) -> list[tuple[int, int]]:
     raise AssertionError(plan.collective)
 
 
-def finenesses(plan: Plan) -> tuple[int, ...]:
+def finenesses(plan: ExecutionPlan) -> tuple[int, ...]:
     """Into how many cells to cut a chunk: one number, or two where slices may leave a remainder."""
     every = [one for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
     slices = {one.slices for one in every if one.slices > 1}
@@ -62,10 +62,10 @@ def slice_of(size: int, at: int, slices: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Memory:
+class PlanMemory:
     """Cells numbered rank by rank: input, output, two halves of scratch, and the same two for packets."""
 
-    plan: Plan
+    plan: ExecutionPlan
     cells: int
 
     @cached_property

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from probes.base import UsageError
 from synth.memory_layout import Cells, cells_of
 from synth.program import FIFO_DEPTH, OPS, READS_SRC, WRITES_DST, Program
-from synth.simulation import Links, links_of, run
+from synth.simulation import ThreadblockLinks, links_of, run
 
-__all__ = ["Message", "Messages"]
+__all__ = ["MatchedMessage", "MatchedMessages"]
 
 _S, _R, _RCS = (OPS.index(name) for name in ("s", "r", "rcs"))
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MatchedMessage:
     """A send and its receive, over a port or over memory.
 
     ``slot`` is where it goes in the receiver's scratch, -1: straight where the receiver wants it.
@@ -32,7 +32,7 @@ class Message:
     slot: int
 
 
-class Messages:
+class MatchedMessages:
     """All messages of a program whose ranks are on ``hosts``; what its steps touch, and their order.
 
     ``out`` has them by the step that sends, ``into`` by the step that receives. ``scratch`` counts the
@@ -41,7 +41,7 @@ class Messages:
 
     def __init__(self, program: Program, hosts: Sequence[int], *, in_place: bool) -> None:
         self.program = program
-        links: Links = links_of(program)
+        links: ThreadblockLinks = links_of(program)
         self.cells: Cells = cells_of(program, in_place=in_place)
         self.tb: list[int] = program.tb_of.tolist()
         self.rank: list[int] = program.tb_rank[program.tb_of].tolist()
@@ -63,12 +63,12 @@ class Messages:
             for cell in self._written(step):
                 self._touching.setdefault(cell, []).append((step, True))
         self.scratch = list(program.scratch_chunks)
-        self.out: dict[int, Message] = {}
-        self.into: dict[int, Message] = {}
+        self.out: dict[int, MatchedMessage] = {}
+        self.into: dict[int, MatchedMessage] = {}
         for send, receive in sorted(self._receiver.items()):
             direct = self._arrives_home(send, receive)
             slot = -1 if direct else self.new_scratch(self.rank[receive], int(program.count[receive]))
-            message = Message(send, receive, send in self._ports, slot)
+            message = MatchedMessage(send, receive, send in self._ports, slot)
             self.out[send] = self.into[receive] = message
 
     def new_scratch(self, rank: int, count: int) -> int:
@@ -82,7 +82,7 @@ class Messages:
         Its last message may still leave when all of the sender's blocks have ended, and the library has
         nothing that waits for that.
         """
-        last: dict[tuple[int, int], Message] = {}
+        last: dict[tuple[int, int], MatchedMessage] = {}
         for message in self.out.values():
             if message.port:
                 last[self.tb[message.send], self.tb[message.receive]] = message
@@ -111,7 +111,7 @@ class Messages:
                     return False
         return True
 
-    def _predecessors(self, links: Links) -> list[int]:
+    def _predecessors(self, links: ThreadblockLinks) -> list[int]:
         """For each step, as bits, the steps that happen before it: of its block, awaited, or by message."""
         program = self.program
         order = run(links, FIFO_DEPTH)[0].tolist()

@@ -1,6 +1,6 @@
 """The data model of MSCCL++'s execution plans, in the format of v0.8 and later (2025).
 
-Buffers are cut into chunks of one size; operands count in chunks. A plan has one ``Gpu`` a rank. The k-th
+Buffers are cut into chunks of one size; operands count in chunks. Each rank has a ``PlanRank``. The k-th
 channel of a type that rank a has to rank b is one end of a connection whose other end is the k-th that b
 has to a: a signal on one end wakes a wait on the other. A threadblock names channels and remote buffers
 by their places in lists of its own, which hold places in the lists of its rank.
@@ -28,10 +28,10 @@ __all__ = [
     "CHANNEL_TYPES",
     "OPERATIONS",
     "PACKET_OPERATIONS",
-    "Gpu",
+    "ExecutionPlan",
     "Operand",
     "Operation",
-    "Plan",
+    "PlanRank",
     "RemoteBuffer",
     "Switch",
     "Threadblock",
@@ -123,7 +123,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class PlanRank:
     """One rank: sizes of its buffers in chunks, the peers of its channels by type, its threadblocks."""
 
     input_chunks: int
@@ -146,14 +146,14 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExecutionPlan:
     """An execution plan; ``gpus[r]`` is what rank r runs."""
 
     name: str
     collective: str
     protocol: str
     in_place: bool
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[PlanRank, ...]
     reuse_resources: bool = False
     double_scratch: bool = False
     threads: int = 1024

@@ -9,10 +9,10 @@ from synth.mscclpp.plan import (
     BUFFERS,
     CHANNEL_TYPES,
     OPERATIONS,
-    Gpu,
+    ExecutionPlan,
     Operand,
     Operation,
-    Plan,
+    PlanRank,
     RemoteBuffer,
     Switch,
     Threadblock,
@@ -35,7 +35,7 @@ def is_plan(document: object) -> bool:
     return isinstance(document, dict) and "schema" not in document and "gpus" in document
 
 
-def read_plan(document: object, source: str) -> Plan:
+def read_plan(document: object, source: str) -> ExecutionPlan:
     """The plan that a JSON document describes; raises DataError naming place and reason of all problems."""
     reading = _Reading()
     plan = reading.plan(document)
@@ -50,11 +50,11 @@ class _Reading:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def plan(self, document: object) -> Plan:
+    def plan(self, document: object) -> ExecutionPlan:
         top = self.mapping(document, "plan")
         if any("inputChunks" in gpu for gpu in _objects(top.get("gpus"))):
             self.problems.append("gpus: this is the format of MSCCL++ 0.7 and before, which is not read")
-            return Plan("", "", "", False, ())
+            return ExecutionPlan("", "", "", False, ())
         gpus = self.entries(top, "gpus", "")
         protocol = self.text(top, "protocol", "")
         if protocol not in ("Simple", "LL", ""):
@@ -62,7 +62,7 @@ class _Reading:
         if len(gpus) > _MOST_RANKS:
             self.problems.append(f"gpus: expected at most {_MOST_RANKS}, found {len(gpus)}")
             gpus = []
-        return Plan(
+        return ExecutionPlan(
             name=self.text(top, "name", ""),
             collective=self.text(top, "collective", ""),
             protocol=protocol,
@@ -76,7 +76,7 @@ class _Reading:
             max_bytes=self.number(top, "max_message_size", "", 0, (1 << 64) - 1, (1 << 64) - 1),
         )
 
-    def gpu(self, document: object, path: str, rank: int) -> Gpu:
+    def gpu(self, document: object, path: str, rank: int) -> PlanRank:
         gpu = self.mapping(document, path)
         number = self.number(gpu, "id", path, 0, _MOST, None)
         if gpu and number != rank:
@@ -99,7 +99,7 @@ class _Reading:
             )
             for at, one in enumerate(self.entries(gpu, "semaphores", path) if "semaphores" in gpu else ())
         ]
-        return Gpu(
+        return PlanRank(
             input_chunks=sizes[0],
             output_chunks=sizes[1],
             scratch_chunks=sizes[2],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from synth.mscclpp.plan import PACKET_OPERATIONS, Gpu, Operand, Operation, Plan, Threadblock
+from synth.mscclpp.plan import PACKET_OPERATIONS, ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
 __all__ = [
     "MOST_BARRIERS",
@@ -73,7 +73,7 @@ _FORMS = {
 _SIGNALS = ("signal", "wait", "rlxsignal", "rlxwait")
 
 
-def form(plan: Plan) -> list[str]:
+def form(plan: ExecutionPlan) -> list[str]:
     """Findings, each with its place in the file: limits, ids that are not there, operands that do not fit."""
     found = _sizes(plan)
     for rank, gpu in enumerate(plan.gpus):
@@ -83,7 +83,7 @@ def form(plan: Plan) -> list[str]:
     return found or _barriers(plan)
 
 
-def _sizes(plan: Plan) -> list[str]:
+def _sizes(plan: ExecutionPlan) -> list[str]:
     """The rule of equal chunks: input and output have chunks of one size, on all ranks."""
     if not plan.gpus:
         return ["gpus: expected at least one"]
@@ -111,7 +111,7 @@ def _sizes(plan: Plan) -> list[str]:
     return found
 
 
-def _lists(plan: Plan, gpu: Gpu, rank: int) -> list[str]:
+def _lists(plan: ExecutionPlan, gpu: PlanRank, rank: int) -> list[str]:
     path, found = f"gpus[{rank}]", []
     for kind in ("memory", "port"):
         for peer in gpu.peers(kind):
@@ -132,7 +132,7 @@ def _lists(plan: Plan, gpu: Gpu, rank: int) -> list[str]:
     return found
 
 
-def _block(plan: Plan, gpu: Gpu, block: Threadblock, path: str) -> Iterator[str]:
+def _block(plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, path: str) -> Iterator[str]:
     if block.stored > MOST_OPERATIONS:
         yield f"{path}: {block.stored} operations, the executor takes {MOST_OPERATIONS}"
     for kind in ("memory", "port", "switch"):
@@ -176,7 +176,9 @@ def _piece(pipeline: Operation, inner: Operation, place: str) -> Iterator[str]:
         yield f"{place}: tbg_info in a pipeline, whose units are not shared"
 
 
-def _operation(plan: Plan, gpu: Gpu, block: Threadblock, operation: Operation, place: str) -> Iterator[str]:
+def _operation(
+    plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, operation: Operation, place: str
+) -> Iterator[str]:
     name, kind = operation.name, operation.channel_type
     if len(operation.channels) > MOST_CHANNELS_AN_OPERATION:
         yield f"{place}: {len(operation.channels)} channels, the executor takes {MOST_CHANNELS_AN_OPERATION}"
@@ -206,7 +208,7 @@ def _operation(plan: Plan, gpu: Gpu, block: Threadblock, operation: Operation, p
         yield from _operands(plan, gpu, block, operation, place)
 
 
-def _semaphores(gpu: Gpu, operation: Operation, place: str) -> Iterator[str]:
+def _semaphores(gpu: PlanRank, operation: Operation, place: str) -> Iterator[str]:
     ids = operation.semaphores
     if not ids or len(ids) > MOST_SEMAPHORES:
         yield f"{place}: {len(ids)} semaphores, expected 1 to {MOST_SEMAPHORES}"
@@ -216,7 +218,9 @@ def _semaphores(gpu: Gpu, operation: Operation, place: str) -> Iterator[str]:
         yield f"{place}: it names a semaphore twice"
 
 
-def _operands(plan: Plan, gpu: Gpu, block: Threadblock, operation: Operation, place: str) -> Iterator[str]:
+def _operands(
+    plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, operation: Operation, place: str
+) -> Iterator[str]:
     wanted, name, kind = _FORMS[operation.name], operation.name, operation.channel_type
     if wanted.channels and kind not in wanted.channels:
         yield f"{place}: it runs over {' or '.join(wanted.channels)} channels, found {kind}"
@@ -251,7 +255,9 @@ def _operands(plan: Plan, gpu: Gpu, block: Threadblock, operation: Operation, pl
         yield f"{place}: packets need protocol LL, with {plan.protocol} scratch has no room for their flags"
 
 
-def _operand(plan: Plan, gpu: Gpu, block: Threadblock, operand: Operand, letter: str, kind: str) -> str:
+def _operand(
+    plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, operand: Operand, letter: str, kind: str
+) -> str:
     """What is wrong with an operand where a local, remote or switch one is wanted."""
     if letter in "lL":
         if not operand.buffer:
@@ -287,7 +293,9 @@ def _operand(plan: Plan, gpu: Gpu, block: Threadblock, operand: Operand, letter:
     return ""
 
 
-def _pitfalls(plan: Plan, gpu: Gpu, block: Threadblock, operation: Operation, place: str) -> Iterator[str]:
+def _pitfalls(
+    plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, operation: Operation, place: str
+) -> Iterator[str]:
     """What the format can say, but the executor does otherwise."""
     name, kind = operation.name, operation.channel_type
     if name == "get" and any(a.index != b.index for a, b in zip(operation.src, operation.dst, strict=True)):
@@ -312,7 +320,7 @@ def _pitfalls(plan: Plan, gpu: Gpu, block: Threadblock, operation: Operation, pl
                 return
 
 
-def _barriers(plan: Plan) -> list[str]:
+def _barriers(plan: ExecutionPlan) -> list[str]:
     """Barriers where not as many blocks meet as the operation says, or not equally often."""
     found = []
     for rank, gpu in enumerate(plan.gpus):

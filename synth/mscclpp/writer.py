@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from synth.mscclpp.plan import Gpu, Operand, Operation, Plan, Threadblock
+from synth.mscclpp.plan import ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
 __all__ = ["write_plan"]
 
 
-def write_plan(plan: Plan) -> bytes:
+def write_plan(plan: ExecutionPlan) -> bytes:
     """The JSON text of a plan; reading it gives the same plan."""
     import msgspec
 
@@ -29,7 +29,7 @@ def write_plan(plan: Plan) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
-def _gpu(gpu: Gpu, rank: int) -> dict[str, Any]:
+def _gpu(gpu: PlanRank, rank: int) -> dict[str, Any]:
     channels: list[dict[str, Any]] = [
         {"channel_type": kind, "connected_to": gpu.peers(kind)}
         for kind in ("memory", "port")

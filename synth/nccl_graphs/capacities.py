@@ -17,7 +17,7 @@ from probes.base import Floats, floats
 from probes.paths import Bandwidths, Expected, Paths, PathType, chain, functions, link_gbs, numa_of
 from probes.topology import Gpu, Host, Nic
 
-__all__ = ["Capacities", "capacities_of"]
+__all__ = ["PathCapacities", "capacities_of"]
 
 _Key = tuple[str, ...]
 # Assumed if nothing on a path is known, as for networks of topologies: 16 lanes of PCIe 4.0.
@@ -38,7 +38,7 @@ _NEAR_TO_FAR: tuple[PathType, ...] = (
 
 
 @dataclass(frozen=True, eq=False)
-class Capacities:
+class PathCapacities:
     """The paths between the GPUs of a host and to its NICs, as shares of resources.
 
     ``between[a, b, r]``, ``out[a, n, r]`` and ``into[n, a, r]`` are the shares of resource r that 1 GB/s
@@ -74,7 +74,7 @@ def capacities_of(
     nics: Sequence[Nic],
     tables: Bandwidths,
     measured: Mapping[tuple[str, str], float] | None = None,
-) -> Capacities:
+) -> PathCapacities:
     """The resources of a host's usable GPUs and these NICs; ``measured`` GB/s by (bus id from, bus id to)."""
     ways = _Ways(host, tables)
     gpus, measured = host.usable_gpus, measured or {}
@@ -108,7 +108,7 @@ def capacities_of(
     )
     names = tuple(" ".join(key) for key in capacity)
     size, ports = len(gpus), len(nics)
-    return Capacities(
+    return PathCapacities(
         gpus,
         tuple(nics),
         names,

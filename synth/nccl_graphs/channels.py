@@ -14,9 +14,9 @@ from itertools import islice, permutations
 import numpy as np
 
 from probes.base import Floats, Indices
-from synth.nccl_graphs.capacities import Capacities
+from synth.nccl_graphs.capacities import PathCapacities
 
-__all__ = ["MOST_CHANNELS", "Channel", "Packed", "candidates", "packed", "total_gbs", "usage"]
+__all__ = ["MOST_CHANNELS", "GraphChannel", "Packed", "candidates", "packed", "total_gbs", "usage"]
 
 # NCCL doubles the channels of a file, and had room for 32 until 2.19.
 MOST_CHANNELS = 16
@@ -30,7 +30,7 @@ _DOUBLED_GBS = 25.0
 
 
 @dataclass(frozen=True)
-class Channel:
+class GraphChannel:
     """GPUs in their order, numbered as in the host, and the NIC at both ends; None for jobs of one host."""
 
     gpus: tuple[int, ...]
@@ -41,7 +41,7 @@ class Channel:
 class Packed:
     """Channels of ``gbs`` each; ``most_gbs`` bounds what any set of the candidates carries together."""
 
-    channels: tuple[Channel, ...]
+    channels: tuple[GraphChannel, ...]
     gbs: float
     most_gbs: float
 
@@ -50,7 +50,7 @@ class Packed:
         return self.gbs * len(self.channels)
 
 
-def candidates(host: Capacities, *, between_hosts: bool, seed: int = 0) -> list[Channel]:
+def candidates(host: PathCapacities, *, between_hosts: bool, seed: int = 0) -> list[GraphChannel]:
     """Orders of the GPUs: all if there are up to 8, for more a random sample that prefers fast neighbours.
 
     Between hosts each order begins at a GPU that is nearest to the channel's NIC. The NIC is the same at both
@@ -58,18 +58,18 @@ def candidates(host: Capacities, *, between_hosts: bool, seed: int = 0) -> list[
     """
     size = len(host.gpus)
     if not between_hosts:
-        found = [Channel((0, *rest)) for rest in _orders(host, [0], _MOST_CANDIDATES, seed)]
-        return found if size > 1 else [Channel((0,))]
+        found = [GraphChannel((0, *rest)) for rest in _orders(host, [0], _MOST_CANDIDATES, seed)]
+        return found if size > 1 else [GraphChannel((0,))]
     starts = [(nic, first) for nic in range(len(host.nics)) for first in host.near[nic]]
     each = max(1, _MOST_CANDIDATES // max(1, len(starts)))
     return [
-        Channel((first, *rest), nic)
+        GraphChannel((first, *rest), nic)
         for nic, first in starts
         for rest in _orders(host, [first], each, seed + 31 * nic + first)
     ]
 
 
-def _orders(host: Capacities, first: Sequence[int], most: int, seed: int) -> list[tuple[int, ...]]:
+def _orders(host: PathCapacities, first: Sequence[int], most: int, seed: int) -> list[tuple[int, ...]]:
     rest = [at for at in range(len(host.gpus)) if at not in first]
     if len(host.gpus) <= _MOST_ALL_ORDERS:
         total = int(np.prod(np.arange(1, len(rest) + 1), dtype=np.int64))
@@ -80,7 +80,7 @@ def _orders(host: Capacities, first: Sequence[int], most: int, seed: int) -> lis
     return list(islice(drawn, most))
 
 
-def _near_first(host: Capacities, first: int, chance: np.random.Generator) -> tuple[int, ...]:
+def _near_first(host: PathCapacities, first: int, chance: np.random.Generator) -> tuple[int, ...]:
     """A random order that mostly goes on to the GPU to which 1 GB/s takes the least share of a resource."""
     order, left = [first], set(range(len(host.gpus))) - {first}
     while left:
@@ -92,7 +92,7 @@ def _near_first(host: Capacities, first: int, chance: np.random.Generator) -> tu
     return tuple(order[1:])
 
 
-def usage(host: Capacities, channels: Sequence[Channel], *, tree: bool = False) -> Floats:
+def usage(host: PathCapacities, channels: Sequence[GraphChannel], *, tree: bool = False) -> Floats:
     """[channel, resource]: the share of the resource that the channel takes at 1 GB/s.
 
     A ring returns to its first GPU, or leaves by the NIC by which it came. A tree is NCCL's chain: it ends at
@@ -112,7 +112,7 @@ def usage(host: Capacities, channels: Sequence[Channel], *, tree: bool = False) 
 
 
 def packed(
-    host: Capacities, offered: Sequence[Channel], *, tree: bool = False, channels: int | None = None
+    host: PathCapacities, offered: Sequence[GraphChannel], *, tree: bool = False, channels: int | None = None
 ) -> Packed:
     """The set of channels that carries most together; of sets that carry about the same the smallest.
 
@@ -137,7 +137,7 @@ def packed(
     return Packed(tuple(found), together / len(found), most_gbs)
 
 
-def total_gbs(host: Capacities, channels: Sequence[Channel], *, tree: bool = False) -> float:
+def total_gbs(host: PathCapacities, channels: Sequence[GraphChannel], *, tree: bool = False) -> float:
     """GB/s that these channels carry together, all at the same speed."""
     return len(channels) / float(usage(host, channels, tree=tree).sum(axis=0).max())
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probes.base import DataError
-from probes.files import Element, parse_xml
+from probes.files import XmlElement, parse_xml
 from probes.nccl import integer
-from synth.nccl_graphs.planner import Graph, HostGraphs
+from synth.nccl_graphs.planner import HostGraphs, PlannedGraph
 
 __all__ = ["FileGraph", "graph_file", "read_graphs"]
 
@@ -41,7 +41,7 @@ def graph_file(graphs: HostGraphs) -> bytes:
     return "\n".join([*lines, "</graphs>", ""]).encode()
 
 
-def _graph(graph: Graph, graphs: HostGraphs) -> Iterator[str]:
+def _graph(graph: PlannedGraph, graphs: HostGraphs) -> Iterator[str]:
     """The lines of a graph; channels have the same NIC at both ends, so none crosses rails."""
     inter = graph.gbs if graphs.net_numbers else 0.0
     yield (
@@ -68,7 +68,7 @@ def read_graphs(content: bytes, source: str) -> list[FileGraph]:
     return [_read(element, source) for element in root.children if element.tag == "graph"]
 
 
-def _read(element: Element, source: str) -> FileGraph:
+def _read(element: XmlElement, source: str) -> FileGraph:
     channels = []
     for channel in element.children:
         ends = {"net": [], "gpu": []}  # type: dict[str, list[int]]

@@ -11,10 +11,10 @@ from probes.base import UsageError
 from probes.nccl import numbered_ports
 from probes.paths import PathType, load
 from probes.topology import Host
-from synth.nccl_graphs.capacities import Capacities, capacities_of
-from synth.nccl_graphs.channels import Channel, Packed, candidates, packed, total_gbs
+from synth.nccl_graphs.capacities import PathCapacities, capacities_of
+from synth.nccl_graphs.channels import GraphChannel, Packed, candidates, packed, total_gbs
 
-__all__ = ["Graph", "HostGraphs", "plan_graphs"]
+__all__ = ["HostGraphs", "PlannedGraph", "plan_graphs"]
 
 # The words that all versions of NCCL and RCCL know, from near to far. They take an unknown word for LOC,
 # which is nearer than NVLink, and would use the protocol LL128 where that loses data.
@@ -36,14 +36,14 @@ _FAR = ("LOC", "NVL", "NVB", "PIX", "PXB", "PXN", "PHB", "SYS")
 
 
 @dataclass(frozen=True)
-class Graph:
+class PlannedGraph:
     """One graph: channels of ``gbs`` each, and the farthest path types inside the host and to NICs.
 
     ``most_gbs`` bounds what any set of candidate channels carries together.
     """
 
     kind: Literal["ring", "tree"]
-    channels: tuple[Channel, ...]
+    channels: tuple[GraphChannel, ...]
     gbs: float
     most_gbs: float
     type_intra: str
@@ -63,8 +63,8 @@ class HostGraphs:
     """
 
     host: str
-    ring: Graph
-    tree: Graph
+    ring: PlannedGraph
+    tree: PlannedGraph
     gpu_numbers: tuple[int, ...]
     net_numbers: tuple[int, ...]
     plain_gbs: float
@@ -104,7 +104,7 @@ def plan_graphs(
     # Ring and tree share the channels: NCCL takes the smaller number of the two.
     tree = packed(room, _chains(ring.channels, offered), tree=True, channels=len(ring.channels))
     plain = tuple(sorted(range(len(gpus)), key=lambda at: numbers[at]))
-    first = [Channel(plain, nic) for nic in range(len(nics)) if plain[0] in room.near[nic]]
+    first = [GraphChannel(plain, nic) for nic in range(len(nics)) if plain[0] in room.near[nic]]
     doubts = []
     if any(nic.index is None for nic in nics):
         taken = ", ".join(f"{nic.name} {ports[nic.name]}" for nic in nics)
@@ -118,25 +118,25 @@ def plan_graphs(
         _graph("tree", room, tree),
         tuple(numbers),
         tuple(ports[nic.name] for nic in nics),
-        total_gbs(room, first or [Channel(plain, 0 if nics else None)]),
+        total_gbs(room, first or [GraphChannel(plain, 0 if nics else None)]),
         not between_hosts and room.alike,
         bool(measured),
         tuple(doubts),
     )
 
 
-def _chains(rings: Sequence[Channel], offered: Sequence[Channel]) -> list[Channel]:
+def _chains(rings: Sequence[GraphChannel], offered: Sequence[GraphChannel]) -> list[GraphChannel]:
     """The candidates for trees: rings cut open at any GPU, in both directions; with NICs all ``offered``."""
     if offered[0].nic is not None:
         return list(offered)
-    found: dict[Channel, None] = {}
+    found: dict[GraphChannel, None] = {}
     for ring in dict.fromkeys(rings):
         for order in (ring.gpus, ring.gpus[::-1]):
-            found |= {Channel(order[at:] + order[:at]): None for at in range(len(order))}
+            found |= {GraphChannel(order[at:] + order[:at]): None for at in range(len(order))}
     return list(found)
 
 
-def _graph(kind: Literal["ring", "tree"], room: Capacities, found: Packed) -> Graph:
+def _graph(kind: Literal["ring", "tree"], room: PathCapacities, found: Packed) -> PlannedGraph:
     intra, inter = ["LOC"], ["PIX" if room.nics else "LOC"]
     for channel in found.channels:
         order = channel.gpus
@@ -146,7 +146,7 @@ def _graph(kind: Literal["ring", "tree"], room: Capacities, found: Packed) -> Gr
         else:
             leaves = order[min(1, len(order) - 1)] if kind == "tree" else order[-1]
             inter += [_WORDS[room.net_path[at][channel.nic]] for at in (order[0], leaves)]
-    return Graph(
+    return PlannedGraph(
         kind,
         found.channels,
         found.gbs,

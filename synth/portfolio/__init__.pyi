@@ -15,7 +15,7 @@ from .periodic import (
     timed_periodic as timed_periodic,
 )
 from .plain_or_periodic import PeriodicSynthesis as PeriodicSynthesis, synthesize_either as synthesize_either
-from .runtime_sizes import Entry as Entry, runtime_sweep as runtime_sweep
+from .runtime_sizes import SizedProgram as SizedProgram, runtime_sweep as runtime_sweep
 from .size_sweep import (
     Candidates as Candidates,
     Swept as Swept,

@@ -13,7 +13,7 @@ from synth.prediction import is_clearly_sooner, schedule_run_s
 from synth.schedule import Schedule
 from synth.streams import busiest_s_per_byte
 
-__all__ = ["Attempt", "Choice"]
+__all__ = ["Attempt", "Incumbent"]
 
 # Every send costs its ranks some time that no alpha holds, so each doubling of them must gain, unless much
 # is left to gain and the table stays small: then anything that can be noticed is worth it.
@@ -60,7 +60,7 @@ class Attempt:
         return self.made_by or self.method
 
 
-class Choice:
+class Incumbent:
     """The best so far, of schedules that come in the order of their plans; it depends on nothing else.
 
     ``target_s`` is the bound. With ``predicted`` a prediction of runs will decide between schedules: that

@@ -19,7 +19,7 @@ from synth.program import Program, Protocol
 from synth.selection import Selection
 from synth.simulation import PROTOCOLS, time_by
 
-__all__ = ["INSTANCES", "Entry", "Timed", "runtime_sweep"]
+__all__ = ["INSTANCES", "SizedProgram", "Timed", "runtime_sweep"]
 
 INSTANCES = (1, 2, 4, 8)
 # A V100, the smallest GPU of such runtimes, has as many multiprocessors (GC3 Sec. 4.4).
@@ -40,7 +40,7 @@ class Timed:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class SizedProgram:
     """A range of sizes and its program, which also holds the range and the protocol.
 
     ``program`` is None if no schedule fits the runtime's limits, or if a library was measured to be faster;
@@ -71,7 +71,7 @@ def runtime_sweep(
     *,
     instances: Sequence[int] = INSTANCES,
     progress: Progress = SILENT,
-) -> list[Entry]:
+) -> list[SizedProgram]:
     """The entries for all sizes of a selection, rising; O(sizes · schedules · instances · steps).
 
     ``instances`` must rise. Raises UsageError if ``target`` is no known runtime.
@@ -135,7 +135,7 @@ def _entries(
     selection: Selection,
     programs: dict[tuple[int, int], Program],
     found: Sequence[tuple[int, _Choice | None, Timed | None, str]],
-) -> Iterator[Entry]:
+) -> Iterator[SizedProgram]:
     """One entry for each run of the same choice; ranges meet at the geometric mean of two sizes."""
     runs = [list(run) for _, run in groupby(found, key=lambda one: (one[1], one[3]))]
     starts = [found[0][0]]
@@ -146,10 +146,10 @@ def _entries(
         choice, why = run[0][1], run[0][3]
         points = tuple(timed for _, _, timed, _ in run if timed is not None)
         if choice is None:
-            yield Entry(start, end, None, "", 0, points, why)
+            yield SizedProgram(start, end, None, "", 0, points, why)
             continue
         program = programs[choice.algorithm, choice.instances]
         named = f"{program.name} {choice.protocol} x{choice.instances}"
         program = replace(program, protocol=choice.protocol, min_bytes=start, max_bytes=end, name=named)
         method = selection.algorithms[choice.algorithm].method
-        yield Entry(start, end, program, method, choice.instances, points)
+        yield SizedProgram(start, end, program, method, choice.instances, points)

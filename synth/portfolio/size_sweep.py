@@ -22,7 +22,7 @@ from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import MOST_SENDS, predicted_s
 from synth.program import Program
 from synth.schedule import Bound, Race, Schedule
-from synth.selection import Algorithm, Point, Range, Selection
+from synth.selection import Point, Range, Selection, UnsizedSchedule
 from synth.simulation import replay
 
 __all__ = ["Candidates", "Swept", "candidates_of", "measured", "sizes_between", "sweep", "timed"]
@@ -162,7 +162,7 @@ class _Explored:
     """One size: its bound, the candidates found there, and the memory that workers held meanwhile."""
 
     bound: Bound
-    found: tuple[Algorithm, ...] = ()
+    found: tuple[UnsizedSchedule, ...] = ()
     workers_bytes: int = 0
 
 
@@ -214,16 +214,16 @@ def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
     return _Explored(best.binding, found, synthesis.workers_bytes)
 
 
-def _algorithm(request: Request, one: Schedule) -> Algorithm:
+def _algorithm(request: Request, one: Schedule) -> UnsizedSchedule:
     columns = (one.chunk, one.link, one.op, one.stream, one.addend_start, one.addend)
-    return Algorithm(one.method, request.seed, one.collective, *columns)
+    return UnsizedSchedule(one.method, request.seed, one.collective, *columns)
 
 
 class _Race:
     """Candidates against one another, at any size; with ``predicted`` by predictions of their runs."""
 
     def __init__(
-        self, network: Network, candidates: tuple[Algorithm, ...], *, predicted: bool = False
+        self, network: Network, candidates: tuple[UnsizedSchedule, ...], *, predicted: bool = False
     ) -> None:
         self.network = network
         self._predicted = predicted
@@ -323,7 +323,7 @@ def _judged(selection: Selection) -> Selection:
     return selection
 
 
-def _digest(algorithm: Algorithm) -> str:
+def _digest(algorithm: UnsizedSchedule) -> str:
     """The same for algorithms that do the same, whichever method made them."""
     found = hashlib.sha256(repr((algorithm.collective.kind, algorithm.collective.chunks)).encode())
     moves = (algorithm.chunk, algorithm.link, algorithm.op, algorithm.stream)

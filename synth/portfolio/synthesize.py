@@ -20,7 +20,7 @@ from synth.milp import require
 from synth.networks import require_ways
 from synth.portfolio.attempt_runner import Trials
 from synth.portfolio.attempts import METHODS, Plan, Request, cut, deliveries, library_plans, plans
-from synth.portfolio.incumbent import Attempt, Choice
+from synth.portfolio.incumbent import Attempt, Incumbent
 from synth.portfolio.memory_limits import peak_bytes, require_memory
 from synth.portfolio.refinement import Refinement
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
@@ -94,7 +94,7 @@ def synthesize(
         proven = bounds_of(request)
     bounded_s = time.perf_counter()
     predicted = request.decided_by_prediction
-    choice = Choice(max(bound.time_s for bound in proven), predicted=predicted)
+    choice = Incumbent(max(bound.time_s for bound in proven), predicted=predicted)
     found: list[Schedule] = []
     with Trials(request, tried, begun_s, pools) as trials:
         proven = _carried_out(
@@ -126,7 +126,7 @@ def _carried_out(
     request: Request,
     trials: Trials,
     tried: Sequence[Plan],
-    choice: Choice,
+    choice: Incumbent,
     proven: tuple[Bound, ...],
     progress: Progress,
     keep: Callable[[Schedule], object] | None,

@@ -21,7 +21,7 @@ from typing import Literal
 
 from probes.base import Floats
 from synth.errors import NotApplicableError
-from synth.milp import Model, Status
+from synth.milp import IntegerProgram, Status
 from synth.network import Network
 
 __all__ = [
@@ -205,7 +205,7 @@ class _Program:
     def __init__(self, question: Question) -> None:
         self.question = question
         self.network = question.network
-        self.model = Model()
+        self.model = IntegerProgram()
         self.flows = question.flows()
         self.links = range(self.network.links)
         self.ranks = range(self.network.ranks)

@@ -22,7 +22,7 @@ from probes.base import Floats, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods import both_halves
-from synth.milp import Model
+from synth.milp import IntegerProgram
 from synth.network import Network
 from synth.networks import distances_s
 from synth.schedule import COPY, Outcome, Schedule
@@ -135,7 +135,7 @@ def _routes(
     allowed = _sketch(network, collective, travel_s, detour)
     if allowed.sum() > _MOST_CHOICES:
         raise NotApplicableError(f"taccl: {allowed.sum()} choices of routes are more than a program takes")
-    model = Model()
+    model = IntegerProgram()
     end = model.number()
     model.cost[end] = 1.0
     chunks, links = (column.tolist() for column in np.nonzero(allowed))
@@ -177,7 +177,7 @@ def _routes(
     return taken, solved.gap
 
 
-def _loads(model: Model, network: Network, held: Floats, choices: _Choices, end: int) -> None:
+def _loads(model: IntegerProgram, network: Network, held: Floats, choices: _Choices, end: int) -> None:
     """Nothing ends before each link and port has carried all that is routed over it."""
     uses: dict[int, list[tuple[int, float]]] = {}
     start = network.link_port_start

@@ -18,7 +18,7 @@ from probes.base import Floats, Indices, UsageError, meant, quoted
 from synth.collective import Kind
 from synth.methods import parents
 
-__all__ = ["LIBRARIES", "Algorithm", "Pattern", "algorithm_of", "pattern"]
+__all__ = ["LIBRARIES", "LibraryAlgorithm", "Pattern", "algorithm_of", "pattern"]
 
 _Message = tuple[int, int, float]
 # Libraries that pipeline, and that choose the order of ranks in a host themselves.
@@ -26,7 +26,7 @@ _OF_GPUS = ("nccl", "rccl")
 
 
 @dataclass(frozen=True)
-class Algorithm:
+class LibraryAlgorithm:
     """One algorithm of a library for one collective."""
 
     library: str
@@ -67,7 +67,7 @@ class Pattern:
     symmetric: bool
 
 
-def algorithm_of(text: str, kind: Kind) -> Algorithm:
+def algorithm_of(text: str, kind: Kind) -> LibraryAlgorithm:
     """What ``LIBRARY`` or ``LIBRARY:ALGORITHM`` means for a collective; a library alone means its ring."""
     library, colon, name = text.partition(":")
     if library not in LIBRARIES:
@@ -90,10 +90,10 @@ def algorithm_of(text: str, kind: Kind) -> Algorithm:
             hint=f"{meant(name, offered)} Known: {', '.join(offered)}".strip(),
             argument="for",
         )
-    return Algorithm(library, name or offered[0], kind)
+    return LibraryAlgorithm(library, name or offered[0], kind)
 
 
-def pattern(algorithm: Algorithm, sizes: Sequence[int]) -> Pattern:
+def pattern(algorithm: LibraryAlgorithm, sizes: Sequence[int]) -> Pattern:
     """The messages of an algorithm among hosts that hold ``sizes`` ranks, host after host.
 
     Raises UsageError where the algorithm is not made for that number of ranks.
@@ -113,7 +113,7 @@ def pattern(algorithm: Algorithm, sizes: Sequence[int]) -> Pattern:
     return _MAKERS[algorithm.name](algorithm, places, symmetric=max(sizes) == 1)
 
 
-def _all_gather_doubling(algorithm: Algorithm, places: int, *, symmetric: bool) -> Pattern:
+def _all_gather_doubling(algorithm: LibraryAlgorithm, places: int, *, symmetric: bool) -> Pattern:
     if places & (places - 1):
         raise UsageError(f" {algorithm}: only for a power of two ranks, found {places}", argument="for")
     rounds, distance = [], 1
@@ -123,7 +123,7 @@ def _all_gather_doubling(algorithm: Algorithm, places: int, *, symmetric: bool) 
     return _pattern(places, rounds, [1] * len(rounds), pipelined=False, symmetric=symmetric)
 
 
-def _recursive_doubling(algorithm: Algorithm, places: int, *, symmetric: bool) -> Pattern:
+def _recursive_doubling(algorithm: LibraryAlgorithm, places: int, *, symmetric: bool) -> Pattern:
     """Whole buffers between ever more distant ranks; of folded pairs the odd rank takes part."""
     if algorithm.kind == "all_gather":
         return _all_gather_doubling(algorithm, places, symmetric=symmetric)
@@ -136,7 +136,7 @@ def _recursive_doubling(algorithm: Algorithm, places: int, *, symmetric: bool) -
     return _pattern(places, rounds, [1] * len(rounds), pipelined=False, symmetric=symmetric and not folded)
 
 
-def _rabenseifner(algorithm: Algorithm, places: int, *, symmetric: bool) -> Pattern:
+def _rabenseifner(algorithm: LibraryAlgorithm, places: int, *, symmetric: bool) -> Pattern:
     """Reduce-scatter by halves, all-gather back; Open MPI folds by halves into even ranks, MPICH into odd."""
     openmpi = algorithm.library == "openmpi"
     active, folded = _folded(places, odd=not openmpi)

@@ -23,13 +23,13 @@ from synth.networks import shortest_paths
 from synth.rank_order.algorithms import Pattern
 from synth.simulation import Flows, carry, next_s, share
 
-__all__ = ["Costs", "Messages", "Paths", "both_ways", "paths_of", "price"]
+__all__ = ["MessageRounds", "OrderCosts", "RankPaths", "both_ways", "paths_of", "price"]
 
 # Rounds that repeat are followed until so many messages, then taken to go on as they did.
 _MOST_MESSAGES = 4096
 
 
-class Paths(NamedTuple):
+class RankPaths(NamedTuple):
     """From rank to rank: latency, seconds a byte, and the shared resources on the way, -1 for none more.
 
     ``capacity`` is what each resource carries, in bytes a second.
@@ -41,7 +41,7 @@ class Paths(NamedTuple):
     capacity: Floats
 
 
-def paths_of(network: Network, size_bytes: int) -> Paths:
+def paths_of(network: Network, size_bytes: int) -> RankPaths:
     """The paths between all ranks; raises UsageError where there is none between two."""
     ranks = network.ranks
     direct = fastest_links(network, size_bytes)
@@ -64,10 +64,10 @@ def paths_of(network: Network, size_bytes: int) -> Paths:
         beta[src, dst] = network.beta_s_per_byte[way].max()
         shared = sorted({one for row in way for one in held[row]})
         crossed[src, dst, : len(shared)] = shared
-    return Paths(alpha, beta, crossed, capacity)
+    return RankPaths(alpha, beta, crossed, capacity)
 
 
-def both_ways(paths: Paths, host_of: Indices, share: float) -> Paths:
+def both_ways(paths: RankPaths, host_of: Indices, share: float) -> RankPaths:
     """``paths`` with the rate of two ranks of different hosts that send to each other at the same time.
 
     Each such pair shares one more resource, of ``share`` times the rate of its faster direction. It does not
@@ -97,11 +97,11 @@ def _routed(network: Network, size_bytes: int) -> dict[tuple[int, int], list[int
 
 
 @dataclass(frozen=True, eq=False)
-class Costs:
+class OrderCosts:
     """The costs of orders of one pattern; ``order[place]`` is a rank."""
 
     pattern: Pattern
-    paths: Paths
+    paths: RankPaths
     size_bytes: int
 
     def price_s(self, order: Indices) -> tuple[float, float]:
@@ -127,15 +127,15 @@ class Costs:
         return whole + (int(repeats[0]) - most) * (whole - half) / (most - most // 2)
 
     @cached_property
-    def messages(self) -> Messages:
+    def messages(self) -> MessageRounds:
         pattern = self.pattern
         start = np.searchsorted(pattern.round, np.arange(len(pattern.repeats) + 1))
         pair = np.unique(pattern.src * pattern.places + pattern.dst, return_inverse=True)[1]
         size = pattern.share * self.size_bytes
-        return Messages(start, pattern.src, pattern.dst, size, pair.astype(np.int64))
+        return MessageRounds(start, pattern.src, pattern.dst, size, pair.astype(np.int64))
 
 
-class Messages(NamedTuple):
+class MessageRounds(NamedTuple):
     """Round k's messages are ``start[k]:start[k + 1]``, from place to place; ``pair`` numbers both ends."""
 
     start: Indices
@@ -147,7 +147,7 @@ class Messages(NamedTuple):
 
 @compiled
 def price(
-    messages: Messages, paths: Paths, repeats: Floats, order: Indices, pipelined: bool, busy: Floats
+    messages: MessageRounds, paths: RankPaths, repeats: Floats, order: Indices, pipelined: bool, busy: Floats
 ) -> tuple[float, float]:
     """(seconds round by round, how unevenly links and ports are used); O(messages).
 
@@ -184,7 +184,7 @@ def price(
 
 
 @compiled
-def _ends_by_round(messages: Messages, ranks: int) -> tuple[Indices, Indices]:
+def _ends_by_round(messages: MessageRounds, ranks: int) -> tuple[Indices, Indices]:
     """For each kind of round and place the message that it sends and from whom it receives; -1 for none."""
     kinds = len(messages.start) - 1
     sent = np.full((kinds, ranks), -1, dtype=np.int64)
@@ -197,7 +197,7 @@ def _ends_by_round(messages: Messages, ranks: int) -> tuple[Indices, Indices]:
 
 
 @compiled
-def _start_flow(flows: Flows, paths: Paths, place: int, src: int, dst: int, size_bytes: float) -> None:
+def _start_flow(flows: Flows, paths: RankPaths, place: int, src: int, dst: int, size_bytes: float) -> None:
     """The message of a place becomes its flow, from rank ``src`` to ``dst``."""
     width, resources, places = paths.crossed.shape[2], len(paths.capacity), len(flows.head)
     first = place * (width + 1)
@@ -213,7 +213,7 @@ def _start_flow(flows: Flows, paths: Paths, place: int, src: int, dst: int, size
 
 
 @compiled
-def _follow(messages: Messages, paths: Paths, rounds: Indices, order: Indices) -> float:
+def _follow(messages: MessageRounds, paths: RankPaths, rounds: Indices, order: Indices) -> float:
     """Seconds until the last message of all ``rounds`` has arrived."""
     ranks, width = len(order), paths.crossed.shape[2]
     resources = len(paths.capacity)

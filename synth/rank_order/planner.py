@@ -10,8 +10,8 @@ from probes.base import Indices, UsageError
 from synth.bounds import bounds
 from synth.collective import collective
 from synth.network import Network
-from synth.rank_order.algorithms import Algorithm, pattern
-from synth.rank_order.costs import Costs, Paths, both_ways, paths_of
+from synth.rank_order.algorithms import LibraryAlgorithm, pattern
+from synth.rank_order.costs import OrderCosts, RankPaths, both_ways, paths_of
 from synth.rank_order.relaxation import least_s
 from synth.rank_order.search import every_order, improved_orders
 
@@ -47,7 +47,7 @@ class RankOrder:
     """
 
     network: str
-    algorithm: Algorithm
+    algorithm: LibraryAlgorithm
     size_bytes: int
     before: tuple[HostRanks, ...]
     after: tuple[HostRanks, ...]
@@ -76,7 +76,7 @@ class RankOrder:
         return tuple(rank for host in self.after for rank in host.ranks)
 
 
-def plan_order(network: Network, algorithm: Algorithm, size_bytes: int, *, seed: int = 0) -> RankOrder:
+def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *, seed: int = 0) -> RankOrder:
     """The order that makes ``algorithm`` fastest on ``network`` for buffers of ``size_bytes``.
 
     The ranks of a host stay together. Exact where few orders differ, as those of 8 hosts with a rank each;
@@ -90,7 +90,7 @@ def plan_order(network: Network, algorithm: Algorithm, size_bytes: int, *, seed:
     # Places of a host move with the sizes of those before it: a pattern by hosts would be another each time.
     if len(sizes) > 1 and algorithm.by_hosts:
         raise UsageError(f" {algorithm}: only for hosts of equally many ranks", argument="for")
-    costs = Costs(pattern(algorithm, [len(ranks) for ranks in hosts]), paths, size_bytes)
+    costs = OrderCosts(pattern(algorithm, [len(ranks) for ranks in hosts]), paths, size_bytes)
     came = np.concatenate(hosts)
     came_s = costs.time_s(came)
     all_orders = every_order(costs, hosts, inner=inner)
@@ -109,7 +109,7 @@ def plan_order(network: Network, algorithm: Algorithm, size_bytes: int, *, seed:
     )
 
 
-def _paths(network: Network, algorithm: Algorithm, size_bytes: int) -> Paths:
+def _paths(network: Network, algorithm: LibraryAlgorithm, size_bytes: int) -> RankPaths:
     """The paths between ranks, with the rate of exchanges for libraries that exchange over TCP."""
     paths = paths_of(network, size_bytes)
     over_tcp = algorithm.library == "openmpi" and network.queues and network.ranks <= _MOST_PAIRED
@@ -124,7 +124,7 @@ def _hosts(network: Network) -> list[Indices]:
     return [np.asarray(ranks, dtype=np.int64) for ranks in found.values()]
 
 
-def _bound_s(network: Network, algorithm: Algorithm, costs: Costs) -> float:
+def _bound_s(network: Network, algorithm: LibraryAlgorithm, costs: OrderCosts) -> float:
     """The larger of what any order needs and what any schedule of the collective needs."""
     if network.ranks < 2:
         return 0.0

@@ -16,12 +16,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
 from probes.base import Floats, Mask
-from synth.rank_order.costs import Costs
+from synth.rank_order.costs import OrderCosts
 
 __all__ = ["least_s"]
 
 
-def least_s(costs: Costs) -> float:
+def least_s(costs: OrderCosts) -> float:
     """Seconds that no order goes below."""
     pattern = costs.pattern
     if pattern.places < 2:
@@ -38,7 +38,7 @@ def least_s(costs: Costs) -> float:
     return max(found)
 
 
-def _between(costs: Costs) -> tuple[Floats, Floats]:
+def _between(costs: OrderCosts) -> tuple[Floats, Floats]:
     """(bytes, messages) from place to place in all rounds."""
     pattern = costs.pattern
     size, count = (np.zeros((pattern.places, pattern.places)) for _ in range(2))

@@ -20,7 +20,7 @@ from scipy.spatial.distance import squareform
 
 from probes.base import Floats, Indices, offsets
 from synth.kernels import compiled
-from synth.rank_order.costs import Costs, Messages, Paths, price
+from synth.rank_order.costs import MessageRounds, OrderCosts, RankPaths, price
 
 __all__ = ["every_order", "improved_orders"]
 
@@ -32,7 +32,7 @@ _MOST_KICKS = 50
 _LONGEST_ORDERED = 128
 
 
-def every_order(costs: Costs, hosts: Sequence[Indices], *, inner: bool) -> Iterator[Indices] | None:
+def every_order(costs: OrderCosts, hosts: Sequence[Indices], *, inner: bool) -> Iterator[Indices] | None:
     """All orders that differ in time, the one as it comes first; None where they are too many.
 
     ``hosts`` are the ranks of each host; ``inner``: they may change places, too.
@@ -56,7 +56,7 @@ def _orders(hosts: Sequence[Indices], fixed: bool, inner: bool) -> Iterator[Indi
             yield np.concatenate([np.asarray(ranks, dtype=np.int64) for ranks in way])
 
 
-def improved_orders(costs: Costs, hosts: Sequence[Indices], *, inner: bool, seed: int) -> list[Indices]:
+def improved_orders(costs: OrderCosts, hosts: Sequence[Indices], *, inner: bool, seed: int) -> list[Indices]:
     """Orders that no single move improves, from several beginnings; the same for the same seed."""
     random = np.random.default_rng(seed)
     state = _Search(costs, hosts, inner)
@@ -75,7 +75,7 @@ def improved_orders(costs: Costs, hosts: Sequence[Indices], *, inner: bool, seed
 class _Search:
     """Descents from any order of the hosts; ``left`` is how many prices may still be asked."""
 
-    def __init__(self, costs: Costs, hosts: Sequence[Indices], inner: bool) -> None:
+    def __init__(self, costs: OrderCosts, hosts: Sequence[Indices], inner: bool) -> None:
         self._costs, self._inner = costs, inner
         self._start = np.asarray(offsets([len(ranks) for ranks in hosts]), dtype=np.int64)
         self._ranks = np.concatenate(list(hosts)).astype(np.int64)
@@ -108,7 +108,7 @@ class _Search:
         return found
 
 
-def _starts(costs: Costs, hosts: Sequence[Indices]) -> Iterator[Indices]:
+def _starts(costs: OrderCosts, hosts: Sequence[Indices]) -> Iterator[Indices]:
     """As they come, from near to near, and as a hierarchical clustering has them."""
     yield np.arange(len(hosts))
     if len(hosts) < 3:
@@ -174,8 +174,8 @@ def _less(price_s: float, uneven: float, than_s: float, than_uneven: float) -> b
 
 @compiled
 def _descend(
-    messages: Messages,
-    paths: Paths,
+    messages: MessageRounds,
+    paths: RankPaths,
     repeats: Floats,
     pipelined: bool,
     start: Indices,

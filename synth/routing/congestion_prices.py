@@ -16,8 +16,8 @@ from synth.network import Network
 
 __all__ = [
     "ETA",
+    "PathSearch",
     "Resources",
-    "Search",
     "charge",
     "cheapest",
     "largest_load_s",
@@ -56,7 +56,7 @@ def resources(network: Network, chunk_bytes: int, latency: float = 0.0) -> Resou
     return Resources(network.src, network.dst, held, *ports, *network.out_links, latency_s)
 
 
-class Search(NamedTuple):
+class PathSearch(NamedTuple):
     """Room for one search: who is wanted, the cost of the way to each rank, the link into it, a heap."""
 
     wanted: Mask
@@ -67,11 +67,11 @@ class Search(NamedTuple):
 
 
 @compiled
-def search_over(through: Resources) -> Search:
+def search_over(through: Resources) -> PathSearch:
     """Room for searches, of which none has begun."""
     ranks = len(through.out_start) - 1
     most = len(through.src) + ranks + 1
-    return Search(
+    return PathSearch(
         np.zeros(ranks, np.bool_),
         np.empty(ranks),
         np.empty(ranks, np.int64),
@@ -104,7 +104,7 @@ def charge(
 
 
 @compiled
-def cheapest(through: Resources, search: Search, price: Floats, seeds: Indices, enough: int) -> int:
+def cheapest(through: Resources, search: PathSearch, price: Floats, seeds: Indices, enough: int) -> int:
     """Dijkstra from ``seeds`` until ``enough`` wanted ranks are settled; ``search`` has the ways to them.
 
     Returns the wanted rank that was settled last, or -1 where they cannot be reached.

@@ -15,8 +15,8 @@ from probes.base import Floats, Indices, Ints
 from synth.kernels import compiled
 from synth.routing.congestion_prices import (
     ETA,
+    PathSearch,
     Resources,
-    Search,
     charge,
     cheapest,
     largest_load_s,
@@ -109,7 +109,7 @@ def _reroute(
     demands: Demands,
     part: Indices,
     paths: _Paths,
-    search: Search,
+    search: PathSearch,
     own: Indices,
     load_s: Floats,
     price: Floats,
@@ -142,7 +142,7 @@ def _reroute(
 
 
 @compiled
-def _lay(through: Resources, demands: Demands, search: Search, paths: _Paths, chunk: int) -> None:
+def _lay(through: Resources, demands: Demands, search: PathSearch, paths: _Paths, chunk: int) -> None:
     """Write down the way to a chunk's target; one with more hops than fit is left as it was."""
     src, came = through.src, search.came
     count, rank = 0, demands.target[chunk]

@@ -5,8 +5,8 @@ from .link_chunk_matching import (
     CLUSTER as CLUSTER,
     PLAIN as PLAIN,
     STRICT as STRICT,
-    Policy as Policy,
-    Wires as Wires,
+    LinkFigures as LinkFigures,
+    MatchingPolicy as MatchingPolicy,
     match as match,
 )
 from .list_scheduling import Sends as Sends, in_start_order as in_start_order, link_of as link_of

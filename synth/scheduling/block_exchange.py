@@ -21,7 +21,15 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import distances_s, found_symmetry
 from synth.schedule import Schedule
-from synth.scheduling.exchanges import Blocks, Collect, Exchange, Exchanges, HandOut, Step, nearest_blocks
+from synth.scheduling.exchanges import (
+    Blocks,
+    Collect,
+    Exchange,
+    ExchangePlanner,
+    HandOut,
+    Step,
+    nearest_blocks,
+)
 from synth.simulation import replay
 
 __all__ = ["chunk_counts", "pays", "suits", "synthesize"]
@@ -159,7 +167,7 @@ def _joined(network: Network, levels: Sequence[Blocks], chunk_bytes: int) -> lis
                 least_s = max(_diameter_s(blocks, far_s) for blocks in nodes)
                 if sums > _MOST_SUMS or best_s[low] + least_s >= best_s[high] * (1 - 1e-9):
                     continue
-            trial = Exchanges(network, 1, chunk_bytes)
+            trial = ExchangePlanner(network, 1, chunk_bytes)
             try:
                 trial.plan([[list(map(Exchange, nodes))]])
             except NotApplicableError:
@@ -234,9 +242,9 @@ def _promising(
     return [wanted[at] for at in order if rough_s[at] <= _NEAR * rough_s[order[0]] < math.inf]
 
 
-def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> Exchanges:
+def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> ExchangePlanner:
     """All sends. Chunk n uses the blocks of way n mod ways, and is share n div ways of each block."""
-    found, levels = Exchanges(network, chunks, chunk_bytes), way.levels
+    found, levels = ExchangePlanner(network, chunks, chunk_bytes), way.levels
     found.plan(
         [
             _steps(levels[of], way.joined[of], way.shares, share)

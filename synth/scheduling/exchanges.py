@@ -23,7 +23,7 @@ from synth.networks import distances_s, link_table
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import in_start_order
 
-__all__ = ["Blocks", "Collect", "Exchange", "Exchanges", "HandOut", "Step", "nearest_blocks"]
+__all__ = ["Blocks", "Collect", "Exchange", "ExchangePlanner", "HandOut", "Step", "nearest_blocks"]
 
 Blocks = list[list[int]]
 """All ranks, each in one block."""
@@ -94,7 +94,7 @@ class _Running:
     brought: list[tuple[int, int, float]] = field(default_factory=list)
 
 
-class Exchanges:
+class ExchangePlanner:
     """Plans the sends of an all_reduce; each takes the link on which it is expected to arrive first."""
 
     def __init__(self, network: Network, chunks: int, chunk_bytes: int) -> None:

@@ -30,12 +30,12 @@ from synth.kernels import (
     throw,
 )
 
-__all__ = ["CLUSTER", "PLAIN", "STRICT", "Policy", "Wires", "match"]
+__all__ = ["CLUSTER", "PLAIN", "STRICT", "LinkFigures", "MatchingPolicy", "match"]
 
 PLAIN, CLUSTER, STRICT = range(3)
 
 
-class Policy(NamedTuple):
+class MatchingPolicy(NamedTuple):
     """One way of choosing: which chunks a slow link prefers, and how many candidates it samples."""
 
     preference: int
@@ -43,7 +43,7 @@ class Policy(NamedTuple):
     rotate: bool = False
 
 
-class Wires(NamedTuple):
+class LinkFigures(NamedTuple):
     """What matching knows of a network's links, beside their ports.
 
     ``level`` is each link's class of cost and ``cluster[level, rank]`` the rank's cluster of links of
@@ -88,7 +88,13 @@ class _Sends(NamedTuple):
 
 @compiled
 def match(
-    wires: Wires, state: LinkState, calendar: Calendar, held: Mask, wanted: Mask, policy: Policy, seed: int
+    wires: LinkFigures,
+    state: LinkState,
+    calendar: Calendar,
+    held: Mask,
+    wanted: Mask,
+    policy: MatchingPolicy,
+    seed: int,
 ) -> tuple[Ints, Ints, Floats, int]:
     """(chunk, link, arrival) of every send in the order of starts, and a rank left wanting, or -1.
 
@@ -131,7 +137,7 @@ def match(
 
 
 @compiled
-def _chunks_of(wires: Wires, held: Mask, wanted: Mask) -> tuple[_Chunks, int]:
+def _chunks_of(wires: LinkFigures, held: Mask, wanted: Mask) -> tuple[_Chunks, int]:
     """The sets before the first send, and how many sends there will be."""
     ranks, count = held.shape
     levels, words = len(wires.cluster), (count + 63) // 64
@@ -159,12 +165,12 @@ def _chunks_of(wires: Wires, held: Mask, wanted: Mask) -> tuple[_Chunks, int]:
 
 @compiled
 def _begin(
-    wires: Wires,
+    wires: LinkFigures,
     state: LinkState,
     calendar: Calendar,
     chunks: _Chunks,
     sends: _Sends,
-    policy: Policy,
+    policy: MatchingPolicy,
     dice: Words,
     candidates: int,
     sent: int,
@@ -200,7 +206,7 @@ def _begin(
 
 @compiled
 def _end(
-    wires: Wires,
+    wires: LinkFigures,
     state: LinkState,
     calendar: Calendar,
     chunks: _Chunks,
@@ -243,7 +249,7 @@ def _end(
 
 @compiled
 def _choose(
-    chunks: _Chunks, cluster: Indices, level: int, src: int, dst: int, policy: Policy, dice: Words
+    chunks: _Chunks, cluster: Indices, level: int, src: int, dst: int, policy: MatchingPolicy, dice: Words
 ) -> int:
     """A chunk that ``src`` has and ``dst`` neither has nor awaits, the rarest of a sample, or -1."""
     held, awaited, copies, sample = chunks.has[src], chunks.awaited[dst], chunks.copies, policy.sample

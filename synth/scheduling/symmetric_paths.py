@@ -15,7 +15,7 @@ from probes.base import Floats, Indices, offsets
 from synth.errors import NotApplicableError
 from synth.kernels import compiled, pop, push
 from synth.networks import SymmetricNetwork
-from synth.scheduling.symmetric_spreading import Ranks, all_free, far_end, rank_table, wake, wake_users
+from synth.scheduling.symmetric_spreading import RankDigits, all_free, far_end, rank_table, wake, wake_users
 
 __all__ = ["all_to_all_sends"]
 
@@ -107,7 +107,13 @@ def _direct(network: SymmetricNetwork, links: _Links, share: int) -> tuple[Indic
 
 @compiled
 def _ways(
-    links: _Links, ranks: Ranks, back: _Links, behind: Ranks, roots: Indices, share: int, resources: int
+    links: _Links,
+    ranks: RankDigits,
+    back: _Links,
+    behind: RankDigits,
+    roots: Indices,
+    share: int,
+    resources: int,
 ) -> tuple[Indices, Indices, Indices]:
     """(start, link, source) of the hops of each chunk, on shortest paths; none if there is no path."""
     count, cells = len(ranks.cell), len(roots)
@@ -164,7 +170,7 @@ def _ways(
 
 
 @compiled
-def _distances(links: _Links, ranks: Ranks, root: int) -> tuple[Floats, int, Indices]:
+def _distances(links: _Links, ranks: RankDigits, root: int) -> tuple[Floats, int, Indices]:
     """(seconds to each rank, how many are reached, those in rising order) from ``root`` (Dijkstra 1959)."""
     count = len(ranks.cell)
     far_s, done = np.full(count, np.inf), np.zeros(count, np.bool_)

@@ -19,7 +19,7 @@ from probes.base import Bytes, Floats, Indices, Longs, Mask, offsets
 from synth.kernels import compiled, pop, push
 from synth.networks import SymmetricNetwork
 
-__all__ = ["Ranks", "all_free", "far_end", "rank_table", "spread", "wake", "wake_users"]
+__all__ = ["RankDigits", "all_free", "far_end", "rank_table", "spread", "wake", "wake_users"]
 
 Table = NDArray[np.int64]
 
@@ -47,7 +47,7 @@ class _Classes(NamedTuple):
     of_held: Indices
 
 
-class Ranks(NamedTuple):
+class RankDigits(NamedTuple):
     """The digits of ranks and of the targets of listed links, and which of them translations change.
 
     ``cell`` is the number of the cell of each rank.
@@ -95,12 +95,12 @@ def spread(
     return chunk, link, network.shift_of(source)
 
 
-def rank_table(network: SymmetricNetwork) -> Ranks:
+def rank_table(network: SymmetricNetwork) -> RankDigits:
     """The digits and cells by which compiled loops translate links."""
     ranks = np.arange(network.ranks)
     strides = np.array(network.strides, np.int64)
     sizes = np.array(network.sizes, np.int64)
-    return Ranks(
+    return RankDigits(
         ranks[:, None] // strides % sizes,
         network.dst.astype(np.int64)[:, None] // strides % sizes,
         sizes,
@@ -188,7 +188,12 @@ def _progress(network: SymmetricNetwork, chunks: int, classes: int, blocks: int)
 
 @compiled
 def _spread(
-    classes: _Classes, ranks: Ranks, block_size: Indices, roots: Indices, progress: _Progress, strict: bool
+    classes: _Classes,
+    ranks: RankDigits,
+    block_size: Indices,
+    roots: Indices,
+    progress: _Progress,
+    strict: bool,
 ) -> tuple[Indices, Indices, Indices]:
     """(chunk, link, source) of each send, in the order of their starts."""
     total = len(roots) * (len(ranks.cell) - 1)
@@ -282,7 +287,7 @@ def wake_users(
 
 @compiled
 def _choice(
-    classes: _Classes, ranks: Ranks, block_size: Indices, one: int, progress: _Progress, strict: bool
+    classes: _Classes, ranks: RankDigits, block_size: Indices, one: int, progress: _Progress, strict: bool
 ) -> tuple[int, int, int, int]:
     """(link, chunk, source, target) that a free class of links sends next; link -1 if there is none."""
     begin, end = classes.start[one], classes.start[one + 1]
@@ -308,7 +313,7 @@ def _choice(
 
 
 @compiled
-def far_end(ranks: Ranks, link: int, source: int) -> int:
+def far_end(ranks: RankDigits, link: int, source: int) -> int:
     """The rank at which the translate of ``link`` ends that starts at ``source``."""
     found = 0
     for axis in range(len(ranks.size)):

@@ -1,7 +1,12 @@
 from .chunk_slots import dependencies as dependencies, touched as touched
 from .contribution_counts import contributions as contributions
 from .fair_program import fair_time_s as fair_time_s
-from .fifo_order import Links as Links, connections as connections, links_of as links_of, run as run
+from .fifo_order import (
+    ThreadblockLinks as ThreadblockLinks,
+    connections as connections,
+    links_of as links_of,
+    run as run,
+)
 from .max_min_fairness import Flows as Flows, carry as carry, next_s as next_s, share as share
 from .periodic import periodic_time_s as periodic_time_s
 from .program import (

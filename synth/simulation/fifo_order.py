@@ -15,11 +15,11 @@ from probes.base import Indices, Mask
 from synth.kernels import compiled
 from synth.program import RECEIVES, SENDS, Program
 
-__all__ = ["Links", "connections", "links_of", "run"]
+__all__ = ["ThreadblockLinks", "connections", "links_of", "run"]
 
 
 @dataclass(frozen=True, eq=False)
-class Links:
+class ThreadblockLinks:
     """How the threadblocks of a program hang together.
 
     ``send`` and ``recv`` give each threadblock its FIFOs (-1: none), ``goal`` each step the step it
@@ -50,7 +50,7 @@ class Links:
         return sender
 
 
-def links_of(program: Program) -> Links:
+def links_of(program: Program) -> ThreadblockLinks:
     """Number the FIFOs (one for each sender, receiver and channel) and resolve the waits; O(steps)."""
     rank, channel = program.tb_rank.astype(np.int64), program.tb_channel.astype(np.int64)
     to, source = program.tb_send.astype(np.int64), program.tb_recv.astype(np.int64)
@@ -62,7 +62,7 @@ def links_of(program: Program) -> Links:
     fifo[has_peer] = number
     waits = program.wait_tb >= 0
     goal = np.where(waits, program.tb_start[program.wait_tb] + program.wait_step, -1).astype(np.int64)
-    return Links(
+    return ThreadblockLinks(
         program,
         len(names),
         fifo[: len(rank)],
@@ -79,7 +79,7 @@ def connections(program: Program) -> tuple[list[int], list[int]]:
     return links.send.tolist(), links.recv.tolist()
 
 
-def run(links: Links, depth: int) -> tuple[Indices, Indices, Indices]:
+def run(links: ThreadblockLinks, depth: int) -> tuple[Indices, Indices, Indices]:
     """(steps as they ran, the step each threadblock stands at, messages left in each FIFO)."""
     program = links.program
     columns = (program.tb_start.astype(np.int64), program.tb_of.astype(np.int64), links.goal)

@@ -15,7 +15,7 @@ import numpy as np
 from probes.base import Floats, Indices, UsageError, floats
 from synth.network import Network, fastest_links
 from synth.program import FIFO_DEPTH, READS_SRC, WRITES_DST, Program
-from synth.simulation.fifo_order import Links, links_of
+from synth.simulation.fifo_order import ThreadblockLinks, links_of
 from synth.simulation.threadblock_machine import CAUSES, run_threadblocks
 
 __all__ = ["Costs", "ProgramTiming", "links_used", "simulate_program"]
@@ -213,7 +213,9 @@ def _chain(
     return shares
 
 
-def _binding(links: Links, network: Network, link: Indices, shares: dict[str, float], held_s: Floats) -> str:
+def _binding(
+    links: ThreadblockLinks, network: Network, link: Indices, shares: dict[str, float], held_s: Floats
+) -> str:
     largest = max(shares, key=lambda name: shares[name])
     if largest != "transfer":
         return {

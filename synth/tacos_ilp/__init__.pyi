@@ -1,6 +1,6 @@
 from .horizon_search import (
     CLOSE as CLOSE,
+    HorizonSearch as HorizonSearch,
     Mechanism as Mechanism,
-    Search as Search,
     copies_to_all as copies_to_all,
 )

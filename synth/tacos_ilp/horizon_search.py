@@ -22,10 +22,10 @@ from synth.network import Network
 from synth.schedule import Bound, Schedule
 from synth.simulation import replay
 from synth.tacos_ilp.recovery import completed
-from synth.tacos_ilp.time_expanded_milp import Move, moves_of, program
+from synth.tacos_ilp.time_expanded_milp import LinkMove, moves_of, program
 from synth.tacos_ilp.time_expanded_network import Bundles, Expansion, bundle, expand, grid_of
 
-__all__ = ["CLOSE", "Mechanism", "Search", "copies_to_all"]
+__all__ = ["CLOSE", "HorizonSearch", "Mechanism", "copies_to_all"]
 
 # How a program that is too large to be solved whole is done: both as they come, or one of them alone.
 Mechanism = Literal["auto", "early-termination", "time-clustering"]
@@ -42,7 +42,7 @@ _LEAST_S = 0.2
 
 
 @dataclass(eq=False)
-class Search:
+class HorizonSearch:
     """One copying collective: the best schedule so far, and how far the bound has come."""
 
     network: Network
@@ -126,7 +126,7 @@ class Search:
         if self.best_s == float("inf"):
             self._keep(self._schedule(bundles, []))
 
-    def _schedule(self, bundles: Bundles, moves: list[Move]) -> Schedule:
+    def _schedule(self, bundles: Bundles, moves: list[LinkMove]) -> Schedule:
         # Shortest paths alone are no integer program's.
         method = "ilp" if moves else "paths"
         return completed(bundles, self.collective, self.chunk_bytes, moves, method, self.seed)
@@ -202,7 +202,7 @@ class Search:
         grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s, up=self._up)
         window = _WINDOW_HOPS * int(grid.travel.max())
         held, wanted = self.collective.held(), self.collective.wanted()
-        moves: list[Move] = []
+        moves: list[LinkMove] = []
         begin = 0
         while (wanted & ~held).any() and self._left_s() > _LEAST_S:
             expansion = expand(grid, held, window)

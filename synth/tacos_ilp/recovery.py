@@ -16,14 +16,19 @@ from synth.errors import NotApplicableError
 from synth.networks import shortest_paths
 from synth.schedule import COPY, Schedule
 from synth.scheduling import Sends
-from synth.tacos_ilp.time_expanded_milp import Move
+from synth.tacos_ilp.time_expanded_milp import LinkMove
 from synth.tacos_ilp.time_expanded_network import Bundles
 
 __all__ = ["completed"]
 
 
 def completed(
-    bundles: Bundles, collective: Collective, chunk_bytes: int, moves: Sequence[Move], method: str, seed: int
+    bundles: Bundles,
+    collective: Collective,
+    chunk_bytes: int,
+    moves: Sequence[LinkMove],
+    method: str,
+    seed: int,
 ) -> Schedule:
     """The schedule of ``moves``, which must be causal in their order, and of what they leave undone.
 
@@ -44,7 +49,7 @@ def completed(
     return sends.schedule(network, collective, chunk_bytes, method, seed)
 
 
-def _links(bundles: Bundles, chunk_bytes: int, moves: Sequence[Move]) -> Indices:
+def _links(bundles: Bundles, chunk_bytes: int, moves: Sequence[LinkMove]) -> Indices:
     """For each move the link of its bundle that comes free first."""
     free = [dict.fromkeys(rows.tolist(), 0.0) for rows in bundles.links]
     hold_s = bundles.network.hold_s(chunk_bytes)

@@ -16,16 +16,16 @@ from itertools import pairwise
 import numpy as np
 
 from probes.base import Mask
-from synth.milp import Model, Solution
+from synth.milp import IntegerProgram, Solution
 from synth.tacos_ilp.time_expanded_network import UNREACHED, Expansion
 
-__all__ = ["Move", "Program", "moves_of", "program"]
+__all__ = ["LinkMove", "TimeExpandedProgram", "moves_of", "program"]
 
 _MOST_CUT_RANKS = 64
 
 
 @dataclass(frozen=True, order=True)
-class Move:
+class LinkMove:
     """``chunk`` starts over a bundle at ``tick``."""
 
     tick: int
@@ -49,7 +49,7 @@ class Departures:
 
 
 @dataclass(eq=False)
-class Program:
+class TimeExpandedProgram:
     """The model and what its columns stand for; ``possible`` is False where no solver is needed.
 
     An elastic program wants as many chunks as possible to arrive; otherwise all must.
@@ -59,7 +59,7 @@ class Program:
     held: Mask
     wanted: Mask
     elastic: bool
-    model: Model = field(default_factory=lambda: Model(preprocess=False))
+    model: IntegerProgram = field(default_factory=lambda: IntegerProgram(preprocess=False))
     departures: dict[tuple[int, int], Departures] = field(default_factory=dict)
     into: dict[tuple[int, int], list[Departures]] = field(default_factory=lambda: defaultdict(list))
     possible: bool = True
@@ -67,9 +67,9 @@ class Program:
 
 def program(
     expansion: Expansion, held: Mask, wanted: Mask, *, elastic: bool = False, most_columns: int = 1 << 30
-) -> Program | None:
+) -> TimeExpandedProgram | None:
     """The program that moves chunks from ``held`` to ``wanted`` (both ranks × chunks); None if too large."""
-    made = Program(expansion, held, wanted & ~held, elastic)
+    made = TimeExpandedProgram(expansion, held, wanted & ~held, elastic)
     for chunk in range(held.shape[1]):
         _depart(made, chunk)
         if made.model.columns > most_columns:
@@ -85,7 +85,7 @@ def program(
     return made
 
 
-def moves_of(made: Program, solution: Solution) -> list[Move]:
+def moves_of(made: TimeExpandedProgram, solution: Solution) -> list[LinkMove]:
     """The moves that a solution makes, in the order of time."""
     if solution.values is None:
         return []
@@ -93,11 +93,11 @@ def moves_of(made: Program, solution: Solution) -> list[Move]:
     for (chunk, at), departures in made.departures.items():
         left = solution.values[departures.columns] > 0.5
         if left.any():
-            found.append(Move(departures.ticks[int(left.argmax())], at, chunk))
+            found.append(LinkMove(departures.ticks[int(left.argmax())], at, chunk))
     return sorted(found)
 
 
-def _depart(made: Program, chunk: int) -> None:
+def _depart(made: TimeExpandedProgram, chunk: int) -> None:
     """Columns for all that can happen to a chunk, and matters, within the horizon."""
     grid, model = made.expansion.grid, made.model
     network = grid.bundles.network
@@ -121,7 +121,7 @@ def _depart(made: Program, chunk: int) -> None:
             made.into[chunk, dst].append(departures)
 
 
-def _arrive(made: Program) -> None:
+def _arrive(made: TimeExpandedProgram) -> None:
     """A chunk enters a rank at most once; exactly once where it is wanted, or rewarded if elastic."""
     for (chunk, rank), ways in made.into.items():
         final = [departures.columns[-1] for departures in ways]
@@ -131,7 +131,7 @@ def _arrive(made: Program) -> None:
             made.model.cost.update(dict.fromkeys(final, -1.0))
 
 
-def _follow(made: Program) -> None:
+def _follow(made: TimeExpandedProgram) -> None:
     """What has left a rank by a tick had come there by then."""
     grid = made.expansion.grid
     src = grid.bundles.network.src[grid.bundles.first]
@@ -151,7 +151,7 @@ def _follow(made: Program) -> None:
             before = came
 
 
-def _share(made: Program) -> None:
+def _share(made: TimeExpandedProgram) -> None:
     """No bundle carries more chunks at once than it has links, and no port more than one."""
     bundles = made.expansion.grid.bundles
     users: dict[tuple[str, int], list[Departures]] = defaultdict(list)
@@ -167,7 +167,7 @@ def _share(made: Program) -> None:
             _carry(made, using, carries)
 
 
-def _carry(made: Program, using: list[Departures], carries: int) -> None:
+def _carry(made: TimeExpandedProgram, using: list[Departures], carries: int) -> None:
     hold = made.expansion.grid.hold
     instants = sorted({tick for departures in using for tick in departures.ticks})
     for at, tick in enumerate(instants):
@@ -187,7 +187,7 @@ def _carry(made: Program, using: list[Departures], carries: int) -> None:
             made.model.row(columns, signs, high=float(carries))
 
 
-def _cross(made: Program) -> None:
+def _cross(made: TimeExpandedProgram) -> None:
     """Each chunk crosses into every two neighbours of which one wants it.
 
     Halves of a chunk can otherwise be sent to and fro until they add up to a whole one.

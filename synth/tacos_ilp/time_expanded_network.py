@@ -22,7 +22,7 @@ from probes.base import Floats, Indices, Ints, Mask
 from synth.network import Network
 from synth.networks import distances_s
 
-__all__ = ["UNREACHED", "Bundles", "Expansion", "Grid", "bundle", "expand", "grid_of"]
+__all__ = ["UNREACHED", "Bundles", "Expansion", "TimeGrid", "bundle", "expand", "grid_of"]
 
 UNREACHED = 1 << 40
 _FINEST = 1e-9
@@ -67,7 +67,7 @@ def bundle(network: Network) -> Bundles:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class TimeGrid:
     """Times as whole ticks: how long a chunk holds each bundle, how long it travels over it."""
 
     bundles: Bundles
@@ -95,7 +95,7 @@ class Grid:
 
 def grid_of(
     bundles: Bundles, chunk_bytes: int, horizon_s: float, *, tick_s: float | None = None, up: bool = False
-) -> Grid:
+) -> TimeGrid:
     """The grid of the coarsest tick that divides all times, if there is one; else of the finest tick.
 
     ``tick_s`` is a coarser one instead, at most the shortest time that a link is held. With ``up`` times
@@ -116,7 +116,7 @@ def grid_of(
         alpha, held = (np.floor(times_s / tick * (1 + _SLACK) + _SLACK) for times_s in (alpha_s, held_s))
     times_s, ticks = np.concatenate((alpha_s, held_s)), np.concatenate((alpha, held))
     hold = held + alpha if network.hold_alpha else held
-    return Grid(
+    return TimeGrid(
         bundles,
         tick,
         hold.astype(np.int64),
@@ -143,7 +143,7 @@ def _common_s(times_s: Floats, finest_s: float) -> float:
 class Expansion:
     """``starts[b]``: the ticks, rising, at which bundle b may start a send that arrives by ``horizon``."""
 
-    grid: Grid
+    grid: TimeGrid
     horizon: int
     starts: tuple[Indices, ...]
 
@@ -172,7 +172,7 @@ class Expansion:
         return np.unique(np.concatenate(ticks or [np.zeros(0, np.int64)]))
 
 
-def expand(grid: Grid, held: Mask, horizon: int, *, most: int = _MOST_INSTANTS) -> Expansion | None:
+def expand(grid: TimeGrid, held: Mask, horizon: int, *, most: int = _MOST_INSTANTS) -> Expansion | None:
     """All instants up to the horizon, or None if a bundle would have more than ``most``.
 
     ``held`` (ranks × chunks) says who has something to send at tick 0.

@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 from probes.base import UnavailableError, install
-from synth.traces.operations import ADD, RECV, SEND, Operation
+from synth.traces.operations import ADD, RECV, SEND, TraceOperation
 
 __all__ = ["chakra_trace", "collective_trace", "messages"]
 
@@ -24,7 +24,7 @@ _COLLECTIVE_NODE = 7
 _REPEATED = ("attr", "data_deps")
 
 
-def chakra_trace(operations: Sequence[Operation]) -> bytes:
+def chakra_trace(operations: Sequence[TraceOperation]) -> bytes:
     """The trace of one rank; an add is a computation of whole microseconds (0 is 1 ns to ASTRA-sim).
 
     Raises UnavailableError where `protobuf` is not installed.
@@ -58,7 +58,7 @@ def collective_trace(name: str, kind: int, size_bytes: int) -> bytes:
     return _delimited([made.metadata(version=_VERSION), node])
 
 
-def _name(operation: Operation, at: int) -> str:
+def _name(operation: TraceOperation, at: int) -> str:
     if operation.kind == ADD:
         return f"add {at}"
     way = "from" if operation.kind == RECV else "to"
@@ -74,7 +74,7 @@ def _delimited(nodes: Sequence[Any]) -> bytes:
     return file.getvalue()
 
 
-class Messages(NamedTuple):
+class ChakraClasses(NamedTuple):
     """The classes of the messages."""
 
     metadata: Any
@@ -82,7 +82,7 @@ class Messages(NamedTuple):
 
 
 @cache
-def messages() -> Messages:
+def messages() -> ChakraClasses:
     """Raises UnavailableError where `protobuf` is not installed."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -134,4 +134,4 @@ def messages() -> Messages:
         message_factory.GetMessageClass(pool.FindMessageTypeByName(f"ChakraProtoMsg.{name}"))
         for name in ("GlobalMetadata", "Node")
     ]
-    return Messages(*classes)
+    return ChakraClasses(*classes)

@@ -7,7 +7,7 @@ rank and way, on its command line.
 from __future__ import annotations
 
 from synth.schedule import Schedule
-from synth.traces.operations import ADD, RECV, Operation, operations_of
+from synth.traces.operations import ADD, RECV, TraceOperation, operations_of
 
 __all__ = ["goal_text"]
 
@@ -24,7 +24,7 @@ def goal_text(schedule: Schedule) -> str:
     return "\n".join(lines)
 
 
-def _action(operation: Operation) -> str:
+def _action(operation: TraceOperation) -> str:
     if operation.kind == ADD:
         return f"calc {round(operation.seconds * 1e9)}"
     way = "from" if operation.kind == RECV else "to"

@@ -15,12 +15,12 @@ from synth.network import Network
 from synth.schedule import COPY, Schedule
 from synth.simulation import dependencies
 
-__all__ = ["ADD", "RECV", "SEND", "Operation", "operations_of"]
+__all__ = ["ADD", "RECV", "SEND", "TraceOperation", "operations_of"]
 
 SEND, RECV, ADD = "send", "recv", "add"
 
 
-class Operation(NamedTuple):
+class TraceOperation(NamedTuple):
     """``after`` are the numbers of operations of the same rank.
 
     Messages between two ranks have a ``tag`` each. An add has no peer; it takes ``seconds``, 0 where nobody
@@ -35,10 +35,10 @@ class Operation(NamedTuple):
     seconds: float = 0.0
 
 
-def operations_of(schedule: Schedule) -> list[list[Operation]]:
+def operations_of(schedule: Schedule) -> list[list[TraceOperation]]:
     """For each rank its operations; each comes after those that it waits for. O(sends)."""
     network, size = schedule.network, schedule.chunk_bytes
-    found: list[list[Operation]] = [[] for _ in range(network.ranks)]
+    found: list[list[TraceOperation]] = [[] for _ in range(network.ranks)]
     add_s = _add_s(network, size)
     needs, entered_before = (column.tolist() for column in dependencies(schedule))
     # For each row the operation that ends it where its chunk goes.
@@ -51,11 +51,11 @@ def operations_of(schedule: Schedule) -> list[list[Operation]]:
         whole = (ended[needs[row]],) if needs[row] >= 0 else ()
         before = (ended[entered_before[row]],) if entered_before[row] >= 0 else ()
         copies = bool(schedule.op[row] == COPY)
-        found[src].append(Operation(SEND, dst, size, tag, whole))
-        found[dst].append(Operation(RECV, src, size, tag, before if copies else ()))
+        found[src].append(TraceOperation(SEND, dst, size, tag, whole))
+        found[dst].append(TraceOperation(RECV, src, size, tag, before if copies else ()))
         if not copies:
             after = (*before, len(found[dst]) - 1)
-            found[dst].append(Operation(ADD, -1, size, -1, after, add_s[dst]))
+            found[dst].append(TraceOperation(ADD, -1, size, -1, after, add_s[dst]))
         ended.append(len(found[dst]) - 1)
     return found
 

@@ -18,12 +18,12 @@ from probes.base import Indices, Mask
 from synth.kernels import compiled
 from synth.network import Network
 
-__all__ = ["Graph", "Rows", "flows_fit", "graph_of", "whole_trees"]
+__all__ = ["CapacityGraph", "Rows", "flows_fit", "graph_of", "whole_trees"]
 
 Rows: TypeAlias = NDArray[np.int64]
 
 
-class Graph(NamedTuple):
+class CapacityGraph(NamedTuple):
     """A network's links, and those that leave and enter each rank, as ``Network.out_links`` has them."""
 
     src: Indices
@@ -41,13 +41,13 @@ class _Search(NamedTuple):
     queue: Rows
 
 
-def graph_of(network: Network) -> Graph:
+def graph_of(network: Network) -> CapacityGraph:
     """The links of a network for the loops of this module."""
-    return Graph(network.src, network.dst, *network.out_links, *network.in_links)
+    return CapacityGraph(network.src, network.dst, *network.out_links, *network.in_links)
 
 
 @compiled
-def _path(graph: Graph, origin: int, goal: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
+def _path(graph: CapacityGraph, origin: int, goal: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
     """Breadth first from ``origin`` to ``goal`` where flow can grow; afterwards it has grown by one."""
     came, queue, src, dst = search.came, search.queue, graph.src, graph.dst
     came[:] = -1
@@ -85,7 +85,7 @@ def _path(graph: Graph, origin: int, goal: int, flow: Rows, capacity: Rows, sear
 
 
 @compiled
-def flows_fit(graph: Graph, capacity: Rows, supply: Rows, flow: Rows) -> Mask:
+def flows_fit(graph: CapacityGraph, capacity: Rows, supply: Rows, flow: Rows) -> Mask:
     """Fill ``flow[v]`` so that what each rank supplies reaches v; a set that cannot get it all, or none."""
     ranks = len(supply)
     search = _Search(np.empty(ranks, np.int64), np.empty(ranks, np.int64))
@@ -100,7 +100,7 @@ def flows_fit(graph: Graph, capacity: Rows, supply: Rows, flow: Rows) -> Mask:
 
 
 @compiled
-def _withdraw(graph: Graph, root: int, sink: int, flow: Rows) -> None:
+def _withdraw(graph: CapacityGraph, root: int, sink: int, flow: Rows) -> None:
     """One unit from ``root`` to ``sink`` less."""
     rank = root
     while rank != sink:
@@ -113,7 +113,9 @@ def _withdraw(graph: Graph, root: int, sink: int, flow: Rows) -> None:
 
 
 @compiled
-def whole_trees(graph: Graph, roots: Rows, capacity: Rows, flow: Rows, seed: int) -> tuple[Rows, Rows]:
+def whole_trees(
+    graph: CapacityGraph, roots: Rows, capacity: Rows, flow: Rows, seed: int
+) -> tuple[Rows, Rows]:
     """(links of each tree in the order they joined, height of each), a tree for each of ``roots``, in order.
 
     ``flow[v]`` brings one unit from every root to v within ``capacity``; both are used up. Low trees are
@@ -151,7 +153,7 @@ def whole_trees(graph: Graph, roots: Rows, capacity: Rows, flow: Rows, seed: int
 
 
 @compiled
-def _offers(graph: Graph, level: Rows, capacity: Rows) -> Rows:
+def _offers(graph: CapacityGraph, level: Rows, capacity: Rows) -> Rows:
     """The links that leave ``level``, those with most capacity left first, about equals by chance."""
     count = 0
     for rank in level:
@@ -167,7 +169,7 @@ def _offers(graph: Graph, level: Rows, capacity: Rows) -> Rows:
 
 
 @compiled
-def _may_take(graph: Graph, link: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
+def _may_take(graph: CapacityGraph, link: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
     """Take one of ``link``'s capacity if the flow to the rank it enters can do without."""
     src, dst = graph.src, graph.dst
     for other in range(len(src)):

@@ -17,11 +17,11 @@ import numpy as np
 
 from probes.base import Floats, Mask
 from synth.errors import NotApplicableError
-from synth.milp import Model
+from synth.milp import IntegerProgram
 from synth.network import Network
 from synth.tree_packing.integral_arborescences import Rows, flows_fit, graph_of
 
-__all__ = ["Rates", "TreeUnits", "exact_trees", "rates", "units"]
+__all__ = ["IntegralRates", "TreeUnits", "exact_trees", "rates", "units"]
 
 _FINEST = 1000
 _MOST_SHARED_LINKS = 6000
@@ -35,7 +35,7 @@ _SAFETY_S = 600.0
 
 
 @dataclass(frozen=True, eq=False)
-class Rates:
+class IntegralRates:
     """Whole numbers in proportion to the bandwidths of links and ports; one is ``unit_bytes_per_s``."""
 
     network: Network
@@ -53,7 +53,7 @@ class TreeUnits:
     time: Fraction
 
 
-def rates(network: Network) -> Rates:
+def rates(network: Network) -> IntegralRates:
     """Raises NotApplicableError where bandwidths have no small common unit, or differ within a port."""
     fastest = 1.0 / network.beta_s_per_byte.min()
     parts = [
@@ -69,10 +69,10 @@ def rates(network: Network) -> Rates:
     np.maximum.at(port, network.link_port, link[network.port_user])
     if (link[network.port_user] != port[network.link_port]).any():
         raise NotApplicableError(f"{network.name}: links of several bandwidths share a port")
-    return Rates(network, link, port, fastest / common)
+    return IntegralRates(network, link, port, fastest / common)
 
 
-def exact_trees(found: Rates, supply: Rows, rate_bytes_per_s: float) -> tuple[Fraction, int]:
+def exact_trees(found: IntegralRates, supply: Rows, rate_bytes_per_s: float) -> tuple[Fraction, int]:
     """(x*, the fewest trees a root that reach it): ``rate_bytes_per_s`` as the fraction that it must be.
 
     A cut of whole capacity divided by the number of roots outside has a denominator of at most that.
@@ -83,7 +83,7 @@ def exact_trees(found: Rates, supply: Rows, rate_bytes_per_s: float) -> tuple[Fr
     )
 
 
-def units(found: Rates, supply: Rows, best: Fraction, trees: int, solver: str = "cbc") -> TreeUnits:
+def units(found: IntegralRates, supply: Rows, best: Fraction, trees: int, solver: str = "cbc") -> TreeUnits:
     """The least time in which ``trees`` trees from every root fit, ``supply`` saying which are roots.
 
     Where links share ports, ``solver`` divides these. Raises NotApplicableError where no time is found that
@@ -96,7 +96,7 @@ def units(found: Rates, supply: Rows, best: Fraction, trees: int, solver: str = 
     raise NotApplicableError(f"{found.network.name}: {trees} trees a root do not fit in whole capacities")
 
 
-def _times(found: Rates, best: Fraction, trees: int) -> Iterator[Fraction]:
+def _times(found: IntegralRates, best: Fraction, trees: int) -> Iterator[Fraction]:
     """The optimum's time, then those at which some capacity grows."""
     time = trees / best
     yield time
@@ -106,7 +106,7 @@ def _times(found: Rates, best: Fraction, trees: int) -> Iterator[Fraction]:
         yield time
 
 
-def _fitted(found: Rates, supply: Rows, time: Fraction, solver: str) -> TreeUnits | None:
+def _fitted(found: IntegralRates, supply: Rows, time: Fraction, solver: str) -> TreeUnits | None:
     network = found.network
     most, ports = _floors(found.link, time), _floors(found.port, time)
     if (_entering(network, most) < supply.sum() - supply).any():
@@ -157,7 +157,7 @@ def _shared(
     links = network.links
     if links > _MOST_SHARED_LINKS:
         raise NotApplicableError(f"{network.name}: {links} links share too many ports to count trees on")
-    model = Model()
+    model = IntegerProgram()
     capacity = [model.integer_number(0, int(high)) for high in most]
     off = [model.number() for _ in range(links)]
     start, users = network.port_links

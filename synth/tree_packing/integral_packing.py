@@ -12,7 +12,7 @@ from synth.bounds import least_s_per_byte
 from synth.network import Network
 from synth.tree_packing.arborescences import RootedPacking
 from synth.tree_packing.integral_arborescences import Rows, graph_of, whole_trees
-from synth.tree_packing.integral_capacities import Rates, TreeUnits, exact_trees, rates, units
+from synth.tree_packing.integral_capacities import IntegralRates, TreeUnits, exact_trees, rates, units
 
 __all__ = ["Optimum", "gathering_trees", "optimum"]
 
@@ -23,7 +23,7 @@ class Optimum:
     takes ``trees_a_root`` trees, or a multiple of them. ``s_per_byte`` is the least time per byte.
     """
 
-    rates: Rates
+    rates: IntegralRates
     best: Fraction
     trees_a_root: int
     s_per_byte: float

@@ -14,7 +14,7 @@ from ccctl.errors import TimeoutExpired
 from ccctl.runs import profile
 from exec.launcher.run import World
 from probes.base.errors import LostRankError, UnavailableError
-from probes.detection.gather import Look, Request
+from probes.detection.gather import DetectRequest, HostDetection
 from probes.profiling.assemble import assemble
 from probes.profiling.options import Effort
 from probes.sampling.packet_trains import Trains
@@ -25,7 +25,7 @@ CCCTL = [sys.executable, "-P", "-m", "ccctl"]
 
 
 def look(name):
-    return Look(name, f"boot of {name}", Topology((Host(name, "t"),)))
+    return HostDetection(name, f"boot of {name}", Topology((Host(name, "t"),)))
 
 
 class Cluster:
@@ -65,7 +65,7 @@ class Cluster:
 def test_what_is_missing_is_named_and_the_rest_is_kept(monkeypatch, faults, missing, most_starts):
     ranks = Cluster(**faults)
     monkeypatch.setattr(host_search, "run_ranks", ranks)
-    found = host_search.look_everywhere(World(hosts="n[1-8]:4"), Request(), None)
+    found = host_search.look_everywhere(World(hosts="n[1-8]:4"), DetectRequest(), None)
     assert {host.name for host in found.hosts} == {f"n{n}" for n in range(1, 9)} - missing
     assert {one.where for one in found.findings} == missing
     assert {one.what for one in found.findings} <= {"host-missing"}
@@ -76,7 +76,7 @@ def test_what_is_missing_is_named_and_the_rest_is_kept(monkeypatch, faults, miss
 def test_where_no_host_answers_it_is_unavailable_and_names_all(monkeypatch):
     monkeypatch.setattr(host_search, "run_ranks", Cluster(down=["n1", "n2"]))
     with pytest.raises(UnavailableError, match=r"none of n\[1-2\] gave anything") as caught:
-        host_search.look_everywhere(World(hosts="n[1-2]"), Request(), None)
+        host_search.look_everywhere(World(hosts="n[1-2]"), DetectRequest(), None)
     assert "ssh" in caught.value.hint
 
 
@@ -84,14 +84,14 @@ def test_when_the_time_is_over_nothing_more_is_tried(monkeypatch):
     ranks = Cluster(down=["n1"])
     monkeypatch.setattr(host_search, "run_ranks", ranks)
     with pytest.raises(UnavailableError):
-        host_search.look_everywhere(World(hosts="n[1-8]"), Request(), 1e-9)
+        host_search.look_everywhere(World(hosts="n[1-8]"), DetectRequest(), 1e-9)
     assert len(ranks.starts) == 1
 
 
 def test_a_number_of_ranks_takes_the_first_hosts(monkeypatch):
     ranks = Cluster()
     monkeypatch.setattr(host_search, "run_ranks", ranks)
-    host_search.look_everywhere(World(2, "n[1-8]"), Request(), None)
+    host_search.look_everywhere(World(2, "n[1-8]"), DetectRequest(), None)
     assert ranks.starts == [["n1", "n2"]]
 
 
@@ -128,7 +128,7 @@ def measured(monkeypatch, world, down, timeout_s=None):
     ranks = Measured(down=down)
     for module in (host_search, profile):
         monkeypatch.setattr(module, "run_ranks", ranks)
-    measurement = profile.Measurement(Effort(), world, timeout_s)
+    measurement = profile.ProfileRun(Effort(), world, timeout_s)
     return measurement, measurement.result(), ranks
 
 
@@ -158,7 +158,7 @@ def test_where_every_host_answers_the_first_error_stands(monkeypatch):
     for module in (host_search, profile):
         monkeypatch.setattr(module, "run_ranks", refusing)
     with pytest.raises(UnavailableError) as caught:
-        profile.Measurement(Effort(), World(hosts="n[1-4]"), None).result()
+        profile.ProfileRun(Effort(), World(hosts="n[1-4]"), None).result()
     assert caught.value is error
 
 

@@ -6,8 +6,8 @@ import pytest
 from terminal import Terminal, press, resize, run_on_terminal
 
 from ccctl import console
-from ccctl.launching import Ranks
-from exec.launcher.protocol import Lost, Status
+from ccctl.launching import RankDisplay
+from exec.launcher.protocol import Heartbeat, Lost
 
 # A view that grows and changes until it is interrupted or done.
 SCRIPT = """
@@ -140,12 +140,12 @@ def test_without_a_terminal_a_plain_line_comes_now_and_then(capsys, monkeypatch)
 
 
 def test_who_is_waited_for_comes_first():
-    ranks = Ranks()
+    ranks = RankDisplay()
     assert ranks.lines() == []
-    ranks.heard(0, "a", Status(1, 4, "round 1"))
+    ranks.heard(0, "a", Heartbeat(1, 4, "round 1"))
     for rank in (1, 2):
-        ranks.heard(rank, "b", Status(1, 4, "round 1", 0, "train 2"))
-    ranks.heard(3, "c", Status(1, 4, "round 1", -1, "round 2"))
+        ranks.heard(rank, "b", Heartbeat(1, 4, "round 1", 0, "train 2"))
+    ranks.heard(3, "c", Heartbeat(1, 4, "round 1", -1, "round 2"))
     assert ranks.lines() == [
         "4 ranks, 2 waiting for another",
         "2 ranks wait for rank 0 on a: train 2",
@@ -157,9 +157,9 @@ def test_who_is_waited_for_comes_first():
 
 
 def test_ranks_that_are_at_work_with_each_other_share_a_line():
-    ranks = Ranks()
+    ranks = RankDisplay()
     for rank, peer, step in ((0, 1, "train 2"), (1, 0, "trains"), (2, 0, "trains"), (3, 4, ""), (4, 3, "")):
-        ranks.heard(rank, f"gpu{rank // 2}", Status(1, 4, "", peer, step))
+        ranks.heard(rank, f"gpu{rank // 2}", Heartbeat(1, 4, "", peer, step))
     assert ranks.lines() == [
         "5 ranks, 1 waiting for another",
         "rank 2 waits for rank 0 on gpu0: trains",
@@ -167,7 +167,7 @@ def test_ranks_that_are_at_work_with_each_other_share_a_line():
         "ranks 3 and 4, with each other on gpu1 and gpu2: ",
     ]
     for rank in range(12):
-        ranks.heard(rank, "gpu0", Status(1, 4, "", rank ^ 1, "trains"))
+        ranks.heard(rank, "gpu0", Heartbeat(1, 4, "", rank ^ 1, "trains"))
     assert ranks.lines()[0] == "12 ranks, 0 waiting for another"
     assert ranks.lines()[-1] == "2 more pairs, with each other"
 

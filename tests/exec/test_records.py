@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from exec import records
-from exec.launcher.protocol import Failure, Lost, Status
+from exec.launcher.protocol import Failure, Heartbeat, Lost
 from exec.program.interpreter import interpret
 from exec.records import UnsendableError, decode, encode
 from probes.base.errors import UsageError
@@ -79,7 +79,7 @@ def test_records_arrive_as_they_are():
         {1, 2},
     ]
     values += [
-        Status,
+        Heartbeat,
         interpret,
         range(2, 9, 3),
         bytearray(b"x"),
@@ -238,7 +238,10 @@ class Harm:
 @settings(max_examples=400)
 @given(st.data())
 def test_no_bytes_run_code_or_take_memory(data):
-    value = {"schedule": [Status(1.0, 2.0, "doing"), np.arange(5), Pair(1, Colour.RED)], "of": Fraction(1, 3)}
+    value = {
+        "schedule": [Heartbeat(1.0, 2.0, "doing"), np.arange(5), Pair(1, Colour.RED)],
+        "of": Fraction(1, 3),
+    }
     content = bytearray(encode(value))
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

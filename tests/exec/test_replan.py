@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exec.replan import Forecast, replanned, requests_of
+from exec.replan import SchedulePrediction, replanned, requests_of
 from probes.base.columns import floats
 from probes.base.errors import UsageError
 from synth.check.schedule import check
@@ -36,19 +36,19 @@ def ring():
 
 def test_a_forecast_is_the_prediction_of_the_program(ring):
     slower = network({(0, 1)})
-    assert Forecast(ring).time_s(slower) == predicted_s(lower(ring), slower, ring.chunk_bytes)
-    assert Forecast(ring).time_s(slower) > 1.5 * Forecast(ring).time_s(network())
+    assert SchedulePrediction(ring).time_s(slower) == predicted_s(lower(ring), slower, ring.chunk_bytes)
+    assert SchedulePrediction(ring).time_s(slower) > 1.5 * SchedulePrediction(ring).time_s(network())
 
 
 def test_a_long_schedule_is_simulated(ring, monkeypatch):
     monkeypatch.setattr("exec.replan.MOST_SENDS", 1)
     slower = network({(0, 1)})
-    assert Forecast(ring).time_s(slower) == replay(ring, slower).time_s
+    assert SchedulePrediction(ring).time_s(slower) == replay(ring, slower).time_s
 
 
 def test_a_network_that_lacks_a_link_is_refused(ring):
     with pytest.raises(UsageError):
-        Forecast(ring).time_s(network(cut={(0, 1)}))
+        SchedulePrediction(ring).time_s(network(cut={(0, 1)}))
 
 
 def test_where_a_link_has_slowed_down_a_schedule_around_it_is_taken(ring):
@@ -56,8 +56,8 @@ def test_where_a_link_has_slowed_down_a_schedule_around_it_is_taken(ring):
     found = replanned(ring, slower, least_gain=1.05)
     assert found.searched and found.schedule is not None
     assert check(found.schedule) == []
-    assert found.before_s == Forecast(ring).time_s(slower)
-    assert found.after_s == Forecast(found.schedule).time_s(slower)
+    assert found.before_s == SchedulePrediction(ring).time_s(slower)
+    assert found.after_s == SchedulePrediction(found.schedule).time_s(slower)
     assert found.gain == found.before_s / found.after_s > 1.3
     assert found.bound_s <= found.after_s
     assert found.schedule.collective.same_but_for_chunks(ring.collective)
@@ -79,7 +79,7 @@ def test_without_a_search_the_others_are_weighed(ring):
     around = replanned(ring, slower, least_gain=1.05).schedule
     assert around is not None
     back = replanned(around, network(), least_gain=1.01, others=(ring,), search=False)
-    gain = Forecast(around).time_s(network()) / Forecast(ring).time_s(network())
+    gain = SchedulePrediction(around).time_s(network()) / SchedulePrediction(ring).time_s(network())
     assert back.searched is False
     assert (back.schedule is ring) == (gain >= 1.01)
     stay = replanned(around, slower, least_gain=1.01, others=(ring,), search=False)
@@ -109,5 +109,5 @@ def test_several_at_once_are_asked_for_together():
 
 def test_costs_are_those_of_the_network_not_of_the_schedule(ring):
     twice = replace(network(), beta_s_per_byte=floats(2 * network().beta_s_per_byte))
-    ratio = Forecast(ring).time_s(twice) / Forecast(ring).time_s(network())
+    ratio = SchedulePrediction(ring).time_s(twice) / SchedulePrediction(ring).time_s(network())
     assert np.isclose(ratio, 2.0, rtol=0.05)

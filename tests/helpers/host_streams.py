@@ -11,8 +11,8 @@ from cuda_on_host import bits_of, library
 from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.kernel.fifo_memory import arenas
-from exec.cuda.streams.contexts import Contexts
-from exec.cuda.streams.endpoints import Ends
+from exec.cuda.streams.contexts import StreamContexts
+from exec.cuda.streams.endpoints import Endpoints
 from exec.program import expected_output
 from exec.program.layout import Layout
 from synth.program import OUTPUT, SCRATCH
@@ -119,8 +119,8 @@ def contexts_task(comm, request, progress):
     streams = HostStreams(seed=rank)
     places = arenas(table)
     pairs = zip(places.sender.tolist(), places.receiver.tolist(), strict=True)
-    ends = Ends(comm, HostDevice(), streams, table, places, dict.fromkeys(pairs, "staged"))
-    contexts = Contexts(table, rank, streams, ends.outgoing, ends.incoming)
+    ends = Endpoints(comm, HostDevice(), streams, table, places, dict.fromkeys(pairs, "staged"))
+    contexts = StreamContexts(table, rank, streams, ends.outgoing, ends.incoming)
     for _ in range(2):
         buffers = buffers_of(layout, rank, "float32", "sum")
         contexts.run([each.ctypes.data for each in buffers])

@@ -1,7 +1,7 @@
 """Tables of nccl-tests under a setting each, for tests of tuner files."""
 
 from exec.benchmark.report import Measurement, Report, Row
-from exec.library_rules.nccl import Setting, Tried
+from exec.library_rules.nccl import MeasuredSetting, Setting
 
 
 def tried(setting, times, ranks=16, nodes=2, kind="all_reduce"):
@@ -22,7 +22,7 @@ def tried(setting, times, ranks=16, nodes=2, kind="all_reduce"):
         for size, t in times.items()
     )
     hosts = tuple(f"h{node}" for node in range(nodes))
-    return Tried(
+    return MeasuredSetting(
         Setting.of(setting), Report(ranks, hosts, "nccl-tests", "NCCL", 5, 20, rows), f"{setting}.log"
     )
 

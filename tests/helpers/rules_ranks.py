@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from exec.library_rules.sweep import Sides
+from exec.library_rules.sweep import PrivateBuffers
 from exec.peers.mpi import MpiPeer
 from synth.collective import collective
 
@@ -24,7 +24,7 @@ def sums(comm, request, progress):
 def _bits(comm, count, algorithm):
     random = np.random.default_rng(comm.Get_rank())
     send = (random.random(count) * 10.0 ** random.integers(-4, 4, count)).astype(np.float32)
-    sides = Sides(send, np.zeros_like(send))
+    sides = PrivateBuffers(send, np.zeros_like(send))
     call = MpiPeer(comm, algorithm).ready(collective("all_reduce", comm.Get_size()), sides, "sum")
     call.run()
     found = sides.recv.tobytes()

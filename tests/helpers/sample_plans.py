@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from synth.mscclpp import Plan, read_plan
+from synth.mscclpp import ExecutionPlan, read_plan
 
 __all__ = ["FILES", "needs_files", "pair_plan", "read_file"]
 
@@ -14,7 +14,7 @@ FILES = sorted(FOLDER.glob("mscclpp*/*.json"))
 needs_files = pytest.mark.skipif(not FILES, reason="the shared plans of MSCCL++ are not here")
 
 
-def read_file(path: Path) -> Plan:
+def read_file(path: Path) -> ExecutionPlan:
     """The plan in a file."""
     return read_plan(json.loads(path.read_bytes()), path.name)
 

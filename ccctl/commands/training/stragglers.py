@@ -25,7 +25,7 @@ from ccctl.completion import words
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from exec.relays import Arrivals, Costs
+    from exec.relays import Arrivals, CollectiveCosts
     from synth.schedule import Schedule
 
 __all__ = ["EXAMPLES", "stragglers"]
@@ -299,7 +299,7 @@ def _schedule(
     return synthesize(on, collectives, parse_size(size, "--size"), seed=seed, trees=True).schedule
 
 
-def _costs(buy: str | None, schedule: Schedule | None, arrivals: Arrivals, volume: bool) -> Costs:
+def _costs(buy: str | None, schedule: Schedule | None, arrivals: Arrivals, volume: bool) -> CollectiveCosts:
     """What going costs, for every set of ranks that is ready at some moment."""
     from exec.relays import ConstantCosts, SimulatedCosts, VolumeCosts, ready_sets
 

@@ -1,2 +1,2 @@
-from .html_page import Part as Part, page as page
+from .html_page import PageSection as PageSection, page as page
 from .table import tables as tables

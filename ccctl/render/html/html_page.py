@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ccctl.render.html.table import Table
+from ccctl.render.html.table import HtmlTable
 from ccctl.render.svg import STYLE, Drawing, element
 from probes.base import as_attribute, as_content, plural
 
 if TYPE_CHECKING:
-    from ccctl.render import Finding
+    from ccctl.render import ArtifactFinding
 
-__all__ = ["Part", "page"]
+__all__ = ["PageSection", "page"]
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#222;--faint:#5f6368;--paper:#fff;--soft:#f0f1f3;--line:#d0d4d9;
@@ -66,7 +66,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Part:
+class PageSection:
     """What the page shows of one artifact: a heading, its file, pictures wide and narrow, and tables."""
 
     section: str
@@ -74,11 +74,15 @@ class Part:
     source: str
     wide: tuple[Drawing, ...]
     narrow: tuple[Drawing, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[HtmlTable, ...]
 
 
 def page(
-    title: str, made: str, findings: Sequence[Finding], parts: Sequence[Part], files: Sequence[Sequence[str]]
+    title: str,
+    made: str,
+    findings: Sequence[ArtifactFinding],
+    parts: Sequence[PageSection],
+    files: Sequence[Sequence[str]],
 ) -> str:
     """The HTML; ``files`` are rows of (file, kind, digest or why it could not be read)."""
     sections = list(dict.fromkeys(part.section for part in parts))
@@ -97,7 +101,7 @@ def page(
             if part.section == section:
                 body += _part(part)
         body.append("</section>")
-    table = _table(Table("Files", ("file", "kind", "sha256, or why not read"), tuple(map(tuple, files))))
+    table = _table(HtmlTable("Files", ("file", "kind", "sha256, or why not read"), tuple(map(tuple, files))))
     body += ["<section id='files' class='files'><h2>Files</h2>", table, "</section></main>"]
     head = (
         "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
@@ -112,7 +116,7 @@ def _anchor(section: str) -> str:
     return section.lower().replace(" ", "-")
 
 
-def _findings(findings: Sequence[Finding]) -> Iterable[str]:
+def _findings(findings: Sequence[ArtifactFinding]) -> Iterable[str]:
     yield "<section id='findings' aria-label='Findings'>"
     if findings:
         severe = sum(finding.severe for finding in findings)
@@ -130,7 +134,7 @@ def _findings(findings: Sequence[Finding]) -> Iterable[str]:
     yield "</section>"
 
 
-def _part(part: Part) -> Iterable[str]:
+def _part(part: PageSection) -> Iterable[str]:
     yield f"<h3>{as_content(part.title)}</h3><p class='faint source'>{as_content(part.source)}</p>"
     for wide, narrow in zip(part.wide, part.narrow, strict=True):
         yield f"<figure><figcaption>{as_content(wide.title)}</figcaption>"
@@ -139,7 +143,7 @@ def _part(part: Part) -> Iterable[str]:
         yield f"<details><summary>Numbers: {as_content(table.title)}</summary>{_table(table)}</details>"
 
 
-def _table(table: Table) -> str:
+def _table(table: HtmlTable) -> str:
     heads = "".join(f"<th scope='col'>{as_content(name)}</th>" for name in table.columns)
     rows = "".join(
         "<tr>" + "".join(f"<td>{as_content(cell)}</td>" for cell in row) + "</tr>" for row in table.rows

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from synth.schedule import Schedule
     from synth.symmetric_schedule import SymmetricSchedule
 
-__all__ = ["Table", "tables"]
+__all__ = ["HtmlTable", "tables"]
 
 _MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """A title, the columns' names with units, and rows of text."""
 
     title: str
@@ -30,7 +30,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[Table]:
+def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[HtmlTable]:
     """The tables of an artifact; of most kinds there is none."""
     if kind == "profile":
         return [_links(body)]
@@ -40,14 +40,14 @@ def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[Table]:
     return [_outcome(body)] if judged and body.outcome is not None else []
 
 
-def _links(profile: Profile) -> Table:
+def _links(profile: Profile) -> HtmlTable:
     import numpy as np
 
     links = profile.links
     name = without_domain([entry.host for entry in profile.ranks])
     slowest = np.argsort(-links.beta_s_per_byte, kind="stable")[:_MOST_LINKS].tolist()
     count = len(links.src)
-    return Table(
+    return HtmlTable(
         f"the {len(slowest)} slowest of {count} links" if count > _MOST_LINKS else f"all {count} links",
         ("sender", "receiver", "GB/s", "median GB/s", "alpha", "flags"),
         tuple(
@@ -64,7 +64,7 @@ def _links(profile: Profile) -> Table:
     )
 
 
-def _rows(report: Report, bounds_s: Bounds) -> Table:
+def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
     peers = list(dict.fromkeys(name for row in report.rows for name in row.peers))
     found = []
     for row in report.rows:
@@ -87,10 +87,10 @@ def _rows(report: Report, bounds_s: Bounds) -> Table:
             )
         )
     columns = ("collective", "size", "type", "time", "bus GB/s", "wrong", "predicted", "of the bound")
-    return Table("all rows", (*columns, *peers), tuple(found))
+    return HtmlTable("all rows", (*columns, *peers), tuple(found))
 
 
-def _outcome(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> Table:
+def _outcome(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> HtmlTable:
     assert schedule.outcome is not None
     optimal = percent(schedule.outcome.percent_of_optimal / 100)
     rows = [(seconds(schedule.outcome.time_s), f"simulated, {optimal} of optimal")]
@@ -100,4 +100,4 @@ def _outcome(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> Table
         if bound.time_s > 0
     ]
     # On a narrow screen the times are seen first.
-    return Table("time and bounds", ("time", "what"), tuple(rows))
+    return HtmlTable("time and bounds", ("time", "what"), tuple(rows))

@@ -1,6 +1,6 @@
 from . import schedule as schedule
 from .bar_chart import Bar as Bar, Piece as Piece, bars as bars
-from .chart import Chart as Chart, Line as Line, charts as charts, time_axis as time_axis
+from .chart import Chart as Chart, Series as Series, charts as charts, time_axis as time_axis
 from .drawing import (
     COLOURS as COLOURS,
     STYLE as STYLE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ccctl.render import seconds
 from ccctl.render.svg.drawing import COLOURS, Drawing, fitted, legend, mark, stroke, text, text_width
 
-__all__ = ["COLOURS", "Chart", "Line", "charts", "steps", "time_axis"]
+__all__ = ["COLOURS", "Chart", "Series", "charts", "steps", "time_axis"]
 
 _LEAST, _MOST = 1e-30, 1e30
 # Right of the last tick half of its value must fit: 326.7K.
@@ -23,7 +23,7 @@ _UPON, _LONG = 1.0, 8
 
 
 @dataclass(frozen=True)
-class Line:
+class Series:
     """One series: its points (x, y) in the order of x, above 0 where the axis is logarithmic.
 
     A dashed one has no marks at its points, and one that is not ``joined`` no line between them.
@@ -47,7 +47,7 @@ class Chart:
 
     title: str
     x_title: str
-    lines: tuple[Line, ...]
+    lines: tuple[Series, ...]
     x_name: Callable[[float], str]
     y_name: Callable[[float], str]
     x_base: int = 2
@@ -93,7 +93,7 @@ def charts(title: str, about: str, panels: Sequence[Chart], width: int, notes: S
     return Drawing(title, about, width, top + height + 8, (*parts, *drawn))
 
 
-def _sign(line: Line, shape: Mapping[str, int]) -> str:
+def _sign(line: Series, shape: Mapping[str, int]) -> str:
     """What a line looks like, for the legend."""
     drawn = stroke("M0 6h28", line.colour, dashed=line.dashed) if line.joined else ""
     return drawn + ("" if line.dashed else mark(shape[line.name], 14, 6, line.colour))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
+from ccctl.render.svg.chart import COLOURS, Chart, Series, charts
 from ccctl.render.svg.drawing import Drawing, legend, text
 from probes.base import plural
 
@@ -41,7 +41,7 @@ def pictures(history: History, width: int) -> list[Drawing]:
     panels = []
     for title, values in (("bandwidth (GB/s)", rate), ("latency, alpha (us)", latency)):
         lines = [
-            Line(
+            Series(
                 names.link(int(history.src[link]), int(history.dst[link])),
                 COLOURS[number],
                 _points(at, values[:, link]),
@@ -50,7 +50,7 @@ def pictures(history: History, width: int) -> list[Drawing]:
         ]
         if others:
             lines.append(
-                Line(_median_of(len(others)), "#7f7f7f", _points(at, _medians(values[:, others])), True)
+                Series(_median_of(len(others)), "#7f7f7f", _points(at, _medians(values[:, others])), True)
             )
         happened = tuple(
             ((event.at_s - history.at_s[0]) / unit_s, str(number))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl.render import about, seconds
-from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
+from ccctl.render.svg.chart import COLOURS, Chart, Series, charts
 from ccctl.render.svg.drawing import Drawing
 from ccctl.render.text import busbw_gbs
 from probes.base import plural
@@ -29,15 +29,15 @@ def pictures(selection: Selection, width: int) -> list[Drawing]:
     bound = tuple((one.size_bytes, one.bound_s) for one in selection.points if one.bound_s)
     of = {at: [one for one in selection.points if one.algorithm == at] for _, _, at in lines}
     times = [
-        Line(name, colour, tuple((one.size_bytes, one.time_s) for one in of[at]))
+        Series(name, colour, tuple((one.size_bytes, one.time_s) for one in of[at]))
         for name, colour, at in lines
     ]
     rates = [
-        Line(name, colour, tuple((one.size_bytes, busbw_gbs(selection, one)) for one in of[at]))
+        Series(name, colour, tuple((one.size_bytes, busbw_gbs(selection, one)) for one in of[at]))
         for name, colour, at in lines
     ]
     drawn = [tuple(line for line in some if line.points) for some in (rates, times)]
-    limit = (Line("proven bound", "#7f7f7f", bound, dashed=True),) if bound else ()
+    limit = (Series("proven bound", "#7f7f7f", bound, dashed=True),) if bound else ()
     return [
         charts(
             f"{selection.collective.label} on {selection.network.name}, predicted",

@@ -11,13 +11,13 @@ from ccctl.render import percent, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.relays import Costs, Replay
+    from exec.relays import CollectiveCosts, Replay
     from probes.base import Floats
 
 __all__ = ["decisions", "draw", "summary"]
 
 
-def draw(replay: Replay, costs: Costs, cycle_s: float) -> None:
+def draw(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> None:
     """Print cost, ratio and completion of each policy, and how often each rank relays."""
     told = summary(replay, costs, cycle_s)
     last = told["last_ready_s"]
@@ -57,7 +57,7 @@ def draw(replay: Replay, costs: Costs, cycle_s: float) -> None:
         )
 
 
-def summary(replay: Replay, costs: Costs, cycle_s: float) -> dict[str, Any]:
+def summary(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> dict[str, Any]:
     """The same as plain values; ratios that are infinite, of costs over nothing, are None."""
     policies: dict[str, Any] = {}
     for name, one in replay.policies.items():

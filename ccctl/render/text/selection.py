@@ -11,7 +11,7 @@ from ccctl.render import race_summary, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.portfolio import Entry
+    from synth.portfolio import SizedProgram
     from synth.selection import Point, Selection
 
 __all__ = ["busbw_gbs", "draw", "draw_runtime", "runtime_summary", "summary"]
@@ -124,7 +124,7 @@ def _texts(rows: list[tuple[Any, ...]]) -> list[list[str]]:
     return [[str(cell) for cell in row] for row in rows]
 
 
-def draw_runtime(entries: Sequence[Entry], say: Callable[[str], None]) -> None:
+def draw_runtime(entries: Sequence[SizedProgram], say: Callable[[str], None]) -> None:
     """Print a row for each range of sizes, and one for each size: its gain over Simple with one instance."""
     ranges = plural(len(entries), "range")
     say(f"{ranges} of sizes; costs of protocols are those of NCCL's tuning, not measured")
@@ -163,12 +163,12 @@ def draw_runtime(entries: Sequence[Entry], say: Callable[[str], None]) -> None:
         say(line)
 
 
-def _until(entry: Entry, entries: Sequence[Entry]) -> str:
+def _until(entry: SizedProgram, entries: Sequence[SizedProgram]) -> str:
     last = entry is entries[-1]
     return format_size(entry.to_bytes) if last else f"<{format_size(entry.to_bytes + 1)}"
 
 
-def runtime_summary(entries: Sequence[Entry]) -> dict[str, Any]:
+def runtime_summary(entries: Sequence[SizedProgram]) -> dict[str, Any]:
     """The same as ``--json`` prints it."""
     return {
         "ranges": [

@@ -21,4 +21,4 @@ from .nccl_tests import (
     parse_rccl_lines as parse_rccl_lines,
 )
 from .osu import is_osu_text as is_osu_text, parse_osu_text as parse_osu_text
-from .timed_calls import Inspected as Inspected, Waiting as Waiting, of_calls as of_calls
+from .timed_calls import Inspected as Inspected, WaitTime as WaitTime, of_calls as of_calls

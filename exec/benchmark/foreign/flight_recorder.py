@@ -24,7 +24,7 @@ from probes.base import DataError, plural
 from synth.collective import Kind
 
 __all__ = [
-    "Call",
+    "RecordedCall",
     "as_timed_calls",
     "flight_calls",
     "flight_recorded",
@@ -69,7 +69,7 @@ _UNEVEN = ("gather", "scatter", "all_to_all")
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """One rank's entry of a call; ``size_bytes`` is its input's, ``seconds`` None without timing.
 
     ``members`` are the global ranks of ``group``, empty where the dump does not say them.
@@ -120,12 +120,12 @@ def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
     )
 
 
-def flight_calls(files: Mapping[str, bytes]) -> list[Call]:
+def flight_calls(files: Mapping[str, bytes]) -> list[RecordedCall]:
     """All entries of all files; a file's rank is in its document or its name. Raises DataError."""
     return [call for _, own in _dumps(files) for call in own]
 
 
-def _dumps(files: Mapping[str, bytes]) -> list[tuple[int, list[Call]]]:
+def _dumps(files: Mapping[str, bytes]) -> list[tuple[int, list[RecordedCall]]]:
     """(rank, its entries) of each file; raises DataError."""
     found = []
     for source, content in files.items():
@@ -187,7 +187,9 @@ def _rank_of(document: dict[str, Any], source: str) -> int:
     return int(named[1])
 
 
-def _call(entry: dict[str, Any], rank: int, members: Mapping[str, tuple[int, ...]], where: str) -> Call:
+def _call(
+    entry: dict[str, Any], rank: int, members: Mapping[str, tuple[int, ...]], where: str
+) -> RecordedCall:
     group = entry.get("process_group", entry.get("pg_id", "0"))
     name = str(group[0] if isinstance(group, (list, tuple)) and group else group)
     numbers = [
@@ -197,7 +199,7 @@ def _call(entry: dict[str, Any], rank: int, members: Mapping[str, tuple[int, ...
     if number is None:
         raise DataError(where, ["collective_seq_id: expected a number"])
     duration = entry.get("duration_ms")
-    return Call(
+    return RecordedCall(
         group=name,
         number=number,
         rank=rank,
@@ -221,13 +223,13 @@ def _size(entry: dict[str, Any]) -> int:
     return min(total, _MOST_BYTES)
 
 
-def late_ranks(calls: Iterable[Call], dumped: Iterable[int]) -> list[Lag]:
+def late_ranks(calls: Iterable[RecordedCall], dumped: Iterable[int]) -> list[Lag]:
     """Ranks that hold others up, by communicator and call; ``dumped`` are the ranks that wrote a dump.
 
     No further call is looked at once ``_MOST_LAGS`` are found. Sends and receives do not count.
     """
     dumped = frozenset(dumped)
-    by_call: dict[tuple[str, int], list[Call]] = defaultdict(list)
+    by_call: dict[tuple[str, int], list[RecordedCall]] = defaultdict(list)
     newest: dict[tuple[str, int], int] = {}
     for one in calls:
         if not _PEERS.match(one.name):
@@ -243,7 +245,7 @@ def late_ranks(calls: Iterable[Call], dumped: Iterable[int]) -> list[Lag]:
     return found
 
 
-def _mismatched(parts: Sequence[Call]) -> Iterator[Lag]:
+def _mismatched(parts: Sequence[RecordedCall]) -> Iterator[Lag]:
     """Ranks of one call whose collective or size differs from that of most ranks."""
     usual = Counter((one.name, one.size_bytes) for one in parts).most_common(1)[0][0]
     for one in parts:
@@ -255,7 +257,7 @@ def _mismatched(parts: Sequence[Call]) -> Iterator[Lag]:
 
 
 def _not_begun(
-    parts: Sequence[Call], newest: Mapping[tuple[str, int], int], dumped: frozenset[int]
+    parts: Sequence[RecordedCall], newest: Mapping[tuple[str, int], int], dumped: frozenset[int]
 ) -> Iterator[Lag]:
     """Members without an entry of a call in which others wait, whose ``newest`` call is an earlier one."""
     waiting = [one for one in parts if one.state in _WAITING]
@@ -274,7 +276,7 @@ def _not_begun(
             yield Lag("late", first.group, rank, "", text)
 
 
-def _not_completed(parts: Sequence[Call]) -> Iterator[Lag]:
+def _not_completed(parts: Sequence[RecordedCall]) -> Iterator[Lag]:
     """Ranks that are still in a call which all members have begun and some have completed."""
     waiting = [one for one in parts if one.state in _WAITING]
     completed = len(parts) - len(waiting)
@@ -285,7 +287,7 @@ def _not_completed(parts: Sequence[Call]) -> Iterator[Lag]:
         yield Lag("stuck", one.group, one.rank, "", text)
 
 
-def _sends(calls: Iterable[Call]) -> dict[tuple[int, int], dict[int, list[float]]]:
+def _sends(calls: Iterable[RecordedCall]) -> dict[tuple[int, int], dict[int, list[float]]]:
     """Seconds of timed sends by (rank from, rank to) and bytes; the entry's name has both ranks."""
     found: dict[tuple[int, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in calls:
@@ -300,7 +302,7 @@ def _sends(calls: Iterable[Call]) -> dict[tuple[int, int], dict[int, list[float]
     return {pair: dict(sizes) for pair, sizes in found.items()}
 
 
-def as_timed_calls(calls: Iterable[Call]) -> Iterator[TimedCall]:
+def as_timed_calls(calls: Iterable[RecordedCall]) -> Iterator[TimedCall]:
     """The completed collectives that were timed; ranks are those within the group, hosts are not known."""
     for one in calls:
         kind = _KINDS.get(one.name.partition(":")[2].strip("_"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["IN_PROGRESS", "Communicator", "Dump", "Rank", "Status"]
+__all__ = ["IN_PROGRESS", "Communicator", "Dump", "RasRank", "RasStatus"]
 
 # ncclInProgress
 IN_PROGRESS = 7
 
 
-class Status(msgspec.Struct):
+class RasStatus(msgspec.Struct):
     """The state of a rank; errors are those of ncclResult_t."""
 
     init_state: int = 0
@@ -20,13 +20,13 @@ class Status(msgspec.Struct):
     considered_dead: bool = False
 
 
-class Rank(msgspec.Struct):
+class RasRank(msgspec.Struct):
     """A rank of a communicator, and the collectives of each kind that it has begun."""
 
     rank: int
     host: str = ""
     pid: int = 0
-    status: Status = msgspec.field(default_factory=Status)
+    status: RasStatus = msgspec.field(default_factory=RasStatus)
     collective_counts: dict[str, int] = {}
 
 
@@ -35,8 +35,8 @@ class Communicator(msgspec.Struct):
 
     hash: str
     size: int
-    ranks: list[Rank] = []
-    missing_ranks: list[Rank] = []
+    ranks: list[RasRank] = []
+    missing_ranks: list[RasRank] = []
     secondary_hash: str = ""
     most: dict[str, int] = {}
 

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from exec.benchmark.foreign.nccl_ras_dump import IN_PROGRESS, Communicator, Dump, Rank, Status
+from exec.benchmark.foreign.nccl_ras_dump import IN_PROGRESS, Communicator, Dump, RasRank, RasStatus
 from probes.base import DataError
 
 __all__ = ["is_ras_text", "ras_text_dumps"]
@@ -153,12 +153,12 @@ def _said(ranks: int, found: re.Match[str]) -> _Said:
 
 
 def _communicator(name: str, block: _Block, dead: set[tuple[int, str]]) -> Communicator:
-    ranks: dict[int, Rank] = {}
+    ranks: dict[int, RasRank] = {}
     most: dict[str, int] = {}
 
-    def rank_of(number: int) -> Rank:
+    def rank_of(number: int) -> RasRank:
         pid, host = block.processes.get(number, (0, ""))
-        return ranks.setdefault(number, Rank(number, host, pid))
+        return ranks.setdefault(number, RasRank(number, host, pid))
 
     for kind, several in block.said.items():
         named = {number for said in several for number in said.named}
@@ -173,14 +173,14 @@ def _communicator(name: str, block: _Block, dead: set[tuple[int, str]]) -> Commu
             for number in numbers:
                 _tell(rank_of(number), kind, said)
     missing = [
-        Rank(number, host, pid, Status(unresponsive=True, considered_dead=(pid, host) in dead))
+        RasRank(number, host, pid, RasStatus(unresponsive=True, considered_dead=(pid, host) in dead))
         for number in sorted(block.missing)
         for pid, host in [block.processes.get(number, (0, ""))]
     ]
     return Communicator(name, block.size, [ranks[number] for number in sorted(ranks)], missing, most=most)
 
 
-def _tell(rank: Rank, kind: str, said: _Said) -> None:
+def _tell(rank: RasRank, kind: str, said: _Said) -> None:
     """Write what is said of a rank into it."""
     if said.count is not None:
         rank.collective_counts = {**rank.collective_counts, kind: said.count}

@@ -16,7 +16,16 @@ from exec.benchmark import busbw_factor
 from probes.base import decimal, whole
 from synth.collective import Kind
 
-__all__ = ["MOST_RANKS", "Cells", "Factor", "TableRow", "factor_of", "kinds_of", "ranks_of", "table_row"]
+__all__ = [
+    "MOST_RANKS",
+    "Factor",
+    "PlacementCells",
+    "TableRow",
+    "factor_of",
+    "kinds_of",
+    "ranks_of",
+    "table_row",
+]
 
 MOST_RANKS = 65_536
 _ELEMENT_BYTES = {"double": 8, "int64": 8, "uint64": 8, "float": 4, "int32": 4, "uint32": 4}
@@ -42,7 +51,7 @@ _TESTS: tuple[tuple[Kind, bool, bool, bool], ...] = (
 
 
 @dataclass(frozen=True)
-class Cells:
+class PlacementCells:
     """One placement of a row as it was printed: microseconds, GB/s, and wrong elements.
 
     "N/A" is unchecked; rccl-tests once printed a difference there, with * where it was too large.
@@ -73,8 +82,8 @@ class TableRow:
     dtype: str
     redop: str
     root: int
-    out_of_place: Cells
-    in_place: Cells | None
+    out_of_place: PlacementCells
+    in_place: PlacementCells | None
     line: int = 0
 
 
@@ -137,13 +146,13 @@ def _between(words: Sequence[str]) -> tuple[str, int] | None:
     return redop, root
 
 
-def _cells(words: Sequence[str]) -> Cells | None:
+def _cells(words: Sequence[str]) -> PlacementCells | None:
     """One placement; None where its words are missing or no numbers."""
     if len(words) < _ALONE or any(decimal(word[:40], 0.0, _MOST) is None for word in words[:3]):
         return None
     if words[3].upper() != "N/A" and decimal(words[3][:40].removesuffix("*"), 0.0, _MOST) is None:
         return None
-    return Cells(*words[:_ALONE])
+    return PlacementCells(*words[:_ALONE])
 
 
 def _fits(size_bytes: int, time: str, algbw: str) -> bool:

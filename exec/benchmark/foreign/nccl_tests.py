@@ -21,8 +21,8 @@ from exec.benchmark import Measurement, Report, Row, Spread
 from exec.benchmark.foreign.failures import failure_in, wrong_first
 from exec.benchmark.foreign.nccl_rows import (
     MOST_RANKS,
-    Cells,
     Factor,
+    PlacementCells,
     TableRow,
     factor_of,
     kinds_of,
@@ -271,7 +271,7 @@ def _beyond(run: _Run) -> list[str]:
     return found + ([f"{plural(failed, 'value')} out of bounds"] if failed else [])
 
 
-def _elements(cells: Cells) -> int:
+def _elements(cells: PlacementCells) -> int:
     """How many elements were wrong."""
     return int(_value(cells.wrong.removesuffix("*")))
 
@@ -484,7 +484,7 @@ def parse_rccl_lines(text: str, source: str, ranks: Callable[[], int] | None = N
             if (kind := _RCCL_NAMES.get(name := str(entry["name"]).lower())) is None:
                 raise ValueError(f"expected a collective, found {name[:40]!r}")
             head = (_count(entry["size"]), 0, str(entry["type"]), str(entry.get("redop", "none")), -1)
-            cells = Cells(*(str(entry[name]) for name in ("time", "algBw", "busBw", "#wrong")))
+            cells = PlacementCells(*(str(entry[name]) for name in ("time", "algBw", "busBw", "#wrong")))
             gpus.add(_count(entry["gpus"] if "gpus" in entry else entry["ranks"], 1))
             found.setdefault((kind, head), {})[bool(_count(entry["inPlace"]))] = _measured(cells)
         except (KeyError, TypeError, ValueError) as error:
@@ -546,7 +546,7 @@ def _report(
 def _row(row: TableRow, kind: Kind, *, errors: bool, right: bool) -> Row:
     """A row of a report; ``errors``: its last column holds differences, which ``right`` says are small."""
 
-    def measured(cells: Cells | None) -> Measurement | None:
+    def measured(cells: PlacementCells | None) -> Measurement | None:
         if cells is None:
             return None
         found = _measured(cells)
@@ -557,7 +557,7 @@ def _row(row: TableRow, kind: Kind, *, errors: bool, right: bool) -> Row:
     return _made(kind, head, measured(row.out_of_place), measured(row.in_place))
 
 
-def _measured(cells: Cells) -> Measurement:
+def _measured(cells: PlacementCells) -> Measurement:
     """One placement as numbers; raises ValueError."""
     time_s = _value(cells.time) * 1e-6
     wrong = _elements(cells) if cells.checked else None
@@ -600,12 +600,12 @@ def _json_row(
     return TableRow(*head, shown, inner), measured
 
 
-def _json_cells(found: Mapping[str, Any] | None) -> Cells | None:
+def _json_cells(found: Mapping[str, Any] | None) -> PlacementCells | None:
     if found is None:
         return None
     wrong = "N/A" if found["nwrong"] is None else str(found["nwrong"])
     time = found["time"] if "time" in found else found["cpu_time"]
-    return Cells(str(time), str(found["alg_bw"]), str(found["bus_bw"]), wrong)
+    return PlacementCells(str(time), str(found["alg_bw"]), str(found["bus_bw"]), wrong)
 
 
 def _json_measurement(entry: Mapping[str, Any], name: str) -> Measurement | None:

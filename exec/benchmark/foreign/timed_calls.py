@@ -18,7 +18,7 @@ from exec.benchmark import Measurement, Report, Row, busbw_factor
 from probes.base import DataError
 from synth.collective import Kind
 
-__all__ = ["Inspected", "TimedCall", "Waiting", "of_calls"]
+__all__ = ["Inspected", "TimedCall", "WaitTime", "of_calls"]
 
 Executor = Literal["nccl-inspector", "flight-recorder"]
 # In these no rank can end before all have begun: each needs data of every other one.
@@ -46,7 +46,7 @@ class TimedCall:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitTime:
     """Seconds that the first rank waited for the last, median over the calls of one collective and size.
 
     ``last``: (rank, host, share of the calls in which it began last), most often first.
@@ -75,7 +75,7 @@ class Inspected:
     """
 
     report: Report
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[WaitTime, ...]
     recorded: int
     others: int
 
@@ -167,14 +167,14 @@ def _row(kind: Kind, size_bytes: int, calls: Mapping[int, Mapping[int, float]], 
     )
 
 
-def _waits(one: _Communicator) -> Iterable[Waiting]:
+def _waits(one: _Communicator) -> Iterable[WaitTime]:
     """The waiting in each collective and size; only calls that every rank has recorded count."""
     for (kind, size_bytes), calls in sorted(one.times_s.items()):
         whole = [times_s for times_s in calls.values() if len(times_s) == one.ranks]
         if not whole or kind not in _JOINT:
             continue
         last = Counter(min(times_s, key=lambda rank: times_s[rank]) for times_s in whole)
-        yield Waiting(
+        yield WaitTime(
             kind,
             size_bytes,
             len(whole),

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from exec.cuda.kernel import BLOCK, DOES, STEP, Encoded
 from probes.base import LostRankError
 
-__all__ = ["Contexts", "Incoming", "Outgoing", "Role", "Streams", "role_of"]
+__all__ = ["Incoming", "Outgoing", "Role", "StreamContexts", "Streams", "role_of"]
 
 LIMIT_S = 30.0
 _IDLE_S = 20e-6
@@ -88,7 +88,7 @@ def _needs_kernel(does: int) -> bool:
     return sum(map(bool, sources)) > 1 or bool(does & DOES["writes"] and does & DOES["sends"])
 
 
-class Contexts:
+class StreamContexts:
     """The contexts of one rank, set up once; ``run`` carries the program out on the buffers given.
 
     ``outgoing`` and ``incoming`` are the ends of this rank's connections by FIFO number.

@@ -12,7 +12,7 @@ from exec.cuda.streams.contexts import Incoming, Outgoing
 from exec.cuda.streams.streams import CudaStreams, Opened
 from exec.cuda.streams.transports import MessageIn, MessageOut, MpiNotices, PeerIn, PeerOut
 
-__all__ = ["Ends", "arena_bases"]
+__all__ = ["Endpoints", "arena_bases"]
 
 
 def arena_bases(
@@ -38,7 +38,7 @@ def arena_bases(
     return bases, [bases[peer] for peer in sorted(peers)]
 
 
-class Ends:
+class Endpoints:
     """``outgoing`` and ``incoming`` of this rank by FIFO; making and closing them is collective."""
 
     def __init__(

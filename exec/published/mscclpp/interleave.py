@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
-from exec.published.mscclpp.machine import Atom, Machine
-from synth.mscclpp import Operation, Plan
+from exec.published.mscclpp.machine import Atom, PlanMachine
+from synth.mscclpp import ExecutionPlan, Operation
 
 __all__ = ["Outcome", "interleaved"]
 
@@ -22,7 +22,7 @@ Outcome = Literal["right", "wrong", "deadlock"]
 _LAUNCHES = 3
 
 
-def interleaved(plan: Plan, seed: int, launches: int = _LAUNCHES) -> Outcome:
+def interleaved(plan: ExecutionPlan, seed: int, launches: int = _LAUNCHES) -> Outcome:
     """One random run: ``right``, ``wrong`` or ``deadlock``; raises UsageError for packets over ports."""
     return _Run(plan, seed, launches).outcome()
 
@@ -68,10 +68,10 @@ class _Blocked:
 
 
 class _Run:
-    def __init__(self, plan: Plan, seed: int, launches: int) -> None:
+    def __init__(self, plan: ExecutionPlan, seed: int, launches: int) -> None:
         self.plan, self.launches = plan, launches
         self.draw = random.Random(seed)
-        self.machine = Machine(plan, seed)
+        self.machine = PlanMachine(plan, seed)
         self.spread = self.draw.choice((0.0, 1.0, 3.0))
         self.blocks: list[list[_Blocked]] = [[] for _ in plan.gpus]
         self.launch = [-1] * plan.ranks

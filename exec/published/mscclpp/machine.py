@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probes.base import UsageError
-from synth.mscclpp import Operand, Operation, Plan, Threadblock
+from synth.mscclpp import ExecutionPlan, Operand, Operation, Threadblock
 
-__all__ = ["Atom", "Machine", "expected_output"]
+__all__ = ["Atom", "PlanMachine", "expected_output"]
 
 _Array = NDArray[np.int64]
 # Units of a pipeline, of which the executor makes as many as the data needs.
@@ -54,13 +54,13 @@ class _Rank:
     semaphores: list[int] = field(default_factory=list)
 
 
-class Machine:
+class PlanMachine:
     """The buffers, counters and proxies of all ranks of a plan; ``length`` numbers a chunk.
 
     Packets go over memory channels only: ``atoms`` raises UsageError for those of port channels.
     """
 
-    def __init__(self, plan: Plan, seed: int = 0, length: int = 0) -> None:
+    def __init__(self, plan: ExecutionPlan, seed: int = 0, length: int = 0) -> None:
         slices = [one.slices for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
         self.plan = plan
         self.length = length or _UNITS * math.lcm(*slices, 1) + (max(slices, default=1) > 1)
@@ -267,7 +267,7 @@ class Machine:
 class _Piece:
     """Numbers ``begin`` to ``end`` of a buffer of a rank."""
 
-    machine: Machine
+    machine: PlanMachine
     rank: int
     buffer: str
     half: int

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
-__all__ = ["TRIALS", "Autotuner", "Ranks"]
+__all__ = ["TRIALS", "Autotuner", "TunedGroup"]
 
 # Of each way; the first of them warms up.
 TRIALS = 3
@@ -20,7 +20,7 @@ _HOPELESS = 2.0
 _WAYS = 2
 
 
-class Ranks(Protocol):
+class TunedGroup(Protocol):
     """What is used of a group of ranks."""
 
     def allgather(self, value: float) -> list[float]: ...
@@ -31,7 +31,7 @@ class Ranks(Protocol):
 class Autotuner:
     """The winners by class of call; ``decided`` maps a class to the number of the faster way, 0 or 1."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: TunedGroup) -> None:
         self._ranks = ranks
         self._times_s: dict[Hashable, list[float]] = {}
         self.decided: dict[Hashable, int] = {}

@@ -14,7 +14,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from exec.adaptive import Request
+from exec.adaptive import CollectiveCall
 from exec.records import decode, encode
 from probes.base import CcctlError, UnavailableError
 from synth.network import Network
@@ -41,7 +41,7 @@ class _Search:
     """The question for the best schedule that so many seconds find."""
 
     network: Network
-    request: Request
+    request: CollectiveCall
     budget_s: float
 
 
@@ -61,7 +61,7 @@ class Background:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def search(self, network: Network, request: Request) -> Schedule:
+    def search(self, network: Network, request: CollectiveCall) -> Schedule:
         """The best schedule that is found within the budget; raises what the search raises."""
         found = self._asked(_Search(network, request, self._budget_s))
         if isinstance(found, CcctlError):

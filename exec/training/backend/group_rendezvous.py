@@ -21,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 from exec.sockets import Exchange, Group, agree, join
 from probes.base import UnavailableError, UsageError
 
-__all__ = ["Shutdown", "Store", "Word", "exchange_through", "hear_rank_0", "rendezvous"]
+__all__ = ["Shutdown", "TorchStore", "Word", "exchange_through", "hear_rank_0", "rendezvous"]
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,7 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.02
 _TELLING_S = 20.0
 
 
-class Store(Protocol):
+class TorchStore(Protocol):
     """What is used of torch.distributed.Store; ``check`` does not wait."""
 
     def set(self, key: str, value: str) -> None: ...
@@ -57,7 +57,7 @@ class Word(Generic[_T]):
 
 
 def hear_rank_0(
-    store: Store, rank: int, size: int, make: Callable[[], tuple[_T | None, str]], limit_s: float
+    store: TorchStore, rank: int, size: int, make: Callable[[], tuple[_T | None, str]], limit_s: float
 ) -> Word[_T]:
     """The word of rank 0, where ``make`` gives what stays there and a text for all; collective.
 
@@ -81,7 +81,7 @@ def hear_rank_0(
     return word
 
 
-def _tell(store: Store, size: int, word: Word[_T], why: str | None, limit_s: float) -> list[int]:
+def _tell(store: TorchStore, size: int, word: Word[_T], why: str | None, limit_s: float) -> list[int]:
     """Answer every rank that asks until all have heard; those that have not after ``limit_s``."""
     missing, answered = list(range(1, size)), dict[int, str]()
     said = json.dumps([word.scope, word.text, why])
@@ -99,7 +99,7 @@ def _tell(store: Store, size: int, word: Word[_T], why: str | None, limit_s: flo
     return missing
 
 
-def _heard(store: Store, rank: int, limit_s: float) -> Word[_T]:
+def _heard(store: TorchStore, rank: int, limit_s: float) -> Word[_T]:
     asked = secrets.token_hex(8)
     store.set(f"asked/{rank}", asked)
     for _ in _looks(limit_s):
@@ -124,12 +124,12 @@ def _looks(limit_s: float) -> Iterator[None]:
         pause_s = min(2 * pause_s, _LAST_LOOK_S)
 
 
-def _read(store: Store, key: str) -> str:
+def _read(store: TorchStore, key: str) -> str:
     """The value of ``key``; "" where there is none."""
     return store.get(key).decode() if store.check([key]) else ""
 
 
-def exchange_through(store: Store, rank: int, size: int, limit_s: float) -> Exchange:
+def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) -> Exchange:
     """An all-gather of bytes over a store that holds nothing yet, as one under the scope of a word."""
     rounds = itertools.count()
 

@@ -17,13 +17,13 @@ from exec.sockets import Group
 from synth.network import Network
 from synth.schedule import Schedule
 
-__all__ = ["KnownSchedules", "Store", "place_of"]
+__all__ = ["KnownSchedules", "ScheduleStore", "place_of"]
 
 # Between two measurements of equal links; what has become slow in a cluster has by more.
 _ALIKE = 1.5
 
 
-class Store(Protocol):
+class ScheduleStore(Protocol):
     """Where schedules outlive the job."""
 
     def read(self, key: Mapping[str, object]) -> Schedule | None: ...
@@ -34,7 +34,7 @@ class Store(Protocol):
 class KnownSchedules:
     """The schedules that this process knows, and those in a ``store``; None is without one."""
 
-    def __init__(self, store: Store | None = None) -> None:
+    def __init__(self, store: ScheduleStore | None = None) -> None:
         self._store = store
         self._found: dict[str, Schedule] = {}
 

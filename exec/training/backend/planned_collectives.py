@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
-from exec.adaptive import Request, measured_network
+from exec.adaptive import CollectiveCall, measured_network
 from exec.program import Array, Layout, dtype_of
 from exec.sockets import Group
 from exec.training.backend.known_schedules import KnownSchedules, place_of
@@ -25,13 +25,13 @@ from synth.program import INPUT, OUTPUT, Program
 from synth.schedule import Schedule
 
 if TYPE_CHECKING:
-    from exec.mpi import Plan
+    from exec.mpi import MpiPlan
 
 __all__ = ["BrokenGroupError", "PlannedCollectives", "Prepared", "Search", "size_class"]
 
 _T = TypeVar("_T")
 
-Search = Callable[[Network, Request], Schedule]
+Search = Callable[[Network, CollectiveCall], Schedule]
 """How a schedule is found for a request on a network."""
 
 # Of these the input must stay as it is, or cannot share memory with the output.
@@ -53,7 +53,7 @@ class BrokenGroupError(CcctlError):
 class Prepared:
     """A plan, the buffers in no use that it is bound to between calls, and where in one both lie."""
 
-    plan: Plan
+    plan: MpiPlan
     idle: tuple[Array, Array]
     spans: tuple[slice, slice] | None
 
@@ -78,12 +78,12 @@ class PlannedCollectives:
                 hint="Profile the ranks of the job, or leave the profile out: links are then measured.",
             )
         self._programs: dict[tuple[Kind, int, int], Program] = {}
-        self._plans: collections.OrderedDict[Request, Prepared] = collections.OrderedDict()
+        self._plans: collections.OrderedDict[CollectiveCall, Prepared] = collections.OrderedDict()
 
-    def make(self, request: Request, group: Group) -> Prepared:
+    def make(self, request: CollectiveCall, group: Group) -> Prepared:
         """The plan for ``request``, whose op may be avg, made over messages of ``group``; collective."""
         # A job whose collectives are all small never needs it; it takes a second or two to import.
-        from exec.mpi import Plan
+        from exec.mpi import MpiPlan
 
         asked = group.allgather(request)
         if len({*asked}) > 1:
@@ -95,24 +95,24 @@ class PlannedCollectives:
         dtype, op = dtype_of(request.dtype), request.op
         if request.kind in _APART:
             send, recv = (np.empty(layout.elements(rank, buffer), dtype) for buffer in (INPUT, OUTPUT))
-            return Prepared(Plan(layout, group, send, recv, op), (send, recv), None)
+            return Prepared(MpiPlan(layout, group, send, recv, op), (send, recv), None)
         elements, *spans = layout.in_place(rank)
         both = np.empty(elements, dtype)
         send, recv = (both[span] for span in spans)
-        return Prepared(Plan(layout, group, send, recv, op), (send, recv), (spans[0], spans[1]))
+        return Prepared(MpiPlan(layout, group, send, recv, op), (send, recv), (spans[0], spans[1]))
 
-    def keep(self, request: Request, prepared: Prepared) -> None:
+    def keep(self, request: CollectiveCall, prepared: Prepared) -> None:
         """Let ``run`` use a plan from now on, in place of the one that was used least recently."""
         self._plans[request] = prepared
         while len(self._plans) > _MOST_PLANS:
             _, oldest = self._plans.popitem(last=False)
             oldest.plan.abandon()
 
-    def has(self, request: Request) -> bool:
+    def has(self, request: CollectiveCall) -> bool:
         """Whether there is a plan for ``request``."""
         return request in self._plans
 
-    def run(self, request: Request, data: Array, result: Array | None = None) -> None:
+    def run(self, request: CollectiveCall, data: Array, result: Array | None = None) -> None:
         """Carry out one collective on flat arrays by the plan that was kept for it.
 
         ``data`` is the larger buffer, as `exec.program.layout.Layout.in_place` has it: of an all_gather the
@@ -142,7 +142,7 @@ class PlannedCollectives:
             prepared.plan.abandon()
         self._plans.clear()
 
-    def _program(self, request: Request, group: Group) -> Program:
+    def _program(self, request: CollectiveCall, group: Group) -> Program:
         """The program for this kind, root and class of sizes; rank 0 makes its schedule."""
         from synth.stages import compile as compile_
 
@@ -151,7 +151,7 @@ class PlannedCollectives:
             self._programs[key] = compile_(_shared(group, lambda: self._schedule(request)))
         return self._programs[key]
 
-    def _schedule(self, request: Request) -> Schedule:
+    def _schedule(self, request: CollectiveCall) -> Schedule:
         """The schedule for this kind, root and class of sizes, known or found now; on rank 0."""
         ranks = self.group.Get_size()
         size_bytes = request.size_bytes(ranks)

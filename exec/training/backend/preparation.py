@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from exec.adaptive import Request
+from exec.adaptive import CollectiveCall
 from exec.sockets import Group
 from exec.training.backend.autotune import Autotuner
 from exec.training.backend.background import Background
@@ -59,17 +59,17 @@ class Preparation:
     ) -> None:
         self._meet, self._given, self._known, self._at_once = meet, given, known, at_once
         self._background = Background(budget_s)
-        self._asked: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[CollectiveCall | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         # The next collective is number ``_next``. From ``_held`` on they wait, if there is such a number.
         self._next = 0
         self._held: int | None = None
         self._waiting = False
-        self._calls: collections.Counter[Request] = collections.Counter()
-        self._wanted: set[Request] = set()
+        self._calls: collections.Counter[CollectiveCall] = collections.Counter()
+        self._wanted: set[CollectiveCall] = set()
         self._agreed: collections.deque[_Agreed] = collections.deque()
-        self._refused: dict[Request, str] = {}
+        self._refused: dict[CollectiveCall, str] = {}
         self._failed = ""
         self._closed = False
         self._group: Group | None = None
@@ -77,7 +77,7 @@ class Preparation:
         self.autotuner: Autotuner | None = None
         self.shutdown: Shutdown | None = None
 
-    def ready(self, request: Request) -> bool:
+    def ready(self, request: CollectiveCall) -> bool:
         """Whether the next collective is carried out by a plan: the same on all ranks.
 
         With ``at_once`` raises UnavailableError where there can be none.
@@ -118,11 +118,11 @@ class Preparation:
         if self.plans is not None:
             self.plans.close()
 
-    def has(self, request: Request) -> bool:
+    def has(self, request: CollectiveCall) -> bool:
         """Whether there is a plan for ``request`` at this moment."""
         return self.plans is not None and self.plans.has(request)
 
-    def _want(self, request: Request) -> None:
+    def _want(self, request: CollectiveCall) -> None:
         """Ask for a plan, unless it has been asked for."""
         if request in self._wanted:
             return
@@ -132,7 +132,7 @@ class Preparation:
             self._thread = threading.Thread(target=self._serve, name="ccctl plans", daemon=True)
             self._thread.start()
 
-    def _wait_for(self, request: Request) -> None:
+    def _wait_for(self, request: CollectiveCall) -> None:
         self._waiting = True
         self._changed.wait_for(lambda: self._failed or request in self._refused or self._agreed)
         self._waiting = False
@@ -183,7 +183,7 @@ class Preparation:
         self.autotuner = Autotuner(group.named("trials"))
         self.plans = plans
 
-    def _prepare(self, request: Request, number: int) -> None:
+    def _prepare(self, request: CollectiveCall, number: int) -> None:
         """Make a plan with the others, and agree with them from which collective on it is used."""
         assert self._group is not None and self.plans is not None
         mesh, group = self._group.mesh, self._group.named(f"plan {number}")
@@ -225,5 +225,5 @@ class _Agreed:
     """A plan that is used from collective ``number`` on."""
 
     number: int
-    request: Request
+    request: CollectiveCall
     prepared: Prepared

@@ -39,7 +39,7 @@ from torch._C._distributed_c10d import (
 )
 from torch.distributed import PrefixStore, ProcessGroup, ReduceOp
 
-from exec.adaptive import REDUCING, Request
+from exec.adaptive import REDUCING, CollectiveCall
 from exec.program import Array
 from exec.training.backend.call_log import CallLog
 from exec.training.backend.exchange import MessageExchange
@@ -76,7 +76,7 @@ _GROUPS: weakref.WeakSet[TorchGroup] = weakref.WeakSet()
 # What this process has logged that others carry out, and by whom: a job may have many groups.
 _SAID: set[tuple[str, str]] = set()
 # Plans, and the request whose arrays they are given.
-_Planned = Callable[[PlannedCollectives, Request], None]
+_Planned = Callable[[PlannedCollectives, CollectiveCall], None]
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         if len({(each.dtype, each.layout) for each in tensors}) != 1 or tensors[0].layout != torch.strided:
             return self._refused(gloo)
 
-        def planned(plans: PlannedCollectives, request: Request) -> None:
+        def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
             row = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
             plans.run(request, array_of(row))
             parts = row.split([tensor.numel() for tensor in tensors])
@@ -242,7 +242,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             return self._refused(gloo)
         parts, given = outputs[0], inputs[0]
 
-        def planned(plans: PlannedCollectives, request: Request) -> None:
+        def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
             row = torch.empty(given.numel() * self._size, dtype=given.dtype)
             self._own(row).copy_(given.detach().reshape(-1))
             plans.run(request, bytes_of(row))
@@ -286,7 +286,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             return self._refused(gloo)
         parts, output = inputs[0], outputs[0]
 
-        def planned(plans: PlannedCollectives, request: Request) -> None:
+        def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
             row = torch.cat([part.detach().reshape(-1) for part in parts])
             with flat(output) as result:
                 plans.run(request, array_of(row), array_of(result))
@@ -351,7 +351,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             return self._refused(gloo)
         given, at_root = inputs[0], self._rank == opts.rootRank
 
-        def planned(plans: PlannedCollectives, request: Request) -> None:
+        def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
             if not at_root:
                 plans.run(request, bytes_of(given.detach().reshape(-1)))
                 return
@@ -386,7 +386,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             return self._refused(gloo)
         output, at_root = outputs[0], self._rank == opts.rootRank
 
-        def planned(plans: PlannedCollectives, request: Request) -> None:
+        def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
             if not at_root:
                 with flat(output) as result:
                     plans.run(request, bytes_of(result))
@@ -507,16 +507,18 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
                 return f"{call.kind} of {first.dtype}"
         return ""
 
-    def _request(self, call: _Call) -> Request:
+    def _request(self, call: _Call) -> CollectiveCall:
         first = call.tensors[0]
         if call.kind in REDUCING:
             summed = call.tensors if call.kind == "all_reduce" else [first]
             count = sum(tensor.numel() for tensor in summed)
             op = _operator_of(call.op) or ""
-            return Request(call.kind, op, REDUCIBLE[first.dtype], count, first.dtype.itemsize, call.root)
-        return Request(call.kind, "sum", "uint8", first.numel() * first.dtype.itemsize, 1, call.root)
+            return CollectiveCall(
+                call.kind, op, REDUCIBLE[first.dtype], count, first.dtype.itemsize, call.root
+            )
+        return CollectiveCall(call.kind, "sum", "uint8", first.numel() * first.dtype.itemsize, 1, call.root)
 
-    def _serve(self, request: Request, call: _Call) -> Any:
+    def _serve(self, request: CollectiveCall, call: _Call) -> Any:
         """On the queue's thread: a work of gloo's, or None where plans have done it."""
         if self._settings.prefer == "gloo":
             return call.gloo(self._queued)
@@ -575,7 +577,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         like = {(each.numel(), each.dtype) for parts in lists for each in (*parts, tensors[0])}
         return len(like) <= 1 and all(len(parts) == self._size for parts in lists)
 
-    def _gathered(self, output: Any, given: Any, plans: PlannedCollectives, request: Request) -> None:
+    def _gathered(self, output: Any, given: Any, plans: PlannedCollectives, request: CollectiveCall) -> None:
         with flat(output) as row:
             own, source = self._own(row), given.detach().reshape(-1)
             if own.data_ptr() != source.data_ptr():
@@ -722,7 +724,7 @@ def _size_bytes(tensors: Sequence[Any]) -> int:
 def _in_place(tensor: Any, view: Callable[[Any], Array]) -> _Planned:
     """A collective on ``tensor``, whose memory ``view`` gives."""
 
-    def planned(plans: PlannedCollectives, request: Request) -> None:
+    def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
         with flat(tensor) as row:
             plans.run(request, view(row))
 
@@ -732,7 +734,7 @@ def _in_place(tensor: Any, view: Callable[[Any], Array]) -> _Planned:
 def _between(given: Any, output: Any, view: Callable[[Any], Array]) -> _Planned:
     """A collective that reads ``given`` and fills ``output``."""
 
-    def planned(plans: PlannedCollectives, request: Request) -> None:
+    def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
         with flat(output) as result:
             row = given.detach().reshape(-1)
             if _overlap(row, result):

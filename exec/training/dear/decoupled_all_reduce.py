@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from exec.training.backend import LEAST_BYTES
 
-__all__ = ["Exchange", "Halves"]
+__all__ = ["Halves", "ShardedRow"]
 
 # By backend the least bytes of a row that its own reduce_scatter takes.
 _NATIVE_FROM = {"ccctl": LEAST_BYTES, "nccl": 0}
@@ -41,7 +41,7 @@ class Halves:
         most = max(1, _PIECE_BYTES // itemsize // self.size) * self.size
         return [most] * (whole // most) + ([whole % most] if whole % most else [])
 
-    def exchange(self, row: Any) -> Exchange:
+    def exchange(self, row: Any) -> ShardedRow:
         """What carries the elements of ``row``, whose length is a sum of `lengths`."""
         native = self._is_native(row.numel() * row.element_size())
         return (_Native if native else _Summed)(self, row)
@@ -51,7 +51,7 @@ class Halves:
         return row_bytes >= self._native_from
 
 
-class Exchange(ABC):
+class ShardedRow(ABC):
     """A row of elements that is reduced and gathered: ``shards`` hold this rank's block of each piece."""
 
     def __init__(self, halves: Halves, row: Any) -> None:
@@ -101,7 +101,7 @@ class Exchange(ABC):
             work.wait()
 
 
-class _Native(Exchange):
+class _Native(ShardedRow):
     def reduce_scatter(self) -> None:
         scatter = _named("reduce_scatter_single", "reduce_scatter_tensor")
         self._works = [
@@ -110,7 +110,7 @@ class _Native(Exchange):
         ]
 
 
-class _Summed(Exchange):
+class _Summed(ShardedRow):
     """Blocks exchanged, then summed in the order of the ranks, so that the owner's sum is everyone's."""
 
     def __init__(self, halves: Halves, row: Any) -> None:

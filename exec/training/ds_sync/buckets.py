@@ -10,7 +10,7 @@ import torch
 
 from exec.training import Watch
 
-__all__ = ["Bucket", "Layer", "buckets_of", "layers_of"]
+__all__ = ["AveragedBucket", "Layer", "buckets_of", "layers_of"]
 
 # Half the digits would lose what a moving average adds.
 _PRECISE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
@@ -42,7 +42,7 @@ def layers_of(model: Any, trained: Iterable[Any], buffers: Iterable[Any] = ()) -
     return found[::-1]
 
 
-def buckets_of(layers: Sequence[Layer], least_bytes: int) -> list[Bucket]:
+def buckets_of(layers: Sequence[Layer], least_bytes: int) -> list[AveragedBucket]:
     """Buckets in the order of ``layers``; neighbours join until a bucket has ``least_bytes``.
 
     All tensors of a bucket have one type and device. Each rank gets the same ones.
@@ -56,12 +56,12 @@ def buckets_of(layers: Sequence[Layer], least_bytes: int) -> list[Bucket]:
         for key, (parameters, buffers) in list(open_.items()):
             size_bytes = sum(one.numel() * one.element_size() for one in (*parameters, *buffers))
             if size_bytes >= least_bytes:
-                found.append(Bucket(parameters, buffers))
+                found.append(AveragedBucket(parameters, buffers))
                 del open_[key]
-    return found + [Bucket(*both) for both in open_.values()]
+    return found + [AveragedBucket(*both) for both in open_.values()]
 
 
-class Bucket:
+class AveragedBucket:
     """Tensors that are averaged together, and how far this iteration has come with them.
 
     ``left`` counts the parameters whose gradients are awaited. ``averages`` is the moving average of the

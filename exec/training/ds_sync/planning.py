@@ -11,7 +11,7 @@ from synth.errors import NotApplicableError
 from synth.groups import Groups, Planned, adjust_groups, disagreement, plan_groups
 from synth.network import Link, Network, build
 
-__all__ = ["Job", "adjusted", "equal_links", "planned_for", "require_agreement"]
+__all__ = ["TrainingJob", "adjusted", "equal_links", "planned_for", "require_agreement"]
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _ALPHA_S, _BETA_S_PER_BYTE = 50e-6, 1 / 1.25e9
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """What trains: the host of each rank, and the bytes that ranks average, in how many messages."""
 
     hosts: tuple[str, ...]
@@ -32,14 +32,14 @@ class Job:
         return len(self.hosts)
 
 
-def equal_links(job: Job) -> Network:
+def equal_links(job: TrainingJob) -> Network:
     """A network on which all links between ranks cost the same."""
     pairs = itertools.permutations(range(job.ranks), 2)
     links = (Link(src, dst, _ALPHA_S, _BETA_S_PER_BYTE) for src, dst in pairs)
     return build("equal links", job.hosts, links)
 
 
-def planned_for(network: Network, job: Job) -> Groups:
+def planned_for(network: Network, job: TrainingJob) -> Groups:
     """Return the groups for ``job`` on ``network``.
 
     The paper's pattern divides by racks, so a single rack would be one group of all ranks. Its ranks average

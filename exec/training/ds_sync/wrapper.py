@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from exec.training import Watch, shared_memory
 from exec.training.ds_sync.adjustment import Adjustment
-from exec.training.ds_sync.buckets import Bucket, Layer, buckets_of, layers_of
+from exec.training.ds_sync.buckets import AveragedBucket, Layer, buckets_of, layers_of
 from exec.training.ds_sync.communication import (
     Communication,
     Iteration,
@@ -28,13 +28,13 @@ from exec.training.ds_sync.communication import (
     gathered,
 )
 from exec.training.ds_sync.partial_steps import PartialSteps, matching_rate
-from exec.training.ds_sync.planning import Job, equal_links, planned_for, require_agreement
+from exec.training.ds_sync.planning import TrainingJob, equal_links, planned_for, require_agreement
 from probes.base import UsageError
 from synth.errors import NotApplicableError
 from synth.groups import Groups
 from synth.network import Network
 
-__all__ = ["DSSync"]
+__all__ = ["DivideAndShuffle"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ _STEPPED = (
 )
 
 
-class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
+class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
     """``model``, trained by DS-Sync with ``optimizer`` on all ranks of the job.
 
     ``groups``: a plan, a function that makes one on rank 0, or None for links that cost the same. Messages
@@ -65,7 +65,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         self,
         model: Any,
         optimizer: Any,
-        groups: Groups | Callable[[Job], Groups] | None = None,
+        groups: Groups | Callable[[TrainingJob], Groups] | None = None,
         *,
         bucket_bytes: int = 1 << 20,
         warmup: int = 0,
@@ -100,7 +100,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         self._number = {id(one): at for at, one in enumerate(self._trained)}
         self._averaged_buffers: list[Any] = []
         self._buffers_before: list[Any] | None = [one.detach().clone() for one in self._float_buffers()]
-        self._buckets: list[Bucket] = []
+        self._buckets: list[AveragedBucket] = []
         self._called: set[int] = set()
         self._divide([])
         self._process_groups = ProcessGroups()
@@ -139,7 +139,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
     def forward(self, *args: Any, **options: Any) -> Any:
         return self.module(*args, **options)
 
-    def train(self, mode: bool = True) -> DSSync:
+    def train(self, mode: bool = True) -> DivideAndShuffle:
         """As `torch.nn.Module.train`; evaluation sees this rank's replica, its averages waited for."""
         if not mode:
             self.synchronize()
@@ -235,10 +235,10 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
                 f"rank {other} has another model than rank 0: names, shapes, types, or what is trained"
             )
 
-    def _planned(self, groups: Groups | Callable[[Job], Groups] | None) -> Groups | None:
+    def _planned(self, groups: Groups | Callable[[TrainingJob], Groups] | None) -> Groups | None:
         size_bytes = sum(bucket.size_bytes for bucket in self._buckets)
         hosts = tuple(gathered(socket.gethostname()))
-        job = Job(hosts, max(1, size_bytes), max(1, len(self._buckets)))
+        job = TrainingJob(hosts, max(1, size_bytes), max(1, len(self._buckets)))
 
         def make() -> Groups:
             if isinstance(groups, Groups):
@@ -303,7 +303,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         for module in self.module.modules():
             for child in module.children():
                 above.setdefault(id(child), module)
-        self._waits: dict[int, list[Bucket]] = {}
+        self._waits: dict[int, list[AveragedBucket]] = {}
         self._waited_in = frozenset(self._called)
         for module in self.module.modules():
             tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
@@ -375,14 +375,14 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         bucket.settle()
         return False
 
-    def _step(self, bucket: Bucket) -> None:
+    def _step(self, bucket: AveragedBucket) -> None:
         bucket.settle()
         given = [one for one in bucket.parameters if one.grad is not None]
         self._steps.step(given)
         bucket.stepped = True
         self._gradients += [(one, one.grad, one.grad._version) for one in given]
 
-    def _launch(self, may: Callable[[Bucket], bool]) -> None:
+    def _launch(self, may: Callable[[AveragedBucket], bool]) -> None:
         """Average buckets in their order, which all ranks have, up to the first that may not be."""
         while self._next < len(self._buckets) and may(self._buckets[self._next]):
             bucket = self._buckets[self._next]

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from exec.adaptive import Event, Session, Work
+from exec.adaptive import Session, SessionEvent, Work
 from exec.program import Array
 from exec.training.backend import array_of, bytes_of
 from exec.training.hooks.sessions import adaptive_session, dtype_of_tensor, tensor_of
@@ -78,7 +78,7 @@ class AdaptiveHook:
         return self.session.members
 
     @property
-    def events(self) -> tuple[Event, ...]:
+    def events(self) -> tuple[SessionEvent, ...]:
         """What the session did besides its collectives: losses, measurements, new schedules."""
         return tuple(self.session.events)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from exec.adaptive import Policy, Session
+from exec.adaptive import Session, WaitPolicy
 from exec.program import BFLOAT16, Array
 from exec.training.backend import REDUCIBLE, Word, exchange_through, hear_rank_0, rendezvous
 from probes.base import UsageError
@@ -18,7 +18,7 @@ from synth.network import Network
 __all__ = ["PATIENT", "adaptive_session", "dtype_of_tensor", "tensor_of"]
 
 # Training holds the interpreter for longer than a rank that only communicates.
-PATIENT = Policy(silent_s=5.0)
+PATIENT = WaitPolicy(silent_s=5.0)
 # How long ranks may take to come, as PyTorch has it by default.
 _MEETING_S = 1800.0
 _NUMBERS = itertools.count()
@@ -27,7 +27,7 @@ _NUMBERS = itertools.count()
 def adaptive_session(
     network: Network | None = None,
     *,
-    policy: Policy = PATIENT,
+    policy: WaitPolicy = PATIENT,
     replan_s: float = 5.0,
     profile_every: int = 0,
     fence: Callable[[int], None] = lambda rank: None,

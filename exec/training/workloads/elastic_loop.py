@@ -17,7 +17,7 @@ from exec.sockets import Group
 from exec.training.hooks import PATIENT, AdaptiveHook, ElasticSampler
 from exec.training.workloads.data import TRAINING, Dataset, dataset
 from exec.training.workloads.join import join_process_group
-from exec.training.workloads.loop import Course, accuracy_of, summed_up, whole_of
+from exec.training.workloads.loop import TrainingCurve, accuracy_of, summed_up, whole_of
 from exec.training.workloads.models import build, emulate_compute, optimizer_of
 from exec.training.workloads.request import Mode, TrainRequest
 from exec.training.workloads.traffic import sent_bytes
@@ -85,7 +85,7 @@ def _trained(
 
 def _course(
     hook: AdaptiveHook, replica: Any, request: TrainRequest, data: Dataset, ranks: int, told: Any
-) -> Course:
+) -> TrainingCurve:
     """Train one replica on its share of each global batch, until all iterations are done."""
     session = hook.session
     optimizer = optimizer_of(request.model, replica.parameters())
@@ -95,7 +95,7 @@ def _course(
     )
     examples = torch.utils.data.TensorDataset(data.inputs, data.labels)
     loader = torch.utils.data.DataLoader(examples, batch_sampler=sampler)
-    mine, before_bytes, step, epoch = Course(), 0, 0, 0
+    mine, before_bytes, step, epoch = TrainingCurve(), 0, 0, 0
     while step < request.steps:
         for inputs, labels in hook.batches(loader, epoch):
             told(step)

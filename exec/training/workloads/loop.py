@@ -25,11 +25,11 @@ from exec.training.workloads.request import Mode, TrainRequest
 from exec.training.workloads.traffic import sent_bytes
 from probes.base import Safekeeping, floats, longs
 
-__all__ = ["Course", "accuracy_of", "course", "summed_up", "train_all", "whole_of"]
+__all__ = ["TrainingCurve", "accuracy_of", "course", "summed_up", "train_all", "whole_of"]
 
 
 @dataclass
-class Course:
+class TrainingCurve:
     """What one rank saw: its loss and seconds in each iteration, its accuracy on held-out data."""
 
     losses: list[float] = field(default_factory=list)
@@ -128,10 +128,10 @@ def _trained(
         replica.close()
 
 
-def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, told: Any) -> Course:
+def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, told: Any) -> TrainingCurve:
     """Train one replica; an iteration's time is from one forward pass to the next."""
     rank, size = comm.Get_rank(), comm.Get_size()
-    mine, before_bytes = Course(), 0
+    mine, before_bytes = TrainingCurve(), 0
     for step in range(request.steps):
         told(step)
         if step == request.warmup:
@@ -160,7 +160,7 @@ def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, 
 def summed_up(
     mode: Mode,
     request: TrainRequest,
-    courses: list[Course],
+    courses: list[TrainingCurve],
     difference: float,
     accuracy: float,
     parameters: NDArray[np.float32],

@@ -146,10 +146,10 @@ def _asp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[
 
 
 def _ds_sync(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    from exec.training.ds_sync import DSSync, Job, equal_links, planned_for
+    from exec.training.ds_sync import DivideAndShuffle, TrainingJob, equal_links, planned_for
     from synth.groups import plan_groups
 
-    def planned(job: Job) -> Groups:
+    def planned(job: TrainingJob) -> Groups:
         network = request.network or equal_links(job)
         if not request.racks:
             return planned_for(network, job)
@@ -157,7 +157,7 @@ def _ds_sync(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: l
 
     optimizer = optimizer_of(request.model, model.parameters())
     limit: dict[str, Any] = {"bucket_bytes": mode.bucket_bytes} if mode.bucket_bytes else {}
-    way = DSSync(model, optimizer, planned, warmup=request.warmup, **limit)
+    way = DivideAndShuffle(model, optimizer, planned, warmup=request.warmup, **limit)
     used = way.groups
     note = f"all ranks average in the first {plural(request.warmup, 'iteration')}"
     if used is not None:

@@ -9,7 +9,7 @@ import pytest
 from ccctl.arguments.bench_requests import Contestant
 from ccctl.arguments.proven import proven_schedule
 from exec.program.layout import count_of
-from exec.replan import Forecast
+from exec.replan import SchedulePrediction
 from probes.link_costs import HostMemory
 from synth.network import Link, build
 from synth.portfolio.synthesize import Request, synthesize
@@ -37,7 +37,7 @@ def test_bench_and_watch_predict_what_synth_and_simulate_print(seed, method):
     schedule = synthesize(Request(network, "all_reduce", size_bytes=size_bytes, method=method)).schedule
     run_s = schedule_run_s(schedule)
     assert schedule_run_s(moved_to(schedule, network, schedule.chunk_bytes)) == run_s
-    assert Forecast(schedule).time_s(network) == run_s
+    assert SchedulePrediction(schedule).time_s(network) == run_s
     contestant = Contestant("ours", proven_schedule(schedule, "ours", {}), None)
     count = count_of(schedule.collective, size_bytes, 4)
     for explain in (False, True):

@@ -6,7 +6,7 @@ from ccctl.artifacts import codec
 from ccctl.errors import MissingInputError, TimeoutExpired, UsageError
 from ccctl.launching import World
 from ccctl.prepared import contestant
-from ccctl.prepared.contestant import Wanted, prepared
+from ccctl.prepared.contestant import BenchWorkload, prepared
 
 SIZES = (1 << 10, 1 << 16)
 
@@ -25,7 +25,7 @@ def wanted(tmp_path, monkeypatch, samples):
             "world": World(None),
             "race": False,
         }
-        return Wanted(**{**asked, "profile": str(tmp_path / "profile.json"), **given})
+        return BenchWorkload(**{**asked, "profile": str(tmp_path / "profile.json"), **given})
 
     return of
 

@@ -11,7 +11,7 @@ from ccctl.artifacts import codec
 from ccctl.summaries.watch import say_decision, say_found, summary as summary_of
 from ccctl.watch.once import Asked, Deadline, looked, replan
 from ccctl.watch.state import opened, read_schedule
-from exec.replan import Forecast
+from exec.replan import SchedulePrediction
 from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 from synth.networks.measured import from_profile
@@ -129,7 +129,7 @@ def test_no_schedule_is_changed_on_a_guess_and_every_fault_is_named_in_its_turn(
         if outcome.adopted is not None:
             assert named == cluster.share.keys()
             before, after = (
-                Forecast(one).time_s(cluster.network)
+                SchedulePrediction(one).time_s(cluster.network)
                 for one in (found.current.schedule, outcome.plan.schedule)
             )
             assert before / after >= LEAST_OF_PROMISE * outcome.plan.gain

@@ -5,24 +5,24 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from exec.adaptive.coordinator import Coordinator, Policy
+from exec.adaptive.coordinator import Coordinator, WaitPolicy
 from exec.adaptive.messages import (
     ADMIT,
     Beat,
+    CollectiveCall,
     Go,
     Join,
     Outdated,
     PartDone,
     Ready,
     Regroup,
-    Request,
     Resume,
-    State,
+    WorkerState,
     leader_of,
 )
 from probes.base.errors import LostRankError
 
-ASKED = Request("all_reduce", "sum", "float32", 8, 4)
+ASKED = CollectiveCall("all_reduce", "sum", "float32", 8, 4)
 
 
 def request_of(seq):
@@ -53,7 +53,7 @@ class Rank:
                 return Outdated(self.epoch)
             self.epoch, self.joined = decision.epoch, decision.joined
             ready = {seq: request_of(seq) for seq in range(max(0, self.done), self.asked)}
-            return State(self.epoch, self.done, tuple(self.parts), ready)
+            return WorkerState(self.epoch, self.done, tuple(self.parts), ready)
         if decision.epoch != self.epoch:
             return Beat()
         if isinstance(decision, Resume):
@@ -83,7 +83,7 @@ class World:
     def __init__(self, ranks, chance, requests, spares=0):
         self.ranks = {number: Rank(number) for number in range(ranks)}
         self.chance, self.now_s, self.requests = chance, 0.0, requests
-        self.coordinator = Coordinator(0, range(ranks), Policy(), lambda *_: 0.005)
+        self.coordinator = Coordinator(0, range(ranks), WaitPolicy(), lambda *_: 0.005)
         every = range(ranks + spares)
         self.gone, self.starts, self.admitted = set(every[ranks:]), dict.fromkeys(every, 0), 0
 
@@ -195,10 +195,10 @@ def all_ready(coordinator, seq, request, now_s=0.0):
 
 def without_one(ranks, lost, rank=0):
     """A coordinator of ``ranks`` that has lost one of them, at request 0."""
-    coordinator = Coordinator(rank, range(ranks), Policy(), lambda *_: 0.0)
+    coordinator = Coordinator(rank, range(ranks), WaitPolicy(), lambda *_: 0.0)
     coordinator.lose({lost: "is gone"}, 0.0)
     for one in coordinator.members:
-        coordinator.hear(one, State(1, 0, (), {}), 0.0)
+        coordinator.hear(one, WorkerState(1, 0, (), {}), 0.0)
     return coordinator
 
 
@@ -210,8 +210,8 @@ def test_nobody_is_let_in_but_where_all_have_arrived():
     (regroup,) = all_ready(coordinator, 1, ADMIT)
     assert regroup == Regroup(2, (0, 1, 2), {}, (), {1: 1}, {1: 1}, (1,))
     for rank in (0, 2):
-        assert coordinator.hear(rank, State(2, 1, (), {1: ADMIT}), 0.0) == []
-    decisions = coordinator.hear(1, State(2, -1, (), {}), 0.0)
+        assert coordinator.hear(rank, WorkerState(2, 1, (), {1: ADMIT}), 0.0) == []
+    decisions = coordinator.hear(1, WorkerState(2, -1, (), {}), 0.0)
     assert decisions == [Resume(2, 1, 0, {}), Go(2, 1, ADMIT, (0, 1, 2), 0, last=True)]
 
 
@@ -227,10 +227,10 @@ def test_a_rank_that_does_not_reach_all_or_asks_no_more_is_not_let_in(met, asked
 
 def test_two_are_let_in_together_if_they_reach_each_other():
     for met, joined in (({0: 0, 1: 0, 3: 0, 2: 1}, (2, 4)), ({0: 0, 1: 0, 3: 0}, (2,))):
-        coordinator = Coordinator(0, range(5), Policy(), lambda *_: 0.0)
+        coordinator = Coordinator(0, range(5), WaitPolicy(), lambda *_: 0.0)
         coordinator.lose({2: "is gone", 4: "is gone"}, 0.0)
         for rank in coordinator.members:
-            coordinator.hear(rank, State(1, 0, (), {}), 0.0)
+            coordinator.hear(rank, WorkerState(1, 0, (), {}), 0.0)
         coordinator.hear(2, Join(1, {0: 0, 1: 0, 3: 0}), 0.0)
         coordinator.hear(4, Join(1, met), 0.0)
         assert (coordinator.unmet(4) == ()) == (joined == (2, 4))
@@ -239,19 +239,21 @@ def test_two_are_let_in_together_if_they_reach_each_other():
 
 
 def test_a_rank_that_dies_before_it_is_in_does_not_count():
-    coordinator = Coordinator(1, [1], Policy(), lambda *_: 0.0)
+    coordinator = Coordinator(1, [1], WaitPolicy(), lambda *_: 0.0)
     coordinator.hear(0, Join(1, {1: 0}), 0.0)
     (regroup,) = coordinator.hear(1, Ready(0, ADMIT), 0.0)
     assert regroup.members == (0, 1)
     (regroup,) = coordinator.lose({0: "is gone"}, 0.1)
     assert (regroup.epoch, regroup.members, regroup.joining) == (2, (1,), ())
-    assert coordinator.hear(1, State(2, 0, (), {0: ADMIT}), 0.1)[-1] == Go(2, 0, ADMIT, (1,), 0, last=True)
+    assert coordinator.hear(1, WorkerState(2, 0, (), {0: ADMIT}), 0.1)[-1] == Go(
+        2, 0, ADMIT, (1,), 0, last=True
+    )
 
 
 def test_who_takes_over_while_ranks_join_needs_enough_of_both_memberships():
     def taking_over():
         return Coordinator(
-            1, range(4), Policy(), lambda *_: 0.0, epoch=3, joined={3: 6}, starts={3: 1}, joining=(3,)
+            1, range(4), WaitPolicy(), lambda *_: 0.0, epoch=3, joined={3: 6}, starts={3: 1}, joining=(3,)
         )
 
     (regroup,) = taking_over().lose({0: "is gone"}, 0.0)

@@ -3,7 +3,7 @@
 import pytest
 from joined import run_joined
 
-from exec.adaptive.messages import SERVED, Request
+from exec.adaptive.messages import SERVED, CollectiveCall
 from exec.adaptive.replanner import first_schedules
 from synth.networks.families import family
 from synth.stages import verify
@@ -157,7 +157,7 @@ def test_what_no_collective_can_be_is_refused(tmp_path):
 def test_there_is_a_schedule_at_once_also_where_links_lack(links, kind):
     network = family(links, [1e-5], [1e9])
     members = [2 + 3 * rank for rank in range(network.ranks)]
-    asked = Request(kind, "sum", "float32", 503, 4, root=members[1])
+    asked = CollectiveCall(kind, "sum", "float32", 503, 4, root=members[1])
     made = first_schedules(network, [asked], members)[asked]
     assert verify(made) == []
     assert made.collective.kind == kind and made.collective.root == (1 if asked.rooted else 0)

@@ -16,13 +16,13 @@ from exec.adaptive.compiled_parts import (
     unpacked,
     whole_parts,
 )
-from exec.adaptive.messages import Request
+from exec.adaptive.messages import CollectiveCall
 from exec.adaptive.replanner import Replanner, first_schedules
 from synth.msccl.write import write_xml
 from synth.networks.families import family
 from synth.stages import verify
 
-REQUEST = Request("all_reduce", "sum", "float32", 1 << 16, 4)
+REQUEST = CollectiveCall("all_reduce", "sum", "float32", 1 << 16, 4)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_parts_are_those_of_the_whole_and_of_few_late_ranks(schedules):
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all", "reduce"])
 def test_others_than_all_reduce_have_late_parts_that_nobody_joins(kind):
-    asked = Request(kind, "sum", "float32", 1 << 10, 4)
+    asked = CollectiveCall(kind, "sum", "float32", 1 << 10, 4)
     schedules = first_schedules(family("fully_connected:4", [1e-6], [1e9]), [asked], range(4))
     parts = dict(late_parts(schedules))
     assert len(parts) == 2 * 4 + 2 * 6
@@ -52,7 +52,7 @@ def test_others_than_all_reduce_have_late_parts_that_nobody_joins(kind):
 
 
 def test_a_broadcast_has_no_late_parts():
-    asked = Request("broadcast", "sum", "float32", 1 << 10, 4)
+    asked = CollectiveCall("broadcast", "sum", "float32", 1 << 10, 4)
     schedules = first_schedules(family("fully_connected:4", [1e-6], [1e9]), [asked], range(4))
     assert not list(late_parts(schedules))
 

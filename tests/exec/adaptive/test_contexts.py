@@ -5,7 +5,7 @@ import pytest
 from threaded_ranks import ThreadedRanks
 
 from exec.adaptive.contexts import Contexts, Result, Version
-from exec.adaptive.messages import SERVED, Request
+from exec.adaptive.messages import SERVED, CollectiveCall
 from exec.mpi import connections
 from synth.networks.families import family
 from synth.stages import synthesize
@@ -35,7 +35,7 @@ def expected(kind, rank):
 @pytest.mark.parametrize("kind", [kind for kind in SERVED if kind != "broadcast"])
 def test_a_late_rank_adds_its_part_whether_or_not_chunks_divide_a_block(kind, chunks, monkeypatch):
     monkeypatch.setattr(connections, "FETCHED_BYTES", 1 if chunks == 2 else 1 << 40)
-    request = Request(kind, "sum", "float32", COUNT, 4, root=0)
+    request = CollectiveCall(kind, "sum", "float32", COUNT, 4, root=0)
     network = family(f"switch:{RANKS}", [1e-5], [1e9])
     schedule = synthesize(network, kind, chunk_bytes=64, chunks=chunks, method="greedy").schedule
     ranks = ThreadedRanks((0,) * RANKS, monkeypatch)

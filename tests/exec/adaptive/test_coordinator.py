@@ -5,11 +5,11 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from exec.adaptive.coordinator import ANSWERING, Coordinator, Policy
-from exec.adaptive.messages import Beat, Go, PartDone, Ready, Regroup, Request, Resume, State
+from exec.adaptive.coordinator import ANSWERING, Coordinator, WaitPolicy
+from exec.adaptive.messages import Beat, CollectiveCall, Go, PartDone, Ready, Regroup, Resume, WorkerState
 from probes.base.errors import LostRankError
 
-ASKED = Request("all_reduce", "sum", "float32", 8, 4)
+ASKED = CollectiveCall("all_reduce", "sum", "float32", 8, 4)
 
 
 class Rank:
@@ -26,7 +26,7 @@ class Rank:
         if isinstance(decision, Regroup):
             self.epoch, self.members = decision.epoch, frozenset(decision.members)
             ready = {seq: ASKED for seq in self.asked if seq >= self.done}
-            return State(self.epoch, self.done, tuple(self.parts), ready, self.open_to)
+            return WorkerState(self.epoch, self.done, tuple(self.parts), ready, self.open_to)
         if decision.epoch != self.epoch:
             return Beat()
         if isinstance(decision, Resume):
@@ -58,7 +58,7 @@ class World:
         for rank in self.ranks.values():
             rank.members = frozenset(self.ranks)
         self.chance, self.now_s, self.requests = chance, 0.0, requests
-        self.coordinator = Coordinator(0, range(ranks), Policy(), lambda *_: buy_s)
+        self.coordinator = Coordinator(0, range(ranks), WaitPolicy(), lambda *_: buy_s)
         self.ever_in = {}
 
     def send(self, decisions):
@@ -127,7 +127,7 @@ def test_survivors_agree_on_results_that_hold_their_data_once(ranks, seed, buy_s
 
 
 def test_all_ready_at_once_is_one_part():
-    coordinator = Coordinator(0, range(3), Policy(), lambda *_: 1.0)
+    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda *_: 1.0)
     assert coordinator.hear(0, Ready(0, ASKED), 0.0) == []
     assert coordinator.hear(2, Ready(0, ASKED), 0.0) == []
     (go,) = coordinator.hear(1, Ready(0, ASKED), 0.0)
@@ -135,7 +135,7 @@ def test_all_ready_at_once_is_one_part():
 
 
 def test_it_goes_on_without_the_late_once_waiting_has_cost_as_much():
-    coordinator = Coordinator(0, range(3), Policy(), lambda *_: 0.010)
+    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda *_: 0.010)
     coordinator.hear(0, Ready(0, ASKED), 0.0)
     assert coordinator.hear(1, Ready(0, ASKED), 0.004) == []
     assert coordinator.decide(0.009) == []
@@ -147,34 +147,34 @@ def test_it_goes_on_without_the_late_once_waiting_has_cost_as_much():
 
 @pytest.mark.parametrize(("open_to", "kept"), [((), 1), ((2,), 1), ((3,), 0), ((2, 3), 0)])
 def test_a_part_that_a_lost_rank_may_have_joined_is_done_again(open_to, kept):
-    coordinator = Coordinator(0, range(4), Policy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(4), WaitPolicy(), lambda *_: 0.0)
     for rank in (0, 1):
         coordinator.hear(rank, Ready(0, ASKED), 0.0)
     coordinator.lose({3: "is gone"}, 1.0)
     for rank in (0, 1, 2):
         ready = {0: ASKED} if rank < 2 else {}
-        decisions = coordinator.hear(rank, State(1, 0, ((0, 1),), ready, frozenset(open_to)), 1.0)
+        decisions = coordinator.hear(rank, WorkerState(1, 0, ((0, 1),), ready, frozenset(open_to)), 1.0)
     assert decisions[0] == Resume(1, 0, kept, {})
 
 
 def test_a_part_stays_with_the_data_of_a_lost_rank_where_all_of_that_is_in():
-    coordinator = Coordinator(0, range(4), Policy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(4), WaitPolicy(), lambda *_: 0.0)
     coordinator.lose({3: "is gone"}, 1.0)
     for rank in (0, 1, 2):
-        state = State(1, 0, ((0, 1), (3,)), {0: ASKED}, frozenset({2, 3}))
+        state = WorkerState(1, 0, ((0, 1), (3,)), {0: ASKED}, frozenset({2, 3}))
         decisions = coordinator.hear(rank, state, 1.0)
     assert decisions[:2] == [Resume(1, 0, 2, {}), Go(1, 0, ASKED, (2,), 2, last=True)]
 
 
 def test_without_relays_everybody_is_waited_for():
-    coordinator = Coordinator(0, range(3), Policy(relays=False), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(3), WaitPolicy(relays=False), lambda *_: 0.0)
     coordinator.hear(0, Ready(0, ASKED), 0.0)
     coordinator.hear(1, Ready(0, ASKED), 0.0)
     assert coordinator.decide(100.0) == []
 
 
 def test_who_is_late_but_alive_is_not_lost():
-    coordinator = Coordinator(0, range(3), Policy(silent_s=1.0), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(3), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
     for tenth in range(200):
         for rank in (1, 2):
             coordinator.hear(rank, Beat(), tenth / 10)
@@ -186,7 +186,7 @@ def test_who_is_late_but_alive_is_not_lost():
 
 @pytest.mark.parametrize("answering", [set(), {1}, {1, 2}])
 def test_a_rank_whose_host_answers_is_waited_for_three_times_as_long(answering):
-    coordinator = Coordinator(0, range(3), Policy(silent_s=1.0), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(3), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
     lost_s = {}
     for hundredth in range(400):
         for rank in coordinator.silent(hundredth / 100, lambda rank: rank in answering):
@@ -196,7 +196,7 @@ def test_a_rank_whose_host_answers_is_waited_for_three_times_as_long(answering):
 
 
 def test_a_rank_whose_host_answers_no_longer_is_lost_at_once():
-    coordinator = Coordinator(0, range(3), Policy(silent_s=1.0), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(3), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
     answers = dict.fromkeys((1, 2), True)
     for hundredth in range(200):
         assert coordinator.silent(hundredth / 100, answers.__getitem__) == {}
@@ -205,7 +205,7 @@ def test_a_rank_whose_host_answers_no_longer_is_lost_at_once():
 
 
 def test_while_the_coordinator_does_not_run_nobody_is_silent():
-    coordinator = Coordinator(0, range(3), Policy(silent_s=1.0), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(3), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
     for hundredth in range(50):
         assert coordinator.silent(hundredth / 100) == {}
     # It lacks a core for five seconds, and looks before it has read what came meanwhile.
@@ -217,44 +217,44 @@ def test_while_the_coordinator_does_not_run_nobody_is_silent():
 
 
 def test_ranks_that_are_lost_one_by_one_count_together_until_the_rest_agrees():
-    coordinator = Coordinator(0, range(3), Policy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda *_: 0.0)
     coordinator.lose({1: "was silent"}, 0.0)
     with pytest.raises(LostRankError, match="1 of 3 ranks are left"):
         coordinator.lose({2: "was silent"}, 0.1)
-    coordinator = Coordinator(0, range(3), Policy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda *_: 0.0)
     coordinator.lose({1: "was silent"}, 0.0)
     for rank in (0, 2):
-        coordinator.hear(rank, State(1, 0, (), {}), 0.1)
+        coordinator.hear(rank, WorkerState(1, 0, (), {}), 0.1)
     (regroup,) = coordinator.lose({2: "was silent"}, 0.2)
     assert regroup.members == (0,)
 
 
 def test_a_minority_does_not_go_on():
-    coordinator = Coordinator(0, range(5), Policy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, range(5), WaitPolicy(), lambda *_: 0.0)
     with pytest.raises(LostRankError, match="2 of 5 ranks are left"):
         coordinator.lose({1: "is gone", 2: "is gone", 3: "is gone"}, 0.0)
-    upper = Coordinator(2, range(4), Policy(), lambda *_: 0.0)
+    upper = Coordinator(2, range(4), WaitPolicy(), lambda *_: 0.0)
     with pytest.raises(LostRankError, match="cannot go on"):
         upper.lose({0: "is gone", 1: "is gone"}, 0.0)
-    lower = Coordinator(0, range(4), Policy(), lambda *_: 0.0)
+    lower = Coordinator(0, range(4), WaitPolicy(), lambda *_: 0.0)
     (regroup,) = lower.lose({2: "is gone", 3: "is gone"}, 0.0)
     assert regroup.members == (0, 1)
 
 
 def test_a_request_whose_root_is_lost_ends_with_nothing_once_all_have_asked():
-    asked = Request("broadcast", "sum", "float32", 8, 4, root=1)
-    coordinator = Coordinator(0, range(3), Policy(), lambda request, ready, late: 0.0)
+    asked = CollectiveCall("broadcast", "sum", "float32", 8, 4, root=1)
+    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda request, ready, late: 0.0)
     coordinator.lose({1: "is gone"}, 0.0)
     for rank in (0, 2):
-        decisions = coordinator.hear(rank, State(1, 0, (), {}), 0.0)
+        decisions = coordinator.hear(rank, WorkerState(1, 0, (), {}), 0.0)
     assert decisions == [Resume(1, 0, 0, {})]
     assert coordinator.hear(0, Ready(0, asked), 0.1) == []
     assert coordinator.hear(2, Ready(0, asked), 0.2) == [Go(1, 0, asked, (), 0, last=True)]
 
 
 def test_a_broadcast_waits_for_late_ranks():
-    asked = Request("broadcast", "sum", "float32", 8, 4)
-    coordinator = Coordinator(0, range(3), Policy(), lambda request, ready, late: 0.0)
+    asked = CollectiveCall("broadcast", "sum", "float32", 8, 4)
+    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda request, ready, late: 0.0)
     for rank in (0, 1):
         assert coordinator.hear(rank, Ready(0, asked), 0.0) == []
     assert coordinator.decide(0.5) == []
@@ -263,8 +263,8 @@ def test_a_broadcast_waits_for_late_ranks():
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all", "reduce"])
 def test_what_has_data_of_several_ranks_goes_on_without_late_ones(kind):
-    asked = Request(kind, "sum", "float32", 8, 4)
-    coordinator = Coordinator(0, range(3), Policy(), lambda request, ready, late: 0.0)
+    asked = CollectiveCall(kind, "sum", "float32", 8, 4)
+    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda request, ready, late: 0.0)
     coordinator.hear(0, Ready(0, asked), 0.0)
     went = coordinator.hear(1, Ready(0, asked), 0.0) + coordinator.decide(0.5)
     assert went == [Go(0, 0, asked, (0, 1), 0, last=False)]
@@ -272,15 +272,15 @@ def test_what_has_data_of_several_ranks_goes_on_without_late_ones(kind):
 
 
 def test_a_request_without_its_root_waits_for_all_and_costs_nothing():
-    asked = Request("reduce", "sum", "float32", 8, 4, root=2)
+    asked = CollectiveCall("reduce", "sum", "float32", 8, 4, root=2)
 
     def costs(request, ready, late):
         raise AssertionError("there is no schedule without the root")
 
-    coordinator = Coordinator(0, range(4), Policy(), costs)
+    coordinator = Coordinator(0, range(4), WaitPolicy(), costs)
     coordinator.lose({2: "died"}, 0.0)
     for rank in (0, 1, 3):
-        coordinator.hear(rank, State(1, 0, (), {}, frozenset()), 0.0)
+        coordinator.hear(rank, WorkerState(1, 0, (), {}, frozenset()), 0.0)
     assert coordinator.hear(0, Ready(0, asked), 0.1) + coordinator.hear(1, Ready(0, asked), 0.1) == []
     assert coordinator.decide(1.0) == []
     assert coordinator.hear(3, Ready(0, asked), 1.0) == [Go(1, 0, asked, (), 0, last=True)]

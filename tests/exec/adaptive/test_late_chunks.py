@@ -14,7 +14,7 @@ from sample_schedules import complete, random_schedule, schedule_of
 from threaded_ranks import ThreadedRanks
 
 from exec.adaptive.contexts import Contexts, Result, Version
-from exec.adaptive.messages import Request
+from exec.adaptive.messages import CollectiveCall
 from exec.mpi import interpreter
 from exec.program.contents import contents_of
 from exec.program.dtypes import combine_of
@@ -151,7 +151,7 @@ def test_the_executor_adds_what_has_not_passed_and_leaves_it_out_later(hosts, mo
     ]
     try:
         for op, when, wanted in cases:
-            request = Request("all_reduce", op, "float32", count, 4)
+            request = CollectiveCall("all_reduce", op, "float32", count, 4)
             data = [np.random.default_rng(of).standard_normal(count).astype("float32") for of in range(4)]
             data[1][:2] = -0.0, np.nan
             results, joined, sizes = zip(*late_run(ranks, request, data, when), strict=True)

@@ -12,13 +12,13 @@ import psutil
 import pytest
 
 from exec.adaptive.links_now import LinkNow, with_links
-from exec.adaptive.messages import Request
+from exec.adaptive.messages import CollectiveCall
 from exec.adaptive.replanner import Replanner, first_schedules
 from synth.check.schedule import check
 from synth.network import Link, build
 
 ROOT = Path(__file__).parents[3]
-ASKED = Request("all_reduce", "sum", "float32", 1 << 18, 4)
+ASKED = CollectiveCall("all_reduce", "sum", "float32", 1 << 18, 4)
 PATIENCE_S = 200
 
 # A process that searches once, says by which process, and then stays until it is killed.

@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from exec.adaptive.messages import Request
-from exec.adaptive.swap_guard import SwapGuard, Trial
+from exec.adaptive.messages import CollectiveCall
+from exec.adaptive.swap_guard import SwapGuard, SwapTrial
 
-ONE = Request("all_reduce", "sum", "float32", 100, 4)
-OTHER = Request("all_reduce", "sum", "float32", 200, 4)
+ONE = CollectiveCall("all_reduce", "sum", "float32", 100, 4)
+OTHER = CollectiveCall("all_reduce", "sum", "float32", 200, 4)
 
 
-def _guard(*seconds: float, request: Request = ONE) -> SwapGuard:
+def _guard(*seconds: float, request: CollectiveCall = ONE) -> SwapGuard:
     guard = SwapGuard()
     for each in seconds:
         guard.ran(request, each)
@@ -41,7 +41,7 @@ def test_a_swap_is_judged_once_by_the_middle_of_three_runs() -> None:
     guard.ran(ONE, 0.5)
     assert guard.judged() is None
     guard.ran(ONE, 0.6)
-    assert guard.judged() == Trial(1.0, 0.6)
+    assert guard.judged() == SwapTrial(1.0, 0.6)
     guard.ran(ONE, 9.0)
     assert guard.judged() is None
 
@@ -52,13 +52,13 @@ def test_runs_beside_a_search_are_no_trial() -> None:
     for seconds, disturbed in ((9.0, True), (1.0, False), (9.0, True), (1.0, False), (1.0, False)):
         assert guard.judged() is None
         guard.ran(ONE, seconds, disturbed=disturbed)
-    assert guard.judged() == Trial(1.0, 1.0)
+    assert guard.judged() == SwapTrial(1.0, 1.0)
 
 
 def test_runs_that_are_no_slower_are_no_failure() -> None:
-    assert not Trial(1.0, 1.05).has_failed and not Trial(1.0, 0.5).has_failed
-    assert Trial(1.0, 1.2).has_failed
-    assert Trial(1.2, 1.0).has_gained and not Trial(1.05, 1.0).has_gained
+    assert not SwapTrial(1.0, 1.05).has_failed and not SwapTrial(1.0, 0.5).has_failed
+    assert SwapTrial(1.0, 1.2).has_failed
+    assert SwapTrial(1.2, 1.0).has_gained and not SwapTrial(1.05, 1.0).has_gained
 
 
 def test_several_requests_are_judged_together() -> None:
@@ -70,7 +70,7 @@ def test_several_requests_are_judged_together() -> None:
         guard.ran(ONE, 2.0)
         guard.ran(OTHER, 5.0)
     # One of them has become slower, all together are faster.
-    assert guard.judged() == Trial(11.0, 7.0)
+    assert guard.judged() == SwapTrial(11.0, 7.0)
 
 
 def test_what_ran_only_after_a_swap_tells_nothing_of_it() -> None:
@@ -81,7 +81,7 @@ def test_what_ran_only_after_a_swap_tells_nothing_of_it() -> None:
     assert guard.judged() is None
     for _ in range(3):
         guard.ran(ONE, 1.0)
-    assert guard.judged() == Trial(1.0, 1.0)
+    assert guard.judged() == SwapTrial(1.0, 1.0)
 
 
 def test_other_members_begin_anew() -> None:
@@ -112,7 +112,7 @@ def test_a_request_that_ran_once_does_not_hold_up_the_verdict_for_ever() -> None
     for _ in range(29):
         assert guard.judged() is None
         guard.ran(ONE, 2.0)
-    assert guard.judged() == Trial(1.0, 2.0)
+    assert guard.judged() == SwapTrial(1.0, 2.0)
     assert not guard.on_trial
 
 
@@ -123,7 +123,7 @@ def test_runs_beside_a_search_are_a_trial_where_there_are_no_others() -> None:
         guard.ran(ONE, 9.0, disturbed=True)
         assert guard.judged() is None
     guard.ran(ONE, 2.0, disturbed=True)
-    assert guard.judged() == Trial(1.0, 9.0)
+    assert guard.judged() == SwapTrial(1.0, 9.0)
     assert not guard.on_trial
 
 
@@ -144,7 +144,7 @@ def test_a_swap_on_trial_may_be_followed_by_another() -> None:
     guard.swapped()
     for _ in range(3):
         guard.ran(ONE, 2.0)
-    assert guard.judged() == Trial(3.0, 2.0)
+    assert guard.judged() == SwapTrial(3.0, 2.0)
 
 
 def test_unexplained_once_is_chance_and_twice_in_a_row_a_wrong_prediction() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from exec.benchmark.critical_path import RankRun, busiest, critical_path, on_one_clock, rank_times, slowest
-from exec.program.trace import CONNECTION_BITS, Ends, RankTrace
+from exec.program.trace import CONNECTION_BITS, Connection, RankTrace
 from synth.network import Link, build
 
 US = 1000
@@ -61,8 +61,8 @@ def spent_us(runs, network=None):
     return {(part.kind, part.where): round(part.time_s * 1e6, 6) for part in critical_path(runs, network)}
 
 
-HERE = {0: Ends(0, 1, False, False)}
-WIRE = {0: Ends(0, 1, True, True)}
+HERE = {0: Connection(0, 1, False, False)}
+WIRE = {0: Connection(0, 1, True, True)}
 
 
 def test_a_rank_that_begins_late_is_late_and_the_rest_is_what_it_does():
@@ -102,7 +102,7 @@ def test_memory_that_is_still_read_is_waited_for():
 
 def wired(others_bytes=0):
     """Rank 0 sends 1000 bytes to 1, and others_bytes to 2 meanwhile, over one port of 10 bytes a us."""
-    ends = WIRE | {1: Ends(0, 2, True, True)}
+    ends = WIRE | {1: Connection(0, 2, True, True)}
     sender = Log(0, 0, 60, ends).step(0, 0, gives=message(0), left=50, size=1000)
     sender.step(0, 0, gives=message(1), left=60, size=others_bytes)
     receiver = Log(0, 0, 200, ends).step(190, 200, takes=message(0), there=190)
@@ -194,7 +194,7 @@ def random_runs(draw):
         if ranks > 1 and draw(st.booleans()):
             target = draw(st.sampled_from([other for other in range(ranks) if other != rank]))
             number = rank * ranks + target
-            ends[number] = Ends(rank, target, bool(number % 2), False)
+            ends[number] = Connection(rank, target, bool(number % 2), False)
             name = message(number, count[number])
             count[number] += 1
             under_way.append((name, target, end, number % 2))

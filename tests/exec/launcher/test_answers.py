@@ -2,14 +2,14 @@
 
 import random
 
-from exec.launcher.answers import Answers, Exchanges
+from exec.launcher.answers import AllGathers, Responder
 from exec.launcher.protocol import JobForRanks, Release
-from exec.launcher.ranks import Rank
+from exec.launcher.ranks import RankState
 
 
 def world(ranks, *, survive=True):
-    answers = Answers(JobForRanks("a:b", None, ranks, wires="sockets", survive=survive))
-    return answers, {number: Rank(number, "a", 1, None, 0.0) for number in range(ranks)}
+    answers = Responder(JobForRanks("a:b", None, ranks, wires="sockets", survive=survive))
+    return answers, {number: RankState(number, "a", 1, None, 0.0) for number in range(ranks)}
 
 
 def give(answers, ranks, has_value):
@@ -22,7 +22,7 @@ def told(answers, ranks):
 
 
 def test_an_exchange_is_whole_when_all_that_are_there_have_given():
-    exchanges = Exchanges(3)
+    exchanges = AllGathers(3)
     exchanges.give(0, b"a0")
     exchanges.give(0, b"a1")
     exchanges.give(2, b"c0")
@@ -36,7 +36,7 @@ def test_an_exchange_is_whole_when_all_that_are_there_have_given():
 
 
 def test_what_a_lost_rank_gave_before_counts():
-    exchanges = Exchanges(2)
+    exchanges = AllGathers(2)
     exchanges.give(1, b"last")
     assert list(exchanges.whole({1})) == []
     exchanges.give(0, b"a")

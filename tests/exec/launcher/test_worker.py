@@ -16,16 +16,16 @@ from limits import HANG_S
 from exec import records
 from exec.launcher import protocol, worker
 from exec.launcher.protocol import (
-    Exchange,
     Exchanged,
     Failure,
     Finished,
-    Job,
+    GatherContribution,
+    Heartbeat,
+    RankJob,
+    RankTask,
     Release,
     Returned,
     Started,
-    Status,
-    Task,
 )
 from exec.records import encode
 from exec.sockets import channel
@@ -43,7 +43,7 @@ def task(comm, arguments, progress):
 
 def said(command):
     """The next message of the rank that is no heartbeat."""
-    while isinstance(message := command.receive(), Status):
+    while isinstance(message := command.receive(), Heartbeat):
         pass
     return message
 
@@ -57,14 +57,14 @@ def test_a_rank_begins_its_task_when_the_command_knows_that_the_wires_of_all_are
     monkeypatch.setattr(worker, "_group", lambda rank, job, reporter, key: wires)
     reporter = worker.Reporter(own)
     beating = threading.Thread(target=reporter.beat)
-    job, ours = Job(encode(None), 2, wires="sockets"), Task(f"{__name__}:task")
+    job, ours = RankJob(encode(None), 2, wires="sockets"), RankTask(f"{__name__}:task")
     serving = threading.Thread(target=worker._serve, args=(ours, job, 0, reporter, b""))
     CALLED.clear()
     try:
         beating.start()
         serving.start()
         assert isinstance(said(command), Started)
-        assert isinstance(said(command), Exchange)
+        assert isinstance(said(command), GatherContribution)
         assert not CALLED.wait(0.3)
         command.send(Exchanged((b"", b"")))
         assert isinstance(said(command), Returned)
@@ -128,7 +128,7 @@ def test_no_message_of_who_knows_the_key_chooses_what_a_rank_runs(tmp_path, mess
     (listener,) = listen(tmp_path)
     greeter = Greeter([listener], key, 1, lambda hello, end: ends.put(end))
     told = protocol.environment([listener.getsockname()], key, str(tmp_path / "scratch"))
-    told |= Task("exec.launcher.selftest:survivors").variables()
+    told |= RankTask("exec.launcher.selftest:survivors").variables()
     words = [sys.executable, "-P", "-m", "exec.launcher.worker"]
     rank = subprocess.Popen(words, env={**os.environ, **told, protocol.RANK: "0"})
     try:
@@ -138,7 +138,7 @@ def test_no_message_of_who_knows_the_key_chooses_what_a_rank_runs(tmp_path, mess
         end.__class__ = Channel
         with contextlib.suppress(EOFError, OSError):
             while not isinstance(answer := end.receive(), Failure):
-                if isinstance(answer, Exchange):
+                if isinstance(answer, GatherContribution):
                     end.send(Exchanged((answer.content,)))
         end.close()
         rank.wait(HANG_S)

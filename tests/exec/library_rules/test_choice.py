@@ -5,13 +5,16 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, strategies as st
 
-from exec.library_rules.choice import Point, Rule, Timing, next_size, rules_of, timing_of
+from exec.library_rules.choice import AlgorithmTimes, MedianTime, Rule, next_size, rules_of, timing_of
 
 
 def point(size, **times):
-    return Point(
+    return AlgorithmTimes(
         size,
-        {name: Timing(*time) if isinstance(time, tuple) else Timing(time) for name, time in times.items()},
+        {
+            name: MedianTime(*time) if isinstance(time, tuple) else MedianTime(time)
+            for name, time in times.items()
+        },
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from exec.library_rules.choice import Rule
 from exec.library_rules.mpich import (
-    Measured,
+    MeasuredRules,
     environment,
     library_table,
     parameters_of,
@@ -112,7 +112,7 @@ def allreduce(table, ranks, size, **more):
 
 
 def test_rules_hold_for_their_ranks_only():
-    table = with_rules(OWN, Measured("all_reduce", 4, RING, RECEXCH))
+    table = with_rules(OWN, MeasuredRules("all_reduce", 4, RING, RECEXCH))
     assert allreduce(table, 4, 4095) == ["algorithm=MPIR_Allreduce_intra_reduce_scatter_allgather"]
     assert allreduce(table, 4, 4096) == ["algorithm=MPIR_Allreduce_intra_ring"]
     assert allreduce(table, 4, 1 << 30) == [
@@ -130,7 +130,7 @@ def test_rules_hold_for_their_ranks_only():
 
 
 def test_what_an_algorithm_cannot_do_goes_to_the_library_s_choice():
-    measured = Measured("all_reduce", 4, (Rule(0, "reduce_scatter_allgather"),), {})
+    measured = MeasuredRules("all_reduce", 4, (Rule(0, "reduce_scatter_allgather"),), {})
     table = with_rules(OWN, measured)
     assert allreduce(table, 4, 8, elements=3) == ["algorithm=MPIR_Allreduce_intra_recursive_doubling"]
     assert allreduce(table, 4, 8, elements=4) == ["algorithm=MPIR_Allreduce_intra_reduce_scatter_allgather"]
@@ -139,7 +139,7 @@ def test_what_an_algorithm_cannot_do_goes_to_the_library_s_choice():
 
 
 def test_in_place_exchanges_keep_their_algorithm():
-    table = with_rules(OWN, Measured("all_to_all", 4, (Rule(0, "brucks"),), {}))
+    table = with_rules(OWN, MeasuredRules("all_to_all", 4, (Rule(0, "brucks"),), {}))
     assert chosen(table, Call("alltoall", 4, 64)) == ["algorithm=MPIR_Alltoall_intra_brucks"]
     assert chosen(table, Call("alltoall", 4, 64, in_place=True)) == [
         "algorithm=MPIR_Alltoall_intra_pairwise_sendrecv_replace"
@@ -147,15 +147,15 @@ def test_in_place_exchanges_keep_their_algorithm():
 
 
 def test_a_size_that_a_condition_excludes_stays_excluded_below_other_conditions():
-    table = with_rules(OWN, Measured("all_to_all", 8, (Rule(0, ""),), {}))
+    table = with_rules(OWN, MeasuredRules("all_to_all", 8, (Rule(0, ""),), {}))
     found = chosen(table, Call("alltoall", 8, 64))
     assert found == ["algorithm=MPIR_Alltoall_intra_brucks"]
 
 
 def test_merging_keeps_rules_of_other_ranks_and_replaces_its_own():
-    table = with_rules(OWN, Measured("all_reduce", 8, RING, RECEXCH))
+    table = with_rules(OWN, MeasuredRules("all_reduce", 8, RING, RECEXCH))
     for ranks in (4, 9, 2, 8, 8):
-        table = with_rules(table, Measured("all_reduce", ranks, (Rule(0, "ring"),), {}))
+        table = with_rules(table, MeasuredRules("all_reduce", ranks, (Rule(0, "ring"),), {}))
     intra = table["collective=allreduce"]["comm_type=intra"]
     assert [key for key in intra] == [
         *(f"comm_size<={ranks}" for ranks in (1, 2, 3, 4, 7, 8, 9)),
@@ -168,13 +168,13 @@ def test_merging_keeps_rules_of_other_ranks_and_replaces_its_own():
 
 def test_sizes_that_atoi_cannot_read_are_not_written():
     rules = (Rule(0, "ring"), Rule(1 << 31, "recexch"))
-    text = write_table(with_rules(OWN, Measured("all_reduce", 4, rules, RECEXCH)))
+    text = write_table(with_rules(OWN, MeasuredRules("all_reduce", 4, rules, RECEXCH)))
     assert str(1 << 31) not in text
     assert "recexch" not in text
 
 
 def test_what_is_written_is_read_back():
-    table = with_rules(OWN, Measured("all_reduce", 4, RING, RECEXCH))
+    table = with_rules(OWN, MeasuredRules("all_reduce", 4, RING, RECEXCH))
     assert read_table(write_table(table), "table.json") == table
 
 
@@ -195,7 +195,7 @@ def test_what_is_no_table_is_refused(text, found):
 
 def test_a_collective_that_the_table_lacks_is_refused():
     with pytest.raises(DataError, match="collective=allgather"):
-        with_rules(OWN, Measured("all_gather", 4, (Rule(0, "ring"),), {}))
+        with_rules(OWN, MeasuredRules("all_gather", 4, (Rule(0, "ring"),), {}))
 
 
 def test_the_table_of_mpir_is_found_among_those_of_a_library():

@@ -5,11 +5,11 @@ import os
 import pytest
 
 from exec.launcher.run import launch
-from exec.library_rules.openmpi import Entry, merged, read_rules, with_rules, write_rules
+from exec.library_rules.openmpi import RuleEntry, merged, read_rules, with_rules, write_rules
 from probes.base.errors import DataError
 
-OPEN = (Entry(0, 0),)
-RING = (Entry(0, 3), Entry(8192, 4, 2, 1024))
+OPEN = (RuleEntry(0, 0),)
+RING = (RuleEntry(0, 3), RuleEntry(8192, 4, 2, 1024))
 HANDMADE = """# from a colleague
 1 # collectives
 2 # all_reduce
@@ -65,7 +65,7 @@ def test_what_is_no_table_is_refused(text, found):
 def test_the_library_takes_the_algorithms_of_the_rules(tmp_path, monkeypatch):
     small, large, ranks = 100, 10_000, 4
     path = tmp_path / "rules.conf"
-    path.write_text(write_rules(with_rules("all_reduce", ranks, [Entry(0, 4), Entry(4096, 1)])))
+    path.write_text(write_rules(with_rules("all_reduce", ranks, [RuleEntry(0, 4), RuleEntry(4096, 1)])))
     for name, value in {
         "use_dynamic_rules": "1",
         "dynamic_rules_filename": str(path),

@@ -20,7 +20,7 @@ from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.launcher.starters import mpirun
 from exec.mpi import connections, interpreter
 from exec.mpi.encode import tiling_of
-from exec.mpi.plan import Plan
+from exec.mpi.plan import MpiPlan
 from exec.mpi.shared_memory import shared_array
 from exec.mpi.traffic import traffic
 from exec.program import expected_output
@@ -414,7 +414,7 @@ def test_data_that_looks_like_a_flag_is_none(tile_bytes, monkeypatch):
 
     def every_run(rank):
         send, recv = np.zeros(12 * (rank == 0), np.int64), np.zeros(12, np.int64)
-        plan, found = Plan(layout, ranks.groups[rank], send, recv), []
+        plan, found = MpiPlan(layout, ranks.groups[rank], send, recv), []
         for run in range(runs):
             # As large as the numbers of messages that are yet to come.
             send[:] = 12 * run + 5 + np.arange(len(send))
@@ -435,7 +435,7 @@ def test_a_message_is_read_where_it_lies_by_the_simple_protocol_only(protocol, s
     def one_run(rank):
         send, recv = (shared_array(8, np.dtype(np.int64)) for _ in range(2))
         send[:] = 1 + rank
-        plan = Plan(layout, ranks.groups[rank], send, recv)
+        plan = MpiPlan(layout, ranks.groups[rank], send, recv)
         plan.run()
         found = bool(plan._links[:, interpreter.SETTLE].any()), recv.tolist()
         plan.close()

@@ -14,7 +14,7 @@ from sample_schedules import ring_all_reduce
 from exec.launcher.run import World, run_ranks
 from exec.launcher.starters import mpirun
 from exec.mpi import interpreter
-from exec.mpi.encode import Memory, Tiling, tables_of
+from exec.mpi.encode import MemoryAddresses, Tiling, tables_of
 from exec.mpi.stalls import waits_for
 from exec.mpi.traffic import traffic
 from exec.program.layout import Layout
@@ -114,7 +114,7 @@ def test_the_peer_whose_message_is_missing_is_found(flag):
         messages,
         Tiling(1, 12),
         rows,
-        Memory((0, 0, 0), lambda rank, buffer: 0, 4),
+        MemoryAddresses((0, 0, 0), lambda rank, buffer: 0, 4),
         lambda connection: False,
     )
     ends = (address, address + 8, address + 16, 16, 2)

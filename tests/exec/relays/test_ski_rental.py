@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from exec.relays.ski_rental import Decision, Waiting, competitive_ratio, fault_deadline_s
+from exec.relays.ski_rental import RentalDecision, WaitingCollective, competitive_ratio, fault_deadline_s
 from probes.base.errors import UsageError
 
 TIMES = st.floats(0.0, 1.0, allow_nan=False)
@@ -18,16 +18,16 @@ CYCLES = st.floats(1e-3, 0.1, allow_nan=False)
 def by_the_rule(arrivals_s, buys_s, whole_s, cycle_s, spared_s=0.0):
     """What a coordinator pays that is told of each arrival and decides cycle by cycle."""
     last_s = arrivals_s[-1]
-    waiting, told, cycle = Waiting(0.0, spared_s=spared_s), 0, 0
+    waiting, told, cycle = WaitingCollective(0.0, spared_s=spared_s), 0, 0
     while cycle * cycle_s < last_s:
         now_s = cycle * cycle_s
         while arrivals_s[told] <= now_s:
             waiting = waiting.offered(buys_s[told])
             told += 1
-        if waiting.decide(now_s) is Decision.GO:
+        if waiting.decide(now_s) is RentalDecision.GO:
             return now_s + buys_s[told - 1]
         cycle += 1
-    assert waiting.decide(last_s, everyone=True) is Decision.GO
+    assert waiting.decide(last_s, everyone=True) is RentalDecision.GO
     return last_s + whole_s
 
 
@@ -99,15 +99,15 @@ def test_the_bounds_are_attained():
 
 
 def test_decisions():
-    waiting = Waiting(first_ready_s=10.0)
-    assert waiting.decide(99.0) is Decision.WAIT
-    assert waiting.decide(10.0, everyone=True) is Decision.GO
+    waiting = WaitingCollective(first_ready_s=10.0)
+    assert waiting.decide(99.0) is RentalDecision.WAIT
+    assert waiting.decide(10.0, everyone=True) is RentalDecision.GO
     waiting = waiting.offered(0.04)
-    assert waiting.decide(10.03) is Decision.WAIT
-    assert waiting.decide(10.041) is Decision.GO
+    assert waiting.decide(10.03) is RentalDecision.WAIT
+    assert waiting.decide(10.041) is RentalDecision.GO
     # What was offered once binds; a dearer ready set does not make the wait longer.
     assert waiting.offered(0.2) == waiting
-    assert waiting.offered(0.02).decide(10.03) is Decision.GO
+    assert waiting.offered(0.02).decide(10.03) is RentalDecision.GO
 
 
 def test_going_that_costs_nothing_has_no_ratio():

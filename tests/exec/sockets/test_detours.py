@@ -2,7 +2,7 @@
 
 import random
 
-from exec.sockets.detours import MUTE_S, Arrivals, Sent
+from exec.sockets.detours import MUTE_S, OrderedMessages, Sent
 
 
 def test_each_message_is_taken_once_and_in_order_whatever_way_it_comes():
@@ -11,14 +11,14 @@ def test_each_message_is_taken_once_and_in_order_whatever_way_it_comes():
         count = chance.randrange(1, 20)
         coming = [number for number in range(count) for _ in range(chance.randrange(1, 4))]
         chance.shuffle(coming)
-        arrivals, taken = Arrivals(), []
+        arrivals, taken = OrderedMessages(), []
         for number in coming:
             taken += arrivals.take(number, b"%d" % number)
         assert taken == [b"%d" % number for number in range(count)]
 
 
 def test_a_message_that_is_missing_holds_up_those_after_it():
-    arrivals = Arrivals()
+    arrivals = OrderedMessages()
     assert arrivals.take(1, b"1") == []
     assert arrivals.take(2, b"2") == []
     assert arrivals.take(0, b"0") == [b"0", b"1", b"2"]

@@ -12,12 +12,12 @@ from probes.base.errors import UnavailableError
 from probes.base.identifiers import cpu_numbers
 from probes.detection import merge
 from probes.detection.active import contradictions, probe_host
-from probes.detection.adapcc_probes import REPETITIONS, Trials, gpu_switches, nic_numa, nic_switches
+from probes.detection.adapcc_probes import REPETITIONS, ProbeTrials, gpu_switches, nic_numa, nic_switches
 from probes.live.affinity import bound_to
 from probes.live.loopback import SocketLoopback
 from probes.topology import Gpu, Host, Nic, NumaNode
 
-TRIALS = Trials(seed=5)
+TRIALS = ProbeTrials(seed=5)
 
 
 class SimulatedCopies:

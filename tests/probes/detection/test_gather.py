@@ -1,7 +1,7 @@
 import pytest
 
 from probes.detection import merge
-from probes.detection.gather import Look, Request, answers_to, look_task, together
+from probes.detection.gather import DetectRequest, HostDetection, answers_to, look_task, together
 from probes.topology import Finding, Host, Nic, Topology
 
 
@@ -36,19 +36,19 @@ class Kept:
 
 
 def look(name, machine="m", failure=""):
-    return Look(name, machine, None if failure else Topology((Host(name, "t"),)), failure)
+    return HostDetection(name, machine, None if failure else Topology((Host(name, "t"),)), failure)
 
 
 def test_the_first_rank_of_a_host_looks_and_the_others_do_not():
     kept = Kept()
-    found = look_task(OneOfSeveral(0, [None, None], [None]), Request(), kept)
+    found = look_task(OneOfSeveral(0, [None, None], [None]), DetectRequest(), kept)
     assert found == kept.values
     assert len(found[0].topology.hosts) == 1
     second = Kept()
-    assert look_task(OneOfSeveral(1, [None, None]), Request(), second) is None
+    assert look_task(OneOfSeveral(1, [None, None]), DetectRequest(), second) is None
     assert second.values == []
     alone = Kept()
-    assert look_task(OneOfSeveral(1, [("other", "boot"), None]), Request(), alone) is None
+    assert look_task(OneOfSeveral(1, [("other", "boot"), None]), DetectRequest(), alone) is None
     assert len(alone.values) == 1
 
 
@@ -58,7 +58,7 @@ def test_a_detector_that_fails_is_told_and_does_not_fail_the_rest(monkeypatch, e
         raise error
 
     monkeypatch.setattr(merge, "live", fail)
-    (failed,) = look_task(OneOfSeveral(0, [None]), Request(), Kept())
+    (failed,) = look_task(OneOfSeveral(0, [None]), DetectRequest(), Kept())
     assert failed.topology is None
     found = together([failed, look("b")], {"c": "no route"})
     assert [host.name for host in found.hosts] == ["b"]
@@ -78,7 +78,7 @@ def test_two_looks_at_one_machine_are_one_host_and_two_machines_of_one_name_are_
 def test_what_was_found_on_the_hosts_stays():
     odd = Finding("odd", "a/x", "is odd")
     whole = Topology((Host("a", "t"),), (odd,), ("a: note",))
-    assert together([Look("a", "m", whole)], {}) == whole
+    assert together([HostDetection("a", "m", whole)], {}) == whole
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from probes.profiling.budget import Cost, Plan, fitted
+from probes.profiling.budget import Cost, RoundPlan, fitted
 from probes.sampling.prober import Dose
 from probes.sampling.rounds import doubling_strides, meetings, rings, strides, waves
 
@@ -9,7 +9,7 @@ COST = Cost(0.04, 0.1)
 
 
 def plan(ranks):
-    return Plan(tuple(map(tuple, rings(ranks, strides(ranks)))), 5, Dose(0.03, 0.04))
+    return RoundPlan(tuple(map(tuple, rings(ranks, strides(ranks)))), 5, Dose(0.03, 0.04))
 
 
 def cut(pairs):

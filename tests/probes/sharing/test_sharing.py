@@ -8,7 +8,15 @@ import pytest
 from probes.sampling.samples import Place
 from probes.sharing.model import Share
 from probes.sharing.nics import nic_shares
-from probes.sharing.trials import ACCEPT_ANY, MOST_TRIALS, Accept, Known, SpentError, Trials, attempts
+from probes.sharing.trials import (
+    ACCEPT_ANY,
+    MOST_TRIALS,
+    Accept,
+    ContentionTrials,
+    Known,
+    SpentError,
+    attempts,
+)
 from probes.sharing.trunks import one_at_a_time, trunk_shares
 
 
@@ -41,7 +49,7 @@ class Network:
         return max(taken_s + through)
 
     def trials(self, **made):
-        return Trials(self, self.carry, **made)
+        return ContentionTrials(self, self.carry, **made)
 
     def _load(self, trial, port):
         return sum(1 / self._known.get(pair, 1e-9) for pair in trial if pair in port) / self._rate
@@ -93,12 +101,12 @@ def test_without_time_nothing_is_refuted():
     assert (
         nic_shares(
             Known(links(where), {}, where),
-            Trials(lambda trials, accept: [float("nan")] * len(trials), no_carry),
+            ContentionTrials(lambda trials, accept: [float("nan")] * len(trials), no_carry),
         )
         == []
     )
     with pytest.raises(SpentError):
-        Trials(lambda trials, accept: [1.0] * len(trials), no_carry, made=MOST_TRIALS).shared(
+        ContentionTrials(lambda trials, accept: [1.0] * len(trials), no_carry, made=MOST_TRIALS).shared(
             [((0, 1), (2, 3))]
         )
 
@@ -181,7 +189,7 @@ def test_a_link_that_waits_for_one_that_takes_all_is_seed_enough():
 def test_one_trial_alone_makes_no_trunk():
     where = places(4, 1)
     answers = iter([2.0])
-    trials = Trials(lambda asked, accept: [next(answers, 1.0) for _ in asked], no_carry)
+    trials = ContentionTrials(lambda asked, accept: [next(answers, 1.0) for _ in asked], no_carry)
     assert trunk_shares(Known(links(where), {(0, 2): 2.0}, where), trials) == ([], [])
 
 

@@ -15,7 +15,7 @@ from synth.methods import greedy
 from synth.network import Link, build
 from synth.portfolio.synthesize import METHODS, Request, synthesize
 from synth.schedule import REDUCE, Schedule
-from synth.selection import Algorithm, Range, Selection
+from synth.selection import Range, Selection, UnsizedSchedule
 
 MOST_BYTES = 1 << 24
 
@@ -97,7 +97,7 @@ def test_an_order_that_turns_round_inside_the_range_is_found():
     schedule, found = _reduce(links, 1 << 20)
     assert found is not None and found[0] > 100_000 and "changes at rank 1" in found[1][0]
     assert _reduce(links, 90_000)[1] is None
-    order = Algorithm("hand", 0, schedule.collective, schedule.chunk, schedule.link, schedule.op)
+    order = UnsizedSchedule("hand", 0, schedule.collective, schedule.chunk, schedule.link, schedule.op)
     selection = Selection(schedule.network, (order,), (Range(1, 1 << 20, 0),), ())
     assert any("changes at rank 1" in finding for finding in check_selection(selection))
     assert check_selection(replace(selection, ranges=(Range(1, 90_000, 0),))) == []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import bytes_of, floats, ints
-from synth.fusion.timeline import ALL_GATHER, ALL_REDUCE, BACKWARD, FORWARD, Task, Timeline, simulate
+from synth.fusion.timeline import ALL_GATHER, ALL_REDUCE, BACKWARD, FORWARD, Timeline, TimelineTask, simulate
 
 
 @st.composite
@@ -15,7 +15,7 @@ def graphs(draw):
         after = draw(st.sets(st.integers(0, number - 1), max_size=3)) if number else ()
         seconds, release_s = draw(st.integers(0, 5)), draw(st.integers(0, 9))
         kind = draw(st.sampled_from((BACKWARD, ALL_GATHER)))
-        tasks.append(Task(kind, number, seconds, tuple(after), draw(st.integers(0, 3)), release_s))
+        tasks.append(TimelineTask(kind, number, seconds, tuple(after), draw(st.integers(0, 3)), release_s))
     return tasks
 
 
@@ -37,12 +37,12 @@ def test_no_task_overlaps_starts_early_or_waits_without_reason(tasks):
 
 def test_a_lower_number_goes_first_and_a_running_task_is_not_interrupted():
     tasks = [
-        Task(BACKWARD, 0, 1.0),
-        Task(ALL_REDUCE, 0, 5.0, (0,), 2),
-        Task(BACKWARD, 1, 1.0, (0,)),
-        Task(ALL_REDUCE, 1, 1.0, (2,), 1),
-        Task(ALL_REDUCE, 2, 1.0, (2,), 0),
-        Task(FORWARD, 0, 1.0, (4,)),
+        TimelineTask(BACKWARD, 0, 1.0),
+        TimelineTask(ALL_REDUCE, 0, 5.0, (0,), 2),
+        TimelineTask(BACKWARD, 1, 1.0, (0,)),
+        TimelineTask(ALL_REDUCE, 1, 1.0, (2,), 1),
+        TimelineTask(ALL_REDUCE, 2, 1.0, (2,), 0),
+        TimelineTask(FORWARD, 0, 1.0, (4,)),
     ]
     line = simulate(tasks)
     sent = line.on_network == 1

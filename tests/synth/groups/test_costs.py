@@ -3,11 +3,13 @@
 import pytest
 from racked_networks import SIZE_BYTES, racked
 
-from synth.groups.costs import Costs
+from synth.groups.costs import AveragingCosts
 from synth.networks.families import family
 
 ALPHA_S, BETA, RANKS, LAYERS = 5e-6, 1e-9, 8, 16
-EVEN = Costs(family(f"switch:{RANKS}", [ALPHA_S], [1 / BETA]), (tuple(range(RANKS)),), SIZE_BYTES, LAYERS)
+EVEN = AveragingCosts(
+    family(f"switch:{RANKS}", [ALPHA_S], [1 / BETA]), (tuple(range(RANKS)),), SIZE_BYTES, LAYERS
+)
 
 
 def test_an_even_network_has_the_times_of_table_one():
@@ -29,7 +31,7 @@ def test_a_pair_sends_half_of_what_two_of_a_long_ring_do():
 
 def test_groups_of_racks_have_the_consistent_times_of_table_two():
     network = racked([4, 4], inside=BETA, across=2 * BETA, alpha_s=ALPHA_S)
-    costs = Costs(network, ((0, 1, 2, 3), (4, 5, 6, 7)), SIZE_BYTES)
+    costs = AveragingCosts(network, ((0, 1, 2, 3), (4, 5, 6, 7)), SIZE_BYTES)
     crossing, one, other = costs.division_s(((0, 4), (1, 2, 3), (5, 6, 7)))
     # S·beta2 for two on a ring (the table prints 2), 2(G − 2)/(G − 1)·S·beta1 and 2(G − 2) alphas inside.
     assert crossing == pytest.approx(2 * ALPHA_S + SIZE_BYTES * 2 * BETA)
@@ -40,7 +42,7 @@ def test_groups_of_racks_have_the_consistent_times_of_table_two():
 
 
 def test_groups_that_share_a_trunk_wait_for_each_other():
-    costs = Costs(racked([4, 4]), ((0, 1, 2, 3), (4, 5, 6, 7)), SIZE_BYTES)
+    costs = AveragingCosts(racked([4, 4]), ((0, 1, 2, 3), (4, 5, 6, 7)), SIZE_BYTES)
     one = costs.iteration_s(((0, 4), (1, 2, 3), (5, 6, 7)))
     both = costs.iteration_s(((0, 4), (1, 5), (2, 3), (6, 7)))
     assert both == pytest.approx(2 * one, rel=0.01)
@@ -50,7 +52,7 @@ def test_groups_that_share_a_trunk_wait_for_each_other():
 def test_times_scale_with_bytes_and_latency(factor):
     network = racked([4, 4], alpha_s=0.0)
     racks, division = ((0, 1, 2, 3), (4, 5, 6, 7)), ((0, 4), (1, 2, 3), (5, 6, 7))
-    one, more = (Costs(network, racks, SIZE_BYTES * by) for by in (1, factor))
+    one, more = (AveragingCosts(network, racks, SIZE_BYTES * by) for by in (1, factor))
     assert more.iteration_s(division) == pytest.approx(factor * one.iteration_s(division))
     for name, time_s in one.peers_s().items():
         assert more.peers_s()[name] == pytest.approx(factor * time_s), name

@@ -149,9 +149,9 @@ def test_a_network_with_ranks_that_no_link_joins_is_refused():
 
 def test_adjusted_groups_take_less_than_those_that_know_nothing():
     network = racked([4] * 4, slow_racks=[0])
-    from synth.groups.costs import Costs
-    from synth.groups.patterns import Layout, representatives
+    from synth.groups.costs import AveragingCosts
+    from synth.groups.patterns import RackLayout, representatives
 
     groups = plan_groups(network, SIZE_BYTES).groups
-    costs = Costs(network, groups.racks, SIZE_BYTES)
-    assert groups.predicted_s < costs.mean_s(representatives(Layout(groups.racks)))
+    costs = AveragingCosts(network, groups.racks, SIZE_BYTES)
+    assert groups.predicted_s < costs.mean_s(representatives(RackLayout(groups.racks)))

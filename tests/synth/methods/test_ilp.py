@@ -17,7 +17,7 @@ from synth.networks.failures import Failures, without
 from synth.networks.families import family
 from synth.portfolio.rank_subsets import serve
 from synth.simulation.schedule import replay
-from synth.tacos_ilp.horizon_search import Search
+from synth.tacos_ilp.horizon_search import HorizonSearch
 from synth.tacos_ilp.time_expanded_network import bundle
 
 
@@ -79,7 +79,7 @@ def test_out_of_time_the_best_so_far_is_whole_and_not_called_optimal(kind):
 def test_windows_one_after_the_other_are_a_schedule():
     network = family("mesh:4x4", [0.0], [1e9])
     shape = collective("all_gather", 16)
-    search = Search(network, shape, 1 << 10, 0, time.perf_counter() + 20, "cbc", SILENT, iter(()))
+    search = HorizonSearch(network, shape, 1 << 10, 0, time.perf_counter() + 20, "cbc", SILENT, iter(()))
     bundles = bundle(network)
     search._keep(search._schedule(bundles, []))
     alone_s = search.best_s

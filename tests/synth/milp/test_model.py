@@ -12,14 +12,14 @@ from hypothesis import given, settings, strategies as st
 
 from probes.base.errors import UnavailableError, UsageError
 from synth.milp.backends import SOLVERS, require
-from synth.milp.model import Model
+from synth.milp.model import IntegerProgram
 
 HIGHS = importlib.util.find_spec("highspy") is not None
 INSTALLED = [solver for solver in SOLVERS if solver != "highs" or HIGHS]
 
 
 def _knapsack(values, weights, capacity):
-    model = Model()
+    model = IntegerProgram()
     chosen = [model.binary() for _ in values]
     model.row(chosen, [float(weight) for weight in weights], high=float(capacity))
     model.cost = {column: -float(value) for column, value in zip(chosen, values, strict=True)}
@@ -47,7 +47,7 @@ def test_an_optimum_is_what_trying_everything_finds(solver, items, capacity):
 
 @pytest.mark.parametrize("solver", INSTALLED)
 def test_a_contradiction_is_infeasible_and_has_no_values(solver):
-    model = Model()
+    model = IntegerProgram()
     pair = [model.binary(), model.binary()]
     model.row(pair, [1.0, 1.0], low=3.0)
     model.cost = {pair[0]: 1.0}
@@ -59,7 +59,7 @@ def test_a_contradiction_is_infeasible_and_has_no_values(solver):
 
 @pytest.mark.parametrize("solver", INSTALLED)
 def test_numbers_may_be_broken_and_rows_may_be_equations(solver):
-    model = Model()
+    model = IntegerProgram()
     a, b = model.number(high=1.0), model.number()
     model.row([a, b], [1.0, 2.0], low=4.0, high=4.0)
     model.cost = {b: 1.0}
@@ -69,7 +69,7 @@ def test_numbers_may_be_broken_and_rows_may_be_equations(solver):
 
 @pytest.mark.parametrize("solver", INSTALLED)
 def test_a_column_that_no_row_has_stays_at_its_least(solver):
-    model = Model()
+    model = IntegerProgram()
     idle, chosen, other = model.binary(), model.binary(), model.number(low=2.0)
     model.row([chosen], [1.0], low=1.0)
     model.cost = {chosen: 1.0}
@@ -97,7 +97,7 @@ def test_the_solver_that_comes_with_pulp_is_there():
 
 def test_a_hard_program_ends_at_its_limit_with_a_bound_below_its_best():
     # Markowitz's: split numbers into two halves as even as can be; relaxations say nothing of it.
-    model = Model()
+    model = IntegerProgram()
     numbers = [2**17 + 7919 * at**3 % 104729 for at in range(60)]
     chosen = [model.binary() for _ in numbers]
     apart = model.number()
@@ -113,7 +113,7 @@ def test_a_hard_program_ends_at_its_limit_with_a_bound_below_its_best():
 def test_after_its_nodes_a_search_ends_alike_every_time_and_claims_no_optimum(solver):
     """A market split: two equations that no choice meets, whose proof takes tens of thousands of nodes."""
     dice = np.random.default_rng(3)
-    model = Model()
+    model = IntegerProgram()
     chosen = [model.binary() for _ in range(24)]
     for weights in dice.integers(0, 100, (3, 24)):
         over, under = model.number(), model.number()

@@ -10,7 +10,7 @@ from gpu_boxes import box
 from probes.paths.bandwidth import load
 from probes.topology import FabricLink
 from synth.nccl_graphs.capacities import capacities_of
-from synth.nccl_graphs.channels import Channel, candidates, packed, total_gbs, usage
+from synth.nccl_graphs.channels import GraphChannel, candidates, packed, total_gbs, usage
 from synth.nccl_graphs.planner import plan_graphs
 
 
@@ -20,7 +20,7 @@ def room(host, *, nics=(), measured=None):
 
 def test_two_channels_are_the_best_of_all_pairs():
     host = room(box(4, links=[(0, 1), (2, 3), (0, 2)]))
-    rings = [Channel((0, *rest)) for rest in permutations((1, 2, 3))]
+    rings = [GraphChannel((0, *rest)) for rest in permutations((1, 2, 3))]
     best = max(total_gbs(host, pair) for pair in combinations_with_replacement(rings, 2))
     assert packed(host, candidates(host, between_hosts=False), channels=2).total_gbs == pytest.approx(best)
 
@@ -30,7 +30,7 @@ def test_no_set_of_channels_carries_more_than_the_bound(links):
     host = room(box(4, links=links))
     found = packed(host, candidates(host, between_hosts=False))
     assert 0 < found.total_gbs <= found.most_gbs * (1 + 1e-9)
-    rings = [Channel((0, *rest)) for rest in permutations((1, 2, 3))]
+    rings = [GraphChannel((0, *rest)) for rest in permutations((1, 2, 3))]
     for chosen in combinations_with_replacement(rings, 3):
         assert total_gbs(host, chosen) <= found.most_gbs * (1 + 1e-9)
 
@@ -80,13 +80,13 @@ def test_sixteen_gpus_are_ordered_by_chance_and_always_alike():
     assert all(sorted(channel.gpus) == list(range(16)) for channel in first)
     found = packed(host, first)
     # Steps of five around a ring of NVLinks: no other order has links alone.
-    assert found.total_gbs > 3 * total_gbs(host, [Channel(tuple(range(16)))])
+    assert found.total_gbs > 3 * total_gbs(host, [GraphChannel(tuple(range(16)))])
 
 
 def test_a_tree_leaves_by_its_second_gpu():
     host = box(4, nics=1)
     shares = room(host, nics=host.nics)
-    chain = [Channel((0, 1, 2, 3), 0)]
+    chain = [GraphChannel((0, 1, 2, 3), 0)]
     used = usage(shares, chain, tree=True)[0]
     ways = (
         shares.into[0, 0]

@@ -9,7 +9,7 @@ from synth.collective import collective
 from synth.network import Link, build
 from synth.networks.families import family
 from synth.portfolio.attempts import Request, least_sends, plans
-from synth.portfolio.incumbent import Choice
+from synth.portfolio.incumbent import Incumbent
 from synth.portfolio.synthesize import synthesize
 
 RING = family("ring:4", [1e-6], [1e9])
@@ -46,7 +46,7 @@ def with_sends(few, factor):
     ],
 )
 def test_finer_chunks_must_gain_more_where_less_is_left(few, first_s, factor, second_s, kept):
-    choice = Choice(1.0)
+    choice = Incumbent(1.0)
     choice.take(plan_of("greedy"), few, first_s)
     choice.take(plan_of("greedy"), with_sends(few, factor), second_s)
     assert choice.best.sends == few.sends * (factor if kept == 2 else 1)
@@ -56,7 +56,7 @@ def test_finer_chunks_must_gain_more_where_less_is_left(few, first_s, factor, se
 
 
 def test_what_coarse_chunks_foretell_is_spared(few):
-    choice = Choice(1.0)
+    choice = Incumbent(1.0)
     choice.take(plan_of("greedy"), few, 2.0)
     rings = [plan_of("ring", number) for number in range(4)]
     choice.take(rings[0], few, 9.0)
@@ -84,14 +84,14 @@ def test_trees_of_few_chunks_are_slow_but_may_win_with_more():
 
 
 def test_a_rank_alone_needs_no_time_and_no_finer_chunks(few):
-    choice = Choice(0.0)
+    choice = Incumbent(0.0)
     for number in range(2):
         choice.take(plan_of("greedy", number), few, 0.0)
     assert choice.optimal and choice.best_s == 0.0
 
 
 def test_what_refuses_is_asked_once_and_near_the_bound_nothing_long_is(few):
-    choice = Choice(1.0)
+    choice = Incumbent(1.0)
     choice.take(plan_of("greedy"), few, 1.004)
     choice.refuse(plan_of("tree"), "needs a link")
     assert choice.spares(plan_of("tree", 1))
@@ -100,7 +100,7 @@ def test_what_refuses_is_asked_once_and_near_the_bound_nothing_long_is(few):
 
 
 def test_more_sends_than_what_is_left_could_pay_for_are_spared(few):
-    choice = Choice(1.0)
+    choice = Incumbent(1.0)
     choice.take(plan_of("greedy"), few, 1.02)
     chunks = few.collective.chunks
     assert least_sends(few.collective) == few.sends
@@ -128,19 +128,19 @@ def test_of_many_ranks_trees_are_spared_where_they_fill_too_late(
         next(one for one in plans(request) if one.name == name) for name in ("greedy", "forest")
     )
     made = {"sends": 65_024, "method": method, "network": torus, "chunk_bytes": chunk_bytes}
-    choice = Choice(1.0)
+    choice = Incumbent(1.0)
     choice.take(greedy, type("Table", (), made), time_s)
     assert choice.spares(forest) is spared
 
 
 def test_the_reason_names_the_next_best(few):
-    choice = Choice(1.0)
+    choice = Incumbent(1.0)
     choice.take(plan_of("ring"), replace(few, method="ring"), 2.0)
     choice.take(plan_of("tree"), replace(few, method="tree"), 3.0)
     assert choice.why() == "50 % faster than tree, the next best"
     choice.take(plan_of("ring"), few, 1.0)
     assert choice.why() == "it reaches the bound"
-    alike = Choice(0.5)
+    alike = Incumbent(0.5)
     alike.take(plan_of("ring"), replace(few, method="ring"), 2.0)
     alike.take(plan_of("tree"), replace(few, method="tree"), 2.000_001)
     assert alike.why() == "as fast as tree, the next best"
@@ -154,7 +154,7 @@ def test_one_chunk_says_nothing_of_trees_that_share_a_broadcast():
 
 
 def test_coarse_greedy_cuts_are_not_compared_with_fine_symmetric_ones(few):
-    choice = Choice(1.0)
+    choice = Incumbent(1.0)
     plan = replace(plan_of("ring", 3), name="symmetric")
     assert plan.shape.chunks > plan_of("greedy").shape.chunks
     choice.take(plan, few, 1.5)

@@ -10,7 +10,7 @@ import pytest
 from probes.base.errors import UsageError
 from synth.network import Link, build
 from synth.rank_order.algorithms import LIBRARIES, algorithm_of, pattern
-from synth.rank_order.costs import Costs, both_ways, paths_of
+from synth.rank_order.costs import OrderCosts, both_ways, paths_of
 from synth.rank_order.planner import plan_order
 from synth.rank_order.relaxation import least_s
 from synth.rank_order.search import every_order, improved_orders
@@ -47,7 +47,7 @@ def uneven(hosts, seed):
 def plain(network, name, kind="all_reduce"):
     """The costs of an algorithm where each host has one rank."""
     found = pattern(algorithm_of(name, kind), [1] * network.ranks)
-    return Costs(found, paths_of(network, SIZE), SIZE)
+    return OrderCosts(found, paths_of(network, SIZE), SIZE)
 
 
 @pytest.mark.parametrize("library, name", ALL_REDUCE)
@@ -246,7 +246,9 @@ def test_an_exchange_over_tcp_shares_what_one_direction_has():
 
     def times(name):
         algorithm = algorithm_of(f"openmpi:{name}", "all_reduce")
-        return [Costs(pattern(algorithm, [1] * 4), one, 1 << 24).time_s(order) for one in (paths, shared)]
+        return [
+            OrderCosts(pattern(algorithm, [1] * 4), one, 1 << 24).time_s(order) for one in (paths, shared)
+        ]
 
     # A ring sends between two ranks one way alone; doubling exchanges in every round.
     ring, ring_shared = times("ring")

@@ -12,7 +12,7 @@ from synth.errors import NotApplicableError
 from synth.methods import greedy
 from synth.network import Link, build
 from synth.tacos_ilp.recovery import completed
-from synth.tacos_ilp.time_expanded_milp import Move
+from synth.tacos_ilp.time_expanded_milp import LinkMove
 from synth.tacos_ilp.time_expanded_network import bundle
 
 
@@ -35,7 +35,7 @@ def test_cut_short_it_is_completed_and_keeps_what_was_there(network, part, seed)
     of_link = {int(link): at for at, rows in enumerate(bundles.links) for link in rows}
     kept = int(part * whole.sends)
     pairs = zip(whole.link[:kept].tolist(), whole.chunk[:kept].tolist(), strict=True)
-    moves = [Move(tick, of_link[link], chunk) for tick, (link, chunk) in enumerate(pairs)]
+    moves = [LinkMove(tick, of_link[link], chunk) for tick, (link, chunk) in enumerate(pairs)]
     schedule = completed(bundles, shape, 1000, moves, "ilp", 0)
     assert check(schedule) == []
     arrived = set(zip(schedule.chunk.tolist(), network.dst[schedule.link].tolist(), strict=True))

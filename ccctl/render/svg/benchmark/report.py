@@ -7,7 +7,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from ccctl.render import about, seconds
-from ccctl.render.svg import COLOURS, Chart, Drawing, Line, charts
+from ccctl.render.svg import COLOURS, Chart, Drawing, Series, charts
 from ccctl.render.svg.benchmark import breakdown
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _is_wrong(row: Row) -> bool:
     return any(one is not None and one.wrong for one in (row.out_of_place, row.in_place))
 
 
-def _bound(found: Mapping[int, float | None]) -> tuple[Line, ...]:
+def _bound(found: Mapping[int, float | None]) -> tuple[Series, ...]:
     points = {float(size): value for size, value in found.items() if value}
     line = _line("proven bound", BOUND, points, dashed=True)
     return (line,) if line.points else ()
@@ -92,7 +92,7 @@ def _lines(
     rows: Iterable[Row],
     value: Callable[[Measurement, Row], float],
     predicted: Callable[[Row], float | None],
-) -> tuple[Line, ...]:
+) -> tuple[Series, ...]:
     """A line for each program, dashed for what was predicted of it, and for each peer."""
     measured: dict[str, Points] = {}
     expected: dict[str, Points] = {}
@@ -113,7 +113,7 @@ def _lines(
     return tuple(line for line in lines if line.points)
 
 
-def _line(name: str, colour: str, found: Points, *, dashed: bool = False) -> Line:
+def _line(name: str, colour: str, found: Points, *, dashed: bool = False) -> Series:
     """The points that a logarithmic axis has a place for, by size."""
     points = tuple((size, value) for size, value in sorted(found.items()) if size > 0 and value > 0)
-    return Line(name, colour, points, dashed)
+    return Series(name, colour, points, dashed)

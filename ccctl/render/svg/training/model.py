@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ccctl.render import seconds
-from ccctl.render.svg import COLOURS, Chart, Drawing, Line, charts
+from ccctl.render.svg import COLOURS, Chart, Drawing, Series, charts
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ def pictures(model: Model, width: int) -> list[Drawing]:
 
     of = "layer" if folded == 1 else f"layers, {folded} together"
     times = (
-        Line("backward pass", COLOURS[0], points(model.backward_s)),
-        Line("forward pass", COLOURS[1], points(model.forward_s)),
+        Series("backward pass", COLOURS[0], points(model.backward_s)),
+        Series("forward pass", COLOURS[1], points(model.forward_s)),
     )
-    gradients = (Line("gradients", COLOURS[2], points(size / 1e6)),)
+    gradients = (Series("gradients", COLOURS[2], points(size / 1e6)),)
     axis = f"{of}, in forward order, of {count}"
     return [
         charts(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ccctl.render import seconds
-from ccctl.render.svg import COLOURS, Chart, Drawing, Line, charts
+from ccctl.render.svg import COLOURS, Chart, Drawing, Series, charts
 
 if TYPE_CHECKING:
     from exec.training.workloads import TrainedMode, TrainingReport
@@ -33,11 +33,11 @@ def pictures(report: TrainingReport, width: int) -> list[Drawing]:
     curves = [_losses(row) for row in report.rows]
     begin = _begin(curves)
     losses = tuple(
-        Line(row.label, colour, tuple(point for point in curve if point[0] >= begin))
+        Series(row.label, colour, tuple(point for point in curve if point[0] >= begin))
         for row, colour, curve in zip(report.rows, colours, curves, strict=True)
     )
     errors = tuple(
-        Line(
+        Series(
             row.label,
             colour,
             tuple(
@@ -61,7 +61,7 @@ def pictures(report: TrainingReport, width: int) -> list[Drawing]:
     ]
 
 
-def _panel(title: str, x_title: str, lines: tuple[Line, ...], *, counted: bool = False) -> Chart:
+def _panel(title: str, x_title: str, lines: tuple[Series, ...], *, counted: bool = False) -> Chart:
     values = [y for line in lines for _, y in line.points if np.isfinite(y)]
     base = 10 if values and max(values) > _LARGE_RATIO * max(min(values), 0.0) else 0
     return Chart(

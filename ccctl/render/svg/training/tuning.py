@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ccctl.render import about, seconds
-from ccctl.render.svg import COLOURS, Chart, Drawing, Line, charts
+from ccctl.render.svg import COLOURS, Chart, Drawing, Series, charts
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def pictures(tuning: Tuning, width: int) -> list[Drawing]:
     best_bytes, best_s = tuning.best
     so_far = list(accumulate(taken, min))
     first = taken.index(best_s)
-    trials = Line("a trial", COLOURS[0], tuple(zip(map(float, size), taken, strict=True)), joined=False)
+    trials = Series("a trial", COLOURS[0], tuple(zip(map(float, size), taken, strict=True)), joined=False)
     best = f"the best: {about(best_bytes)}, {seconds(best_s)}"
     ordered = tuple((float(number), one) for number, one in enumerate(taken, start=1))
     # Within a small range heights are to compare, over a large one ratios.
@@ -36,7 +36,7 @@ def pictures(tuning: Tuning, width: int) -> list[Drawing]:
                 Chart(
                     "time of an iteration",
                     "buffer (bytes)",
-                    (trials, Line(best, COLOURS[1], ((float(best_bytes), best_s),), joined=False)),
+                    (trials, Series(best, COLOURS[1], ((float(best_bytes), best_s),), joined=False)),
                     about,
                     lambda y: seconds(y) if y else "0",
                     2,
@@ -46,14 +46,14 @@ def pictures(tuning: Tuning, width: int) -> list[Drawing]:
                     "time of an iteration",
                     "trial",
                     (
-                        Line("a trial", COLOURS[0], ordered, joined=False),
-                        Line(
+                        Series("a trial", COLOURS[0], ordered, joined=False),
+                        Series(
                             "the best so far",
                             COLOURS[2],
                             tuple((float(number), one) for number, one in enumerate(so_far, start=1)),
                             dashed=True,
                         ),
-                        Line(best, COLOURS[1], ((first + 1.0, best_s),), joined=False),
+                        Series(best, COLOURS[1], ((first + 1.0, best_s),), joined=False),
                     ),
                     lambda x: f"{x:g}",
                     lambda y: seconds(y) if y else "0",

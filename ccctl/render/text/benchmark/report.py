@@ -17,7 +17,7 @@ from ccctl.render.text.benchmark.breakdown import draw_breakdowns
 if TYPE_CHECKING:
     from exec.benchmark import Measurement, Report, Row
 
-__all__ = ["Table", "draw", "draw_foot", "draw_head"]
+__all__ = ["ColumnTable", "draw", "draw_foot", "draw_head"]
 
 _HEAD = ("size (B)", "count", "type", "redop", "root")
 _PLACEMENT = ("time (us)", "algbw", "busbw", "#wrong")
@@ -50,7 +50,7 @@ _DISPENSABLE: tuple[tuple[tuple[str, ...], str], ...] = (
 def draw(report: Report) -> None:
     """Print the rows of ``report``, then their breakdowns; bandwidths in GB/s, microseconds per iteration."""
     draw_head(report)
-    table = Table(report.rows, width=console.width())
+    table = ColumnTable(report.rows, width=console.width())
     for line in [*table.lines(report.rows), *table.notes()]:
         console.data(line)
     draw_foot(report)
@@ -107,7 +107,7 @@ class _Column:
     width: int
 
 
-class Table:
+class ColumnTable:
     """Which columns rows fill, in groups with a name over each.
 
     ``widest``: more rows will come, with values as long as these at most, in columns such as "size (B)".

@@ -9,14 +9,14 @@ from ccctl import console
 from ccctl.render import bandwidth, seconds
 
 if TYPE_CHECKING:
-    from exec.benchmark import Change, Measurement, Report, Row
+    from exec.benchmark import Measurement, Report, Row, RowChange
 
 __all__ = ["draw_changes", "draw_side_by_side"]
 
 Key = tuple[str, int, str, str]
 
 
-def draw_changes(changes: Sequence[Change]) -> None:
+def draw_changes(changes: Sequence[RowChange]) -> None:
     """Each row and placement, what it took and takes now, and what the difference means."""
     console.data("")
     console.data("# against the baseline")

@@ -109,9 +109,9 @@ def _draw_comparison(groups: Groups, say: Callable[[str], None]) -> None:
 def _patterns(groups: Groups) -> dict[str, Any]:
     """Each pattern that the racks allow: its period, rho, rho to the power of 1/period, and time."""
     from synth.errors import NotApplicableError
-    from synth.groups import PATTERNS, Layout, consensus, pattern_named
+    from synth.groups import PATTERNS, RackLayout, consensus, pattern_named
 
-    layout, costs = Layout(groups.racks, groups.slow_racks, groups.slow_ranks), _costs(groups)
+    layout, costs = RackLayout(groups.racks, groups.slow_racks, groups.slow_ranks), _costs(groups)
     told: dict[str, Any] = {}
     for name in PATTERNS:
         try:
@@ -129,9 +129,9 @@ def _patterns(groups: Groups) -> dict[str, Any]:
 
 
 def _costs(groups: Groups) -> Any:
-    from synth.groups import Costs
+    from synth.groups import AveragingCosts
 
-    return Costs(groups.network, groups.racks, groups.size_bytes, groups.layers)
+    return AveragingCosts(groups.network, groups.racks, groups.size_bytes, groups.layers)
 
 
 def _groups(division: Division) -> str:

@@ -12,7 +12,7 @@ from probes.base import plural
 if TYPE_CHECKING:
     from exec.training.workloads import TrainedMode, TrainingReport
 
-__all__ = ["Table", "draw", "headline", "notes"]
+__all__ = ["TrainingTable", "draw", "headline", "notes"]
 
 _TITLES = (
     "mode",
@@ -29,7 +29,7 @@ _TITLES = (
 _WIDTHS = (0, 9, 7, 7, 6, 7, 7, 7, 8, 8)
 
 
-class Table:
+class TrainingTable:
     """Lines of rows that come one by one; ``labels`` are those of all that will come."""
 
     def __init__(self, labels: Sequence[str]) -> None:
@@ -43,7 +43,7 @@ class Table:
 def draw(report: TrainingReport) -> None:
     """Print the whole report."""
     console.data(headline(report))
-    for line in Table([row.label for row in report.rows]).lines(report, report.rows):
+    for line in TrainingTable([row.label for row in report.rows]).lines(report, report.rows):
         console.data(line)
     for line in notes(report):
         console.data(line)

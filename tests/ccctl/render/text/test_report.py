@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ccctl.render.text.benchmark.report import Table, draw_foot
+from ccctl.render.text.benchmark.report import ColumnTable, draw_foot
 from ccctl.render.units import bandwidth
 from ccctl.summaries.bench import summary_of
 from exec.benchmark.report import Measurement
@@ -32,22 +32,22 @@ WIDEST = {"size (B)": "16777216", "count": "4194304", "type": "float32", "progra
 @pytest.mark.parametrize("widest", [None, WIDEST])
 @pytest.mark.parametrize("width", [70, 80, 100, 120, 160, 200, 1000])
 def test_a_narrow_table_leaves_out_what_tells_least_and_says_so(rows, widest, width):
-    table = Table(rows, widest, width)
+    table = ColumnTable(rows, widest, width)
     lines = table.lines(rows)
     assert max(map(len, lines)) <= width
     heads = lines[1].split()
     # The size, the first time and bandwidth, and the ratio to each peer stay in any case.
     assert heads[0] == "size" and "busbw" in heads and heads.count("ours") >= 2
     notes = list(table.notes())
-    assert bool(notes) == (lines != Table(rows, widest).lines(rows))
+    assert bool(notes) == (lines != ColumnTable(rows, widest).lines(rows))
     assert not notes or "root" in notes[0]
 
 
 def test_wide_tables_have_all_columns_and_narrow_ones_their_cells_under_their_names(rows):
-    assert list(Table(rows).notes()) == []
-    everything = Table(rows).lines(rows)
+    assert list(ColumnTable(rows).notes()) == []
+    everything = ColumnTable(rows).lines(rows)
     assert "root" in everything[1] and "predicted" in everything[0]
-    names, heads, first, _ = Table(rows, WIDEST, 80).lines(rows)
+    names, heads, first, _ = ColumnTable(rows, WIDEST, 80).lines(rows)
     for line in (heads, first):
         assert len(line.split("  ")) >= 6
     at = heads.index("time (us)")
@@ -74,13 +74,13 @@ def test_slow_networks_keep_the_digits_of_their_bandwidth(gbs, shown):
 
 def test_names_of_groups_do_not_touch(rows):
     for width in (70, 80, 100, 140, 300):
-        names = Table(rows, WIDEST, width).lines(rows)[0]
+        names = ColumnTable(rows, WIDEST, width).lines(rows)[0]
         assert "mpi  " in names and names.endswith("  mpi:recursive_doubling")
 
 
 def test_a_row_whose_ranks_share_cores_says_so_in_place_of_ratios(rows, samples, capsys):
     crowded = [replace(row, crowded="4 ranks share 2 cores") for row in rows]
-    lines = Table(crowded).lines(crowded)
+    lines = ColumnTable(crowded).lines(crowded)
     assert all(line.split().count("cores") == 3 and "x" not in line.split()[-1] for line in lines[2:])
     report = replace(samples["report"], rows=tuple(crowded))
     draw_foot(report)
@@ -92,7 +92,7 @@ def test_a_row_whose_ranks_share_cores_says_so_in_place_of_ratios(rows, samples,
 
 def test_a_row_whose_iterations_differ_too_much_says_so_in_place_of_ratios(rows, samples, capsys):
     unsteady = replace(rows[0], out_of_place=replace(rows[0].out_of_place, p99_s=0.9))
-    assert Table([unsteady]).lines([unsteady])[-1].split().count("spread") == 3
+    assert ColumnTable([unsteady]).lines([unsteady])[-1].split().count("spread") == 3
     draw_foot(replace(samples["report"], rows=(unsteady,)))
     assert "# spread               : iterations differ too much" in capsys.readouterr().out
     draw_foot(replace(samples["report"], rows=(rows[0],)))

@@ -14,7 +14,7 @@ from sample_schedules import random_schedule, ring_all_reduce
 from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import encoded
-from exec.cuda.streams.contexts import Contexts, Role, role_of
+from exec.cuda.streams.contexts import Role, StreamContexts, role_of
 from exec.cuda.streams.transports import PeerIn, PeerOut
 from exec.launcher.run import World, run_ranks
 from exec.program import expected_output
@@ -59,7 +59,7 @@ def carried_out(table, dtype, redop, seed, most=200_000):
     choose = random.Random(seed)
     outgoing, incoming = ends_of(table, streams, memory)
     ranks = range(table.layout.program.ranks)
-    every = [Contexts(table, rank, streams, outgoing, incoming) for rank in ranks]
+    every = [StreamContexts(table, rank, streams, outgoing, incoming) for rank in ranks]
     for _ in range(2):
         buffers = [buffers_of(table.layout, rank, dtype, redop) for rank in ranks]
         for contexts, own in zip(every, buffers, strict=True):

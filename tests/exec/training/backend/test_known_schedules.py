@@ -8,7 +8,7 @@ import pytest
 from limits import HANG_S
 from threaded_ranks import ThreadedRanks
 
-from exec.adaptive.messages import Request
+from exec.adaptive.messages import CollectiveCall
 from exec.adaptive.replanner import good_schedules
 from exec.training.backend import planned_collectives
 from exec.training.backend.known_schedules import KnownSchedules, place_of
@@ -90,7 +90,9 @@ def test_groups_of_one_job_and_of_the_next_search_once_for_each_class_of_sizes(m
     monkeypatch.setattr(planned_collectives, "measured_network", lambda group: network())
     store = Folder()
     ranks = ThreadedRanks([0, 0, 0], monkeypatch)
-    requests = [Request("all_reduce", "sum", "float32", count, 4) for count in (20_000, 25_000, 100_000)]
+    requests = [
+        CollectiveCall("all_reduce", "sum", "float32", count, 4) for count in (20_000, 25_000, 100_000)
+    ]
     for _job in range(2):
         known = KnownSchedules(store)
         for _group in range(2):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from racked_networks import SIZE_BYTES, racked
 
-from exec.training.ds_sync.planning import Job, adjusted, equal_links, planned_for, require_agreement
+from exec.training.ds_sync.planning import TrainingJob, adjusted, equal_links, planned_for, require_agreement
 from probes.base.errors import DataError, UsageError
 from synth.errors import NotApplicableError
 from synth.groups.planner import plan_groups
@@ -13,7 +13,7 @@ from synth.groups.planner import plan_groups
 
 @pytest.mark.parametrize("hosts, largest", [("aaaa", 2), ("abcd", 2), ("abcdef", 3), ("abcde", 5), ("ab", 2)])
 def test_one_rack_averages_in_small_groups(hosts, largest):
-    job = Job(tuple(hosts), 10_000, 4)
+    job = TrainingJob(tuple(hosts), 10_000, 4)
     groups = planned_for(equal_links(job), job)
     assert groups.pattern == "mixed_radix" and groups.rho == 0
     assert max(len(group) for division in groups.iterations for group in division) == largest
@@ -22,7 +22,7 @@ def test_one_rack_averages_in_small_groups(hosts, largest):
 
 def test_racks_of_a_network_get_the_papers_pattern():
     network = racked([4, 4])
-    assert planned_for(network, Job(network.hosts, SIZE_BYTES, 1)).pattern == "representatives"
+    assert planned_for(network, TrainingJob(network.hosts, SIZE_BYTES, 1)).pattern == "representatives"
 
 
 def test_groups_that_never_agree_or_fit_another_job_are_refused():
@@ -38,7 +38,7 @@ def test_groups_that_never_agree_or_fit_another_job_are_refused():
 
 def test_the_first_groups_come_back_when_nothing_is_slow_any_more():
     network = racked([4])
-    first = planned_for(network, Job(network.hosts, SIZE_BYTES, 1))
+    first = planned_for(network, TrainingJob(network.hosts, SIZE_BYTES, 1))
     slow = adjusted(first, first, racked([4], slow_ranks=[2]))
     assert slow.changed and slow.groups.slow_ranks == (2,)
     assert not adjusted(first, slow.groups, racked([4], slow_ranks=[2])).changed
