@@ -8,10 +8,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
-from inspect import signature
+from dataclasses import is_dataclass
+from functools import cache, wraps
+from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -116,6 +117,24 @@ def _root(
     """
 
 
+def _unfolded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer reads it: with a parameter for each field of its options object, if it has one."""
+    kind: Any = next(filter(is_dataclass, get_type_hints(command).values()), None)
+    if kind is None:
+        return command
+
+    @wraps(command)
+    def unfolded(**given: Any) -> None:
+        command(kind(**given))
+
+    types = get_type_hints(kind, include_extras=True)
+    fields = signature(kind).parameters.values()
+    parameters = [one.replace(annotation=types[one.name]) for one in fields]
+    vars(unfolded)["__signature__"] = Signature(parameters)
+    unfolded.__annotations__ = types
+    return unfolded
+
+
 def examples(command: Callable[..., None]) -> tuple[tuple[str, str], ...]:
     """The examples beside a command, as (command line, what it does)."""
     found: tuple[tuple[str, str], ...] = getattr(sys.modules[command.__module__], "EXAMPLES", ())
@@ -147,7 +166,7 @@ def _group(command: Callable[..., None]) -> typer.Typer:
             cls=_Command,
             epilog=_epilog(shown),
             context_settings={"allow_interspersed_args": interspersed},
-        )(verb)
+        )(_unfolded(verb))
     return group
 
 
@@ -159,7 +178,7 @@ def _built(name: str) -> Any:
     if verbs(function):
         own.add_typer(_group(function), name=name, epilog=_epilog(examples(function)))
         return typer.main.get_group(own).commands[name]
-    own.command(cls=_Command, epilog=_epilog(examples(function)))(function)
+    own.command(cls=_Command, epilog=_epilog(examples(function)))(_unfolded(function))
     return typer.main.get_command(own)
 
 

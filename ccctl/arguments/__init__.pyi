@@ -1,40 +1,14 @@
-from . import bench_requests as bench_requests
 from .arrival_trace import UNITS as UNITS, read_trace as read_trace
-from .bench_options import (
-    NCCL_TESTS_OPTIONS as NCCL_TESTS_OPTIONS,
-    Aggregate as Aggregate,
-    Average as Average,
-    Baseline as Baseline,
-    Begin as Begin,
-    Check as Check,
-    Cycles as Cycles,
-    Dtype as Dtype,
-    End as End,
-    Explain as Explain,
-    Fresh as Fresh,
-    Iterations as Iterations,
-    Op as Op,
-    PerIteration as PerIteration,
-    Placement as Placement,
-    ProfileFile as ProfileFile,
-    SizeList as SizeList,
-    Step as Step,
-    Tolerance as Tolerance,
-    Vs as Vs,
-    Warmup as Warmup,
-    Window as Window,
-)
+from .bench_options import NCCL_TESTS_OPTIONS as NCCL_TESTS_OPTIONS, BenchOptions as BenchOptions
 from .bench_requests import (
+    BenchSetup as BenchSetup,
     Contestant as Contestant,
     contestants as contestants,
-    elements as elements,
     of_selection as of_selection,
-    placements as placements,
-    requests as requests,
+    setup_of as setup_of,
 )
 from .collectives import parse_collectives as parse_collectives
 from .dsl_file import compiled_algorithm as compiled_algorithm, is_algorithm as is_algorithm
-from .models import load_model as load_model
 from .networks import (
     load_network as load_network,
     load_symmetric as load_symmetric,
@@ -48,7 +22,6 @@ from .options import (
     MOST_RANKS as MOST_RANKS,
     Alpha as Alpha,
     Bandwidth as Bandwidth,
-    Device as Device,
     HoldAlpha as HoldAlpha,
     Hostfile as Hostfile,
     Hosts as Hosts,
@@ -65,8 +38,8 @@ from .options import (
     TimeoutSeconds as TimeoutSeconds,
     Unwind as Unwind,
     Verbose as Verbose,
-    WiresOption as WiresOption,
     Without as Without,
+    refuse_unknown as refuse_unknown,
     writable as writable,
 )
 from .proven import (
@@ -77,16 +50,20 @@ from .proven import (
     proven_program as proven_program,
     refuse_unproven as refuse_unproven,
 )
+from .run_options import RunOptions as RunOptions
 from .synth_options import (
     Chunk as Chunk,
     Chunks as Chunks,
+    CollectiveName as CollectiveName,
     DeclaredTopology as DeclaredTopology,
+    Factor as Factor,
     Jobs as Jobs,
     MechanismName as MechanismName,
     Members as Members,
     Method as Method,
     NetworkName as NetworkName,
     RaceOption as RaceOption,
+    Root as Root,
     SearchHosts as SearchHosts,
     Size as Size,
     Solver as Solver,

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from ccctl.arguments.options import MOST_COUNT, MOST_RANKS, Percentage
+from ccctl.arguments.options import (
+    MOST_COUNT,
+    MOST_RANKS,
+    Device,
+    Hostfile,
+    Hosts,
+    Json,
+    Output,
+    Parameters,
+    Percentage,
+    Quiet,
+    Ranks,
+    TimeoutSeconds,
+    Verbose,
+    WiresOption,
+)
+from ccctl.arguments.units import parse_size
 from ccctl.completion import words
+from ccctl.errors import UsageError
 from ccctl.help_sections import COLLECTIVE, COMPARISON, MEASUREMENT
+from ccctl.launching import World, world_of
 
-__all__ = [
-    "NCCL_TESTS_OPTIONS",
-    "Aggregate",
-    "Average",
-    "Baseline",
-    "Begin",
-    "Check",
-    "CollectiveName",
-    "Cycles",
-    "Dtype",
-    "End",
-    "Explain",
-    "Factor",
-    "Fresh",
-    "Iterations",
-    "Op",
-    "PerIteration",
-    "Placement",
-    "ProfileFile",
-    "Root",
-    "SizeList",
-    "Step",
-    "Tolerance",
-    "Vs",
-    "Warmup",
-    "Window",
-]
+__all__ = ["NCCL_TESTS_OPTIONS", "BenchOptions", "sizes_between"]
+
+_MOST_SIZES = 10_000
+_BEGIN, _END = "1K", "16M"
 
 # Letters and names of options of nccl-tests and rccl-tests that bench lacks or calls otherwise: what to type
 # instead.
@@ -80,233 +76,302 @@ NCCL_TESTS_OPTIONS = {
 }
 
 
-CollectiveName = Annotated[
-    str | None,
-    typer.Option(
-        "--collective",
-        metavar="NAME",
-        autocompletion=words.spelled(*words.COLLECTIVES),
-        help="Without ARTIFACT: what is synthesized and run. [all_reduce]",
-        rich_help_panel=COLLECTIVE,
-    ),
-]
-SizeList = Annotated[
-    str | None,
-    typer.Option(
-        "--sizes",
-        metavar="SIZES",
-        help="These sizes, 1K,64K,1M, or from one to another, 1K:16M, by -f.",
-        rich_help_panel=COLLECTIVE,
-    ),
-]
-Fresh = Annotated[
-    bool,
-    typer.Option(
-        "--fresh",
-        help="Without ARTIFACT: measure and synthesize anew, whatever an earlier run has kept.",
-        rich_help_panel=MEASUREMENT,
-    ),
-]
-Begin = Annotated[
-    str, typer.Option("-b", "--begin", metavar="SIZE", help="The smallest size.", rich_help_panel=COLLECTIVE)
-]
-End = Annotated[
-    str, typer.Option("-e", "--end", metavar="SIZE", help="The largest size.", rich_help_panel=COLLECTIVE)
-]
-Factor = Annotated[
-    int,
-    typer.Option(
-        "-f",
-        "--factor",
-        metavar="N",
-        min=2,
-        help="From a size to the next: times N.",
-        rich_help_panel=COLLECTIVE,
-    ),
-]
-Step = Annotated[
-    str | None,
-    typer.Option(
-        "-i", "--step", metavar="SIZE", help="From a size to the next: plus SIZE.", rich_help_panel=COLLECTIVE
-    ),
-]
-Warmup = Annotated[
-    int,
-    typer.Option(
-        "-w",
-        "--warmup",
-        metavar="N",
-        min=0,
-        max=MOST_COUNT,
-        help="Untimed runs.",
-        rich_help_panel=MEASUREMENT,
-    ),
-]
-Iterations = Annotated[
-    int,
-    typer.Option(
-        "--iters",
-        metavar="N",
-        min=1,
-        max=MOST_COUNT,
-        help="Timed runs; what -n is in nccl-tests.",
-        rich_help_panel=MEASUREMENT,
-    ),
-]
-Aggregate = Annotated[
-    int,
-    typer.Option(
-        "-m",
-        "--aggregate",
-        metavar="N",
-        min=1,
-        max=MOST_COUNT,
-        help="Time N calls in a row as one run.",
-        rich_help_panel=MEASUREMENT,
-    ),
-]
-Cycles = Annotated[
-    int,
-    typer.Option(
-        "-N",
-        "--cycles",
-        metavar="N",
-        min=1,
-        max=10_000,
-        help="Go through all sizes N times.",
-        rich_help_panel=MEASUREMENT,
-    ),
-]
-Average = Annotated[
-    int,
-    typer.Option(
-        "-a",
-        "--average",
-        metavar="WHOSE",
-        autocompletion=words.one_of("0", "1", "2", "3"),
-        min=0,
-        max=3,
-        help="Whose time counts: 0 rank 0's, 1 the average, 2 the fastest's, 3 the slowest's.",
-        rich_help_panel=MEASUREMENT,
-    ),
-]
-PerIteration = Annotated[
-    bool,
-    typer.Option(
-        "-I",
-        "--per-iteration",
-        help="Show how the runs differ, and keep each time.",
-        rich_help_panel=MEASUREMENT,
-    ),
-]
-Check = Annotated[
-    int,
-    typer.Option(
-        "-c",
-        "--check",
-        metavar="0|1",
-        autocompletion=words.one_of("0", "1"),
-        min=0,
-        max=MOST_COUNT,
-        help="Check every element of a last run.",
-        rich_help_panel=MEASUREMENT,
-    ),
-]
-Dtype = Annotated[
-    str,
-    typer.Option(
-        "-d",
-        "--dtype",
-        metavar="TYPES",
-        autocompletion=words.several_of(*words.DTYPES, "all"),
-        help="float, half, int8 …; several with commas; all.",
-        rich_help_panel=COLLECTIVE,
-    ),
-]
-Op = Annotated[
-    str,
-    typer.Option(
-        "--op",
-        metavar="OPS",
-        autocompletion=words.several_of(*words.REDOPS, "all"),
-        help="sum, prod, min, max or avg; several with commas; all.",
-        rich_help_panel=COLLECTIVE,
-    ),
-]
-Root = Annotated[
-    int | None,
-    typer.Option(
-        "-r",
-        "--root",
-        metavar="RANK",
-        min=0,
-        max=MOST_RANKS,
-        help="The root that the program must have; it is part of it.",
-        rich_help_panel=COLLECTIVE,
-    ),
-]
-Placement = Annotated[
-    str,
-    typer.Option(
-        "--placement",
-        metavar="WHERE",
-        autocompletion=words.one_of("out", "in", "both"),
-        help="out (of place), in (place) or both.",
-        rich_help_panel=COLLECTIVE,
-    ),
-]
-Window = Annotated[
-    bool,
-    typer.Option(
-        "--window",
-        help="Keep the buffers where the ranks of a host read them in place.",
-        rich_help_panel=MEASUREMENT,
-    ),
-]
-Explain = Annotated[
-    bool,
-    typer.Option(
-        "--explain",
-        help="Tell for each row where its time went: bound, prediction, and the critical path of a run.",
-        rich_help_panel=COMPARISON,
-    ),
-]
-Vs = Annotated[
-    str | None,
-    typer.Option(
-        "--vs",
-        metavar="PEERS",
-        autocompletion=words.several_of(*words.PEERS),
-        help="Measure beside it, in turn: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; several with commas. "
-        "Without ARTIFACT the library of the ranks; none leaves it out.",
-        rich_help_panel=COMPARISON,
-    ),
-]
-ProfileFile = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="FILE",
-        help="Predict from this profile, not the schedule's network; without ARTIFACT synthesize for it.",
-        rich_help_panel=COMPARISON,
-    ),
-]
-Baseline = Annotated[
-    str | None,
-    typer.Option(
-        "--baseline",
-        metavar="FILE",
-        help="Compare with a report, or with what nccl-tests wrote: exit 1 if slower.",
-        rich_help_panel=COMPARISON,
-    ),
-]
-Tolerance = Annotated[
-    float,
-    typer.Option(
-        "--tolerance",
-        metavar="PERCENT",
-        click_type=Percentage(min=0, max=1e9),
-        help="How much slower than the baseline is still the same.",
-        rich_help_panel=COMPARISON,
-    ),
-]
+@dataclass(frozen=True)
+class BenchOptions:
+    """The arguments and options of ``ccctl bench``."""
+
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ARTIFACT…]",
+            help="Schedules, selections, programs, XML or file.py, which take turns; - is stdin.",
+        ),
+    ] = None
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            "--collective",
+            metavar="NAME",
+            autocompletion=words.spelled(*words.COLLECTIVES),
+            help="Without ARTIFACT: what is synthesized and run. [all_reduce]",
+            rich_help_panel=COLLECTIVE,
+        ),
+    ] = None
+    parameters: Parameters = None
+    begin: Annotated[
+        str,
+        typer.Option("-b", "--begin", metavar="SIZE", help="The smallest size.", rich_help_panel=COLLECTIVE),
+    ] = _BEGIN
+    end: Annotated[
+        str, typer.Option("-e", "--end", metavar="SIZE", help="The largest size.", rich_help_panel=COLLECTIVE)
+    ] = _END
+    factor: Annotated[
+        int,
+        typer.Option(
+            "-f",
+            "--factor",
+            metavar="N",
+            min=2,
+            help="From a size to the next: times N.",
+            rich_help_panel=COLLECTIVE,
+        ),
+    ] = 4
+    step: Annotated[
+        str | None,
+        typer.Option(
+            "-i",
+            "--step",
+            metavar="SIZE",
+            help="From a size to the next: plus SIZE.",
+            rich_help_panel=COLLECTIVE,
+        ),
+    ] = None
+    listed: Annotated[
+        str | None,
+        typer.Option(
+            "--sizes",
+            metavar="SIZES",
+            help="These sizes, 1K,64K,1M, or from one to another, 1K:16M, by -f.",
+            rich_help_panel=COLLECTIVE,
+        ),
+    ] = None
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh",
+            help="Without ARTIFACT: measure and synthesize anew, whatever an earlier run has kept.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = False
+    warmup: Annotated[
+        int,
+        typer.Option(
+            "-w",
+            "--warmup",
+            metavar="N",
+            min=0,
+            max=MOST_COUNT,
+            help="Untimed runs.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = 3
+    iterations: Annotated[
+        int,
+        typer.Option(
+            "--iters",
+            metavar="N",
+            min=1,
+            max=MOST_COUNT,
+            help="Timed runs; what -n is in nccl-tests.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = 20
+    aggregate: Annotated[
+        int,
+        typer.Option(
+            "-m",
+            "--aggregate",
+            metavar="N",
+            min=1,
+            max=MOST_COUNT,
+            help="Time N calls in a row as one run.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = 1
+    cycles: Annotated[
+        int,
+        typer.Option(
+            "-N",
+            "--cycles",
+            metavar="N",
+            min=1,
+            max=10_000,
+            help="Go through all sizes N times.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = 1
+    average: Annotated[
+        int,
+        typer.Option(
+            "-a",
+            "--average",
+            metavar="WHOSE",
+            autocompletion=words.one_of("0", "1", "2", "3"),
+            min=0,
+            max=3,
+            help="Whose time counts: 0 rank 0's, 1 the average, 2 the fastest's, 3 the slowest's.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = 3
+    per_iteration: Annotated[
+        bool,
+        typer.Option(
+            "-I",
+            "--per-iteration",
+            help="Show how the runs differ, and keep each time.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = False
+    check: Annotated[
+        int,
+        typer.Option(
+            "-c",
+            "--check",
+            metavar="0|1",
+            autocompletion=words.one_of("0", "1"),
+            min=0,
+            max=MOST_COUNT,
+            help="Check every element of a last run.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = 1
+    dtype: Annotated[
+        str,
+        typer.Option(
+            "-d",
+            "--dtype",
+            metavar="TYPES",
+            autocompletion=words.several_of(*words.DTYPES, "all"),
+            help="float, half, int8 …; several with commas; all.",
+            rich_help_panel=COLLECTIVE,
+        ),
+    ] = "float32"
+    op: Annotated[
+        str,
+        typer.Option(
+            "--op",
+            metavar="OPS",
+            autocompletion=words.several_of(*words.REDOPS, "all"),
+            help="sum, prod, min, max or avg; several with commas; all.",
+            rich_help_panel=COLLECTIVE,
+        ),
+    ] = "sum"
+    root: Annotated[
+        int | None,
+        typer.Option(
+            "-r",
+            "--root",
+            metavar="RANK",
+            min=0,
+            max=MOST_RANKS,
+            help="The root that the program must have; it is part of it.",
+            rich_help_panel=COLLECTIVE,
+        ),
+    ] = None
+    placement: Annotated[
+        str,
+        typer.Option(
+            "--placement",
+            metavar="WHERE",
+            autocompletion=words.one_of("out", "in", "both"),
+            help="out (of place), in (place) or both.",
+            rich_help_panel=COLLECTIVE,
+        ),
+    ] = "both"
+    window: Annotated[
+        bool,
+        typer.Option(
+            "--window",
+            help="Keep the buffers where the ranks of a host read them in place.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = False
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Tell for each row where its time went: bound, prediction, and the critical path of a run.",
+            rich_help_panel=COMPARISON,
+        ),
+    ] = False
+    device: Device = "cpu"
+    wires: WiresOption = "auto"
+    vs: Annotated[
+        str | None,
+        typer.Option(
+            "--vs",
+            metavar="PEERS",
+            autocompletion=words.several_of(*words.PEERS),
+            help="Measure beside it, in turn: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; several with commas. "
+            "Without ARTIFACT the library of the ranks; none leaves it out.",
+            rich_help_panel=COMPARISON,
+        ),
+    ] = None
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE",
+            help="Predict from this profile, not the schedule's network; without ARTIFACT synthesize for it.",
+            rich_help_panel=COMPARISON,
+        ),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="FILE",
+            help="Compare with a report, or with what nccl-tests wrote: exit 1 if slower.",
+            rich_help_panel=COMPARISON,
+        ),
+    ] = None
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            "--tolerance",
+            metavar="PERCENT",
+            click_type=Percentage(min=0, max=1e9),
+            help="How much slower than the baseline is still the same.",
+            rich_help_panel=COMPARISON,
+        ),
+    ] = 10.0
+    ranks: Ranks = None
+    hosts: Hosts = None
+    hostfile: Hostfile = None
+    json: Json = False
+    output: Output = None
+    timeout: TimeoutSeconds = None
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that are asked for, in order; raises UsageError."""
+        if self.listed is None:
+            return sizes_between(self.begin, self.end, self.factor, self.step)
+        return _listed(self.listed, self.factor)
+
+    def world(self, ranks: int | None) -> World:
+        """So many ranks on the hosts that are asked for."""
+        return world_of(ranks, self.hosts, self.hostfile)
+
+    @property
+    def nccl_tests(self) -> bool:
+        """Whether options were given that nccl-tests has, too."""
+        sizes = (self.begin, self.end, self.step) != (_BEGIN, _END, None)
+        return sizes or (self.warmup, self.aggregate, self.cycles) != (3, 1, 1)
+
+
+def sizes_between(begin: str, end: str, factor: int, step: str | None = None) -> tuple[int, ...]:
+    """The sizes from one to another, each a step or ``factor`` times further; raises UsageError."""
+    first, last = parse_size(begin, "-b"), parse_size(end, "-e")
+    increment = parse_size(step, "-i") if step is not None else 0
+    if first > last:
+        unsaid = _BEGIN if begin == _BEGIN else _END
+        hint = f"{unsaid} is what is taken where none is said." if unsaid in (begin, end) else ""
+        raise UsageError(f"-b {begin} is larger than -e {end}", hint=hint)
+    sizes = [first]
+    while (following := sizes[-1] + increment if increment else sizes[-1] * factor) <= last:
+        sizes.append(following)
+        if len(sizes) > _MOST_SIZES:
+            raise UsageError(f"-b {begin} -e {end}: more than {_MOST_SIZES} sizes", hint="Take larger steps.")
+    return tuple(sizes)
+
+
+def _listed(text: str, factor: int) -> tuple[int, ...]:
+    """The sizes of ``--sizes``: 1K,64K,1M, or 1K:16M by a factor."""
+    if ":" in text:
+        first, last = text.split(":", 1)
+        if parse_size(first, "--sizes") > parse_size(last, "--sizes"):
+            raise UsageError(f"--sizes {text}: it ends below its beginning")
+        return sizes_between(first, last, factor)
+    return tuple(sorted({parse_size(part, "--sizes") for part in text.split(",")}))

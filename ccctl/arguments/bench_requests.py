@@ -5,9 +5,8 @@ What cannot be is refused before a rank is started.
 
 from __future__ import annotations
 
-import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,29 +16,19 @@ from ccctl.arguments.dsl_file import is_algorithm
 from ccctl.arguments.proven import Proven, proven_artifact, proven_program, proven_schedule, refuse_parameters
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
+from ccctl.launching import World, over_sockets, started_by_mpi
 from probes.base import meant, some
 
 if TYPE_CHECKING:
-    from exec.benchmark import BenchRequest, Contender, Report
+    from ccctl.arguments.bench_options import BenchOptions
+    from ccctl.artifacts import Artifact
+    from exec.benchmark import BenchRequest, Contender
     from synth.collective import Kind
     from synth.network import Network
     from synth.program import Program
     from synth.selection import Selection
 
-__all__ = [
-    "Contestant",
-    "contestants",
-    "elements",
-    "note_iterations",
-    "of_selection",
-    "placements",
-    "refuse_crowd_here",
-    "refuse_incomparable",
-    "refuse_operator_as_file",
-    "refuse_placement",
-    "refuse_root",
-    "requests",
-]
+__all__ = ["BenchSetup", "Contestant", "contestants", "of_selection", "setup_of"]
 
 _ROOTED = ("broadcast", "reduce", "scatter", "gather")
 _APART = ("all_to_all", "all_to_next")
@@ -166,33 +155,170 @@ def _refuse_another(first_path: str, first: Program, path: str, other: Program) 
     )
 
 
-def requests(
-    found: Sequence[Contestant],
-    sizes: Sequence[int],
-    dtypes: str,
-    ops: str,
-    placement: str,
-    how: Callable[..., BenchRequest],
-    *,
-    explain: bool = False,
-) -> tuple[BenchRequest, ...]:
-    """One request for each element type, operator and size; ``how`` makes it of what depends on these."""
-    from exec.program import count_of, dtype_of
+@dataclass(frozen=True)
+class BenchSetup:
+    """What a command line asks for, whatever its collective and its ranks turn out to be.
 
-    chosen = _possible(placement, found)
-    asked_types, asked_ops = elements(dtypes, ops)
-    collective = found[0].proven.program.collective
-    once = []
-    for dtype in asked_types:
-        itemsize = dtype_of(dtype).itemsize
-        counts = dict.fromkeys(count_of(collective, size, itemsize) for size in sizes)
-        # Nothing is reduced by a gather: one operator stands for all.
-        for op in asked_ops if collective.reduces else asked_ops[:1]:
-            once += [_request(found, count, dtype, op, chosen, how, explain) for count in counts]
-    return tuple(once)
+    ``baseline`` is the report to compare with; ``here`` says that this host alone has the ranks.
+    """
+
+    options: BenchOptions
+    sizes: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    ops: tuple[str, ...]
+    placements: tuple[bool, ...]
+    peers: tuple[str, ...]
+    baseline: Artifact | None
+    here: bool
+    sockets: bool
+
+    def refuse(self, kind: Kind, ranks: int) -> None:
+        """Raise UsageError or UnavailableError where the collective cannot be run so on these ranks."""
+        from synth.collective import REDUCING
+
+        root = self.options.root
+        if root is not None and kind not in _ROOTED:
+            raise UsageError(f"-r {root}: {kind} has no root")
+        if kind in _APART and False not in self.placements:
+            raise UsageError(f"--placement in: {kind} cannot run in place")
+        if self.baseline is not None:
+            _refuse_incomparable(self.baseline, kind, self.dtypes, self.ops if kind in REDUCING else ())
+        if self.here and not started_by_mpi():
+            self._refuse_crowd(kind, ranks)
+
+    def _refuse_crowd(self, kind: Kind, ranks: int) -> None:
+        """Raise UnavailableError where this host lacks the memory for its ranks' buffers."""
+        from exec.memory_demand import least_bench_need
+        from exec.program import dtype_of
+        from probes.live import refuse_crowding, rooms
+
+        # A byte for each element is compared, too: the largest elements take least.
+        item_bytes, size_bytes = max(dtype_of(dtype).itemsize for dtype in self.dtypes), max(self.sizes)
+        need = least_bench_need(kind, ranks, size_bytes, item_bytes, self.placements, peers=bool(self.peers))
+        refuse_crowding([(socket.gethostname(), rooms(), need)], f"{kind} of {size_bytes} bytes")
+
+    def requests(self, found: Sequence[Contestant], peers: tuple[str, ...]) -> tuple[BenchRequest, ...]:
+        """One request for each element type, operator and size, beside the libraries ``peers``."""
+        from exec.program import count_of, dtype_of
+
+        collective, placements = found[0].proven.program.collective, self._possible(found)
+        once = []
+        for dtype in self.dtypes:
+            itemsize = dtype_of(dtype).itemsize
+            counts = dict.fromkeys(count_of(collective, size, itemsize) for size in self.sizes)
+            # Nothing is reduced by a gather: one operator stands for all.
+            for op in self.ops if collective.reduces else self.ops[:1]:
+                once += [self._request(found, count, dtype, op, placements, peers) for count in counts]
+        return tuple(once) * self.options.cycles
+
+    def _request(
+        self,
+        found: Sequence[Contestant],
+        count: int,
+        dtype: str,
+        op: str,
+        placements: tuple[bool, ...],
+        peers: tuple[str, ...],
+    ) -> BenchRequest:
+        from exec.benchmark import AVERAGES, BenchRequest
+        from exec.executors import parse_device
+        from exec.program import dtype_of, size_bytes_of
+
+        options, itemsize = self.options, dtype_of(dtype).itemsize
+        size_bytes = size_bytes_of(found[0].proven.program.collective, count, itemsize)
+        explain = options.explain
+        first, *others = [one.contender(size_bytes, count, itemsize, explain=explain) for one in found]
+        return BenchRequest(
+            program=first.program,
+            counts=(count,),
+            predicted_s=first.predicted_s,
+            dtype=dtype,
+            redop=op,
+            placements=placements,
+            name=first.name,
+            beside=tuple(others),
+            explain=explain,
+            forecasts=first.forecasts,
+            network=first.network,
+            library=first.library,
+            warmup=options.warmup,
+            iterations=options.iterations,
+            aggregate=options.aggregate,
+            average=AVERAGES[options.average],
+            check=bool(options.check),
+            samples=options.per_iteration,
+            window=options.window,
+            device=parse_device(options.device),
+            peers=peers,
+        )
+
+    def _possible(self, found: Sequence[Contestant]) -> tuple[bool, ...]:
+        programs = [one.proven.program for one in found]
+        possible = {
+            False: all(program.out_of_place for program in programs),
+            True: all(program.in_place for program in programs),
+        }
+        chosen = tuple(in_place for in_place in self.placements if possible[in_place])
+        if not chosen:
+            wanted = {"out": "out of place", "in": "in place"}.get(
+                self.options.placement, "both in and out of place"
+            )
+            names = " and ".join(
+                program.name
+                for program in programs
+                if not any(
+                    program.in_place if in_place else program.out_of_place for in_place in self.placements
+                )
+            )
+            raise UsageError(
+                f"--placement {self.options.placement}: {names or 'not all programs'} cannot run {wanted}"
+            )
+        return chosen
+
+    # REQ
 
 
-def elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def setup_of(options: BenchOptions) -> BenchSetup:
+    """The set-up that the options ask for; what is wrong in them is said before minutes of measuring.
+
+    Raises UsageError, and UnavailableError where this host lacks what its ranks need.
+    """
+    from ccctl.artifacts import read_report
+    from exec.executors import parse_device
+    from exec.peers import parse_peers
+
+    _refuse_operator_as_file(options.output)
+    sizes, sockets = options.sizes(), over_sockets(options.wires)
+    if options.explain and options.aggregate > 1:
+        raise UsageError(f"--explain tells of one call: leave out -m {options.aggregate}")
+    if sockets and options.vs is not None:
+        raise UsageError("--vs measures libraries, whose ranks MPI joins: leave out --wires sockets")
+    parse_device(options.device)
+    dtypes, ops = _elements(options.dtype, options.op)
+    places = _placements(options.placement)
+    peers = () if options.vs == "none" and not options.paths else parse_peers(options.vs)
+    before = read_report(options.baseline) if options.baseline is not None else None
+    if before is not None and before.body.interrupted:
+        console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
+    here = options.hosts is None and options.world(options.ranks) == World(options.ranks)
+    if here:
+        _require_here(peers, options.device, sockets=sockets)
+    return BenchSetup(options, sizes, dtypes, ops, places, peers, before, here, sockets)
+
+
+def _require_here(peers: tuple[str, ...], device: str, *, sockets: bool) -> None:
+    """Raise UnavailableError where this host lacks what its ranks need, before seconds of synthesis."""
+    from exec.executors import require_device_here
+    from exec.launcher.starters import mpirun
+    from exec.peers import require_here
+
+    require_here(peers)
+    require_device_here(device)
+    if not sockets and not started_by_mpi():
+        mpirun.find()
+
+
+def _elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The element types and the operators that were asked for; raises UsageError for one that is none."""
     from exec.program import DTYPES, REDOPS, dtype_of, ufunc_of
 
@@ -204,43 +330,13 @@ def elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return asked_types, asked_ops
 
 
-def _request(
-    found: Sequence[Contestant],
-    count: int,
-    dtype: str,
-    op: str,
-    chosen: tuple[bool, ...],
-    how: Callable[..., BenchRequest],
-    explain: bool,
-) -> BenchRequest:
-    from exec.program import dtype_of, size_bytes_of
-
-    itemsize = dtype_of(dtype).itemsize
-    size_bytes = size_bytes_of(found[0].proven.program.collective, count, itemsize)
-    first, *others = [one.contender(size_bytes, count, itemsize, explain=explain) for one in found]
-    return how(
-        program=first.program,
-        counts=(count,),
-        predicted_s=first.predicted_s,
-        dtype=dtype,
-        redop=op,
-        placements=chosen,
-        name=first.name,
-        beside=tuple(others),
-        explain=explain,
-        forecasts=first.forecasts,
-        network=first.network,
-        library=first.library,
-    )
-
-
 def _several(text: str, every: Sequence[str]) -> tuple[str, ...]:
     if text == "all":
         return tuple(every)
     return tuple(dict.fromkeys(part.strip().lower() for part in text.split(",")))
 
 
-def placements(placement: str) -> tuple[bool, ...]:
+def _placements(placement: str) -> tuple[bool, ...]:
     """The placements that "out", "in" or "both" asks for, True for in place; raises UsageError otherwise."""
     asked = {"out": (False,), "in": (True,), "both": (False, True)}.get(placement)
     if asked is None:
@@ -251,26 +347,7 @@ def placements(placement: str) -> tuple[bool, ...]:
     return asked
 
 
-def _possible(placement: str, found: Sequence[Contestant]) -> tuple[bool, ...]:
-    asked = placements(placement)
-    programs = [one.proven.program for one in found]
-    possible = {
-        False: all(program.out_of_place for program in programs),
-        True: all(program.in_place for program in programs),
-    }
-    chosen = tuple(in_place for in_place in asked if possible[in_place])
-    if not chosen:
-        wanted = {"out": "out of place", "in": "in place"}.get(placement, "both in and out of place")
-        names = " and ".join(
-            program.name
-            for program in programs
-            if not any(program.in_place if in_place else program.out_of_place for in_place in asked)
-        )
-        raise UsageError(f"--placement {placement}: {names or 'not all programs'} cannot run {wanted}")
-    return chosen
-
-
-def refuse_operator_as_file(output: str | None) -> None:
+def _refuse_operator_as_file(output: str | None) -> None:
     """Raise UsageError where -o was meant as nccl-tests means it: the operator."""
     from exec.program import REDOPS
 
@@ -283,57 +360,17 @@ def refuse_operator_as_file(output: str | None) -> None:
         )
 
 
-def note_iterations(ranks: int | None, *, nccl_tests: bool) -> None:
-    """Say that -n are ranks where they outnumber cores, and other options are as for ``nccl_tests``."""
-    cores = len(os.sched_getaffinity(0))
-    if ranks is not None and ranks > cores and nccl_tests:
-        console.note(
-            f"-n {ranks} starts {ranks} ranks on {cores} cores; what nccl-tests calls -n is --iters {ranks}"
-        )
+def _refuse_incomparable(before: Artifact, kind: str, dtypes: Sequence[str], ops: Sequence[str]) -> None:
+    """Raise UsageError where no row of a baseline is of what is asked for, whatever its size.
 
-
-def refuse_root(kind: Kind, root: int | None) -> None:
-    """Raise UsageError where a collective that has none was given a root."""
-    if root is not None and kind not in _ROOTED:
-        raise UsageError(f"-r {root}: {kind} has no root")
-
-
-def refuse_placement(kind: Kind, placements: Sequence[bool]) -> None:
-    """Raise UsageError where a collective that keeps its buffers apart is to run in place alone."""
-    if kind in _APART and False not in placements:
-        raise UsageError(f"--placement in: {kind} cannot run in place")
-
-
-def refuse_crowd_here(
-    kind: Kind,
-    ranks: int,
-    size_bytes: int,
-    dtypes: Sequence[str],
-    placements: Sequence[bool],
-    *,
-    peers: bool,
-) -> None:
-    """Raise UnavailableError where this host lacks the memory for its ranks' buffers."""
-    from exec.memory_demand import least_bench_need
-    from exec.program import dtype_of
-    from probes.live import refuse_crowding, rooms
-
-    # A byte for each element is compared, too: the largest elements take least.
-    item_bytes = max(dtype_of(dtype).itemsize for dtype in dtypes)
-    need = least_bench_need(kind, ranks, size_bytes, item_bytes, placements, peers=peers)
-    refuse_crowding([(socket.gethostname(), rooms(), need)], f"{kind} of {size_bytes} bytes")
-
-
-def refuse_incomparable(
-    before: Report, source: str, kind: str, dtypes: Sequence[str], ops: Sequence[str], *, reduces: bool
-) -> None:
-    """Raise UsageError where no row of a baseline is of what is asked for, whatever its size."""
-    for row in before.rows:
-        if row.collective == kind and row.dtype in dtypes and (not reduces or row.redop in ops):
+    ``ops`` are those to look for; none for a collective that reduces nothing.
+    """
+    for row in before.body.rows:
+        if row.collective == kind and row.dtype in dtypes and (not ops or row.redop in ops):
             return
-    rows = dict.fromkeys(f"{row.collective} of {row.dtype} ({row.redop})" for row in before.rows)
+    rows = dict.fromkeys(f"{row.collective} of {row.dtype} ({row.redop})" for row in before.body.rows)
     raise UsageError(
-        f"--baseline {source}: it has no row of {kind}, {' or '.join(dtypes)}"
-        f"{', ' + ' or '.join(ops) if reduces else ''}",
+        f"--baseline {before.source}: it has no row of {kind}, {' or '.join(dtypes)}"
+        f"{', ' + ' or '.join(ops) if ops else ''}",
         hint=f"It has {some(list(rows), _MOST_NAMED)}.",
     )

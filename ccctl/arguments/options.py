@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +42,7 @@ __all__ = [
     "WiresOption",
     "Without",
     "positive_seconds",
+    "refuse_unknown",
     "writable",
 ]
 
@@ -88,6 +90,17 @@ def positive_seconds(value: float | None, name: str) -> float | None:
     if value is not None and not 0 < value < math.inf:
         raise UsageError(f"{name}: expected seconds > 0, found {value:g}", hint="Leave it out for no limit.")
     return value
+
+
+def refuse_unknown(option: str, word: str, known: Iterable[str]) -> None:
+    """Raise UsageError, with what may be meant, where a word is none of those that an option takes."""
+    words = [*known]
+    if word not in words:
+        from probes.base import meant
+
+        raise UsageError(
+            f"{option}: expected one of {', '.join(words)}, found {word!r}", hint=meant(word, words)
+        )
 
 
 def _timeout(value: float | None) -> float | None:

@@ -81,13 +81,15 @@ def parse_rates(text: str, option: str = "bandwidth", *, most: int | None = None
     return rates
 
 
-def parse_seconds(text: str, option: str = "alpha") -> float:
-    """Seconds: ``0.5us``, ``20ns``, ``3ms``, ``1s``; only 0 needs no unit.
+def parse_seconds(text: str, option: str = "alpha", *, positive: bool = False) -> float:
+    """Seconds: ``0.5us``, ``20ns``, ``3ms``, ``1s``; only 0 needs no unit, and is none if ``positive``.
 
     Raises UsageError, naming ``option``.
     """
     stripped = text.strip()
     if re.fullmatch(r"0+(\.0*)?", stripped):
+        if positive:
+            raise UsageError(f"{option}: expected a time > 0, found {text}")
         return 0.0
     match = _TIME.fullmatch(stripped)
     scale = _SECONDS.get(match[2].strip()) if match else None

@@ -1,7 +1,12 @@
 from . import codec as codec, json_schema as json_schema
 from .arrays import column_dtype as column_dtype
 from .artifact_cache import ArtifactCache as ArtifactCache
-from .atomic import PART as PART, refuse_unwritable as refuse_unwritable, write_atomically as write_atomically
+from .atomic import (
+    PART as PART,
+    refuse_unwritable as refuse_unwritable,
+    write_atomically as write_atomically,
+    write_output as write_output,
+)
 from .codec import Artifact as Artifact, created as created, load as load, save as save
 from .files import (
     exists as exists,

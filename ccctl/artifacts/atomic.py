@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from ccctl import console
 from ccctl.errors import CannotWriteError
 
-__all__ = ["PART", "refuse_unwritable", "write_atomically"]
+__all__ = ["PART", "refuse_unwritable", "write_atomically", "write_output"]
 
 # The name of a file that is still being written, or that a killed writer left.
 PART = re.compile(r"\.ccctl-[0-9a-f]{16}\.part")
@@ -38,6 +39,14 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int | N
             _replace(target, parts, mode)
     except OSError as error:
         raise CannotWriteError(f"{path}: {error.strerror}") from error
+
+
+def write_output(path: str | None, content: bytes) -> None:
+    """Write ``content`` to a file as ``write_atomically`` does, or to stdout where that is "-" or None."""
+    if path in (None, "-"):
+        console.raw(content)
+    else:
+        write_atomically(Path(str(path)), content)
 
 
 def refuse_unwritable(path: Path) -> None:

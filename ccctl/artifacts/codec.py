@@ -15,11 +15,10 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from ccctl import __version__, console
-from ccctl.artifacts.atomic import write_atomically
+from ccctl import __version__
+from ccctl.artifacts.atomic import write_output
 from ccctl.artifacts.files import read_input
 from ccctl.errors import DataError
 from probes.base import LARGEST, unsteered_json
@@ -98,10 +97,7 @@ def write(path: str, kind: str, body: object, inputs: Mapping[str, str] | None =
     """
     as_xml = kind == "program" and path.removesuffix(".gz").endswith(".xml")
     content = _xml(body) if as_xml else encode(kind, body, inputs)
-    if path == "-":
-        console.raw(content)
-        return
-    write_atomically(Path(path), gzip.compress(content, mtime=0) if path.endswith(".gz") else content)
+    write_output(path, gzip.compress(content, mtime=0) if path.endswith(".gz") else content)
 
 
 def read(path: str, *kinds: str) -> Artifact:

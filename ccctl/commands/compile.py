@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import Json, Parameters, Quiet, Verbose, parse_size
-from ccctl.artifacts import codec, refuse_unwritable, write_atomically
+from ccctl.artifacts import codec, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
@@ -58,7 +59,10 @@ def _output(value: str | None) -> str | None:
     return value
 
 
-def compile(  # noqa: A001 - functions of commands are named as the command
+@dataclass(frozen=True)
+class CompileOptions:
+    """The arguments and options of ``compile``."""
+
     schedule: Annotated[
         str,
         typer.Argument(
@@ -66,17 +70,17 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             help="A file in the chunk language (file.py:function where it has several), a schedule, plain, "
             "periodic or symmetric, MSCCL XML, or a selection with --to msccl; - reads stdin.",
         ),
-    ],
-    parameters: Parameters = None,
+    ]
+    parameters: Parameters = None
     instances: Annotated[
         int | None,
         typer.Option(
             "--instances", metavar="N", min=1, max=64, help="Cut every chunk into N, carried in parallel."
         ),
-    ] = None,
+    ] = None
     fuse: Annotated[
         bool, typer.Option("--fuse/--no-fuse", help="Receive and pass on in one instruction where possible.")
-    ] = True,
+    ] = True
     size: Annotated[
         str | None,
         typer.Option(
@@ -85,13 +89,13 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             help="Of a periodic schedule: as many periods as this buffer needs; of a symmetric one: chunks "
             "that make up this buffer. [its own]",
         ),
-    ] = None,
+    ] = None
     network: Annotated[
         str | None,
         typer.Option(
             "--network", metavar="FILE", help="Every message needs a link of this profile or topology."
         ),
-    ] = None,
+    ] = None
     target: Annotated[
         str | None,
         typer.Option(
@@ -100,7 +104,7 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             autocompletion=words.one_of("msccl", "rccl"),
             help="Refuse what msccl or rccl cannot run.",
         ),
-    ] = None,
+    ] = None
     to: Annotated[
         str | None,
         typer.Option(
@@ -111,7 +115,7 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             "with an XML for each range of sizes; or of a schedule what simulators read: chakra, a folder of "
             "traces and what ASTRA-sim wants beside them, or goal, for LogGOPSim.",
         ),
-    ] = None,
+    ] = None
     ranks_per_host: Annotated[
         int | None,
         typer.Option(
@@ -121,7 +125,7 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             max=1024,
             help="With --to mscclpp: ranks that reach each other's memory, if the network does not say.",
         ),
-    ] = None,
+    ] = None
     placement: Annotated[
         str | None,
         typer.Option(
@@ -130,9 +134,9 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             autocompletion=words.one_of("in", "out"),
             help="With --to mscclpp: in place or not; in place where that can be if not said.",
         ),
-    ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What to call the program.")] = "",
-    json: Json = False,
+    ] = None
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What to call the program.")] = ""
+    json: Json = False
     output: Annotated[
         str | None,
         typer.Option(
@@ -142,10 +146,12 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             callback=_output,
             help="Write the artifact to FILE, traces or a selection's XML to FOLDER; - prints to stdout.",
         ),
-    ] = None,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+    ] = None
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+
+def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a function of its name
     """Compile a schedule, or the chunk language, to a program.
 
     A program holds the threadblocks of instructions of every rank. A schedule is proven before, and every
@@ -156,47 +162,54 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     Of a periodic schedule the sends of all periods are listed, for its own size or --size; of a symmetric
     one those of all translates. More than half a million sends are refused.
     """
-    if to not in ("chakra", "msccl") and output not in (None, "-"):
-        refuse_unwritable(Path(output))
+    if options.to not in ("chakra", "msccl") and options.output not in (None, "-"):
+        refuse_unwritable(Path(options.output))
     given = {
-        "--size": size,
-        "--instances": instances,
-        "--ranks-per-host": ranks_per_host,
-        "--placement": placement,
-        "--name": name or None,
-        "-p": parameters or None,
-        "--no-fuse": None if fuse else True,
+        "--size": options.size,
+        "--instances": options.instances,
+        "--ranks-per-host": options.ranks_per_host,
+        "--placement": options.placement,
+        "--name": options.name or None,
+        "-p": options.parameters or None,
+        "--no-fuse": None if options.fuse else True,
     }
-    if to in _TRACES:
-        _refuse_given({**given, "--target": target}, f"a schedule goes to {to} as it is")
-        _write_traces(schedule, to, network, output, json=json)
+    if options.to in _TRACES:
+        _refuse_given({**given, "--target": options.target}, f"a schedule goes to {options.to} as it is")
+        _write_traces(options.schedule, options.to, options.network, options.output, json=options.json)
         return
-    if to == "msccl":
-        _refuse_given({**given, "--network": network}, "a selection brings its own along")
-        _write_folder(schedule, target or "msccl", output, json=json)
+    if options.to == "msccl":
+        _refuse_given({**given, "--network": options.network}, "a selection brings its own along")
+        _write_folder(options.schedule, options.target or "msccl", options.output, json=options.json)
         return
     from dataclasses import replace
 
     from ccctl.arguments import load_network, proven_program
 
-    _refuse_contradictions(to, ranks_per_host, placement)
-    on = load_network(network, None, None)[0] if network else None
-    size_bytes = parse_size(size, "--size") if size is not None else None
+    _refuse_contradictions(options.to, options.ranks_per_host, options.placement)
+    on = load_network(options.network, None, None)[0] if options.network else None
+    size_bytes = parse_size(options.size, "--size") if options.size is not None else None
     found = proven_program(
-        schedule, parameters=parameters, network=on, size_bytes=size_bytes, instances=instances, fuse=fuse
+        options.schedule,
+        parameters=options.parameters,
+        network=on,
+        size_bytes=size_bytes,
+        instances=options.instances,
+        fuse=options.fuse,
     )
-    program = replace(found.program, name=name) if name else found.program
-    _refuse_beyond(program, target)
-    if to is not None:
-        hosts = _hosts_of(found, on, ranks_per_host)
-        _write_plan(replace(found, program=program), hosts, placement, output, json=json)
+    program = replace(found.program, name=options.name) if options.name else found.program
+    _refuse_beyond(program, options.target)
+    if options.to is not None:
+        hosts = _hosts_of(found, on, options.ranks_per_host)
+        _write_plan(
+            replace(found, program=program), hosts, options.placement, options.output, json=options.json
+        )
         return
-    if output is not None:
-        codec.write(output, "program", program, found.inputs)
-    if output == "-":
+    if options.output is not None:
+        codec.write(options.output, "program", program, found.inputs)
+    if options.output == "-":
         return
-    _say(program, found.compile_s, json)
-    console.next_step(f"ccctl bench {output or schedule} --vs mpi")
+    _say(program, found.compile_s, options.json)
+    console.next_step(f"ccctl bench {options.output or options.schedule} --vs mpi")
 
 
 def _refuse_contradictions(to: str | None, ranks_per_host: int | None, placement: str | None) -> None:
@@ -241,11 +254,10 @@ def _write_plan(
     for caution in verdict.cautions:
         console.doubt(caution)
     content = write_plan(plan)
-    if output == "-":
-        console.raw(content)
-        return
     if output is not None:
-        write_atomically(Path(output), content)
+        write_output(output, content)
+    if output == "-":
+        return
     _say_plan(plan, json)
     if output is not None:
         console.next_step(f"ccctl verify {output}")
@@ -347,11 +359,10 @@ def _write_goal(schedule: Schedule, output: str | None, json: bool) -> None:
     from synth.traces import goal_text
 
     content = goal_text(schedule).encode()
-    if output == "-":
-        console.raw(content)
-        return
     if output is not None:
-        write_atomically(Path(output), content)
+        write_output(output, content)
+    if output == "-":
+        return
     _say_traces(schedule, 1, json, output)
     if output is not None:
         console.next_step(f"txt2bin -i {quote(output)} -o {quote(output)}.bin")

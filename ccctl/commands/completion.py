@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ccctl import console
+from ccctl.arguments import refuse_unknown
 from ccctl.completion import SHELLS, words
 from ccctl.errors import UsageError
 
@@ -39,10 +40,5 @@ def completion(
     """
     if shell is None:
         raise UsageError(f"SHELL: expected one of {', '.join(SHELLS)}", hint="see ccctl completion --help")
-    if shell not in SHELLS:
-        from probes.base import meant
-
-        raise UsageError(
-            f"SHELL: expected one of {', '.join(SHELLS)}, found {shell!r}", hint=meant(shell, SHELLS)
-        )
+    refuse_unknown("SHELL", shell, SHELLS)
     console.document(SHELLS[shell].rstrip("\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,7 +39,10 @@ EXAMPLES = (
 _PROCESSES = 4
 
 
-def detect(
+@dataclass(frozen=True)
+class DetectOptions:
+    """The arguments and options of ``detect``."""
+
     files: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,11 +52,11 @@ def detect(
             "tables of nvidia-smi topo or rocm-smi --showtopo, hwloc's XML, a folder of --record; - reads "
             "stdin. Several of one machine are merged, others are more hosts.",
         ),
-    ] = None,
+    ] = None
     live: Annotated[
         bool,
         typer.Option("--live", help="With --from: look at this machine too, and say where they disagree."),
-    ] = False,
+    ] = False
     record: Annotated[
         str | None,
         typer.Option(
@@ -60,10 +64,10 @@ def detect(
             metavar="DIR",
             help="Write what detection reads of this machine, to send or to read again by --from DIR.",
         ),
-    ] = None,
-    ranks: Ranks = None,
-    hosts: Hosts = None,
-    hostfile: Hostfile = None,
+    ] = None
+    ranks: Ranks = None
+    hosts: Hosts = None
+    hostfile: Hostfile = None
     why: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -71,7 +75,7 @@ def detect(
             metavar="A B",
             help="Explain the way between two devices: GPU0, NIC1, mlx5_0, a bus id, gpu01:GPU0.",
         ),
-    ] = None,
+    ] = None
     diff: Annotated[
         str | None,
         typer.Option(
@@ -79,7 +83,7 @@ def detect(
             metavar="FILE",
             help="Compare with another topology.json or a file of another tool: exit 1 on a difference.",
         ),
-    ] = None,
+    ] = None
     declared: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -88,7 +92,7 @@ def detect(
             help="Compare a topology, of any kind that --from takes, with a measured profile of the same "
             "machines: exit 1 where they contradict; -o and --export write the corrected topology.",
         ),
-    ] = None,
+    ] = None
     export: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -96,21 +100,38 @@ def detect(
             metavar="FORMAT FILE",
             help="Write it for another tool: nccl-xml FILE makes what NCCL_TOPO_FILE names; - is stdout.",
         ),
-    ] = None,
+    ] = None
     active: Annotated[
         bool,
         typer.Option(
             "--active",
             help="Probe as AdapCC does, too: which GPUs and NICs slow each other down, and where NICs are.",
         ),
-    ] = False,
-    seed: Seed = 0,
-    output: Output = None,
-    json: Json = False,
-    timeout: TimeoutSeconds = None,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+    ] = False
+    seed: Seed = 0
+    output: Output = None
+    json: Json = False
+    timeout: TimeoutSeconds = None
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+    @property
+    def world(self) -> World:
+        """The ranks of the hosts to look at; World() for this machine."""
+        return world_of(self.ranks, self.hosts, self.hostfile)
+
+    @property
+    def printed(self) -> bool:
+        """Whether stdout is for an artifact."""
+        return "-" in (self.output, self.export and self.export[1])
+
+    @property
+    def written(self) -> bool:
+        """Whether the topology is written."""
+        return self.output is not None or self.export is not None
+
+
+def detect(options: DetectOptions) -> None:
     """Find out what is connected to what inside machines.
 
     NUMA nodes, the PCI tree, GPUs, NICs and NVLinks: on this machine, on one rank a host with --hosts or
@@ -119,67 +140,63 @@ def detect(
     """
     from ccctl.summaries import detect as answers
 
-    if record is not None:
-        _record(Path(record))
-    world = world_of(ranks, hosts, hostfile)
-    if declared is not None:
-        if files or live or active or why is not None or diff is not None or world != World():
-            raise UsageError("--declared compares two files: beside it only -o, --export and --json")
-        _compare(declared, output, export, json=json)
+    if options.record is not None:
+        _record(Path(options.record))
+    if options.declared is not None:
+        _compare(options, options.declared)
         return
-    found = _found(files, live, world, (active, seed), timeout)
-    given = answers.answer(found, why, diff)
-    printed = "-" in (output, export[1] if export else None)
-    if output is not None:
-        codec.write(output, "topology", found)
-    if export is not None:
-        answers.export(found, export)
-    if json and not printed:
+    found = _found(options)
+    given = answers.answer(found, options.why, options.diff)
+    if options.output is not None:
+        codec.write(options.output, "topology", found)
+    if options.export is not None:
+        answers.export(found, options.export)
+    if options.json and not options.printed:
         console.summary(answers.summary(found, given))
-    written = output is not None or export is not None
-    answers.show(found, given, drawn=not (json or printed or (quiet and written)))
+    hidden = options.json or options.printed or (options.quiet and options.written)
+    answers.show(found, given, drawn=not hidden)
     answers.judge(found, given)
-    console.next_step(_next(found, files, output))
+    console.next_step(_next(found, options.files, options.output))
 
 
-def _compare(
-    declared: tuple[str, str], output: str | None, export: tuple[str, str] | None, *, json: bool
-) -> None:
+def _compare(options: DetectOptions, declared: tuple[str, str]) -> None:
     """Write the corrected topology, print what contradicts; raises FoundProblem where something does."""
     from ccctl.summaries import declared as comparison, detect as answers
 
+    looking = (options.files, options.live, options.active, options.why, options.diff)
+    if any(looking) or options.world != World():
+        raise UsageError("--declared compares two files: beside it only -o, --export and --json")
     found = comparison.compare(*declared)
-    if output is not None:
-        codec.write(output, "topology", found.held.topology)
-    if export is not None:
-        answers.export(found.held.topology, export)
-    if json and "-" not in (output, export[1] if export else None):
+    if options.output is not None:
+        codec.write(options.output, "topology", found.held.topology)
+    if options.export is not None:
+        answers.export(found.held.topology, options.export)
+    if options.json and not options.printed:
         console.summary(comparison.summary(found))
-    elif not json:
+    elif not options.json:
         comparison.draw(found)
-    comparison.judge(found, written=output is not None or export is not None)
+    comparison.judge(found, written=options.written)
 
 
-def _found(
-    files: list[str] | None, live: bool, world: World, probing: tuple[bool, int], timeout_s: float | None
-) -> Topology:
+def _found(options: DetectOptions) -> Topology:
     """From files and perhaps this machine, from every host of the world, or from this machine."""
     from ccctl.arguments import read_topologies
     from probes.detection import DetectRequest
 
-    if files:
-        if probing[0]:
+    world, request = options.world, DetectRequest(options.active, options.seed)
+    if options.files:
+        if options.active:
             raise UsageError("--active probes machines, --from reads files: give one of them")
         if not by_default(world.hosts) or world.hostfile is not None or world.ranks is not None:
             raise UsageError(
                 "--from reads files, -n, --hosts and --hostfile look at machines: give one of them"
             )
-        return read_topologies(files, live=live)
+        return read_topologies(options.files, live=options.live)
     if started_by_mpi() or world != World():
         from ccctl.host_search import look_everywhere
 
-        return look_everywhere(world, DetectRequest(*probing), timeout_s)
-    return _look(DetectRequest(*probing))
+        return look_everywhere(world, request, options.timeout)
+    return _look(request)
 
 
 def _record(folder: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,8 +20,9 @@ from ccctl.arguments import (
     Verbose,
     Without,
     parse_size,
+    writable,
 )
-from ccctl.artifacts import refuse_unwritable, write_atomically
+from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ccctl.artifacts import Dumps
     from ccctl.summaries import Explained
     from exec.benchmark import JudgedRow, Report, RowChange
+    from exec.benchmark.foreign import Inspected
     from synth.network import Network
 
 __all__ = ["EXAMPLES", "explain"]
@@ -69,13 +71,10 @@ def _share(text: str) -> float:
     return found / 100
 
 
-def _writable(value: str | None) -> str | None:
-    if value is not None and value != "-":
-        refuse_unwritable(Path(value))
-    return value
+@dataclass(frozen=True)
+class ExplainOptions:
+    """The arguments and options of ``explain``."""
 
-
-def explain(
     path: Annotated[
         str,
         typer.Argument(
@@ -84,7 +83,7 @@ def explain(
             "report of bench; a file of NCCL's Inspector, of ncclras or of PyTorch's flight "
             "recorder, or the folder of them all; - is stdin.",
         ),
-    ],
+    ]
     network: Annotated[
         str | None,
         typer.Option(
@@ -95,11 +94,11 @@ def explain(
             "dgx-a100/4x200 (4 NICs of 200 Gbit/s), taken once for each host; or as ccctl synth names "
             "networks. [the machine with these GPUs, of one host]",
         ),
-    ] = None,
-    alpha: Alpha = None,
-    bandwidth: Bandwidth = None,
-    unwind: Unwind = None,
-    without: Without = None,
+    ] = None
+    alpha: Alpha = None
+    bandwidth: Bandwidth = None
+    unwind: Unwind = None
+    without: Without = None
     collective: Annotated[
         str | None,
         typer.Option(
@@ -108,7 +107,7 @@ def explain(
             autocompletion=words.spelled(*words.COLLECTIVES),
             help="Which test it was, where the file does not name it. [as its columns admit]",
         ),
-    ] = None,
+    ] = None
     at_least: Annotated[
         str | None,
         typer.Option(
@@ -116,7 +115,7 @@ def explain(
             metavar="PERCENT",
             help="Exit with 1 where a row that counts reaches less of the bound.",
         ),
-    ] = None,
+    ] = None
     from_size: Annotated[
         str | None,
         typer.Option(
@@ -124,7 +123,7 @@ def explain(
             metavar="SIZE",
             help="Every row from this size on counts. [each collective's largest]",
         ),
-    ] = None,
+    ] = None
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -132,7 +131,7 @@ def explain(
             metavar="FILE",
             help="Exit with 1 where a row became slower than in this report or log, noise allowed for.",
         ),
-    ] = None,
+    ] = None
     tolerance: Annotated[
         float,
         typer.Option(
@@ -141,37 +140,39 @@ def explain(
             click_type=Percentage(min=0.0, max=1e6),
             help="What slower means, with --baseline.",
         ),
-    ] = 10.0,
+    ] = 10.0
     synth: Annotated[
         bool, typer.Option("--synth", help="Synthesize a schedule for each row that counts, too.")
-    ] = False,
+    ] = False
     markdown: Annotated[
         str | None,
         typer.Option(
-            "--markdown", metavar="FILE", callback=_writable, help="Write the table as Markdown; - is stdout."
+            "--markdown", metavar="FILE", callback=writable, help="Write the table as Markdown; - is stdout."
         ),
-    ] = None,
+    ] = None
     junit: Annotated[
         str | None,
         typer.Option(
-            "--junit", metavar="FILE", callback=_writable, help="Write a test case for each row; - is stdout."
+            "--junit", metavar="FILE", callback=writable, help="Write a test case for each row; - is stdout."
         ),
-    ] = None,
+    ] = None
     profile: Annotated[
         str | None,
         typer.Option(
             "--profile",
             metavar="FILE",
-            callback=_writable,
+            callback=writable,
             help="Write a profile of the links whose sends NCCL's Inspector or the flight recorder timed, "
             "for --network of other commands; links without such sends are not in it.",
         ),
-    ] = None,
-    timeout: TimeoutSeconds = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+    ] = None
+    timeout: TimeoutSeconds = None
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+
+def explain(options: ExplainOptions) -> None:
     """Judge measured bandwidths: what is possible, what binds.
 
     Each row gets a verdict, whether it is normal. The bound is proven for every schedule whose sums are
@@ -182,43 +183,52 @@ def explain(
     network. Of dumps of NCCL's RAS and PyTorch's flight recorder it says which ranks the others wait for
     (exit 1). Wrong results come first, and end with exit 1. --timeout limits the search of --synth.
     """
-    from ccctl.arguments import network_of
-    from ccctl.artifacts import read_dumps, read_recorded, read_report
-    from ccctl.summaries import Explained
-    from exec.benchmark import judged
-    from synth.collective import kind_of
+    from ccctl.artifacts import read_dumps
 
-    if [markdown, junit].count("-") + json > 1:
+    if [options.markdown, options.junit].count("-") + options.json > 1:
         raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
-    if profile == "-":
+    if options.profile == "-":
         raise UsageError("--profile -: stdout is for the rows", hint="Name a file: --profile passive.json.")
-    if profile is not None and path == "-":
+    if options.profile is not None and options.path == "-":
         raise UsageError("--profile: stdin is read once, for the rows", hint="Write it to a file first.")
-    dumps = read_dumps(path)
-    if profile is not None:
-        _write_profile(path, profile, dumps)
+    dumps = read_dumps(options.path)
+    if options.profile is not None:
+        _write_profile(options.path, options.profile, dumps)
     dump, timed = dumps or (None, None)
     if dump is not None:
         from ccctl.summaries import judge, tell
 
-        tell(path, dump, timed, json=json)
-        if timed is None or network is None or json:
-            judge(path, dump)
+        tell(options.path, dump, timed, json=options.json)
+        if timed is None or options.network is None or options.json:
+            judge(options.path, dump)
             return
-    least = None if at_least is None else _share(at_least)
-    source = "stdin" if path == "-" else path
-    declared = cache(partial(_declared, source, network, alpha, bandwidth, unwind, without))
-    ranks = None if network is None else lambda: declared().ranks
-    kind = None if collective is None else kind_of(collective)
-    report, recorded = (timed.report, timed) if timed else read_recorded(path, ranks, kind)
-    before = read_report(baseline, ranks, kind).body if baseline is not None else None
+    told = _explained(options, timed)
+    _tell(told, options.json, options.markdown, options.junit)
+    if dump is not None:
+        judge(options.path, dump)
+    if told.failures:
+        raise FoundProblem(told.failures)
+    console.next_step(f"ccctl synth --network {options.network or told.network}")
+
+
+def _explained(options: ExplainOptions, timed: Inspected | None) -> Explained:
+    """The report beside its network; ``timed`` are rows of dumps, where the file is of these."""
+    from ccctl.artifacts import read_recorded, read_report
+    from ccctl.summaries import Explained
+    from exec.benchmark import judged
+    from synth.collective import kind_of
+
+    source = "stdin" if options.path == "-" else options.path
+    least = None if options.at_least is None else _share(options.at_least)
+    declared = cache(partial(_declared, source, options))
+    ranks = None if options.network is None else lambda: declared().ranks
+    kind = None if options.collective is None else kind_of(options.collective)
+    report, recorded = (timed.report, timed) if timed else read_recorded(options.path, ranks, kind)
+    before = read_report(options.baseline, ranks, kind).body if options.baseline is not None else None
     for note in report.notes:
         console.note(f"{source}: {note}")
     try:
-        if report.hosts:
-            on = network_of(report, network, alpha, bandwidth, unwind=unwind, failed=without)
-        else:
-            on = declared()
+        on = _network_of(report, options) if report.hosts else declared()
     except UsageError as error:
         if wrong := report.wrong_results:
             raise FoundProblem([*wrong, error.message], hint=error.hint) from error
@@ -227,24 +237,26 @@ def explain(
         rows = judged(report, on, bar.update)
     if not rows:
         raise UsageError(f"{source}: it has no row with a collective, a size and a time")
-    counted = _counted(rows, from_size)
-    told = Explained(
+    counted = _counted(rows, options.from_size)
+    return Explained(
         source=source,
         network=on.name,
         report=report,
         rows=tuple(rows),
         counted=counted,
         least=least,
-        made_s=_synthesized(on, rows, counted, timeout) if synth else {},
-        baseline=_compared(before, report, tolerance / 100, baseline),
+        made_s=_synthesized(on, rows, counted, options.timeout) if options.synth else {},
+        baseline=_compared(before, report, options.tolerance / 100, options.baseline),
         recorded=recorded,
     )
-    _tell(told, json, markdown, junit)
-    if dump is not None:
-        judge(path, dump)
-    if told.failures:
-        raise FoundProblem(told.failures)
-    console.next_step(f"ccctl synth --network {network or on.name}")
+
+
+def _network_of(report: Report, options: ExplainOptions) -> Network:
+    """The network of the report's ranks, which says on which hosts it ran."""
+    from ccctl.arguments import network_of
+
+    named = (options.network, options.alpha, options.bandwidth)
+    return network_of(report, *named, unwind=options.unwind, failed=options.without)
 
 
 def _write_profile(path: str, output: str, dumps: Dumps | None) -> None:
@@ -260,25 +272,19 @@ def _write_profile(path: str, output: str, dumps: Dumps | None) -> None:
     console.note(f"{output}: {plural(len(found.links.src), 'link')} that carried timed messages")
 
 
-def _declared(
-    source: str,
-    network: str | None,
-    alpha: str | None,
-    bandwidth: str | None,
-    unwind: str | None,
-    without: str | None,
-) -> Network:
+def _declared(source: str, options: ExplainOptions) -> Network:
     """The network as it was named, for a benchmark that does not say on which hosts it ran.
 
     Raises UsageError where none was named.
     """
     from ccctl.arguments import load_network
 
-    if network is None:
+    if options.network is None:
         raise UsageError(
             f"{source} does not say on which hosts it ran: expected --network, what joins the ranks"
         )
-    return load_network(network, alpha, bandwidth, unwind=unwind, failed=without)[0]
+    named = (options.network, options.alpha, options.bandwidth)
+    return load_network(*named, unwind=options.unwind, failed=options.without)[0]
 
 
 def _counted(rows: list[JudgedRow], from_size: str | None) -> tuple[int, ...]:
@@ -334,19 +340,12 @@ def _tell(told: Explained, json: bool, markdown: str | None, junit: str | None) 
     from ccctl.summaries import cases_of, draw, explained, markdown_of
 
     if markdown is not None:
-        _write(markdown, markdown_of(told).encode())
+        write_output(markdown, markdown_of(told).encode())
     if junit is not None:
-        _write(junit, document(f"ccctl explain {told.source}", cases_of(told)))
+        write_output(junit, document(f"ccctl explain {told.source}", cases_of(told)))
     if json:
         console.summary(explained.summary_of(told))
     elif "-" not in (markdown, junit):
         draw(told)
         if told.baseline:
             draw_changes(told.baseline)
-
-
-def _write(path: str, content: bytes) -> None:
-    if path == "-":
-        console.raw(content)
-    else:
-        write_atomically(Path(path), content)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccctl import console
-from ccctl.arguments import Alpha, Bandwidth, Json, Quiet, Seed, Verbose, load_network, parse_size
-from ccctl.artifacts import refuse_unwritable, write_atomically
+from ccctl.arguments import (
+    Alpha,
+    Bandwidth,
+    Json,
+    Quiet,
+    Seed,
+    Verbose,
+    load_network,
+    parse_size,
+    refuse_unknown,
+    writable,
+)
+from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
 
@@ -39,82 +50,81 @@ EXAMPLES = (
 _DEFAULT_SIZE = "16M"
 _GRAPH = "nccl-graph"
 
-NetworkArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="NETWORK|PROFILE",
-        autocompletion=words.networks,
-        help="A profile, topology, links.csv, family or machine, as for ccctl synth.",
-    ),
-]
-Library = Annotated[
-    str,
-    typer.Option(
-        "--for",
-        metavar="LIBRARY[:ALGORITHM]",
-        autocompletion=words.one_of(*words.LIBRARY_ALGORITHMS),
-        help="openmpi, mpich, gloo, nccl or rccl; with :ring (if not said), :recursive_doubling, "
-        ":rabenseifner or :tree.",
-    ),
-]
-Collective = Annotated[
-    str,
-    typer.Option(
-        "--collective",
-        metavar="NAME",
-        autocompletion=words.one_of(*words.ORDERED_COLLECTIVES),
-        help="all_reduce, all_gather or reduce_scatter.",
-    ),
-]
-Size = Annotated[
-    str | None,
-    typer.Option(
-        "--size", metavar="SIZE", help=f"Bytes of the buffer, as nccl-tests counts; {_DEFAULT_SIZE}."
-    ),
-]
-To = Annotated[
-    str | None,
-    typer.Option(
-        "--to",
-        metavar="FORMAT",
-        autocompletion=words.one_of(*words.ORDER_FORMATS),
-        help="Write hostfile, machinefile, rankfile, slurm, torchrun or kubernetes; or, for nccl and rccl, "
-        "nccl-graph: the order of the GPUs inside a host, which NCCL_GRAPH_FILE names.",
-    ),
-]
-Measured = Annotated[
-    str | None,
-    typer.Option(
-        "--measured",
-        metavar="PROFILE",
-        help="With nccl-graph: by what this profile measured between GPUs. [by what links should carry]",
-    ),
-]
-OneHost = Annotated[
-    bool,
-    typer.Option("--one-host", help="With nccl-graph: for jobs on one host, whose rings use no NIC."),
-]
-File = Annotated[
-    str | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; stdout if not said.")
-]
+
+@dataclass(frozen=True)
+class OrderOptions:
+    """The arguments and options of ``order``."""
+
+    network: Annotated[
+        str,
+        typer.Argument(
+            metavar="NETWORK|PROFILE",
+            autocompletion=words.networks,
+            help="A profile, topology, links.csv, family or machine, as for ccctl synth.",
+        ),
+    ]
+    library: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="LIBRARY[:ALGORITHM]",
+            autocompletion=words.one_of(*words.LIBRARY_ALGORITHMS),
+            help="openmpi, mpich, gloo, nccl or rccl; with :ring (if not said), :recursive_doubling, "
+            ":rabenseifner or :tree.",
+        ),
+    ] = "openmpi"
+    collective: Annotated[
+        str,
+        typer.Option(
+            "--collective",
+            metavar="NAME",
+            autocompletion=words.one_of(*words.ORDERED_COLLECTIVES),
+            help="all_reduce, all_gather or reduce_scatter.",
+        ),
+    ] = "all_reduce"
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size", metavar="SIZE", help=f"Bytes of the buffer, as nccl-tests counts; {_DEFAULT_SIZE}."
+        ),
+    ] = None
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            autocompletion=words.one_of(*words.ORDER_FORMATS),
+            help="Write hostfile, machinefile, rankfile, slurm, torchrun or kubernetes; or, for nccl and "
+            "rccl, nccl-graph: the order of the GPUs inside a host, which NCCL_GRAPH_FILE names.",
+        ),
+    ] = None
+    measured: Annotated[
+        str | None,
+        typer.Option(
+            "--measured",
+            metavar="PROFILE",
+            help="With nccl-graph: by what this profile measured between GPUs. [by what links should carry]",
+        ),
+    ] = None
+    one_host: Annotated[
+        bool,
+        typer.Option("--one-host", help="With nccl-graph: for jobs on one host, whose rings use no NIC."),
+    ] = False
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", callback=writable, help="Where to; stdout if not said."
+        ),
+    ] = None
+    alpha: Alpha = None
+    bandwidth: Bandwidth = None
+    seed: Seed = 0
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = 0
 
 
-def order(
-    network: NetworkArgument,
-    library: Library = "openmpi",
-    collective: Collective = "all_reduce",
-    size: Size = None,
-    to: To = None,
-    measured: Measured = None,
-    one_host: OneHost = False,
-    output: File = None,
-    alpha: Alpha = None,
-    bandwidth: Bandwidth = None,
-    seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+def order(options: OrderOptions) -> None:
     """Find the order of hosts and ranks that suits a library.
 
     Libraries do not see which links are slow: their rings and trees go by rank numbers. So ranks are
@@ -129,47 +139,42 @@ def order(
     from exec.launcher.starters import FORMATS
 
     known = (*FORMATS, _GRAPH)
-    if to is not None and to not in known:
-        from probes.base import meant
-
-        raise UsageError(f"--to: expected one of {', '.join(known)}, found {to!r}", hint=meant(to, known))
-    if output is not None and to is None:
+    if options.to is not None:
+        refuse_unknown("--to", options.to, known)
+    if options.output is not None and options.to is None:
         raise UsageError("-o: --to says in which format", hint=f"--to {'|'.join(known)}")
-    if (measured is not None or one_host) and to != _GRAPH:
+    if (options.measured is not None or options.one_host) and options.to != _GRAPH:
         raise UsageError("--measured and --one-host are for --to nccl-graph")
-    if json and to is not None and output in (None, "-"):
+    if options.json and options.to is not None and options.output in (None, "-"):
         raise UsageError("--json and --to: one of them to stdout", hint="Add -o FILE.")
-    if output not in (None, "-"):
-        refuse_unwritable(Path(str(output)))
-    if to == _GRAPH:
+    if options.to == _GRAPH:
         from ccctl.summaries import nccl_graphs
 
-        if library.partition(":")[0] not in ("nccl", "rccl"):
-            raise UsageError(f"--to nccl-graph: only NCCL and RCCL read it, found --for {library}")
-        nccl_graphs.write(network, measured, one_host=one_host, seed=seed, output=output, json=json)
+        if options.library.partition(":")[0] not in ("nccl", "rccl"):
+            raise UsageError(f"--to nccl-graph: only NCCL and RCCL read it, found --for {options.library}")
+        nccl_graphs.write(
+            options.network,
+            options.measured,
+            one_host=options.one_host,
+            seed=options.seed,
+            output=options.output,
+            json=options.json,
+        )
         return
-    found = _planned(network, alpha, bandwidth, library, collective, size, seed)
-    if to is not None:
-        _write(found, to, output)
-    _tell(found, json=json, aside=to is not None and output in (None, "-"))
+    found = _planned(options)
+    if options.to is not None:
+        _write(found, options.to, options.output)
+    _tell(found, json=options.json, aside=options.to is not None and options.output in (None, "-"))
 
 
-def _planned(
-    network: str,
-    alpha: str | None,
-    bandwidth: str | None,
-    library: str,
-    word: str,
-    size: str | None,
-    seed: int,
-) -> RankOrder:
+def _planned(options: OrderOptions) -> RankOrder:
     from synth.collective import kind_of
     from synth.rank_order import algorithm_of, plan_order
 
-    algorithm = algorithm_of(library, kind_of(word))
-    size_bytes = parse_size(size or _DEFAULT_SIZE, "--size")
-    loaded, _ = load_network(network, alpha, bandwidth)
-    return plan_order(loaded, algorithm, size_bytes, seed=seed)
+    algorithm = algorithm_of(options.library, kind_of(options.collective))
+    size_bytes = parse_size(options.size or _DEFAULT_SIZE, "--size")
+    loaded, _ = load_network(options.network, options.alpha, options.bandwidth)
+    return plan_order(loaded, algorithm, size_bytes, seed=options.seed)
 
 
 def _write(found: RankOrder, to: str, output: str | None) -> None:
@@ -180,10 +185,7 @@ def _write(found: RankOrder, to: str, output: str | None) -> None:
     moved = any(one.slots != tuple(range(len(one.slots))) for one in found.after)
     if moved and not keeps_slots(to):
         console.doubt(f"a {to} file cannot say the order of the ranks in a host; --to rankfile can")
-    if output in (None, "-"):
-        console.raw(text.encode())
-    else:
-        write_atomically(Path(str(output)), text.encode())
+    write_output(output, text.encode())
 
 
 def _tell(found: RankOrder, *, json: bool, aside: bool) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -68,11 +68,14 @@ EXAMPLES = (
 )
 
 
-def profile(
-    ranks: Ranks = None,
-    hosts: Hosts = None,
-    hostfile: Hostfile = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer passes, and only strides 1, 2, 4, …")] = False,
+@dataclass(frozen=True)
+class ProfileOptions:
+    """The arguments and options of ``profile``."""
+
+    ranks: Ranks = None
+    hosts: Hosts = None
+    hostfile: Hostfile = None
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer passes, and only strides 1, 2, 4, …")] = False
     pairs: Annotated[
         str | None,
         typer.Option(
@@ -80,23 +83,23 @@ def profile(
             metavar="FILE",
             help="Only these links: SRC DST or ROUND SRC DST a line, ranks or hosts.",
         ),
-    ] = None,
+    ] = None
     sizes: Annotated[
         str | None,
         typer.Option(
             "--sizes", metavar="FROM:TO", help="Messages of these sizes, each twice the last: 32K:16M."
         ),
-    ] = None,
+    ] = None
     budget: Annotated[
         float | None,
         typer.Option(
             "--budget", metavar="SECONDS", min=0.1, max=1e9, help="Measure what fits; says what was left out."
         ),
-    ] = None,
+    ] = None
     ports: Annotated[
         bool | None,
         typer.Option("--ports/--no-ports", help="Try which links share a port. Default: where it is cheap."),
-    ] = None,
+    ] = None
     wait: Annotated[
         float,
         typer.Option(
@@ -105,7 +108,7 @@ def profile(
             min=0.0,
             help="Wait so long for another profile of yours on the same hosts; else exit 75.",
         ),
-    ] = 0.0,
+    ] = 0.0
     device: Annotated[
         str,
         typer.Option(
@@ -114,11 +117,11 @@ def profile(
             autocompletion=words.one_of("auto", "cuda", "process"),
             help="auto, cuda or process: what ranks are.",
         ),
-    ] = "auto",
+    ] = "auto"
     source: Annotated[
         str | None,
         typer.Option("--from", metavar="FILE", help="Take this profile instead of measuring; - reads stdin."),
-    ] = None,
+    ] = None
     topology: Annotated[
         str | None,
         typer.Option(
@@ -126,24 +129,26 @@ def profile(
             metavar="FILE",
             help="Measure by hosts what FILE, or live for a look at each host, declares alike.",
         ),
-    ] = None,
+    ] = None
     baseline: Annotated[
         str | None,
         typer.Option(
             "--baseline", metavar="FILE", help="Say what changed since this profile; exit 1 if worse."
         ),
-    ] = None,
+    ] = None
     expect: Annotated[
         str | None,
         typer.Option("--expect", metavar="RATE", help="Exit 1 if a link carries less: 48GB/s, 400Gbit/s."),
-    ] = None,
-    prom: PrometheusFile = None,
-    json: Json = False,
-    output: Output = None,
-    timeout: TimeoutSeconds = None,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+    ] = None
+    prom: PrometheusFile = None
+    json: Json = False
+    output: Output = None
+    timeout: TimeoutSeconds = None
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+
+def profile(options: ProfileOptions) -> None:
     """Measure alpha and beta of every directed link between ranks.
 
     Starts the ranks over MPI, or is one of them inside mpirun or srun. Alpha (time in flight) comes
@@ -155,49 +160,56 @@ def profile(
     NICs at once, and of NICs declared alike a sample whose spread is checked is measured. On a terminal the
     slowest and newest links are shown while they are measured, and who waits for whom.
     """
-    with prometheus.exposed(prom, "profile") as exposition:
-        expected = parse_rate(expect, "--expect") if expect is not None else None
-        before = codec.read(baseline, "profile") if baseline is not None else None
-        digests: dict[str, str] = {}
-        problem = ""
-        if source is not None:
-            _refuse_both(source, ranks, hosts, hostfile)
-            if topology is not None:
-                raise UsageError(f"--topology is for measuring, --from {source} measures nothing")
-            found: Profile = codec.read(source, "profile").body
+    with prometheus.exposed(options.prom, "profile") as exposition:
+        expected = parse_rate(options.expect, "--expect") if options.expect is not None else None
+        before = codec.read(options.baseline, "profile") if options.baseline is not None else None
+        if options.source is None:
+            found, inputs, problem = _measured(options, exposition)
         else:
-            world = world_of(ranks, hosts, hostfile)
-            declared, digests = _declared(topology, world, timeout)
-            _refuse_few(world)
-            effort = _effort(quick, pairs, sizes, budget, ports, device, wait)
-            effort = replace(effort, topology=declared, topology_name=topology or "")
-            _refuse_strangers(effort, world)
-            measurement = ProfileRun(effort, world, timeout)
-            found = _measured(measurement, output, json, exposition)
-            problem = measurement.problem()
+            found, inputs, problem = _read(options, options.source), {}, ""
         prometheus.add_profile(exposition, found)
         drift = _drift(before.body, found) if before else None
-        if output is not None:
-            inputs = {**digests, **({baseline: before.sha256} if before and baseline else {})}
-            with _kept_elsewhere(found, inputs, measured=source is None):
-                codec.write(output, "profile", found, inputs)
+        if before and options.baseline:
+            inputs[options.baseline] = before.sha256
+        if options.output is not None:
+            with _kept_elsewhere(found, inputs, measured=options.source is None):
+                codec.write(options.output, "profile", found, inputs)
         short = _below(found, expected)
-        _tell(found, output, json, drift, baseline or "", short)
+        _tell(found, options.output, options.json, drift, options.baseline or "", short)
         if drift:
             exposition.add(
                 "ccctl_profile_drifts", "How much got worse since the baseline.", len(drift.findings)
             )
-        worse = f"worse than {baseline}" if drift and drift.findings else ""
-        slow = f"links carry less than {expect}" if short else ""
+        worse = f"worse than {options.baseline}" if drift and drift.findings else ""
+        slow = f"links carry less than {options.expect}" if short else ""
         if problem or worse or slow:
             raise FoundProblem("; ".join(filter(None, (problem, worse, slow))))
-    console.next_with(output, "ccctl synth --network {} --collective all_reduce", "profile.json")
+    console.next_with(options.output, "ccctl synth --network {} --collective all_reduce", "profile.json")
+
+
+def _read(options: ProfileOptions, source: str) -> Profile:
+    """The profile of a file; raises UsageError where options are about measuring."""
+    if options.ranks is not None or not by_default(options.hosts) or options.hostfile is not None:
+        raise UsageError(f"--from {source} measures nothing: leave -n, --hosts and --hostfile out")
+    if options.topology is not None:
+        raise UsageError(f"--topology is for measuring, --from {source} measures nothing")
+    found: Profile = codec.read(source, "profile").body
+    return found
 
 
 def _measured(
-    measurement: ProfileRun, output: str | None, json: bool, exposition: prometheus.Exposition
-) -> Profile:
-    """The profile; when it is cut short, what there is of it is written before the error goes on."""
+    options: ProfileOptions, exposition: prometheus.Exposition
+) -> tuple[Profile, dict[str, str], str]:
+    """(the profile, digests of what was read for it, what went wrong).
+
+    When it is cut short, what there is of it is written before the error goes on.
+    """
+    world, output = world_of(options.ranks, options.hosts, options.hostfile), options.output
+    declared, digests = _declared(options.topology, world, options.timeout)
+    _refuse_few(world)
+    effort = replace(_effort(options), topology=declared, topology_name=options.topology or "")
+    _refuse_strangers(effort, world)
+    measurement = ProfileRun(effort, world, options.timeout)
 
     def rescue(why: str) -> str:
         partial = measurement.partial(why)
@@ -207,13 +219,13 @@ def _measured(
         if output is not None:
             with _kept_elsewhere(partial, None, measured=True):
                 codec.write(output, "profile", partial)
-        if output is None or (json and output != "-"):
-            _tell(partial, None, json, None, "")
+        if output is None or (options.json and output != "-"):
+            _tell(partial, None, options.json, None, "")
         where = "what was printed" if output in (None, "-") else output
         return f"{where} holds the {len(partial.links.src)} links that were measured until then."
 
     with rescuing(rescue):
-        return measurement.result()
+        return measurement.result(), digests, measurement.problem()
 
 
 @contextlib.contextmanager
@@ -244,23 +256,16 @@ def _rescue_copy(found: Profile, inputs: dict[str, str] | None) -> str:
     return ""
 
 
-def _effort(
-    quick: bool,
-    pairs: str | None,
-    sizes: str | None,
-    budget: float | None,
-    ports: bool | None,
-    device: str,
-    wait_s: float,
-) -> Effort:
+def _effort(options: ProfileOptions) -> Effort:
     from typing import get_args
 
     from probes.live import DeviceChoice
     from probes.profiling import Effort
 
-    if device not in get_args(DeviceChoice):
-        raise UsageError(f"--device: expected {', '.join(get_args(DeviceChoice))}, found {device}")
-    return Effort(quick, _pairs(pairs), _sizes(sizes), budget, ports, cast(DeviceChoice, device), wait_s)
+    if options.device not in get_args(DeviceChoice):
+        raise UsageError(f"--device: expected {', '.join(get_args(DeviceChoice))}, found {options.device}")
+    pairs, sizes, device = _pairs(options.pairs), _sizes(options.sizes), cast(DeviceChoice, options.device)
+    return Effort(options.quick, pairs, sizes, options.budget, options.ports, device, options.wait)
 
 
 def _declared(
@@ -318,11 +323,6 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     while 2 * found[-1] <= most:
         found.append(2 * found[-1])
     return tuple(found)
-
-
-def _refuse_both(source: str, ranks: int | None, hosts: str | None, hostfile: str | None) -> None:
-    if ranks is not None or not by_default(hosts) or hostfile is not None:
-        raise UsageError(f"--from {source} measures nothing: leave -n, --hosts and --hostfile out")
 
 
 def _drift(before: Profile, now: Profile) -> Drift:

@@ -11,7 +11,7 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import Json, Page, Quiet
-from ccctl.artifacts import write_atomically
+from ccctl.artifacts import write_output
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Gathered
@@ -70,10 +70,8 @@ def report(
     if output is not None:
         named = [path if Path(path).name else Path(path).absolute().name for path in paths]
         content = _page(", ".join(named), gathered, found).encode()
-        if output == "-":
-            console.raw(content)
-        else:
-            write_atomically(Path(output), content)
+        write_output(output, content)
+        if output != "-":
             read = plural(len(gathered.artifacts), "artifact")
             console.note(f"{output}: {read}, {plural(len(found), 'finding')}, {len(content)} bytes")
     if json and output != "-":

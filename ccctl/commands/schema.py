@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from ccctl import console
+from ccctl.arguments import refuse_unknown
 from ccctl.artifacts import codec
-from ccctl.errors import UsageError
 
 __all__ = ["EXAMPLES", "schema"]
 
@@ -35,12 +35,7 @@ def schema(
         rows = [(name, major, f"ccctl schema {name}") for name, (_, major) in codec.KINDS.items()]
         console.table(("kind", "version", "its schema"), rows)
         return
-    if kind not in codec.KINDS:
-        from probes.base import meant
-
-        raise UsageError(
-            f"KIND: expected one of {', '.join(codec.KINDS)}, found {kind!r}", hint=meant(kind, codec.KINDS)
-        )
+    refuse_unknown("KIND", kind, codec.KINDS)
     from ccctl.artifacts import json_schema
 
     console.summary(json_schema.schema(kind))

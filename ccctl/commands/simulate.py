@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,8 +28,9 @@ from ccctl.arguments import (
     parse_rate,
     parse_seconds,
     parse_size,
+    writable,
 )
-from ccctl.artifacts import codec, refuse_unwritable
+from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from synth.collective import Collective
     from synth.network import Network
     from synth.program import Program, Protocol
-    from synth.schedule import Schedule
+    from synth.schedule import Schedule, Timing
 
 __all__ = ["EXAMPLES", "simulate"]
 
@@ -59,21 +61,18 @@ EXAMPLES = (
 _AGREE = 0.01
 
 
-def _trace(value: str | None) -> str | None:
-    if value is not None and value != "-":
-        refuse_unwritable(Path(value))
-    return value
+@dataclass(frozen=True)
+class SimulateOptions:
+    """The arguments and options of ``simulate``."""
 
-
-def simulate(
     schedule: Annotated[
         str,
         typer.Argument(
             metavar="ARTIFACT",
             help="A schedule, plain, periodic or symmetric, a program, MSCCL XML or a file.py; - is stdin.",
         ),
-    ],
-    parameters: Parameters = None,
+    ]
+    parameters: Parameters = None
     network: Annotated[
         str | None,
         typer.Option(
@@ -82,25 +81,25 @@ def simulate(
             autocompletion=words.networks,
             help="What to time it on; as ccctl synth names networks.",
         ),
-    ] = None,
-    alpha: Alpha = None,
-    bandwidth: Bandwidth = None,
-    unwind: Unwind = None,
-    without: Without = None,
-    size: Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Time it for this size.")] = None,
+    ] = None
+    alpha: Alpha = None
+    bandwidth: Bandwidth = None
+    unwind: Unwind = None
+    without: Without = None
+    size: Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Time it for this size.")] = None
     step: Annotated[
         str, typer.Option("--step", metavar="TIME", help="What each instruction of a program costs.")
-    ] = "0.5us",
+    ] = "0.5us"
     rate: Annotated[
         str | None,
         typer.Option(
             "--threadblock", metavar="RATE", help="What one threadblock can move. [a named machine's]"
         ),
-    ] = None,
+    ] = None
     fifo: Annotated[
         int,
         typer.Option("--fifo", metavar="N", min=1, max=MOST_COUNT, help="Messages that a connection holds."),
-    ] = 2,
+    ] = 2
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -110,17 +109,17 @@ def simulate(
             help="Of a program: time it as NCCL's Simple, LL128 or LL carries it on GPUs, in tiles of 4 MiB "
             "and four slices each, at the costs of NCCL's tuning. [whole chunks, at the network's costs]",
         ),
-    ] = None,
-    hold_alpha: HoldAlpha = False,
+    ] = None
+    hold_alpha: HoldAlpha = False
     trace: Annotated[
         str | None,
         typer.Option(
             "--trace",
             metavar="FILE",
-            callback=_trace,
+            callback=writable,
             help="Write what every link and port carried when, for Perfetto; .gz compresses, - is stdout.",
         ),
-    ] = None,
+    ] = None
     judge: Annotated[
         str | None,
         typer.Option(
@@ -129,11 +128,13 @@ def simulate(
             autocompletion=words.one_of("simgrid"),
             help="Time a schedule in simgrid, too, and compare.",
         ),
-    ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+    ] = None
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+
+def simulate(options: SimulateOptions) -> None:
     """Time a schedule or program on any network by simulation.
 
     Congestion is simulated, too, and the time compared with the proven bounds. What is wrong is not timed:
@@ -150,117 +151,95 @@ def simulate(
     python3-simgrid). With turns at links and ports both must agree (else exit 1); a second time is that of
     ports shared by all sends at once, evenly and in no order.
     """
-    if judge not in (None, "simgrid"):
-        raise UsageError(f"--with: expected simgrid, found {judge!r}")
-    if is_algorithm(schedule):
-        read = codec.Artifact("program", compiled_algorithm(schedule, parameters)[0], schedule, "")
-    else:
-        read = codec.read(schedule, "schedule", "periodic", "symmetric", "selection", "program")
-    asked = _Asked(size, trace, json, judge is not None)
-    if protocol is not None and read.kind != "program":
-        raise UsageError(
-            f"--protocol: only programs have one, and {schedule} is none (it is of kind {read.kind})",
-            hint="ccctl compile makes a program of it.",
-        )
+    read = _read(options)
     if read.kind == "selection":
-        if size is None:
-            _selection(read, network, asked)
-            return
-        chosen = read.body.choose(parse_size(size, "--size"))
-        read = codec.Artifact("schedule", chosen, read.source, read.sha256)
-    if read.kind in ("periodic", "symmetric"):
-        elsewhere = {"--network": network, "--without": without}
-        named = [name for name, value in elsewhere.items() if value is not None]
-        if named or hold_alpha:
-            raise UsageError(
-                f"{(named or ['--hold-alpha'])[0]}: a {read.kind} schedule keeps to times of its own network",
-                hint="Make one for the other with ccctl synth.",
-            )
-        if asked.in_simgrid:
-            raise UsageError(f"--with simgrid: only plain schedules can be judged, {schedule} is {read.kind}")
-        (_periodic if read.kind == "periodic" else _symmetric)(read, asked)
+        _selection(read, options)
         return
-    if read.kind == "schedule":
-        on: Network = read.body.network
-        if network is not None:
-            on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
-        elif without is not None:
-            from synth.networks import without as left_of
+    timed = _TIMED[read.kind](read, options)
+    if options.trace is not None:
+        from ccctl.render import write_trace
 
-            on = left_of(on, parse_failures(without, on))
-        _schedule(read, _holding(on, hold_alpha), asked)
-        return
-    if asked.in_simgrid:
-        raise UsageError(f"--with simgrid: only schedules can be judged, {schedule} is a program")
-    if network is None or size is None:
-        raise UsageError(f"{schedule}: a program has no network of its own", hint="Add --network and --size.")
-    on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
-    limit = parse_rate(rate, "--threadblock") if rate else _threadblock_bytes_per_s(network)
-    if protocol is not None and (rate is not None or hold_alpha):
-        option = "--threadblock" if rate is not None else "--hold-alpha"
-        raise UsageError(f"{option}: leave it out; --protocol sets what a threadblock moves and a hop costs")
-    costs = (parse_seconds(step, "--step"), limit, fifo)
-    _program(read, _holding(on, hold_alpha), costs, asked, _protocol(protocol))
-
-
-def _protocol(name: str | None) -> Protocol | None:
-    if name is not None and name not in words.PROTOCOLS:
-        raise UsageError(f"--protocol: expected {', '.join(words.PROTOCOLS)}, found {name!r}")
-    return name  # type: ignore[return-value] # one of the protocols
-
-
-def _threadblock_bytes_per_s(network: str) -> float:
-    """What one threadblock of a named machine moves, where that is known."""
-    from synth.networks import is_pod, threadblock_bytes_per_s
-
-    return threadblock_bytes_per_s(network) if is_pod(network) else float("inf")
+        write_trace(options.trace, *timed.trace())
+    if options.json and options.trace != "-":
+        console.summary(timed.values)
+    elif options.trace != "-":
+        timed.draw()
+        _close(timed, options.trace)
+    if (simgrid := timed.values.get("simgrid")) is not None:
+        _refuse_apart(simgrid, timed.values["time_s"])
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What was asked for, whatever is simulated."""
+class Simulated:
+    """What was simulated: its figures, and what draws it and makes its trace where that is asked for."""
 
-    size: str | None
-    trace: str | None
-    json: bool
-    in_simgrid: bool
-
-    def chunk_bytes(self, what: Schedule | Program, otherwise: int = 1) -> int:
-        """Of which size chunks are so that the buffer is of the size that was asked for."""
-        if self.size is None:
-            return otherwise
-        return max(1, -(-parse_size(self.size, "--size") // what.collective.total_bytes(1)))
+    values: dict[str, Any]
+    draw: Callable[[], None]
+    trace: Callable[[], tuple[dict[str, Any], Any, Any]]
 
 
-def _holding(on: Network, alpha: bool) -> Network:
-    return replace(on, hold_alpha=True) if alpha else on
+def _read(options: SimulateOptions) -> Artifact:
+    """What is to be timed, of a selection with --size the schedule that it chooses; raises UsageError."""
+    if options.judge not in (None, "simgrid"):
+        raise UsageError(f"--with: expected simgrid, found {options.judge!r}")
+    path = options.schedule
+    if is_algorithm(path):
+        read = codec.Artifact("program", compiled_algorithm(path, options.parameters)[0], path, "")
+    else:
+        read = codec.read(path, "schedule", "periodic", "symmetric", "selection", "program")
+    if options.protocol is not None and read.kind != "program":
+        raise UsageError(
+            f"--protocol: only programs have one, and {path} is none (it is of kind {read.kind})",
+            hint="ccctl compile makes a program of it.",
+        )
+    if read.kind == "selection" and options.size is not None:
+        chosen = read.body.choose(parse_size(options.size, "--size"))
+        return codec.Artifact("schedule", chosen, read.source, read.sha256)
+    return read
 
 
-def _program(
-    read: Artifact,
-    network: Network,
-    costs: tuple[float, float, int],
-    asked: _Asked,
-    protocol: Protocol | None,
-) -> None:
+def _network(options: SimulateOptions, spec: str) -> Network:
+    named = (spec, options.alpha, options.bandwidth)
+    return _holding(load_network(*named, unwind=options.unwind, failed=options.without)[0], options)
+
+
+def _holding(on: Network, options: SimulateOptions) -> Network:
+    return replace(on, hold_alpha=True) if options.hold_alpha else on
+
+
+def _chunk_bytes(options: SimulateOptions, what: Schedule | Program, otherwise: int = 1) -> int:
+    """Of which size chunks are so that the buffer is of the size that was asked for."""
+    if options.size is None:
+        return otherwise
+    return max(1, -(-parse_size(options.size, "--size") // what.collective.total_bytes(1)))
+
+
+def _program(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import refuse_unproven
-    from ccctl.render import trace, write_trace
-    from ccctl.render.text import draw_timing
+    from ccctl.render import trace
+    from ccctl.render.text import draw_timing, utilization
     from synth.check import judge
     from synth.networks import embedded
-    from synth.prediction import predicted_s as predicted_s_of
+    from synth.prediction import predicted_s
     from synth.simulation import Costs, simulate_by, simulate_program
 
-    program = read.body
-    refuse_unproven(read.source, judge(program, costs[-1]))
-    chunk_bytes = asked.chunk_bytes(program)
+    if options.judge is not None:
+        raise UsageError(f"--with simgrid: only schedules can be judged, {read.source} is a program")
+    if options.network is None or options.size is None:
+        raise UsageError(
+            f"{read.source}: a program has no network of its own", hint="Add --network and --size."
+        )
+    network, program = _network(options, options.network), read.body
+    costs = Costs(parse_seconds(options.step, "--step"), _threadblock_bytes_per_s(options), options.fifo)
+    protocol = _protocol(options)
+    refuse_unproven(read.source, judge(program, options.fifo))
+    chunk_bytes = _chunk_bytes(options, program)
     timed, timed_bytes = program, chunk_bytes
-    predicted_s = predicted_s_of(program, network, chunk_bytes) if network.measured else None
     if protocol is None:
-        timing = simulate_program(program, network, chunk_bytes, Costs(*costs))
+        timing = simulate_program(program, network, chunk_bytes, costs)
     else:
         size_bytes = chunk_bytes * program.collective.total_bytes(1)
-        timing, timed, timed_bytes = simulate_by(protocol, program, network, size_bytes, Costs(*costs))
+        timing, timed, timed_bytes = simulate_by(protocol, program, network, size_bytes, costs)
     # The program runs on the first ranks; what a network has beyond them could only relay.
     wanted = embedded(program.collective, network.ranks)
     values = _values(network, wanted, chunk_bytes, timing.time_s, timing.link_busy)
@@ -269,50 +248,81 @@ def _program(
         "limited_by": timing.binding,
         **{f"{name}_s": value for name, value in timing.shares.items()},
     }
-    if predicted_s is not None:
-        values["predicted_run_s"] = predicted_s
-    if asked.trace is not None:
-        about = {"program": program.name, "network": network.name, "time_us": timing.time_s * 1e6}
-        blocks = trace.program_blocks(timed, network, timed_bytes, timing)
-        write_trace(asked.trace, about, trace.program_tracks(program, network), blocks)
-    if _told(values, asked):
-        return
-    from ccctl.render.text import utilization
+    if network.measured:
+        values["predicted_run_s"] = predicted_s(program, network, chunk_bytes)
 
-    draw_timing(program, timing)
-    utilization.draw(network, timing.link_busy)
-    _close(values, asked)
+    def draw() -> None:
+        draw_timing(program, timing)
+        utilization.draw(network, timing.link_busy)
+
+    about = {"program": program.name, "network": network.name, "time_us": timing.time_s * 1e6}
+    return Simulated(
+        values,
+        draw,
+        lambda: (
+            about,
+            trace.program_tracks(program, network),
+            trace.program_blocks(timed, network, timed_bytes, timing),
+        ),
+    )
 
 
-def _selection(read: Artifact, network: str | None, asked: _Asked) -> None:
+def _protocol(options: SimulateOptions) -> Protocol | None:
+    name = options.protocol
+    if name is not None and (options.rate is not None or options.hold_alpha):
+        option = "--threadblock" if options.rate is not None else "--hold-alpha"
+        raise UsageError(f"{option}: leave it out; --protocol sets what a threadblock moves and a hop costs")
+    if name is not None and name not in words.PROTOCOLS:
+        raise UsageError(f"--protocol: expected {', '.join(words.PROTOCOLS)}, found {name!r}")
+    return name  # type: ignore[return-value] # one of the protocols
+
+
+def _threadblock_bytes_per_s(options: SimulateOptions) -> float:
+    """What one threadblock moves: as asked for, or as it is known of a named machine."""
+    from synth.networks import is_pod, threadblock_bytes_per_s
+
+    if options.rate:
+        return parse_rate(options.rate, "--threadblock")
+    network = options.network or ""
+    return threadblock_bytes_per_s(network) if is_pod(network) else float("inf")
+
+
+def _selection(read: Artifact, options: SimulateOptions) -> None:
     from ccctl.arguments import refuse_unproven
     from ccctl.render.text import selection
     from synth.check import check_selection
     from synth.portfolio import timed
 
-    if network is not None or asked.trace is not None or asked.in_simgrid:
+    if (options.network, options.trace, options.judge) != (None, None, None):
         raise UsageError(f"{read.source}: a selection has many schedules", hint="Add --size to choose one.")
     refuse_unproven(read.source, check_selection(read.body))
     found = timed(read.body)
-    # Timed anew, a point could beat the bound that the file claims for it.
+    # Simulated anew, a point could beat the bound that the file claims for it.
     refuse_unproven(read.source, found.problems())
-    if asked.json:
+    if options.json:
         console.summary(selection.summary(found))
     else:
         selection.draw(found)
 
 
-def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
+def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import refuse_unproven
-    from ccctl.render import trace, write_trace
+    from ccctl.render.text import schedule as text
     from synth.check import check
+    from synth.networks import without
     from synth.prediction import schedule_run_s
     from synth.simulation import moved_to, replay, utilization
     from synth.streams import divided
 
+    on: Network = read.body.network
+    if options.network is not None:
+        on = _network(options, options.network)
+    elif options.without is not None:
+        on = _holding(without(on, parse_failures(options.without, on)), options)
+    else:
+        on = _holding(on, options)
     refuse_unproven(read.source, check(read.body))
-    chunk_bytes = asked.chunk_bytes(read.body, read.body.chunk_bytes)
-    moved = moved_to(read.body, on, chunk_bytes)
+    moved = moved_to(read.body, on, _chunk_bytes(options, read.body, read.body.chunk_bytes))
     if moved is not read.body:
         refuse_unproven(read.source, check(moved))
     timing = replay(moved)
@@ -321,23 +331,18 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
     values |= {"sends": moved.sends}
     if moved.network.measured:
         values["predicted_run_s"] = schedule_run_s(moved)
-    judged = _in_simgrid(moved) if asked.in_simgrid else None
-    if judged is not None:
-        values["simgrid"] = judged
-    if asked.trace is not None:
-        about = {"schedule": read.source, "network": moved.network.name, "time_us": timing.time_s * 1e6}
-        apart = divided(moved)
-        blocks = trace.schedule_blocks(apart, timing)
-        write_trace(asked.trace, about, trace.schedule_tracks(apart.network), blocks)
-    if not _told(values, asked):
-        from ccctl.render.text import schedule
+    if options.judge is not None:
+        values["simgrid"] = _in_simgrid(moved)
+    return Simulated(
+        values, partial(text.draw, moved), lambda: _schedule_trace(read.source, divided(moved), timing)
+    )
 
-        schedule.draw(moved)
-        _close(values, asked)
-        if judged is not None:
-            _say_judged(judged, timing.time_s)
-    if judged is not None:
-        _refuse_apart(judged, timing.time_s)
+
+def _schedule_trace(source: str, schedule: Schedule, timing: Timing) -> tuple[dict[str, Any], Any, Any]:
+    from ccctl.render import trace
+
+    about = {"schedule": source, "network": schedule.network.name, "time_us": timing.time_s * 1e6}
+    return about, trace.schedule_tracks(schedule.network), trace.schedule_blocks(schedule, timing)
 
 
 def _in_simgrid(schedule: Schedule) -> dict[str, Any]:
@@ -374,15 +379,32 @@ def _refuse_apart(judged: dict[str, Any], time_s: float) -> None:
         raise FoundProblem(f"SimGrid: {value:.6g} s, here {time_s:.6g} s, though both take turns")
 
 
-def _periodic(read: Artifact, asked: _Asked) -> None:
+def _own_size(read: Artifact, options: SimulateOptions) -> Any:
+    """A periodic or symmetric schedule at the size that was asked for; raises UsageError.
+
+    It keeps to times of its own network, and no other simulator takes it.
+    """
+    elsewhere = {"--network": options.network, "--without": options.without}
+    named = [name for name, value in elsewhere.items() if value is not None]
+    if named or options.hold_alpha:
+        raise UsageError(
+            f"{(named or ['--hold-alpha'])[0]}: a {read.kind} schedule keeps to times of its own network",
+            hint="Make one for the other with ccctl synth.",
+        )
+    if options.judge is not None:
+        raise UsageError(f"--with simgrid: only plain schedules can be judged, {read.source} is {read.kind}")
+    if read.kind == "symmetric" and options.trace is not None:
+        raise UsageError(f"--trace: {read.source} is symmetric; only schedules that list all sends have one")
+    return read.body if options.size is None else read.body.of_size(parse_size(options.size, "--size"))
+
+
+def _periodic(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import expanded, refuse_unproven
-    from ccctl.render import trace, write_trace
+    from ccctl.render.text.compact import periodic as text
     from synth.check import check_periodic
     from synth.simulation import periodic_time_s, replay
 
-    made = read.body
-    if asked.size is not None:
-        made = made.of_size(parse_size(asked.size, "--size"))
+    made = _own_size(read, options)
     refuse_unproven(read.source, check_periodic(made))
     time_s = periodic_time_s(made)
     busy = made.link_busy_s * made.periods / time_s
@@ -397,31 +419,22 @@ def _periodic(read: Artifact, asked: _Asked) -> None:
         "period_s": made.period_s,
         "latency_s": made.latency_s,
     }
-    if asked.trace is not None:
+
+    def trace() -> tuple[dict[str, Any], Any, Any]:
         plain = expanded(made, read.source)
-        about = {"schedule": read.source, "network": made.network.name, "time_us": time_s * 1e6}
-        blocks = trace.schedule_blocks(plain, replay(plain))
-        write_trace(asked.trace, about, trace.schedule_tracks(plain.network), blocks)
-    if _told(values, asked):
-        return
-    from ccctl.render.text.compact import periodic
+        return _schedule_trace(read.source, plain, replay(plain))
 
-    periodic.draw(made)
-    _close(values, asked)
+    return Simulated(values, partial(text.draw, made), trace)
 
 
-def _symmetric(read: Artifact, asked: _Asked) -> None:
+def _symmetric(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import refuse_unproven
-    from ccctl.render.text.compact import symmetric
+    from ccctl.render.text.compact import symmetric as text
     from synth.bounds import symmetric_bounds
     from synth.check import check_symmetric
     from synth.simulation import replay
 
-    if asked.trace is not None:
-        raise UsageError(f"--trace: {read.source} is symmetric; only schedules that list all sends have one")
-    made = read.body
-    if asked.size is not None:
-        made = made.of_size(parse_size(asked.size, "--size"))
+    made = _own_size(read, options)
     timing = replay(made.quotient)
     refuse_unproven(read.source, check_symmetric(made, timing))
     size_bytes, time_s = made.collective.total_bytes(made.chunk_bytes), timing.time_s
@@ -437,10 +450,12 @@ def _symmetric(read: Artifact, asked: _Asked) -> None:
         "listed": len(made.chunk),
         "translations": made.network.translations,
     }
-    if _told(values, asked):
-        return
-    symmetric.draw(made)
-    console.data(f"{values['percent_of_optimal']:.1f} % of optimal, bound: {bound.name}")
+    return Simulated(
+        values, partial(text.draw, made), lambda: _schedule_trace(read.source, made.quotient, timing)
+    )
+
+
+_TIMED = {"program": _program, "schedule": _schedule, "periodic": _periodic, "symmetric": _symmetric}
 
 
 def _values(
@@ -467,24 +482,21 @@ def _values(
     }
 
 
-def _told(values: dict[str, Any], asked: _Asked) -> bool:
-    """Whether nothing is left to print: the object was asked for, or the trace has stdout for itself."""
-    if asked.json and asked.trace != "-":
-        console.summary(values)
-    return asked.json or asked.trace == "-"
-
-
-def _close(values: dict[str, Any], asked: _Asked) -> None:
+def _close(timed: Simulated, trace: str | None) -> None:
     from ccctl.render import seconds
 
-    bound = values["binding_bound"]
-    cut = "" if "periods" in values else " with these chunks"
+    values = timed.values
+    # Periodic and symmetric schedules are judged whatever their chunks are.
+    cut = "" if "periods" in values or "translations" in values else " with these chunks"
     predicted_s = values.get("predicted_run_s")
     model = "" if predicted_s is None else ", by links alone"
+    bound = values["binding_bound"]
     console.data(f"{values['percent_of_optimal']:.1f} % of optimal{cut}{model}, bound: {bound}")
     if predicted_s is not None:
         console.data(
             f"predicted run: {seconds(predicted_s)}, with what ranks need for steps, copies and shared ports"
         )
-    if asked.trace is not None:
-        console.note(f"{asked.trace}: open it in ui.perfetto.dev or chrome://tracing")
+    if trace is not None:
+        console.note(f"{trace}: open it in ui.perfetto.dev or chrome://tracing")
+    if (simgrid := values.get("simgrid")) is not None:
+        _say_judged(simgrid, values["time_s"])

@@ -12,7 +12,9 @@ from ccctl.arguments import (
     Bandwidth,
     Chunk,
     Chunks,
+    CollectiveName,
     DeclaredTopology,
+    Factor,
     HoldAlpha,
     Hostfile,
     Jobs,
@@ -24,6 +26,7 @@ from ccctl.arguments import (
     Output,
     Quiet,
     RaceOption,
+    Root,
     SearchHosts,
     Seed,
     Size,
@@ -44,7 +47,6 @@ from ccctl.arguments import (
     parse_size,
     parse_sizes,
 )
-from ccctl.arguments.synth_options import CollectiveName, Factor, Root
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import UsageError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,8 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import Hostfile, Hosts, Json, Quiet, Ranks, TimeoutSeconds, Verbose, parse_sizes
-from ccctl.artifacts import refuse_unwritable, write_atomically
+from ccctl.arguments import (
+    Hostfile,
+    Hosts,
+    Json,
+    Quiet,
+    Ranks,
+    TimeoutSeconds,
+    Verbose,
+    parse_sizes,
+    refuse_unknown,
+    writable,
+)
+from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import run_ranks, world_of
@@ -33,75 +45,76 @@ EXAMPLES = (
     ),
 )
 
-Tables = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="ALGORITHM:PROTOCOL:CHANNELS=LOG",
-        help="For NCCL, RCCL and NCCLX: what nccl-tests wrote under this NCCL_ALGO and NCCL_PROTO, with so "
-        "many channels.",
-    ),
-]
-Library = Annotated[
-    str,
-    typer.Option(
-        "--for",
-        metavar="LIBRARY",
-        autocompletion=words.one_of(*words.TUNED_LIBRARIES),
-        help="openmpi or mpich, which are measured here; nccl, rccl or ncclx, whose tables are given.",
-    ),
-]
-Collectives = Annotated[
-    str,
-    typer.Option(
-        "--collective",
-        metavar="NAME,…",
-        autocompletion=words.several_of(*words.TUNED_COLLECTIVES),
-        help="For MPI: all_reduce, all_gather, reduce_scatter, all_to_all.",
-    ),
-]
-Sizes = Annotated[
-    str, typer.Option("--sizes", metavar="FROM:TO", help="For MPI: bytes, as nccl-tests counts them.")
-]
-Budget = Annotated[
-    float,
-    typer.Option("--budget", metavar="SECONDS", min=0.001, max=3600, help="For MPI: for each size."),
-]
-Merge = Annotated[
-    str | None,
-    typer.Option("--merge", metavar="FILE", help="Keep what this file says of other collectives and ranks."),
-]
-To = Annotated[
-    str | None,
-    typer.Option(
-        "--to",
-        metavar="FORMAT",
-        autocompletion=words.one_of("csv", "env", "json"),
-        help="For NCCL, RCCL and NCCLX: csv, a tuner file (if not said), or env, NCCL_ALGO and NCCL_PROTO; "
-        "for NCCLX also json, to a name that ends in .json.",
-    ),
-]
-File = Annotated[
-    str | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; stdout if not said.")
-]
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """The arguments and options of ``tune``."""
+
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ALGORITHM:PROTOCOL:CHANNELS=LOG",
+            help="For NCCL, RCCL and NCCLX: what nccl-tests wrote under this NCCL_ALGO and NCCL_PROTO, "
+            "with so many channels.",
+        ),
+    ] = None
+    library: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="LIBRARY",
+            autocompletion=words.one_of(*words.TUNED_LIBRARIES),
+            help="openmpi or mpich, which are measured here; nccl, rccl or ncclx, whose tables are given.",
+        ),
+    ] = "openmpi"
+    collectives: Annotated[
+        str,
+        typer.Option(
+            "--collective",
+            metavar="NAME,…",
+            autocompletion=words.several_of(*words.TUNED_COLLECTIVES),
+            help="For MPI: all_reduce, all_gather, reduce_scatter, all_to_all.",
+        ),
+    ] = "all_reduce"
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="FROM:TO", help="For MPI: bytes, as nccl-tests counts them.")
+    ] = "1K:4M"
+    budget: Annotated[
+        float,
+        typer.Option("--budget", metavar="SECONDS", min=0.001, max=3600, help="For MPI: for each size."),
+    ] = 0.5
+    merge: Annotated[
+        str | None,
+        typer.Option(
+            "--merge", metavar="FILE", help="Keep what this file says of other collectives and ranks."
+        ),
+    ] = None
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            autocompletion=words.one_of("csv", "env", "json"),
+            help="For NCCL, RCCL and NCCLX: csv, a tuner file (if not said), or env, NCCL_ALGO and "
+            "NCCL_PROTO; for NCCLX also json, to a name that ends in .json.",
+        ),
+    ] = None
+    ranks: Ranks = None
+    hosts: Hosts = None
+    hostfile: Hostfile = None
+    timeout: TimeoutSeconds = None
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", callback=writable, help="Where to; stdout if not said."
+        ),
+    ] = None
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = 0
 
 
-def tune(
-    tables: Tables = None,
-    library: Library = "openmpi",
-    collectives: Collectives = "all_reduce",
-    sizes: Sizes = "1K:4M",
-    budget: Budget = 0.5,
-    merge: Merge = None,
-    to: To = None,
-    ranks: Ranks = None,
-    hosts: Hosts = None,
-    hostfile: Hostfile = None,
-    timeout: TimeoutSeconds = None,
-    output: File = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+def tune(options: TuneOptions) -> None:
     """Find a library's fastest algorithm for each range of sizes.
 
     What is found is written as the library loads it. The MPI library of ccctl's environment is measured:
@@ -111,42 +124,36 @@ def tune(
     selection table with them in it. For NCCL, RCCL and NCCLX the tables of nccl-tests decide, one for each
     setting.
     """
-    if library not in words.TUNED_LIBRARIES:
-        raise UsageError(f"--for: expected one of {', '.join(words.TUNED_LIBRARIES)}, found {library!r}")
-    measured = library in ("openmpi", "mpich")
-    if to not in (None, "csv", "env", "json") or (to is not None and measured):
+    refuse_unknown("--for", options.library, words.TUNED_LIBRARIES)
+    measured = options.library in ("openmpi", "mpich")
+    if options.to not in (None, "csv", "env", "json") or (options.to is not None and measured):
         raise UsageError("--to: expected csv or env with --for nccl, rccl or ncclx, or json with ncclx")
-    if library == "ncclx" and merge is not None:
+    if options.library == "ncclx" and options.merge is not None:
         raise UsageError("--merge: leave it out for ncclx, whose tuner file is written whole")
-    if to == "json" and library != "ncclx":
+    if options.to == "json" and options.library != "ncclx":
         raise UsageError("--to json: only NCCLX reads it", hint="Add --for ncclx.")
-    if json and output in (None, "-"):
+    if options.json and options.output in (None, "-"):
         raise UsageError("--json and the table: one of them to stdout", hint="Add -o FILE.")
-    if output not in (None, "-"):
-        refuse_unwritable(Path(str(output)))
-    path = str(Path(str(output)).absolute())
+    path = str(Path(str(options.output)).absolute())
     if measured:
-        if tables:
+        if options.tables:
             raise UsageError(
                 "tables of nccl-tests are for --for nccl, rccl or ncclx", hint="MPI is measured."
             )
-        kinds = _kinds(collectives)
+        kinds = _kinds(options.collectives)
         # Read first, as what is no table should not be refused after minutes of measuring.
-        write = (_openmpi if library == "openmpi" else _mpich)(merge)
-        found = _swept(library, kinds, sizes, budget, (ranks, hosts, hostfile), timeout)
+        write = (_openmpi if options.library == "openmpi" else _mpich)(options.merge)
+        found = _swept(kinds, options)
         text = write(found)
         values = {"library": found.library, "ranks": found.ranks, "collectives": found.summary()}
-        loaded = _environment(library, kinds, path)
+        loaded = _environment(options.library, kinds, path)
     else:
-        text, values = _nccl(tables or [], merge, to or "csv", library)
+        text, values = _nccl(options.tables or [], options.merge, options.to or "csv", options.library)
         loaded = {}
-    if output in (None, "-"):
-        console.raw(text.encode())
-    else:
-        write_atomically(Path(path), text.encode())
-    if json:
+    write_output(options.output, text.encode())
+    if options.json:
         console.summary(values)
-    elif loaded and output not in (None, "-"):
+    elif loaded and options.output not in (None, "-"):
         console.note("to load it: export " + " ".join(f"{name}={value}" for name, value in loaded.items()))
 
 
@@ -174,23 +181,16 @@ def _environment(library: str, kinds: tuple[Kind, ...], path: str) -> dict[str, 
     }
 
 
-def _swept(
-    library: str,
-    kinds: tuple[Kind, ...],
-    sizes: str,
-    budget_s: float,
-    where: tuple[int | None, str | None, str | None],
-    timeout_s: float | None,
-) -> Sweep:
+def _swept(kinds: tuple[Kind, ...], options: TuneOptions) -> Sweep:
     from exec.library_rules import SweepRequest
 
-    low, high = parse_sizes(sizes, "--sizes")
+    low, high = parse_sizes(options.sizes, "--sizes")
     found: Sweep = run_ranks(
         "exec.library_rules.sweep:sweep_task",
-        SweepRequest(library, kinds, low, high, budget_s),
-        world_of(*where),
+        SweepRequest(options.library, kinds, low, high, options.budget),
+        world_of(options.ranks, options.hosts, options.hostfile),
         label="tune",
-        timeout_s=timeout_s,
+        timeout_s=options.timeout,
     )
     return found
 

@@ -28,7 +28,10 @@ EXAMPLES = (
 _RIGHT = "every send is causal, every link and port exclusive, every result complete"
 
 
-def verify(
+@dataclass(frozen=True)
+class VerifyOptions:
+    """The arguments and options of ``verify``."""
+
     artifact: Annotated[
         str,
         typer.Argument(
@@ -36,8 +39,8 @@ def verify(
             help="A schedule, plain, periodic or symmetric, program, MSCCL XML, plan of MSCCL++, file.py or "
             "groups; - is stdin.",
         ),
-    ],
-    parameters: Parameters = None,
+    ]
+    parameters: Parameters = None
     collective: Annotated[
         str | None,
         typer.Option(
@@ -46,14 +49,14 @@ def verify(
             autocompletion=words.spelled(*words.COLLECTIVES),
             help="What a program whose file says custom must do.",
         ),
-    ] = None,
+    ] = None
     depth: Annotated[
         int,
         typer.Option("--fifo", metavar="N", min=1, max=MOST_COUNT, help="Messages that a connection holds."),
-    ] = 2,
+    ] = 2
     same_bits: Annotated[
         bool, typer.Option("--same-bits", help="Different orders of adding on different ranks are wrong.")
-    ] = False,
+    ] = False
     target: Annotated[
         str | None,
         typer.Option(
@@ -62,11 +65,13 @@ def verify(
             autocompletion=words.one_of("msccl", "rccl"),
             help="Hold it to the limits of msccl or rccl too.",
         ),
-    ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+    ] = None
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+
+def verify(options: VerifyOptions) -> None:
     """Prove a schedule or program, or list what is wrong with it.
 
     Exit status 1 if anything is wrong. A schedule: every send is causal, no link or port carries two at
@@ -81,7 +86,7 @@ def verify(
     every contribution exactly once. Groups: matrices are doubly stochastic, and ranks come to agree as fast
     as the file says.
     """
-    read = _read(artifact, parameters)
+    read = _read(options.artifact, options.parameters)
     judges = {
         "schedule": _schedule,
         "periodic": _periodic,
@@ -90,12 +95,14 @@ def verify(
         "groups": _groups,
         "plan": _plan,
     }
-    judge = judges.get(read.kind, lambda found: _program(found, collective, depth, target))
+    judge = judges.get(
+        read.kind, lambda found: _program(found, options.collective, options.depth, options.target)
+    )
     verdict = judge(read)
-    if same_bits:
+    if options.same_bits:
         rest = tuple(caution for caution in verdict.cautions if caution not in verdict.other_bits)
         verdict = replace(verdict, findings=verdict.findings + verdict.other_bits, cautions=rest)
-    if json:
+    if options.json:
         told = {"fifo_depth": verdict.fifo_depth} if read.kind == "program" else {}
         findings, cautions = list(verdict.findings), list(verdict.cautions)
         console.summary(

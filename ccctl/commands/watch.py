@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,17 +60,20 @@ _LEAST_BUDGET_S, _MOST_BUDGET_S = 0.1, 1e9
 _MOST_ALONE = 32
 
 
-def watch(
+@dataclass(frozen=True)
+class WatchOptions:
+    """The arguments and options of ``watch``."""
+
     baseline: Annotated[
         str, typer.Option("--baseline", metavar="FILE", help="The profile of the network as it should be.")
-    ],
+    ]
     schedule: Annotated[
         str, typer.Option("--schedule", metavar="FILE", help="The schedule that was made for it.")
-    ],
+    ]
     state: Annotated[
         str,
         typer.Option("--state", metavar="DIR", help="What is kept between runs; made where it is not there."),
-    ],
+    ]
     threshold: Annotated[
         str,
         typer.Option(
@@ -77,17 +81,17 @@ def watch(
             metavar="auto|SHARE",
             help="What of its bandwidth a link may lose: 10%; auto: what its noise explains, at least 8%.",
         ),
-    ] = "auto",
+    ] = "auto"
     gain: Annotated[
         str,
         typer.Option(
             "--gain", metavar="SHARE", help="Change the schedule only for one that is so much faster."
         ),
-    ] = "5%",
+    ] = "5%"
     budget: Annotated[
         str, typer.Option("--budget", metavar="TIME", help="For measuring; what does not fit is left out.")
-    ] = "10s",
-    prom: PrometheusFile = None,
+    ] = "10s"
+    prom: PrometheusFile = None
     wait: Annotated[
         float,
         typer.Option(
@@ -96,15 +100,17 @@ def watch(
             min=0.0,
             help="Wait so long for a profile of yours on the same hosts; else exit 75.",
         ),
-    ] = 0.0,
-    ranks: Ranks = None,
-    hosts: Hosts = None,
-    hostfile: Hostfile = None,
-    json: Json = False,
-    timeout: TimeoutSeconds = None,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+    ] = 0.0
+    ranks: Ranks = None
+    hosts: Hosts = None
+    hostfile: Hostfile = None
+    json: Json = False
+    timeout: TimeoutSeconds = None
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+
+def watch(options: WatchOptions) -> None:
     """Measure the links again, and say what became worse.
 
     Where that pays, a new schedule is planned. One run, for a timer or cron. The links are measured within
@@ -123,26 +129,28 @@ def watch(
 
     if started_by_mpi():
         raise UsageError("watch starts its own ranks", hint="Run it outside mpirun, with --hosts.")
-    deadline = once.Deadline(timeout)
+    deadline = once.Deadline(options.timeout)
     at_s, began_s = time.time(), time.monotonic()
-    with prometheus.exposed(prom, "watch") as exposition, rescuing(lambda why: ""):
-        asked = _asked(baseline, schedule, threshold, gain, budget)
-        measure = _measuring(_world(ranks, hosts, hostfile, asked), asked, deadline, wait)
-        with opened(state) as folder:
+    with prometheus.exposed(options.prom, "watch") as exposition, rescuing(lambda why: ""):
+        asked = _asked(options.baseline, options.schedule, options.threshold, options.gain, options.budget)
+        measure = _measuring(
+            _world(options.ranks, options.hosts, options.hostfile, asked), asked, deadline, options.wait
+        )
+        with opened(options.state) as folder:
             found = once.looked(asked, folder, measure, at_s)
-            if not json:
+            if not options.json:
                 told.say_found(asked, found)
             outcome = _decided(asked, folder, found, deadline, at_s)
         prometheus.add_watch(exposition, found, outcome, asked.baseline_s)
-        current = Path(state) / folder.current_path.name
-        if json:
+        current = Path(options.state) / folder.current_path.name
+        if options.json:
             seconds = time.monotonic() - began_s
             console.summary(told.summary(asked, found, outcome, current, seconds))
         else:
             told.say_decision(asked, found, outcome, current)
         if found.drifted:
-            raise FoundProblem(f"worse than {baseline}")
-    console.next_step(f"ccctl show {Path(state) / folder.history_path.name}")
+            raise FoundProblem(f"worse than {options.baseline}")
+    console.next_step(f"ccctl show {Path(options.state) / folder.history_path.name}")
 
 
 def _asked(baseline: str, schedule: str, threshold: str, gain: str, budget: str) -> Asked:

@@ -11,31 +11,20 @@ from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from probes.base import quoted
 
 if TYPE_CHECKING:
+    from ccctl.arguments import RunOptions
     from exec.adaptive import SessionEvent
 
 __all__ = ["run_adaptively"]
 
 
-def run_adaptively(
-    profile: str | None,
-    world: World,
-    collective: str,
-    size: str,
-    iterations: int,
-    profile_every: int,
-    *,
-    relays: bool,
-    rejoin: int,
-    json: bool,
-    timeout_s: float | None,
-) -> None:
-    """Run ``iterations`` collectives of ``size`` bytes, each element checked; rows come as things happen.
+def run_adaptively(options: RunOptions, world: World) -> None:
+    """Run the collectives that ``ccctl run`` asks for, each element checked; rows come as things happen.
 
-    ``size`` is nccl-tests', of the larger of a rank's two buffers. Raises SystemExit with 1 where an element
-    was wrong, UsageError where a session does not serve ``collective``.
+    Their size is nccl-tests', of the larger of a rank's two buffers. Raises SystemExit with 1 where an
+    element was wrong, UsageError where a session does not serve the collective.
     """
     from ccctl.arguments import load_network, parse_collectives
-    from ccctl.summaries import adaptive as summaries, event_line, finish
+    from ccctl.summaries import adaptive, event_line, finish
     from exec.adaptive import SERVED, Iterations, WaitPolicy
     from exec.program import count_of
     from synth.collective import collective as collective_of
@@ -46,28 +35,29 @@ def run_adaptively(
             hint="Run it outside mpirun and srun, with --hosts; in a job of Slurm it takes the job's nodes.",
         )
     ranks, _ = placed(world)
-    size_bytes = parse_size(size, "--size")
-    chosen = parse_collectives(collective, ranks)[0]
-    if chosen.kind not in SERVED or chosen.members or "," in collective:
+    size_bytes = parse_size(options.size, "--size")
+    chosen = parse_collectives(options.collective, ranks)[0]
+    if chosen.kind not in SERVED or chosen.members or "," in options.collective:
         raise UsageError(
-            f"--collective {quoted(collective)}: --adaptive runs one of {', '.join(SERVED)} on all ranks"
+            f"--collective {quoted(options.collective)}: "
+            f"--adaptive runs one of {', '.join(SERVED)} on all ranks"
         )
     rooted = chosen.kind in ("broadcast", "reduce")
-    network = None if profile is None else load_network(profile, None, None)[0]
+    network = None if options.artifact is None else load_network(options.artifact, None, None)[0]
     asked = Iterations(
-        iterations,
+        options.iterations,
         count_of(collective_of(chosen.kind, ranks, root=chosen.root), size_bytes, 4),
         kind=chosen.kind,
         root=chosen.root if rooted else None,
         network=network,
-        profile_every=profile_every,
-        policy=WaitPolicy(relays=relays),
-        rejoin=rejoin > 0 or world.spare is not None,
+        profile_every=options.profile_every,
+        policy=WaitPolicy(relays=options.relays),
+        rejoin=options.rejoin > 0 or world.spare is not None,
     )
 
     def keep(piece: tuple[int, SessionEvent]) -> None:
         _, event = piece
-        if not json:
+        if not options.json:
             console.data(event_line(event))
 
     report = run_ranks(
@@ -75,13 +65,13 @@ def run_adaptively(
         asked,
         world,
         label="run",
-        timeout_s=timeout_s,
+        timeout_s=options.timeout,
         keep=keep,
         survive=True,
-        rejoin=rejoin,
+        rejoin=options.rejoin,
     )
-    if json:
-        console.summary(summaries.summary_of(report))
+    if options.json:
+        console.summary(adaptive.summary_of(report))
     else:
         finish(report)
     if report.wrong:

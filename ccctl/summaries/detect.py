@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.artifacts import write_atomically
+from ccctl.artifacts import write_output
 from ccctl.errors import FoundProblem, UsageError
 from exec.launcher import fold
 from probes.base import plural
@@ -123,9 +122,8 @@ def export(found: Topology, wanted: tuple[str, str]) -> None:
     done = as_nccl(groups[0].hosts[0])
     for warning in done.warnings:
         console.warn(warning)
+    write_output(path, done.content)
     if path == "-":
-        console.raw(done.content)
         return
-    write_atomically(Path(path), done.content)
     same = f", the same for all of {fold(groups[0].names)}" if len(found.hosts) > 1 else ""
     console.note(f"{path}: {done.nodes} nodes{same}; use it as NCCL_TOPO_FILE={path}")

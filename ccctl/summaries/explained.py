@@ -93,7 +93,7 @@ class Explained:
             *self.wrong,
             *(why for why in slow if why),
             *([f"{self.source}: {self.report.interrupted}"] if self.report.interrupted else []),
-            *(_slower(change) for change in self.baseline if change.slower),
+            *(change.told for change in self.baseline if change.slower),
         ]
 
     @property
@@ -205,7 +205,7 @@ def cases_of(told: Explained) -> list[Case]:
         if why:
             found.append(Case("the whole run", 0.0, "failed", why))
     for change in told.baseline:
-        why = _slower(change)
+        why = change.told
         name = f"baseline: {change.label}"
         found.append(Case(name, change.new_s, "failed" if change.slower else "passed", why))
     return found
@@ -313,14 +313,6 @@ def _label(one: JudgedRow) -> str:
 
 def _gbs(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
-
-
-def _slower(change: RowChange) -> str:
-    noise = f" ± {change.noise_s * 1e6:.1f}" if change.noise_s else ""
-    return (
-        f"{change.label}: {change.new_s * 1e6:.1f} us, was {change.old_s * 1e6:.1f}{noise} us "
-        f"({change.ratio:.2f} times as long)"
-    )
 
 
 def _values(told: Explained, at: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.artifacts import write_atomically
+from ccctl.artifacts import write_output
 from ccctl.errors import UsageError
 from probes.base import plural
 
@@ -55,10 +55,7 @@ def write(
         if profile is not None and not pairs:
             console.doubt(f"{profile}: nothing was measured between GPUs of {host.name}; nominal rates count")
         path = _path(output, host.name, several=len(groups) > 1)
-        if path is None:
-            console.raw(graph_file(graphs))
-        else:
-            write_atomically(path, graph_file(graphs))
+        write_output(None if path is None else str(path), graph_file(graphs))
         told.append(_summary(graphs, group.names, path))
         if not json:
             _tell(graphs, group.names, path)

@@ -34,6 +34,15 @@ class RowChange:
         return self.new_s / self.old_s
 
     @property
+    def told(self) -> str:
+        """The change as a sentence without its end: how long it took now, and before."""
+        noise = f" ± {self.noise_s * 1e6:.1f}" if self.noise_s else ""
+        return (
+            f"{self.label}: {self.new_s * 1e6:.1f} us, was {self.old_s * 1e6:.1f}{noise} us "
+            f"({self.ratio:.2f} times as long)"
+        )
+
+    @property
     def slower(self) -> bool:
         """Whether it is slower by more than the tolerance, and by more than noise explains."""
         return self.ratio > 1 + self.tolerance and self.new_s - self.old_s > _BELIEVED * self.noise_s

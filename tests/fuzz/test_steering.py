@@ -23,7 +23,12 @@ _FORGED = re.compile(r"^\s*(?:ccctl: |warning: |finding: )?(?:drift: )?forged", 
 _RING = "--network ring:4 --alpha 1us --bandwidth 1GB/s"
 _COMMANDS = {
     "topology": ("show {}", "detect --from {} --why GPU0 NIC0", "synth --network {} --json"),
-    "profile": ("show {}", "show {} -o {}.svg", "synth --network {} --chunk 64K --jobs 1", "groups {}"),
+    "profile": (
+        "show {}",
+        "show {} -o {}.svg",
+        "synth --network {} --chunk 64K --jobs 1",
+        "training averaging {}",
+    ),
     "schedule": ("show {}", "verify {}", "simulate {}", "compile {}", "show {} -o {}.svg", "compile {} -o -"),
     "periodic": ("show {}", "verify {}", "show {} -o {}.svg"),
     "symmetric": ("show {}", "verify {}", "show {} -o {}.svg"),
@@ -31,7 +36,7 @@ _COMMANDS = {
     "selection": ("show {}", "verify {}", "show {} -o {}.svg"),
     "report": ("show {}", "explain {}", "explain {} --markdown {}.md --junit {}.xml", "show {} -o {}.svg"),
     "history": ("show {}", "show {} -o {}.svg"),
-    "model": ("show {}", f"fusion {{}} {_RING}"),
+    "model": ("show {}", f"training fusion {{}} {_RING}"),
     "fusion": ("show {}", "show {} -o {}.svg"),
     "groups": ("show {}", "verify {}"),
     "tuning": ("show {}", "show {} -o {}.svg"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,8 +18,10 @@ from ccctl.arguments import (
     load_network,
     parse_racks,
     parse_size,
+    refuse_unknown,
+    writable,
 )
-from ccctl.artifacts import codec, refuse_unwritable
+from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import DataError, UsageError
 
@@ -52,77 +54,78 @@ EXAMPLES = (
 _MOST_PERIOD = 4096
 _MOST_LAYERS = 1 << 20
 
-NetworkArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="NETWORK|PROFILE",
-        autocompletion=words.networks,
-        help="A profile, topology, links.csv, family or machine, as for ccctl synth.",
-    ),
-]
-RackList = Annotated[
-    str | None,
-    typer.Option(
-        "--racks",
-        metavar="RANKS/…",
-        help="Ranks of each rack, 0-3/4-7, or its hosts, gpu[1-4]/gpu[5-8]; else they are found.",
-    ),
-]
-Size = Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Bytes of the parameters; 100M.")]
-Layers = Annotated[
-    int | None,
-    typer.Option(
-        "--layers", metavar="L", min=1, max=_MOST_LAYERS, help="Messages in which they are averaged; 1."
-    ),
-]
-Period = Annotated[
-    int | None,
-    typer.Option(
-        "--period", metavar="N", min=1, max=_MOST_PERIOD, help="Iterations until the pattern comes round."
-    ),
-]
-Pattern = Annotated[
-    str | None,
-    typer.Option(
-        "--pattern",
-        metavar="NAME",
-        autocompletion=words.one_of(*words.PATTERNS),
-        help="representatives (the paper's), alternating, butterfly or mixed_radix; else one that agrees.",
-    ),
-]
-Compare = Annotated[
-    bool, typer.Option("--compare", help="Predict other patterns and other ways to synchronize, too.")
-]
-Previous = Annotated[
-    str | None,
-    typer.Option(
-        "--previous",
-        metavar="FILE",
-        help="Groups that are in use: change them only if bandwidth has changed.",
-    ),
-]
-Picture = Annotated[
-    str | None, typer.Option("--svg", metavar="FILE", help="Draw the groups of each iteration; - is stdout.")
-]
+
+@dataclass(frozen=True)
+class AveragingOptions:
+    """The arguments and options of ``averaging``."""
+
+    network: Annotated[
+        str,
+        typer.Argument(
+            metavar="NETWORK|PROFILE",
+            autocompletion=words.networks,
+            help="A profile, topology, links.csv, family or machine, as for ccctl synth.",
+        ),
+    ]
+    alpha: Alpha = None
+    bandwidth: Bandwidth = None
+    racks: Annotated[
+        str | None,
+        typer.Option(
+            "--racks",
+            metavar="RANKS/…",
+            help="Ranks of each rack, 0-3/4-7, or its hosts, gpu[1-4]/gpu[5-8]; else they are found.",
+        ),
+    ] = None
+    size: Annotated[
+        str | None, typer.Option("--size", metavar="SIZE", help="Bytes of the parameters; 100M.")
+    ] = None
+    layers: Annotated[
+        int | None,
+        typer.Option(
+            "--layers", metavar="L", min=1, max=_MOST_LAYERS, help="Messages in which they are averaged; 1."
+        ),
+    ] = None
+    period: Annotated[
+        int | None,
+        typer.Option(
+            "--period", metavar="N", min=1, max=_MOST_PERIOD, help="Iterations until the pattern comes round."
+        ),
+    ] = None
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern",
+            metavar="NAME",
+            autocompletion=words.one_of(*words.PATTERNS),
+            help="representatives (the paper's), alternating, butterfly or mixed_radix; else one that "
+            "agrees.",
+        ),
+    ] = None
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Predict other patterns and other ways to synchronize, too.")
+    ] = False
+    previous: Annotated[
+        str | None,
+        typer.Option(
+            "--previous",
+            metavar="FILE",
+            help="Groups that are in use: change them only if bandwidth has changed.",
+        ),
+    ] = None
+    svg: Annotated[
+        str | None,
+        typer.Option(
+            "--svg", metavar="FILE", callback=writable, help="Draw the groups of each iteration; - is stdout."
+        ),
+    ] = None
+    json: Json = False
+    output: Output = None
+    quiet: Quiet = False
+    verbose: Verbose = 0
 
 
-def averaging(
-    network: NetworkArgument,
-    alpha: Alpha = None,
-    bandwidth: Bandwidth = None,
-    racks: RackList = None,
-    size: Size = None,
-    layers: Layers = None,
-    period: Period = None,
-    pattern: Pattern = None,
-    compare: Compare = False,
-    previous: Previous = None,
-    svg: Picture = None,
-    json: Json = False,
-    output: Output = None,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+def averaging(options: AveragingOptions) -> None:
     """Plan which ranks average parameters together, as in DS-Sync.
 
     Ranks of a rack form a group, and a representative of each rack, by turns, an inter-rack group: small
@@ -131,83 +134,59 @@ def averaging(
     agree in a period, and the predicted time. A pattern by which they never agree (rho = 1) is refused, or
     replaced where none was asked for.
     """
-    if svg is not None and svg != "-":
-        refuse_unwritable(Path(svg))
-    if svg == "-" and output == "-":
+    if options.svg == "-" and options.output == "-":
         raise UsageError("--svg - and -o -: one of them to stdout")
-    loaded, digests = load_network(network, alpha, bandwidth)
-    if previous is None:
-        found = _planned(loaded, racks, size, layers, period, pattern)
+    loaded, digests = load_network(options.network, options.alpha, options.bandwidth)
+    if options.previous is None:
+        found = _planned(loaded, options)
     else:
-        given = {
-            "--racks": racks,
-            "--size": size,
-            "--layers": layers,
-            "--period": period,
-            "--pattern": pattern,
-        }
-        if wrong := [name for name, value in given.items() if value is not None]:
+        new = ("racks", "size", "layers", "period", "pattern")
+        if wrong := [f"--{name}" for name in new if getattr(options, name) is not None]:
             raise UsageError(f"{' and '.join(wrong)}: only for new groups; --previous has its own")
-        found, digest = _adjusted(previous, loaded)
-        digests = digests | {"groups": digest}
+        found, digests["groups"] = _adjusted(options.previous, loaded)
     _refuse_wrong(found)
-    _tell(found, previous, compare=compare, svg=svg, json=json, output=output)
-    if output is not None:
-        codec.write(output, "groups", found.groups, digests)
-    console.next_with(output, "ccctl verify {}", "groups.json")
+    _tell(found, options)
+    if options.output is not None:
+        codec.write(options.output, "groups", found.groups, digests)
+    console.next_with(options.output, "ccctl verify {}", "groups.json")
 
 
-def _tell(
-    found: Planned, previous: str | None, *, compare: bool, svg: str | None, json: bool, output: str | None
-) -> None:
+def _tell(found: Planned, options: AveragingOptions) -> None:
     """Print and draw what was asked for; stdout is for one of them."""
     from ccctl.render.text.training import groups as text
 
     for remark in found.remarks:
         console.doubt(remark)
-    if previous is not None and not found.changed:
+    if options.previous is not None and not found.changed:
         console.note("bandwidth as before: the groups stay")
-    if svg is not None:
+    if options.svg is not None:
         from ccctl.render.svg import WIDE, write_pictures
-        from ccctl.render.svg.training import groups as pictures
+        from ccctl.render.svg.training import groups
 
-        write_pictures(pictures.pictures(found.groups, WIDE), svg)
-    if "-" in (output, svg):
+        write_pictures(groups.pictures(found.groups, WIDE), options.svg)
+    if "-" in (options.output, options.svg):
         return
-    if json:
-        told = text.summary(found.groups, compare=compare)
-        changed = {} if previous is None else {"changed": found.changed}
+    if options.json:
+        told = text.summary(found.groups, compare=options.compare)
+        changed = {} if options.previous is None else {"changed": found.changed}
         console.summary(told | changed | {"findings": list(found.remarks)})
         return
-    say = console.data if output is None else console.note
-    text.draw(found.groups, say=say, compare=compare)
+    say = console.data if options.output is None else console.note
+    text.draw(found.groups, say=say, compare=options.compare)
 
 
-def _planned(
-    network: Network,
-    racks: str | None,
-    size: str | None,
-    layers: int | None,
-    period: int | None,
-    pattern: str | None,
-) -> Planned:
+def _planned(network: Network, options: AveragingOptions) -> Planned:
     from synth.groups import PATTERNS, plan_groups
 
-    named: PatternName | None = next((name for name in PATTERNS if name == pattern), None)
-    if pattern is not None and named is None:
-        from probes.base import meant
-
-        raise UsageError(
-            f"--pattern: expected one of {', '.join(PATTERNS)}, found {pattern!r}",
-            hint=meant(pattern, PATTERNS),
-        )
-    given = parse_racks(racks, network) if racks is not None else None
+    if options.pattern is not None:
+        refuse_unknown("--pattern", options.pattern, PATTERNS)
+    named: PatternName | None = next((name for name in PATTERNS if name == options.pattern), None)
     return plan_groups(
         network,
-        parse_size(size or "100M", "--size"),
-        racks=given,
-        layers=layers or 1,
-        period=period,
+        parse_size(options.size or "100M", "--size"),
+        racks=parse_racks(options.racks, network) if options.racks is not None else None,
+        layers=options.layers or 1,
+        period=options.period,
         pattern=named,
     )
 

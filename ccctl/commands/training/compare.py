@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +21,7 @@ from ccctl.arguments import (
     Verbose,
     parse_seconds,
     parse_size,
+    refuse_unknown,
     writable,
 )
 from ccctl.completion import words
@@ -69,130 +70,125 @@ def parse_modes(text: str) -> tuple[Mode, ...]:
     return tuple(found)
 
 
-ModeList = Annotated[
-    str,
-    typer.Option(
-        "--mode",
-        metavar="MODE,…",
-        autocompletion=words.several_of(*words.MODES),
-        help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical, adaptive; ddp:4M with "
-        "buckets of 4 MiB.",
-    ),
-]
-ModelName = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        metavar="MODEL",
-        autocompletion=words.one_of(*words.MODELS),
-        help="What is trained: mlp, cnn, transformer or moe.",
-    ),
-]
-BackendName = Annotated[
-    str,
-    typer.Option(
-        "--backend",
-        metavar="NAME",
-        autocompletion=words.one_of(*words.BACKENDS),
-        help="What carries collectives: gloo, ccctl or nccl.",
-    ),
-]
-Steps = Annotated[int, typer.Option("--steps", metavar="N", min=2, max=MOST_COUNT, help="Iterations.")]
-Warmup = Annotated[
-    int,
-    typer.Option(
-        "--warmup",
-        metavar="N",
-        min=0,
-        max=MOST_COUNT,
-        help="The first N are not timed; ds-sync averages over all ranks in them.",
-    ),
-]
-Batch = Annotated[
-    int, typer.Option("--batch", metavar="N", min=1, max=_MOST_BATCH, help="Examples of each rank.")
-]
-Layers = Annotated[
-    int | None,
-    typer.Option("--layers", metavar="N", min=1, max=_MOST_LAYERS, help="Of the model; else its own."),
-]
-Width = Annotated[
-    int | None,
-    typer.Option(
-        "--width", metavar="N", min=4, max=_MOST_WIDTH, help="Of a layer, a multiple of 4; else its own."
-    ),
-]
-Compute = Annotated[
-    str | None,
-    typer.Option(
-        "--compute",
-        metavar="TIME",
-        help="Each layer sleeps so long in the forward pass, twice that in the backward pass, as for a GPU.",
-    ),
-]
-Accuracy = Annotated[
-    float,
-    typer.Option(
-        "--accuracy", metavar="SHARE", min=0.0, max=1.0, help="Tell when this much of held-out data is right."
-    ),
-]
-Evaluate = Annotated[
-    int,
-    typer.Option("--evaluate", metavar="N", min=1, max=MOST_COUNT, help="Look at held-out data every N."),
-]
-Cycle = Annotated[
-    str, typer.Option("--cycle", metavar="TIME", help="How often Horovod's ranks agree on ready tensors.")
-]
-Racks = Annotated[
-    str | None,
-    typer.Option(
-        "--racks",
-        metavar="RANKS/…",
-        help="Groups of hierarchical and ds-sync, 0-3/4-7; else hosts, or pairs.",
-    ),
-]
-NetworkFile = Annotated[
-    str | None,
-    typer.Option(
-        "--network",
-        metavar="NETWORK|FILE",
-        autocompletion=words.networks,
-        help="What ds-sync plans for; else equal links.",
-    ),
-]
-Picture = Annotated[
-    str | None,
-    typer.Option(
-        "--svg", metavar="FILE.svg", callback=writable, help="Draw loss and error over time; - is stdout."
-    ),
-]
+@dataclass(frozen=True)
+class CompareOptions:
+    """The arguments and options of ``compare``."""
+
+    mode: Annotated[
+        str,
+        typer.Option(
+            "--mode",
+            metavar="MODE,…",
+            autocompletion=words.several_of(*words.MODES),
+            help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical, adaptive; "
+            "ddp:4M with buckets of 4 MiB.",
+        ),
+    ] = "ddp"
+    ranks: Ranks = None
+    hosts: Hosts = None
+    hostfile: Hostfile = None
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            autocompletion=words.one_of(*words.MODELS),
+            help="What is trained: mlp, cnn, transformer or moe.",
+        ),
+    ] = "mlp"
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend",
+            metavar="NAME",
+            autocompletion=words.one_of(*words.BACKENDS),
+            help="What carries collectives: gloo, ccctl or nccl.",
+        ),
+    ] = "gloo"
+    steps: Annotated[int, typer.Option("--steps", metavar="N", min=2, max=MOST_COUNT, help="Iterations.")] = (
+        100
+    )
+    warmup: Annotated[
+        int,
+        typer.Option(
+            "--warmup",
+            metavar="N",
+            min=0,
+            max=MOST_COUNT,
+            help="The first N are not timed; ds-sync averages over all ranks in them.",
+        ),
+    ] = 8
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", min=1, max=_MOST_BATCH, help="Examples of each rank.")
+    ] = 16
+    layers: Annotated[
+        int | None,
+        typer.Option("--layers", metavar="N", min=1, max=_MOST_LAYERS, help="Of the model; else its own."),
+    ] = None
+    width: Annotated[
+        int | None,
+        typer.Option(
+            "--width", metavar="N", min=4, max=_MOST_WIDTH, help="Of a layer, a multiple of 4; else its own."
+        ),
+    ] = None
+    compute: Annotated[
+        str | None,
+        typer.Option(
+            "--compute",
+            metavar="TIME",
+            help="Each layer sleeps so long in the forward pass, twice that in the backward pass, as for "
+            "a GPU.",
+        ),
+    ] = None
+    accuracy: Annotated[
+        float,
+        typer.Option(
+            "--accuracy",
+            metavar="SHARE",
+            min=0.0,
+            max=1.0,
+            help="Tell when this much of held-out data is right.",
+        ),
+    ] = 0.9
+    evaluate: Annotated[
+        int,
+        typer.Option("--evaluate", metavar="N", min=1, max=MOST_COUNT, help="Look at held-out data every N."),
+    ] = 10
+    cycle: Annotated[
+        str, typer.Option("--cycle", metavar="TIME", help="How often Horovod's ranks agree on ready tensors.")
+    ] = "5ms"
+    racks: Annotated[
+        str | None,
+        typer.Option(
+            "--racks",
+            metavar="RANKS/…",
+            help="Groups of hierarchical and ds-sync, 0-3/4-7; else hosts, or pairs.",
+        ),
+    ] = None
+    network: Annotated[
+        str | None,
+        typer.Option(
+            "--network",
+            metavar="NETWORK|FILE",
+            autocompletion=words.networks,
+            help="What ds-sync plans for; else equal links.",
+        ),
+    ] = None
+    seed: Seed = 0
+    svg: Annotated[
+        str | None,
+        typer.Option(
+            "--svg", metavar="FILE.svg", callback=writable, help="Draw loss and error over time; - is stdout."
+        ),
+    ] = None
+    json: Json = False
+    output: Output = None
+    timeout: TimeoutSeconds = None
+    quiet: Quiet = False
+    verbose: Verbose = 0
 
 
-def compare(
-    mode: ModeList = "ddp",
-    ranks: Ranks = None,
-    hosts: Hosts = None,
-    hostfile: Hostfile = None,
-    model: ModelName = "mlp",
-    backend: BackendName = "gloo",
-    steps: Steps = 100,
-    warmup: Warmup = 8,
-    batch: Batch = 16,
-    layers: Layers = None,
-    width: Width = None,
-    compute: Compute = None,
-    accuracy: Accuracy = 0.9,
-    evaluate: Evaluate = 10,
-    cycle: Cycle = "5ms",
-    racks: Racks = None,
-    network: NetworkFile = None,
-    seed: Seed = 0,
-    svg: Picture = None,
-    json: Json = False,
-    output: Output = None,
-    timeout: TimeoutSeconds = None,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+def compare(options: CompareOptions) -> None:
     """Train a small model by each --mode in turn, and compare.
 
     The data are generated. All begin with the same parameters and see the same batches. A row tells the
@@ -204,53 +200,57 @@ def compare(
     interrupted leaves a report of those it has. Exit status 1 if replicas differ that must not.
     """
     from ccctl.summaries import TrainingRows
-    from exec.training.workloads import BACKENDS, MODELS, TrainRequest, require_torch
+    from exec.training.workloads import require_torch
 
-    modes = parse_modes(mode)
-    for flag, value, known in (("--model", model, MODELS), ("--backend", backend, BACKENDS)):
-        if value not in known:
-            from probes.base import meant
+    request, inputs, world = _request(options)
+    require_torch()
+    to_stdout = "-" in (options.output, options.svg)
+    rows = TrainingRows(request.modes, options.output, inputs, json=options.json, to_stdout=to_stdout)
+    with rescuing(rows.rescue):
+        _train(request, world, rows, options.timeout)
+    report = rows.finish()
+    if options.svg is not None:
+        _draw(report, options.svg)
+    _judge(report)
+    console.next_with(options.output, "ccctl show {}", "training.json")
 
-            raise UsageError(
-                f"{flag}: expected one of {', '.join(known)}, found {value!r}", hint=meant(value, known)
-            )
-    if warmup >= steps:
-        raise UsageError(f"--warmup {warmup} leaves none of --steps {steps} to time")
-    if width is not None and width % 4:
-        raise UsageError(f"--width: expected a multiple of 4, found {width}")
-    if svg == "-" and output == "-":
+
+def _request(options: CompareOptions) -> tuple[TrainRequest, dict[str, str], World]:
+    """(what to train, digests of artifacts, the ranks); raises UsageError."""
+    from exec.training.workloads import BACKENDS, MODELS, TrainRequest
+
+    modes = parse_modes(options.mode)
+    refuse_unknown("--model", options.model, MODELS)
+    refuse_unknown("--backend", options.backend, BACKENDS)
+    if options.warmup >= options.steps:
+        raise UsageError(f"--warmup {options.warmup} leaves none of --steps {options.steps} to time")
+    if options.width is not None and options.width % 4:
+        raise UsageError(f"--width: expected a multiple of 4, found {options.width}")
+    if options.svg == "-" and options.output == "-":
         raise UsageError("--svg - and -o -: one of them to stdout")
-    world = world_of(ranks, hosts, hostfile)
+    world = world_of(options.ranks, options.hosts, options.hostfile)
     count, _ = placed(world)
     if count < 2:
         raise UsageError(f"-n: expected at least 2 ranks, found {count}")
-    groups, planned, inputs = _network(network, racks, count)
+    groups, planned, inputs = _network(options.network, options.racks, count)
     request = TrainRequest(
         modes=modes,
-        model=model,
-        backend=backend,
-        steps=steps,
-        warmup=warmup,
-        batch=batch,
-        layers=layers or 0,
-        width=width or 0,
-        compute_s=0.0 if compute is None else parse_seconds(compute, "--compute"),
-        accuracy=accuracy,
-        evaluate=evaluate,
-        seed=seed,
-        cycle_s=parse_seconds(cycle, "--cycle"),
+        model=options.model,
+        backend=options.backend,
+        steps=options.steps,
+        warmup=options.warmup,
+        batch=options.batch,
+        layers=options.layers or 0,
+        width=options.width or 0,
+        compute_s=0.0 if options.compute is None else parse_seconds(options.compute, "--compute"),
+        accuracy=options.accuracy,
+        evaluate=options.evaluate,
+        seed=options.seed,
+        cycle_s=parse_seconds(options.cycle, "--cycle"),
         racks=groups,
         network=planned,
     )
-    require_torch()
-    rows = TrainingRows(modes, output, inputs, json=json, to_stdout="-" in (output, svg))
-    with rescuing(rows.rescue):
-        _train(request, world, rows, timeout)
-    report = rows.finish()
-    if svg is not None:
-        _draw(report, svg)
-    _judge(report)
-    console.next_with(output, "ccctl show {}", "training.json")
+    return request, inputs, world
 
 
 def _train(request: TrainRequest, world: World, rows: TrainingRows, timeout_s: float | None) -> None:

@@ -1,8 +1,8 @@
-"""`ccctl relay`: what it gains not to wait for ranks that are late."""
+"""`ccctl training stragglers`: what it gains not to wait for ranks that are late."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,8 +19,10 @@ from ccctl.arguments import (
     load_network,
     parse_seconds,
     parse_size,
+    refuse_unknown,
+    writable,
 )
-from ccctl.artifacts import codec, refuse_unwritable, write_atomically
+from ccctl.artifacts import codec, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
 
@@ -49,128 +51,127 @@ EXAMPLES = (
 _MOST_RANKS = 1 << 10
 _MOST_ARRIVALS = 50_000_000
 
-Trace = Annotated[
-    str | None,
-    typer.Argument(metavar="[TRACE]", help="CSV: for each iteration when each rank was ready; - is stdin."),
-]
-Buy = Annotated[
-    str | None,
-    typer.Option("--buy", metavar="TIME", help="Going costs this, whoever is ready: 40ms."),
-]
-ScheduleFile = Annotated[
-    str | None,
-    typer.Option("--schedule", metavar="FILE", help="Costs are those of the phases of this schedule."),
-]
-NetworkSpec = Annotated[
-    str | None,
-    typer.Option(
-        "--network",
-        metavar="NETWORK|FILE",
-        autocompletion=words.networks,
-        help="Costs are those of a schedule made for it, as ccctl synth makes one.",
-    ),
-]
-Collective = Annotated[
-    str,
-    typer.Option(
-        "--collective",
-        metavar="NAME",
-        autocompletion=words.spelled(*words.COLLECTIVES),
-        help="What is synthesized for --network.",
-    ),
-]
-Size = Annotated[
-    str | None,
-    typer.Option("--size", metavar="SIZE", help="The buffer, as nccl-tests counts it; else the schedule's."),
-]
-Volume = Annotated[
-    bool,
-    typer.Option("--volume", help="Cost the phases by volume over bandwidth, as AdapCC does; no simulation."),
-]
-Exponential = Annotated[
-    str | None,
-    typer.Option("--exponential", metavar="MEAN", help="No trace: stragglers are late by this on average."),
-]
-Bimodal = Annotated[
-    str | None,
-    typer.Option(
-        "--bimodal",
-        metavar="TIME:PROBABILITY",
-        help="No trace: stragglers are late by TIME, or not at all: 1s:0.05.",
-    ),
-]
-RankCount = Annotated[
-    int | None,
-    typer.Option(
-        "-n",
-        "--ranks",
-        metavar="N",
-        min=2,
-        max=_MOST_RANKS,
-        help="How many ranks are drawn, or stand behind a trace of one column.",
-    ),
-]
-Stragglers = Annotated[
-    int,
-    typer.Option("--stragglers", metavar="K", min=1, max=_MOST_RANKS, help="How many ranks may be late."),
-]
-Iterations = Annotated[
-    int, typer.Option("--iterations", metavar="N", min=1, max=MOST_COUNT, help="How many are drawn.")
-]
-Unit = Annotated[
-    str,
-    typer.Option(
-        "--unit",
-        metavar="UNIT",
-        autocompletion=words.one_of("s", "ms", "us"),
-        help="Of bare numbers in the trace: s, ms or us.",
-    ),
-]
-Cycle = Annotated[str, typer.Option("--cycle", metavar="TIME", help="How often the coordinator decides.")]
-FaultFactor = Annotated[
-    float,
-    typer.Option(
-        "--fault-factor",
-        metavar="X",
-        min=0.0,
-        help="A rank is dead X times as long after phase 1 as that took to end.",
-    ),
-]
-Decisions = Annotated[
-    str | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="Write what became of each iteration to FILE, as CSV; - prints it to stdout.",
-    ),
-]
+
+@dataclass(frozen=True)
+class StragglersOptions:
+    """The arguments and options of ``stragglers``."""
+
+    trace: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TRACE]", help="CSV: for each iteration when each rank was ready; - is stdin."
+        ),
+    ] = None
+    buy: Annotated[
+        str | None,
+        typer.Option("--buy", metavar="TIME", help="Going costs this, whoever is ready: 40ms."),
+    ] = None
+    schedule: Annotated[
+        str | None,
+        typer.Option("--schedule", metavar="FILE", help="Costs are those of the phases of this schedule."),
+    ] = None
+    network: Annotated[
+        str | None,
+        typer.Option(
+            "--network",
+            metavar="NETWORK|FILE",
+            autocompletion=words.networks,
+            help="Costs are those of a schedule made for it, as ccctl synth makes one.",
+        ),
+    ] = None
+    collective: Annotated[
+        str,
+        typer.Option(
+            "--collective",
+            metavar="NAME",
+            autocompletion=words.spelled(*words.COLLECTIVES),
+            help="What is synthesized for --network.",
+        ),
+    ] = "all_reduce"
+    alpha: Alpha = None
+    bandwidth: Bandwidth = None
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size", metavar="SIZE", help="The buffer, as nccl-tests counts it; else the schedule's."
+        ),
+    ] = None
+    volume: Annotated[
+        bool,
+        typer.Option(
+            "--volume", help="Cost the phases by volume over bandwidth, as AdapCC does; no simulation."
+        ),
+    ] = False
+    exponential: Annotated[
+        str | None,
+        typer.Option(
+            "--exponential", metavar="MEAN", help="No trace: stragglers are late by this on average."
+        ),
+    ] = None
+    bimodal: Annotated[
+        str | None,
+        typer.Option(
+            "--bimodal",
+            metavar="TIME:PROBABILITY",
+            help="No trace: stragglers are late by TIME, or not at all: 1s:0.05.",
+        ),
+    ] = None
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            "--ranks",
+            metavar="N",
+            min=2,
+            max=_MOST_RANKS,
+            help="How many ranks are drawn, or stand behind a trace of one column.",
+        ),
+    ] = None
+    late: Annotated[
+        int,
+        typer.Option("--stragglers", metavar="K", min=1, max=_MOST_RANKS, help="How many ranks may be late."),
+    ] = 1
+    iterations: Annotated[
+        int, typer.Option("--iterations", metavar="N", min=1, max=MOST_COUNT, help="How many are drawn.")
+    ] = 1000
+    unit: Annotated[
+        str,
+        typer.Option(
+            "--unit",
+            metavar="UNIT",
+            autocompletion=words.one_of("s", "ms", "us"),
+            help="Of bare numbers in the trace: s, ms or us.",
+        ),
+    ] = "ms"
+    cycle: Annotated[
+        str, typer.Option("--cycle", metavar="TIME", help="How often the coordinator decides.")
+    ] = "5ms"
+    fault_factor: Annotated[
+        float,
+        typer.Option(
+            "--fault-factor",
+            metavar="X",
+            min=0.0,
+            help="A rank is dead X times as long after phase 1 as that took to end.",
+        ),
+    ] = 5.0
+    seed: Seed = 0
+    json: Json = False
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            callback=writable,
+            help="Write what became of each iteration to FILE, as CSV; - prints it to stdout.",
+        ),
+    ] = None
+    quiet: Quiet = False
+    verbose: Verbose = 0
 
 
-def stragglers(
-    trace: Trace = None,
-    buy: Buy = None,
-    schedule: ScheduleFile = None,
-    network: NetworkSpec = None,
-    collective: Collective = "all_reduce",
-    alpha: Alpha = None,
-    bandwidth: Bandwidth = None,
-    size: Size = None,
-    volume: Volume = False,
-    exponential: Exponential = None,
-    bimodal: Bimodal = None,
-    ranks: RankCount = None,
-    late: Stragglers = 1,
-    iterations: Iterations = 1000,
-    unit: Unit = "ms",
-    cycle: Cycle = "5ms",
-    fault_factor: FaultFactor = 5.0,
-    seed: Seed = 0,
-    json: Json = False,
-    output: Decisions = None,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+def stragglers(options: StragglersOptions) -> None:
     """Judge what it gains to go ahead without ranks that are late.
 
     The coordinator of AdapCC waits while that costs less than going would (ski rental); then the ready
@@ -185,68 +186,48 @@ def stragglers(
     knows all arrivals. Completion, where phases are known, is when every rank has the full result: phase 1
     runs while late ranks still compute. A rank relays in iterations that went without it.
     """
+    from ccctl.render.text import relay as text
     from exec.relays import replay_arrivals
 
-    if output is not None and output != "-":
-        refuse_unwritable(Path(output))
-    cycle_s = parse_seconds(cycle, "--cycle")
-    if cycle_s <= 0:
-        raise UsageError(f"--cycle: expected a time > 0, found {cycle}")
-    arrivals = _arrivals(trace, exponential, bimodal, (ranks, late, iterations, seed), unit)
-    planned = _schedule(schedule, network, collective, (alpha, bandwidth), size, seed)
-    costs = _costs(buy, planned, arrivals, volume)
-    replay = replay_arrivals(arrivals, costs, cycle_s=cycle_s, fault_factor=fault_factor)
-    from ccctl.render.text import relay as text
-
-    if output is not None:
-        content = text.decisions(replay).encode()
-        if output == "-":
-            console.raw(content)
-        else:
-            write_atomically(Path(output), content)
-    if json and output != "-":
+    cycle_s = parse_seconds(options.cycle, "--cycle", positive=True)
+    arrivals = _arrivals(options)
+    costs = _costs(options, arrivals)
+    replay = replay_arrivals(arrivals, costs, cycle_s=cycle_s, fault_factor=options.fault_factor)
+    if options.output is not None:
+        write_output(options.output, text.decisions(replay).encode())
+    if options.json and options.output != "-":
         console.summary(text.summary(replay, costs, cycle_s))
-    elif output != "-":
+    elif options.output != "-":
         text.draw(replay, costs, cycle_s)
 
 
-def _arrivals(
-    trace: str | None,
-    exponential: str | None,
-    bimodal: str | None,
-    drawn: tuple[int | None, int, int, int],
-    unit: str,
-) -> Arrivals:
+def _arrivals(options: StragglersOptions) -> Arrivals:
     """Read from a trace, or drawn at random: exactly one of the three is given."""
     from ccctl.arguments import UNITS, read_trace
     from exec.relays import arrivals
 
-    if sum(given is not None for given in (trace, exponential, bimodal)) != 1:
+    given = (options.trace, options.exponential, options.bimodal)
+    if sum(one is not None for one in given) != 1:
         raise UsageError(
             "expected one of TRACE, --exponential and --bimodal",
             hint="For example --exponential 20ms --ranks 4.",
         )
-    if unit not in UNITS:
-        from probes.base import meant
-
-        raise UsageError(
-            f"--unit: expected one of {', '.join(UNITS)}, found {unit!r}", hint=meant(unit, UNITS)
-        )
-    ranks, stragglers, iterations, seed = drawn
-    if trace is not None:
-        return read_trace(trace, unit=unit, ranks=ranks)
+    refuse_unknown("--unit", options.unit, UNITS)
+    ranks, late, iterations = options.ranks, options.late, options.iterations
+    if options.trace is not None:
+        return read_trace(options.trace, unit=options.unit, ranks=ranks)
     if ranks is None:
         raise UsageError("expected --ranks: how many ranks arrive", hint="For example --ranks 4.")
-    if stragglers > ranks:
-        raise UsageError(f"--stragglers: expected at most the {ranks} of --ranks, found {stragglers}")
+    if late > ranks:
+        raise UsageError(f"--stragglers: expected at most the {ranks} of --ranks, found {late}")
     if ranks * iterations > _MOST_ARRIVALS:
         raise UsageError(
             f"--ranks {ranks} --iterations {iterations}: expected at most {_MOST_ARRIVALS} arrivals in all"
         )
-    how = {"ranks": ranks, "stragglers": stragglers, "iterations": iterations, "seed": seed}
-    if exponential is not None:
-        return arrivals.exponential(parse_seconds(exponential, "--exponential"), **how)
-    slow_s, probability = _bimodal(str(bimodal))
+    how = {"ranks": ranks, "stragglers": late, "iterations": iterations, "seed": options.seed}
+    if options.exponential is not None:
+        return arrivals.exponential(parse_seconds(options.exponential, "--exponential"), **how)
+    slow_s, probability = _bimodal(str(options.bimodal))
     return arrivals.bimodal(slow_s, probability, **how)
 
 
@@ -264,15 +245,9 @@ def _bimodal(text: str) -> tuple[float, float]:
     return parse_seconds(time, "--bimodal"), probability
 
 
-def _schedule(
-    file: str | None,
-    network: str | None,
-    collective: str,
-    links: tuple[str | None, str | None],
-    size: str | None,
-    seed: int,
-) -> Schedule | None:
+def _schedule(options: StragglersOptions) -> Schedule | None:
     """The schedule of a file, or one synthesized for a network; None where neither is given."""
+    file, network, size = options.schedule, options.network, options.size
     if file is not None and network is not None:
         raise UsageError("--schedule and --network exclude each other: a schedule has its network")
     if file is not None:
@@ -294,31 +269,29 @@ def _schedule(
     from ccctl.arguments import parse_collectives
     from synth.stages import synthesize
 
-    on, _ = load_network(network, *links)
-    collectives = parse_collectives(collective, on.ranks)
-    return synthesize(on, collectives, parse_size(size, "--size"), seed=seed, trees=True).schedule
+    on, _ = load_network(network, options.alpha, options.bandwidth)
+    collectives = parse_collectives(options.collective, on.ranks)
+    return synthesize(on, collectives, parse_size(size, "--size"), seed=options.seed, trees=True).schedule
 
 
-def _costs(buy: str | None, schedule: Schedule | None, arrivals: Arrivals, volume: bool) -> CollectiveCosts:
+def _costs(options: StragglersOptions, arrivals: Arrivals) -> CollectiveCosts:
     """What going costs, for every set of ranks that is ready at some moment."""
     from exec.relays import ConstantCosts, SimulatedCosts, VolumeCosts, ready_sets
 
-    if (buy is None) == (schedule is None):
+    schedule = _schedule(options)
+    if (options.buy is None) == (schedule is None):
         raise UsageError("expected one of --buy, --schedule and --network: what going costs")
     if schedule is None:
-        if volume:
+        if options.volume:
             raise UsageError("--volume: expected a --schedule or a --network, whose volume it is")
-        buy_s = parse_seconds(str(buy), "--buy")
-        if buy_s <= 0:
-            raise UsageError(f"--buy: expected a time > 0, found {buy}")
-        return ConstantCosts(buy_s)
+        return ConstantCosts(parse_seconds(str(options.buy), "--buy", positive=True))
     if schedule.network.ranks != arrivals.ranks or schedule.collective.size != arrivals.ranks:
         raise UsageError(
             f"the schedule is for {schedule.collective.size} of {schedule.network.ranks} ranks, "
             f"{arrivals.ranks} arrive",
             hint="Each rank of the network takes part, and arrives.",
         )
-    costs = VolumeCosts(schedule) if volume else SimulatedCosts(schedule)
+    costs = VolumeCosts(schedule) if options.volume else SimulatedCosts(schedule)
     needed = ready_sets(arrivals)
     with console.progress("phases", len(needed)) as bar:
         for done, ready in enumerate(sorted(needed, key=sorted), start=1):

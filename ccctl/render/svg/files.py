@@ -6,10 +6,8 @@ resvg converts one to the other: a small wheel without system libraries, which d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from ccctl import console
-from ccctl.artifacts import write_atomically
+from ccctl.artifacts import write_output
 from ccctl.render.svg.drawing import Drawing, document
 from probes.base import UnavailableError, install
 
@@ -25,10 +23,7 @@ def write_pictures(drawings: Sequence[Drawing], path: str) -> None:
     """Write the pictures below each other to ``path``; "-" is stdout, as SVG."""
     written = document(drawings)
     content = png(written) if path.endswith(".png") else written.encode()
-    if path == "-":
-        console.raw(content)
-    else:
-        write_atomically(Path(path), content)
+    write_output(path, content)
 
 
 def png(document: str) -> bytes:

@@ -14,10 +14,12 @@ import psutil
 import pytest
 from limits import HANG_S
 
+from ccctl.arguments.bench_options import sizes_between
 from ccctl.artifacts import codec
-from ccctl.commands.bench import _judge, _judge_change, _sizes
+from ccctl.commands.bench import _judge
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.summaries.bench_rows import BenchRows
+from exec.benchmark.regression import compare
 from exec.benchmark.runner import BenchRequest
 from synth.kernels.stored_loops import cache_folder
 from synth.network import Link, build
@@ -196,16 +198,16 @@ def test_a_program_that_is_wrong_is_not_run(run_ccctl, samples, folder):
 
 def test_a_wrong_element_is_a_problem_that_names_size_and_placement(samples):
     (row,) = samples["report"].rows
-    _judge(samples["report"])
+    _judge(samples["report"], None, None)
     wrong = replace(row, in_place=replace(row.out_of_place, wrong=3))
     with pytest.raises(FoundProblem, match="all_reduce of 1024 bytes, float sum, in place: 3 wrong"):
-        _judge(replace(samples["report"], rows=(wrong,)))
+        _judge(replace(samples["report"], rows=(wrong,)), None, None)
 
 
 def test_wrong_elements_of_a_peer_are_its_own_and_only_said(samples, capsys):
     (row,) = samples["report"].rows
     wrong = replace(row, peers={"mpi:sparbit": replace(row.out_of_place, wrong=3)})
-    _judge(replace(samples["report"], rows=(wrong,)))
+    _judge(replace(samples["report"], rows=(wrong,)), None, None)
     assert "mpi:sparbit itself gave 3 wrong elements" in capsys.readouterr().err
 
 
@@ -285,13 +287,13 @@ def test_a_row_slower_than_in_the_baseline_is_a_problem_that_names_it(samples):
     (row,) = report.rows
     once = replace(row.out_of_place, time_s=2 * row.out_of_place.time_s)
     slower = replace(report, rows=(replace(row, out_of_place=once),))
-    _judge_change(report, report, 0.1, "old.json")
-    _judge_change(report, slower, 0.1, "old.json")
+    _judge(report, compare(report, report), "old.json")
+    _judge(report, compare(slower, report), "old.json")
     with pytest.raises(FoundProblem, match=r"1024 bytes, float sum, out of place: 2000.0 us, was 1000.0 us"):
-        _judge_change(slower, report, 0.1, "old.json")
+        _judge(slower, compare(report, slower), "old.json")
     other = replace(report, rows=(replace(row, size_bytes=4),))
     with pytest.raises(UsageError, match=r"old.json: it has no row of the same collective, size"):
-        _judge_change(other, report, 0.1, "old.json")
+        _judge(other, compare(report, other), "old.json")
 
 
 @pytest.mark.mpi
@@ -310,10 +312,10 @@ def test_a_baseline_is_compared_row_by_row(run_ccctl, folder):
 
 
 def test_sizes_step_as_in_nccl_tests():
-    assert _sizes("8", "128", 2, None) == (8, 16, 32, 64, 128)
-    assert _sizes("1K", "3K", 2, "1K") == (1024, 2048, 3072)
+    assert sizes_between("8", "128", 2, None) == (8, 16, 32, 64, 128)
+    assert sizes_between("1K", "3K", 2, "1K") == (1024, 2048, 3072)
     with pytest.raises(UsageError, match="-i"):
-        _sizes("1K", "3K", 2, "0")
+        sizes_between("1K", "3K", 2, "0")
 
 
 @pytest.mark.mpi

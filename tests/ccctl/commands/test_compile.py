@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ccctl.artifacts import codec
-from ccctl.commands.simulate import simulate
+from ccctl.commands.simulate import SimulateOptions, simulate
 from ccctl.errors import FoundProblem, UsageError
 from probes.base.columns import ints
 from synth.check.program import judge
@@ -241,7 +241,7 @@ def test_a_program_on_another_network_is_timed_or_refused_clearly(path, capsys):
     for spec in NETWORKS:
         costs = {} if spec.startswith("dgx") else {"bandwidth": "50GB/s"}
         try:
-            simulate(str(path), network=spec, size="1M", json=True, **costs)
+            simulate(SimulateOptions(str(path), network=spec, size="1M", json=True, **costs))
         except UsageError as error:
             assert re.search(r"has \d+ ranks|has no such link", error.message)
         except FoundProblem as error:

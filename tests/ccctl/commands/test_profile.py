@@ -12,7 +12,7 @@ import pytest
 from limits import HANG_S
 
 from ccctl.artifacts import codec
-from ccctl.commands.profile import profile
+from ccctl.commands.profile import ProfileOptions, profile
 from ccctl.errors import TimeoutExpired
 from ccctl.render.text.profile import draw
 from ccctl.runs import profile as runs
@@ -225,7 +225,7 @@ def test_any_end_leaves_what_was_measured(tmp_path, monkeypatch, capsys, error, 
     monkeypatch.setattr(runs, "run_ranks", Interrupted(error))
     path = str(tmp_path / "profile.json") if written else None
     with pytest.raises(type(error)) as caught:
-        profile(ranks=3, output=path)
+        profile(ProfileOptions(ranks=3, output=path))
     assert caught.value is error
     said = capsys.readouterr()
     if written:

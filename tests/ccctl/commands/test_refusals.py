@@ -53,7 +53,7 @@ REFUSED = [
     ("run --adaptive -n 2 --collective sendrecv", 2, "all_to_next is nearest"),
     ("tune -n 2 -o none/rules", 73, "there is no folder none"),
     ("tune -n 2 --collective sendrecv", 2, "all_to_next is nearest"),
-    ("train -n 2 --svg none/t.svg", 73, "there is no folder none"),
+    ("training compare -n 2 --svg none/t.svg", 73, "there is no folder none"),
     (f"{' '.join(WATCH)} --prometheus none/w.prom", 73, "there is no folder none"),
     (f"{' '.join(WATCH)} -n 3", 2, "has 2 ranks, the options name 3"),
 ]

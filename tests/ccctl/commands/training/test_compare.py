@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ccctl.artifacts import codec
-from ccctl.commands.training.compare import compare, parse_modes
+from ccctl.commands.training.compare import CompareOptions, compare, parse_modes
 from ccctl.errors import UsageError
 from ccctl.render.svg.drawing import document
 from ccctl.render.svg.training.training import pictures
@@ -47,7 +47,7 @@ def test_what_is_no_mode_is_refused(text):
 )
 def test_wrong_options_end_before_anything_starts(options, said):
     with pytest.raises(UsageError, match=said):
-        compare(**{"ranks": 2, **options})
+        compare(CompareOptions(**{"ranks": 2, **options}))
 
 
 @pytest.mark.skipif(WITH_TORCH, reason="torch is installed")

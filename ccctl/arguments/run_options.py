@@ -1,0 +1,140 @@
+"""The options of ``ccctl run``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ccctl.arguments.options import (
+    MOST_COUNT,
+    Device,
+    Hostfile,
+    Hosts,
+    Json,
+    Parameters,
+    Quiet,
+    Ranks,
+    TimeoutSeconds,
+    Verbose,
+    WiresOption,
+    writable,
+)
+from ccctl.completion import words
+from ccctl.launching import World, world_of
+
+__all__ = ["RunOptions"]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The arguments and options of ``ccctl run``."""
+
+    artifact: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SCHEDULE|SELECTION|PROGRAM|PROFILE]",
+            help="What to run: an artifact, XML or file.py; - reads stdin. A selection runs what it has for "
+            "the size of the input. With --adaptive a profile, or nothing: then the links are measured.",
+            show_default=False,
+        ),
+    ] = None
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--input", metavar="FILE", help="A .npy file whose rows are the ranks, or a name with {rank}."
+        ),
+    ] = None
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            callback=writable,
+            help="Write the results as .npy, rows or {rank}.",
+        ),
+    ] = None
+    parameters: Parameters = None
+    op: Annotated[
+        str,
+        typer.Option(
+            "--op",
+            metavar="OP",
+            autocompletion=words.one_of(*words.REDOPS),
+            help="sum, prod, min, max or avg.",
+        ),
+    ] = "sum"
+    adaptive: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive",
+            help="Run a collective many times on a session that adapts to links, late ranks and lost ones.",
+        ),
+    ] = False
+    collective: Annotated[
+        str,
+        typer.Option(
+            "--collective",
+            metavar="NAME[@ROOT]",
+            autocompletion=words.spelled(*words.COLLECTIVES),
+            help="With --adaptive: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or reduce.",
+        ),
+    ] = "all_reduce"
+    size: Annotated[
+        str, typer.Option("--size", metavar="SIZE", help="With --adaptive: the larger buffer of each rank.")
+    ] = "8M"
+    iterations: Annotated[
+        int,
+        typer.Option("--iterations", metavar="N", min=1, max=MOST_COUNT, help="With --adaptive: how many."),
+    ] = 300
+    profile_every: Annotated[
+        int,
+        typer.Option(
+            "--profile-every",
+            metavar="N",
+            min=0,
+            max=MOST_COUNT,
+            help="With --adaptive: measure the links every N iterations; 0 is never.",
+        ),
+    ] = 50
+    relays: Annotated[
+        bool,
+        typer.Option(
+            "--relays/--no-relays",
+            help="With --adaptive: go on without ranks that are late where that pays; they relay.",
+        ),
+    ] = True
+    rejoin: Annotated[
+        int,
+        typer.Option(
+            "--rejoin",
+            metavar="N",
+            min=0,
+            max=MOST_COUNT,
+            help="With --adaptive: start a lost rank again up to N times; it joins the others.",
+        ),
+    ] = 0
+    spare: Annotated[
+        str | None,
+        typer.Option(
+            "--spare",
+            autocompletion=words.hosts,
+            metavar="HOSTS",
+            help="With --adaptive: hosts, as for --hosts, whose ranks join once they answer.",
+        ),
+    ] = None
+    device: Device = "cpu"
+    wires: WiresOption = "auto"
+    ranks: Ranks = None
+    hosts: Hosts = None
+    hostfile: Hostfile = None
+    json: Json = False
+    timeout: TimeoutSeconds = None
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+    def world(self, ranks: int | None) -> World:
+        """So many ranks on the hosts that are asked for."""
+        return world_of(ranks, self.hosts, self.hostfile)
