@@ -506,7 +506,8 @@ def backends(rank, size):
         for step in range(8):
             iterate(wrapper, optimizer, step)
         found[prefer] = replicas(wrapper)
-        assert bool(served) == (prefer != "gloo")
+        # Measured, gloo carries out all that comes before plans are ready.
+        assert prefer == "measured" or bool(served) == (prefer == "ccctl")
     for prefer in ("ccctl", "measured"):
         assert torch.equal(found[prefer], found["gloo"])
 
