@@ -98,22 +98,17 @@ def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hos
 
 def _horovod(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
     way = synchronizer("horovod")(model, request.cycle_s, mode.bucket_bytes)
-    optimizer = optimizer_of(request.model, model.parameters())
-
-    def before() -> None:
-        optimizer.zero_grad()
-        way.before_forward()
-
-    def after() -> None:
-        way.after_backward()
-        optimizer.step()
-
     note = f"a cycle of {1e3 * request.cycle_s:g} ms"
-    return Replica(model, model, before, after, close=way.close, note=note)
+    return _on_both_sides(way, request, model, close=way.close, note=note)
 
 
 def _gossip(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
     way = synchronizer("gossip")(model)
+    return _on_both_sides(way, request, model, finish=way.average_all, note="the mean of all at the end")
+
+
+def _on_both_sides(way: Any, request: TrainRequest, model: torch.nn.Module, **others: Any) -> Replica:
+    """A replica for which ``way`` begins before the forward pass and ends after the backward pass."""
     optimizer = optimizer_of(request.model, model.parameters())
 
     def before() -> None:
@@ -124,7 +119,7 @@ def _gossip(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: li
         way.after_backward()
         optimizer.step()
 
-    return Replica(model, model, before, after, finish=way.average_all, note="the mean of all at the end")
+    return Replica(model, model, before, after, **others)
 
 
 def _asp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
