@@ -27,13 +27,13 @@ from dataclasses import dataclass
 from math import exp, log
 
 from probes.base.errors import UsageError
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import Kind
 from synth.errors import NotApplicableError
 from synth.methods import adapcc
 from synth.network import Link, Network, build
-from synth.portfolio.synthesize import Request, synthesize
 from synth.simulation.schedule import replay
 
 SIZE_BYTES = 256_000_000

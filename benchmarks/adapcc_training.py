@@ -39,9 +39,9 @@ from exec.relays.buy_cost import SimulatedCosts
 from exec.relays.policies import replay_arrivals
 from exec.sockets.group import Group
 from probes.base.columns import Floats, Mask
+from synth import Request, synthesize
 from synth.collective import Kind
 from synth.network import Link, Network, build
-from synth.portfolio.synthesize import Request, synthesize
 from synth.schedule import Schedule
 from synth.simulation.schedule import replay
 

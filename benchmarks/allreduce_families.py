@@ -12,12 +12,13 @@ import sys
 import time
 
 from probes.base.errors import UsageError
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.collective import Kind, collective
 from synth.network import Network
 from synth.networks.dgx import is_pod, pod
 from synth.networks.families import family
-from synth.portfolio.synthesize import Request, synthesize, warm
+from synth.portfolio.plain import warm
 
 SIZE_BYTES = 256 << 20
 # (network, GB/s of each dimension)

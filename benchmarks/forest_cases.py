@@ -13,11 +13,11 @@ import time
 
 import numpy as np
 
+from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.network import Network
 from synth.networks.dgx import is_pod, pod
 from synth.networks.families import family
-from synth.portfolio.synthesize import Request, synthesize
 from synth.schedule import Schedule
 from synth.tree_packing.integral_packing import gathering_trees, optimum
 

@@ -27,13 +27,14 @@ from pathlib import Path
 import numpy as np
 
 from probes.base.columns import floats
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import Kind
 from synth.methods import adapcc
 from synth.network import Network
 from synth.networks.families import family
-from synth.portfolio.synthesize import Request, synthesize, warm
+from synth.portfolio.plain import warm
 from synth.simulation.schedule import replay
 
 ALPHA_S, BYTES_PER_S = 5e-6, 12.5e9

@@ -12,12 +12,11 @@ import sys
 import time
 
 from exec.published.mscclpp import interleaved
-from synth import family, synthesize
+from synth import compile as compiled, family, synthesize
 from synth.mscclpp import examine_plan, plan_of
 from synth.network import Network
 from synth.networks.dgx import is_pod, pod
 from synth.networks.failures import Failures, without
-from synth.stages import compile as compiled
 
 _KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 _NETWORKS = ("ring:4", "fc:5", "fc_switch:4x2", "torus:2x4", "fc_switch:8x3", "dgx-a100:2")

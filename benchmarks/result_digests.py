@@ -24,7 +24,7 @@ from probes.base.errors import CcctlError
 from synth.bounds.lower_bounds import bounds
 from synth.check.program import judge
 from synth.check.schedule import check
-from synth.collective import collective
+from synth.collective import KINDS, collective
 from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError
 from synth.methods import greedy, paths
@@ -32,8 +32,8 @@ from synth.msccl.read import read_xml
 from synth.msccl.write import write_xml
 from synth.network import Network
 from synth.networks.families import family
+from synth.portfolio.attempts import METHODS
 from synth.portfolio.rank_subsets import serve
-from synth.portfolio.synthesize import KINDS, METHODS
 from synth.program import Program
 from synth.schedule import Schedule
 from synth.simulation.program import simulate_program

@@ -29,23 +29,15 @@ import numpy as np
 
 from probes.base.columns import floats
 from probes.base.errors import CcctlError
+from synth import Request, makes_attempts, synthesize
 from synth.collective import Kind
 from synth.kernels.compiled_loop import all_compiled
 from synth.network import Network
 from synth.networks.dgx import is_pod, pod
-from synth.networks.failures import Failures, survivors, without
+from synth.networks.failures import Failures
 from synth.networks.families import family
-from synth.networks.symmetric import SymmetricNetwork
-from synth.networks.symmetric_families import symmetric_family, symmetric_pod
 from synth.periodic_schedule import PeriodicSchedule
-from synth.portfolio.collective_request import CollectiveRequest
-from synth.portfolio.periodic import synthesize_periodic
-from synth.portfolio.plain_or_periodic import synthesize_either
-from synth.portfolio.symmetry.host_trees import synthesize_with_failures
-from synth.portfolio.symmetry.symmetric import SymmetricRequest, is_large, synthesize_symmetric
-from synth.portfolio.synthesize import Request, warm
-from synth.schedule import Schedule
-from synth.symmetric_schedule import SymmetricSchedule
+from synth.portfolio.plain import warm
 
 MESH, GLOBAL, NIC = "53.687", "400,200", "50"
 GIB, MIB = 1 << 30, 1 << 20
@@ -89,19 +81,8 @@ class Row:
         """Bytes per second of each dimension."""
         return [float(value) * 1e9 for value in self.bandwidth.split(",")]
 
-    def folded(self) -> SymmetricNetwork | None:
-        """One link per orbit of the network, if the row asks for it or is too large for a plain schedule."""
-        if self.share < 1 or self.chunks or self.periodic:
-            return None
-        found = (
-            symmetric_pod(self.network)
-            if is_pod(self.network)
-            else symmetric_family(self.network, [5e-7], self.rates)
-        )
-        return found if found is not None and (self.symmetric or is_large(found, self.kind)) else None
-
     def made(self) -> Network:
-        """The network, with its slow rank and without what has failed."""
+        """The network, with its slow rank."""
         found = pod(self.network) if is_pod(self.network) else family(self.network, [5e-7], self.rates)
         if self.share < 1:
             slow = (found.src == 0) | (found.dst == 0)
@@ -109,14 +90,14 @@ class Row:
             found = replace(
                 found, name=f"{found.name}, rank 0 at {self.share:.0%}", beta_s_per_byte=floats(beta)
             )
-        return without(found, Failures(self.gone, self.cut_links)) if self.gone or self.cut_links else found
+        return found
 
     def request(self, network: Network) -> Request:
         """The row as a request on ``network``."""
-        asked = Request(network, self.kind, size_bytes=self.size_bytes)
-        if self.gone:
-            left = survivors(network, Failures(self.gone, self.cut_links))
-            asked = replace(asked, collectives=(CollectiveRequest(self.kind, left[0], left),))
+        method = "periodic" if self.periodic else "symmetric" if self.symmetric else "auto"
+        asked = Request(network, self.kind, size_bytes=self.size_bytes, method=method)
+        if self.gone or self.cut_links:
+            asked = replace(asked, without=Failures(self.gone, self.cut_links))
         if self.chunks is not None:
             chunk_bytes = -(-self.size_bytes // self.chunks)
             asked = replace(asked, size_bytes=None, chunk_bytes=chunk_bytes, chunks=self.chunks)
@@ -213,10 +194,8 @@ class Measured:
 
 def warm_symmetric(kind: Kind) -> None:
     """Load or compile the loops on a small torus."""
-    small = symmetric_family("torus:4x4", [5e-7], [5e10])
-    assert small is not None
     with all_compiled():
-        synthesize_symmetric(SymmetricRequest(small, kind, MIB))
+        synthesize(family("torus:4x4", [5e-7], [5e10]), kind, MIB, method="symmetric")
 
 
 def measured_here(row: Row, memory_gib: float) -> Measured:
@@ -224,24 +203,15 @@ def measured_here(row: Row, memory_gib: float) -> Measured:
     resource.setrlimit(resource.RLIMIT_AS, (int(memory_gib * GIB),) * 2)
     try:
         begun_s = time.perf_counter()
-        folded = row.folded()
-        network = folded or row.made()
+        network = row.made()
         network_s = time.perf_counter() - begun_s
-        if isinstance(network, SymmetricNetwork):
-            warm_symmetric(row.kind)
-        else:
+        request = row.request(network)
+        if makes_attempts(request):
             warm(network.ranks)
-        begun_s = time.perf_counter()
-        schedule: Schedule | PeriodicSchedule | SymmetricSchedule
-        if isinstance(network, SymmetricNetwork) and row.gone:
-            failures = Failures(row.gone, row.cut_links)
-            schedule = synthesize_with_failures(network, failures, row.size_bytes).schedule
-        elif isinstance(network, SymmetricNetwork):
-            schedule = synthesize_symmetric(SymmetricRequest(network, row.kind, row.size_bytes)).schedule
-        elif row.periodic:
-            schedule = synthesize_periodic(row.request(network))
         else:
-            schedule = synthesize_either(row.request(network)).schedule
+            warm_symmetric(row.kind)
+        begun_s = time.perf_counter()
+        schedule = synthesize(request).schedule
     except CcctlError as error:
         return Measured(" ".join(str(error).split())[:160])
     except MemoryError:

@@ -25,12 +25,11 @@ from ccctl.arguments.units import format_size, parse_size
 from ccctl.render.svg.chart import COLOURS, Chart, Series, charts
 from ccctl.render.svg.files import write_pictures
 from ccctl.render.units import about
+from synth import Request, synthesize
 from synth.collective import Kind, kind_of
 from synth.network import Link, Network, build
 from synth.networks.dgx import is_pod, pod
 from synth.networks.families import family
-from synth.portfolio.plain_or_periodic import synthesize_either
-from synth.portfolio.synthesize import Request
 
 # GB/s of each dimension, where the network does not say itself.
 NAMED = {
@@ -156,7 +155,7 @@ def _random_pods(seed: int, draw: random.Random) -> Network:
 def measured(network: Network, kind: Kind, size_bytes: int) -> Cell:
     """What `synth` finds, with one process."""
     begun_s = time.process_time()
-    found = synthesize_either(Request(network=network, kind=kind, size_bytes=size_bytes, jobs=0))
+    found = synthesize(Request(network=network, kind=kind, size_bytes=size_bytes, jobs=0))
     outcome = found.schedule.outcome
     assert outcome is not None
     return Cell(

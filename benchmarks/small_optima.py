@@ -18,12 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.collective import collective
 from synth.network import Network
 from synth.networks.families import family
-from synth.portfolio.attempts import Request
-from synth.portfolio.synthesize import synthesize
 
 CASES = "ring:4,ring:5,ring:6,mesh:2x3,hypercube:4,switch:4,switch:5,switch:6"
 CHUNK_BYTES, BETA = 1000, 1e-9

@@ -362,12 +362,12 @@ def _call_the_library(chance: random.Random) -> None:
 
     from exec.program.interpreter import interpret
     from probes.base.errors import UsageError
+    from synth import Request, synthesize
     from synth.bounds.lower_bounds import bounds
     from synth.check.program import judge
     from synth.check.schedule import check
     from synth.compiler.lowering import lower
     from synth.networks.families import family
-    from synth.portfolio.synthesize import Request, synthesize
     from synth.simulation.program import simulate_program
     from synth.simulation.schedule import replay
 

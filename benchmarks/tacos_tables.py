@@ -38,6 +38,7 @@ from dataclasses import dataclass
 import numpy as np
 from routed_peers import Routed
 
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import Kind, collective
@@ -47,8 +48,8 @@ from synth.network import Network
 from synth.networks.failures import Failures, without
 from synth.networks.families import family
 from synth.portfolio.collective_request import CollectiveRequest
+from synth.portfolio.plain import warm
 from synth.portfolio.rank_subsets import serve
-from synth.portfolio.synthesize import Request, synthesize, warm
 from synth.published import taccl
 from synth.schedule import Outcome
 from synth.simulation.schedule import replay

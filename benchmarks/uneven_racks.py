@@ -18,11 +18,11 @@ from math import prod
 import numpy as np
 
 from ccctl.arguments.units import parse_size
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Link, Network, build
-from synth.portfolio.synthesize import Request, synthesize
 from synth.tree_packing.arborescence_pairs import pack_pairs
 from synth.tree_packing.spanning_trees import pack, pair_links
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from probes.base import SILENT, Progress, UsageError
+from synth import Request, synthesize
 from synth.collective import Collective
 from synth.compiler import lower
 from synth.network import Network
-from synth.portfolio import CollectiveRequest, Request, bounds_of
-from synth.portfolio.synthesize import synthesize
-from synth.prediction import MOST_SENDS, predicted_s, soonest
+from synth.portfolio import CollectiveRequest, bounds_of
+from synth.prediction import MOST_SENDS, predicted_s
 from synth.program import Program
 from synth.schedule import Schedule
 from synth.simulation import moved_to, replay
 
 __all__ = ["Replan", "SchedulePrediction", "replanned", "requests_of"]
-
-# What is asked where time is short. Forests use links that differ best, the others those that are alike.
-_QUICK = ("forest", "ring", "direct", "greedy")
 
 
 @dataclass(frozen=True)
@@ -97,13 +93,15 @@ def replanned(
         time_limit_s=time_limit_s,
         jobs=jobs,
         predicted=True,
+        listed=True,
+        quick=quick,
     )
     bound_s = max(bound.time_s for bound in bounds_of(request))
     timed = list(_timed(others, network))
     best_s = min([before_s, *(time_s for time_s, _ in timed)])
     searched = search and best_s > least_gain * bound_s
     if searched:
-        found = _quickly(request) if quick else synthesize(request, progress).schedule
+        found = synthesize(request, progress=progress).listed
         timed.append((SchedulePrediction(found).time_s(network), found))
     after_s, chosen = min(timed, key=lambda pair: pair[0], default=(before_s, current))
     if before_s < least_gain * after_s:
@@ -116,23 +114,6 @@ def _timed(schedules: Sequence[Schedule], network: Network) -> Iterator[tuple[fl
     for one in schedules:
         with contextlib.suppress(UsageError):
             yield SchedulePrediction(one).time_s(network), one
-
-
-def _quickly(request: Request) -> Schedule:
-    """The soonest of what few methods find; after the first, as many as there is time for."""
-    started_s, found = time.monotonic(), list[Schedule]()
-    for method in _QUICK:
-        left_s = None
-        if request.time_limit_s is not None and found:
-            left_s = request.time_limit_s - (time.monotonic() - started_s)
-            if left_s <= 0:
-                break
-        with contextlib.suppress(UsageError):
-            asked = replace(request, method=method, time_limit_s=left_s, predicted=False)
-            found.append(synthesize(asked).schedule)
-    if not found:
-        return synthesize(request).schedule
-    return soonest(sorted(found, key=lambda one: replay(one).time_s))
 
 
 def requests_of(collective: Collective) -> tuple[CollectiveRequest, ...]:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from synth.errors import NotApplicableError, NotProvenError
     from synth.network import Network
     from synth.networks import family, from_profile, from_topology
-    from synth.portfolio import METHODS, CollectiveRequest, Synthesis
+    from synth.portfolio import (
+        METHODS,
+        CollectiveRequest,
+        RaceRunner,
+        RaceWinner,
+        Request,
+        Synthesis,
+        makes_attempts,
+    )
     from synth.program import Program
     from synth.schedule import Schedule
     from synth.selection import Selection
@@ -36,6 +44,9 @@ __all__ = [
     "NotApplicableError",
     "NotProvenError",
     "Program",
+    "RaceRunner",
+    "RaceWinner",
+    "Request",
     "Schedule",
     "Selection",
     "Synthesis",
@@ -43,6 +54,7 @@ __all__ = [
     "family",
     "from_profile",
     "from_topology",
+    "makes_attempts",
     "simulate",
     "synthesize",
     "verify",
@@ -57,14 +69,18 @@ _HOME = {
     "NotApplicableError": "synth.errors",
     "NotProvenError": "synth.errors",
     "Program": "synth.program",
+    "RaceRunner": "synth.portfolio.synthesis",
+    "RaceWinner": "synth.portfolio.synthesis",
+    "Request": "synth.portfolio.request",
     "Schedule": "synth.schedule",
     "Selection": "synth.selection",
-    "Synthesis": "synth.portfolio.synthesize",
+    "Synthesis": "synth.portfolio.synthesis",
     "CollectiveRequest": "synth.portfolio.collective_request",
     "compile": "synth.stages",
     "family": "synth.networks.families",
     "from_profile": "synth.networks.measured",
     "from_topology": "synth.networks.nominal",
+    "makes_attempts": "synth.portfolio.planning",
     "simulate": "synth.stages",
     "synthesize": "synth.stages",
     "verify": "synth.stages",

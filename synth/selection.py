@@ -13,7 +13,7 @@ from probes.base import Bytes, Ints, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedule import MOST_CHUNK_BYTES, Race, Schedule, claims
+from synth.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, claims
 
 __all__ = ["Point", "Range", "Selection", "UnsizedSchedule"]
 
@@ -102,6 +102,11 @@ class Selection:
     @property
     def collective(self) -> Collective:
         return self.algorithms[0].collective
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """None: each of ``points`` has a time and a bound of its own."""
+        return None
 
     def choose(self, size_bytes: int) -> Schedule:
         """The schedule for ``size_bytes``; beyond either end, that of the nearest range. O(log ranges).

@@ -7,7 +7,6 @@ program that ranks execute. Each is importable from ``synth``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from probes.base import SILENT, Progress
@@ -16,9 +15,17 @@ from synth.collective import Kind, kind_of
 from synth.compiler import lower
 from synth.errors import NotProvenError
 from synth.network import Network
+from synth.networks import failures_of
 from synth.periodic_schedule import PeriodicSchedule
-from synth.portfolio import CollectiveRequest, Request, Synthesis
-from synth.portfolio.synthesize import synthesize as best_of
+from synth.portfolio import (
+    CollectiveRequest,
+    ProcessPool,
+    RaceRunner,
+    Request,
+    Synthesis,
+    WorkerPools,
+    planned,
+)
 from synth.program import FIFO_DEPTH, Program
 from synth.schedule import Schedule, Timing
 from synth.selection import Selection
@@ -31,32 +38,50 @@ if TYPE_CHECKING:
 __all__ = ["compile", "simulate", "synthesize", "verify"]
 
 
+@overload
+def synthesize(
+    network: Request,
+    *,
+    race: RaceRunner | None = None,
+    pools: WorkerPools = ProcessPool,
+    progress: Progress = SILENT,
+) -> Synthesis: ...
+@overload
 def synthesize(
     network: Network,
     collective: Kind | CollectiveRequest | tuple[CollectiveRequest, ...] = "all_reduce",
     size_bytes: int | None = None,
     *,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    method: str = "auto",
-    time_limit_s: float | None = None,
-    solver: str = "cbc",
-    jobs: int = 0,
-    seed: int = 0,
-    trees: bool = False,
+    race: RaceRunner | None = None,
+    pools: WorkerPools = ProcessPool,
     progress: Progress = SILENT,
+    **options: Any,
+) -> Synthesis: ...
+def synthesize(
+    network: Network | Request,
+    collective: Kind | CollectiveRequest | tuple[CollectiveRequest, ...] = "all_reduce",
+    size_bytes: int | None = None,
+    *,
+    race: RaceRunner | None = None,
+    pools: WorkerPools = ProcessPool,
+    progress: Progress = SILENT,
+    **options: Any,
 ) -> Synthesis:
     """Return the fastest schedule that any method finds for a collective on a network, proven and bounded.
 
-    ``collective`` is a kind, or a `CollectiveRequest` for some of the ranks, or several that run at once.
-    Either ``size_bytes``, the buffer as nccl-tests counts it, is given and chunks are chosen (16 MiB where
-    nothing is said), or ``chunk_bytes`` with the number of ``chunks`` that each rank starts with. ``method``
-    names one of `METHODS` or "auto" for all that may win; ``jobs`` other processes help (0: none). With
-    ``trees`` chunks go along trees, as relays need it. The same seed gives the same schedule unless
-    ``time_limit_s`` cuts the search short.
+    ``network`` is one with the ``options`` of a `Request`, or the request itself. ``collective`` is a kind, a
+    `CollectiveRequest` for some of the ranks, or several that run at once. ``size_bytes`` is the buffer as
+    nccl-tests counts it, for which chunks are chosen (16 MiB where nothing is said); or ``chunk_bytes`` are
+    given, with the number of ``chunks`` that each rank starts with, or ``sizes`` to sweep over. ``without``
+    says what has failed, as in "rank:3,link:0-1". ``method`` names one of `METHODS`, "periodic" or
+    "symmetric", or "auto" for all that may win; ``jobs`` other processes help (0: none). With ``listed``
+    the schedule lists all its sends, with ``trees`` chunks go along trees, as relays need it. The same
+    ``seed`` gives the same schedule unless ``time_limit_s`` cuts the search short. With ``race`` the fastest
+    on ranks is kept, not by simulation.
 
     The result holds the schedule (times in seconds, with its proven lower bounds), what was tried and why
-    it won. From milliseconds for tens of ranks to seconds for thousands.
+    it won: a table of sends, or where that would be too long a periodic or symmetric schedule, or for
+    several sizes a selection. From milliseconds for tens of ranks to seconds for thousands.
 
     Raises UsageError where no method serves the request, UnavailableError where memory or solver is missing.
 
@@ -66,25 +91,22 @@ def synthesize(
     >>> found.schedule.outcome.percent_of_optimal > 95
     True
     """
-    if size_bytes is None and chunk_bytes is None:
-        size_bytes = 16 << 20
-    request = Request(
-        network=network,
-        kind="custom",
-        size_bytes=size_bytes,
-        chunk_bytes=chunk_bytes,
-        chunks=chunks,
-        method=method,
-        time_limit_s=time_limit_s,
-        solver=solver,
-        jobs=jobs,
-        seed=seed,
-        trees=trees,
-    )
+    if isinstance(network, Request):
+        return planned(network, progress, race=race, pools=pools)
+    if isinstance(failed := options.get("without"), str):
+        options["without"] = failures_of(failed, network) if failed else None
+    kind, asked = _kind_and_requests(collective)
+    whole = {"jobs": 0, "size_bytes": size_bytes, "collectives": asked} | options
+    return planned(Request(network=network, kind=kind, **whole), progress, race=race, pools=pools)
+
+
+def _kind_and_requests(
+    collective: Kind | CollectiveRequest | tuple[CollectiveRequest, ...],
+) -> tuple[Kind, tuple[CollectiveRequest, ...]]:
     if isinstance(collective, str):
-        return best_of(replace(request, kind=kind_of(collective)), progress)
-    collectives = (collective,) if isinstance(collective, CollectiveRequest) else tuple(collective)
-    return best_of(replace(request, kind=collectives[0].kind, collectives=collectives), progress)
+        return kind_of(collective), ()
+    asked = (collective,) if isinstance(collective, CollectiveRequest) else tuple(collective)
+    return asked[0].kind, asked
 
 
 def verify(

@@ -25,6 +25,7 @@ from probes.base.columns import bytes_of, floats, ints, longs
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.profiling.history import Event, History
 from probes.topology import Host, Nic, NumaNode, Topology
+from synth import synthesize
 from synth.collective import collective
 from synth.fusion.costs import RingCosts
 from synth.fusion.methods import fusion_plan
@@ -34,8 +35,6 @@ from synth.groups.planner import plan_groups
 from synth.kernels.stored_loops import cache_folder
 from synth.network import Link, build
 from synth.networks.families import family
-from synth.portfolio.attempts import Request
-from synth.portfolio.periodic import synthesize_periodic
 from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
 from synth.selection import Point, Range, Selection, UnsizedSchedule
@@ -273,9 +272,9 @@ def samples(schedule):
         "topology": Topology(hosts=(host,)),
         "profile": Profile(ranks, links, (SharedPort("bus", (0, 1), "test"),), "mpi", "test", 1.0, 1),
         "schedule": schedule,
-        "periodic": synthesize_periodic(
-            Request(family("ring:3", [1e-6], [1e9]), "all_reduce", size_bytes=1 << 16)
-        ),
+        "periodic": synthesize(
+            family("ring:3", [1e-6], [1e9]), "all_reduce", 1 << 16, method="periodic"
+        ).schedule,
         "symmetric": made("torus:3x2", "all_reduce"),
         "selection": Selection(schedule.network, (algorithm,), (Range(1, 1 << 20, 0),), (point,)),
         "program": program,

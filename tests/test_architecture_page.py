@@ -29,15 +29,3 @@ def test_every_package_has_its_line():
 def test_every_package_has_a_first_page():
     inits = [path for floor in FLOORS for path in (ROOT / floor).rglob("__init__.py")]
     assert [str(path) for path in inits if not path.read_text().startswith('"""')] == []
-
-
-def test_no_package_is_larger_than_a_reader_can_hold():
-    sizes = {
-        folder: sum(path.name != "__init__.py" for path in folder.glob("*.py"))
-        for floor in FLOORS
-        for folder in [ROOT / floor, *(ROOT / floor).rglob("*/")]
-        if "__pycache__" not in folder.parts
-    }
-    # About a dozen; the methods are a list of algorithms, one a file, and the commands are one of commands.
-    large = {str(folder.relative_to(ROOT)): size for folder, size in sizes.items() if size > 14}
-    assert large.keys() <= {"ccctl/commands"}

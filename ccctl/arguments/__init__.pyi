@@ -9,13 +9,7 @@ from .bench_requests import (
 )
 from .collectives import parse_collectives as parse_collectives
 from .dsl_file import compiled_algorithm as compiled_algorithm, is_algorithm as is_algorithm
-from .networks import (
-    load_network as load_network,
-    load_symmetric as load_symmetric,
-    network_of as network_of,
-    parse_failures as parse_failures,
-    parse_racks as parse_racks,
-)
+from .networks import load_network as load_network, network_of as network_of, parse_racks as parse_racks
 from .npy import read_ranks as read_ranks, write_ranks as write_ranks
 from .options import (
     MOST_COUNT as MOST_COUNT,

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ccctl.arguments.networks import parse_ranks
@@ -24,24 +23,21 @@ _MOST_CHUNKS = 1 << 20
 
 
 def parse_collectives(
-    text: str, ranks: int, *, members: str | None = None, root: int | None = None, failed: Iterable[int] = ()
+    text: str, ranks: int, *, members: str | None = None, root: int | None = None
 ) -> tuple[CollectiveRequest, ...]:
-    """What `--collective`, `--ranks` and `--root` ask for on a network of ``ranks``, less who ``failed``.
+    """What `--collective`, `--ranks` and `--root` ask for on a network of ``ranks``.
 
     Raises UsageError, DataError or MissingInputError.
     """
     if text.endswith((".toml", ".json")):
         if members is not None or root is not None:
             raise UsageError("--ranks and --root: the file says them itself")
-        requests = _read(text, ranks)
-    else:
-        # Ranks have no letters, names begin with one.
-        named = re.split(r",(?=\s*[A-Za-z])", text)
-        if len(named) > 1 and members is not None:
-            raise UsageError("--ranks: of several collectives each has its own, as in broadcast:0-7")
-        requests = [_named(part.strip(), members, root) for part in named]
-    gone = set(failed)
-    return tuple(_among_survivors(request, ranks, gone) for request in requests)
+        return tuple(_read(text, ranks))
+    # Ranks have no letters, names begin with one.
+    named = re.split(r",(?=\s*[A-Za-z])", text)
+    if len(named) > 1 and members is not None:
+        raise UsageError("--ranks: of several collectives each has its own, as in broadcast:0-7")
+    return tuple(_named(part.strip(), members, root) for part in named)
 
 
 def _named(text: str, members: str | None, root: int | None) -> CollectiveRequest:
@@ -65,26 +61,6 @@ def _named(text: str, members: str | None, root: int | None) -> CollectiveReques
 
 def _first(chosen: tuple[int, ...]) -> int:
     return chosen[0] if chosen else 0
-
-
-def _among_survivors(request: CollectiveRequest, ranks: int, gone: set[int]) -> CollectiveRequest:
-    """The same collective among the ranks that are left."""
-    from dataclasses import replace
-
-    if not gone:
-        return request
-    if request.sets is not None:
-        used = {rank for sets in (request.sets.sources, request.sets.targets) for rank in sets.rank.tolist()}
-        if lost := sorted(used & gone):
-            raise UsageError(f"--without: the collective's file needs rank {lost[0]}, which has failed")
-        return request
-    left = tuple(rank for rank in (request.members or range(ranks)) if rank not in gone)
-    rooted = request.kind in ("broadcast", "reduce", "scatter", "gather")
-    if rooted and request.root in gone and request.root != _first(request.members):
-        raise UsageError(f"--root: rank {request.root} has failed")
-    if not left:
-        raise UsageError(f"--without: no rank of {request.kind} is left")
-    return replace(request, members=left, root=request.root if request.root in left else left[0])
 
 
 def _read(path: str, ranks: int) -> list[CollectiveRequest]:

@@ -8,9 +8,8 @@ a recording.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.options import MOST_RANKS
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from exec.benchmark import Report
     from probes.topology import Topology
     from synth.network import Network
-    from synth.networks import Failures, SymmetricNetwork
 
-__all__ = ["load_network", "load_symmetric", "network_of", "parse_failures", "parse_racks", "parse_ranks"]
+__all__ = ["load_network", "network_of", "parse_racks", "parse_ranks"]
 
 _LISTS = (".csv", ".links")
 _RANKS = re.compile(r"[0-9,\s-]+")
@@ -58,10 +56,9 @@ def load_network(
         raise DataError(spec, [f"the network that it describes: {problem}" for problem in problems])
     if failed is None:
         return network, digests
-    from synth.networks import without
+    from synth.networks import failures_of, without
 
-    left = without(network, parse_failures(failed, network))
-    return replace(left, name=f"{network.name} without {failed}"), digests
+    return without(network, failures_of(failed, network)), digests
 
 
 def _with_topology(
@@ -114,46 +111,11 @@ def _whole(
     return _from_artifact(spec, hold_alpha)
 
 
-def load_symmetric(
-    spec: str,
-    alpha: str | None,
-    bandwidth: str | None,
-    *,
-    hold_alpha: bool = False,
-    unwind: str | None = None,
-    listed: bool = False,
-) -> SymmetricNetwork | None:
-    """The named network, with one link of each orbit under its translations.
-
-    None for a network that no translation carries into itself. In files translations are looked for only
-    where links are ``listed``. Raises UsageError as `load_network` does.
-    """
-    from synth.networks import found_symmetry, is_family, is_pod, symmetric_family, symmetric_pod
-
-    if exists(spec):
-        if not listed:
-            return None
-        loaded, _ = load_network(spec, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind)
-        found = found_symmetry(loaded)
-        return None if found is None else found.network
-    if is_family(spec):
-        return symmetric_family(**_family_arguments(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
-    if is_pod(spec) and alpha is None and bandwidth is None and unwind is None:
-        return symmetric_pod(spec, hold_alpha=hold_alpha)
-    return None
-
-
 def _family(
     spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
 ) -> Network:
     from synth.networks import family
 
-    return family(**_family_arguments(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
-
-
-def _family_arguments(
-    spec: str, alpha: str | None, bandwidth: str | None, unwind: str | None
-) -> dict[str, Any]:
     if bandwidth is None:
         raise UsageError(
             f"--network {spec}: a family needs the bandwidth of its links",
@@ -162,7 +124,7 @@ def _family_arguments(
     alphas = tuple(parse_seconds(part, "--alpha") for part in (alpha or "0").split(","))
     degrees = _degrees(unwind) if unwind is not None else ()
     rates = parse_rates(bandwidth, "--bandwidth")
-    return {"spec": spec, "alpha_s": alphas, "bandwidth_bytes_per_s": rates, "unwind": degrees}
+    return family(spec, alphas, rates, hold_alpha=hold_alpha, unwind=degrees)
 
 
 def _degrees(text: str) -> tuple[int, ...]:
@@ -280,33 +242,6 @@ def _repeated(path: str, hosts: int) -> Network | None:
         return None
     _tell_unknown_links(artifact.body, path)
     return from_topology(side_by_side([artifact.body] * hosts), Path(path).name)
-
-
-def parse_failures(text: str, network: Network | SymmetricNetwork) -> Failures:
-    """``rank:7,link:3-4,link:5>6,host:n2``: 3-4 is both directions, 5>6 only that one.
-
-    Raises UsageError.
-    """
-    from synth.networks import Failures
-
-    ranks: list[int] = []
-    links: list[tuple[int, int]] = []
-    for part in text.split(","):
-        noun, _, value = part.strip().partition(":")
-        ends = re.fullmatch(r"([0-9]{1,9})\s*([->])\s*([0-9]{1,9})", value)
-        if noun == "rank" and re.fullmatch(r"[0-9]+(-[0-9]+)?", value):
-            ranks += parse_ranks(value, "--without")
-        elif noun == "link" and ends:
-            src, dst = int(ends[1]), int(ends[3])
-            links += [(src, dst), (dst, src)] if ends[2] == "-" else [(src, dst)]
-        elif noun == "host" and value in network.hosts:
-            ranks += [rank for rank, host in enumerate(network.hosts) if host == value]
-        else:
-            raise UsageError(
-                f"--without: found {quoted(part.strip())}",
-                hint="Write rank:7, rank:4-7, link:3-4 (both ways), link:3>4 or host:NAME, with commas.",
-            )
-    return Failures(tuple(sorted(set(ranks))), tuple(dict.fromkeys(links)))
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:

@@ -24,7 +24,19 @@ from ccctl.errors import DataError
 from probes.base import LARGEST, unsteered_json
 from probes.files import inflated
 
-__all__ = ["KINDS", "Artifact", "body_type", "created", "decode", "encode", "load", "read", "save", "write"]
+__all__ = [
+    "KINDS",
+    "Artifact",
+    "body_type",
+    "created",
+    "decode",
+    "encode",
+    "kind_of",
+    "load",
+    "read",
+    "save",
+    "write",
+]
 
 KINDS: dict[str, tuple[str, int]] = {
     "topology": ("probes.topology:Topology", 1),
@@ -159,13 +171,18 @@ def save(path: str | os.PathLike[str], value: object) -> None:
     Traceback (most recent call last):
     TypeError: expected a value of an artifact, such as a Schedule, found a str
     """
+    write(os.fspath(path), kind_of(value), value)
+
+
+def kind_of(value: object) -> str:
+    """The kind of artifact that a value is; raises TypeError for what is none."""
     home = f"{type(value).__module__}:{type(value).__qualname__}"
     kind = next((kind for kind, (name, _) in KINDS.items() if name == home), None)
     if kind is None:
         raise TypeError(
             f"expected a value of an artifact, such as a Schedule, found a {type(value).__name__}"
         )
-    write(os.fspath(path), kind, value)
+    return kind
 
 
 def _xml(body: Any) -> bytes:

@@ -24,7 +24,6 @@ from ccctl.arguments import (
     compiled_algorithm,
     is_algorithm,
     load_network,
-    parse_failures,
     parse_rate,
     parse_seconds,
     parse_size,
@@ -309,7 +308,7 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import refuse_unproven
     from ccctl.render.text import schedule as text
     from synth.check import check
-    from synth.networks import without
+    from synth.networks import failures_of, without
     from synth.prediction import schedule_run_s
     from synth.simulation import moved_to, replay, utilization
     from synth.streams import divided
@@ -318,7 +317,7 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
     if options.network is not None:
         on = _network(options, options.network)
     elif options.without is not None:
-        on = _holding(without(on, parse_failures(options.without, on)), options)
+        on = _holding(without(on, failures_of(options.without, on)), options)
     else:
         on = _holding(on, options)
     refuse_unproven(read.source, check(read.body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,9 +41,7 @@ from ccctl.arguments import (
     Verbose,
     Without,
     load_network,
-    load_symmetric,
     parse_collectives,
-    parse_failures,
     parse_seconds,
     parse_size,
     parse_sizes,
@@ -55,11 +54,7 @@ from ccctl.runs import RaceLauncher
 from ccctl.summaries import describe, synth as summaries
 
 if TYPE_CHECKING:
-    from synth.network import Network
-    from synth.networks import SymmetricNetwork
-    from synth.portfolio import CollectiveRequest, PeriodicSynthesis, Request, Swept, Synthesis
-    from synth.portfolio.symmetry import SymmetricSynthesis
-    from synth.schedule import Schedule
+    from synth import Request, Synthesis
     from synth.tacos_ilp import Mechanism
 
 __all__ = ["EXAMPLES", "synth"]
@@ -165,48 +160,28 @@ def synth(
     such translations. With --without, an all_reduce on such machines becomes a periodic schedule around the
     failures.
     """
-    from synth.portfolio import cores, warm
+    from synth import Request, makes_attempts
+    from synth.networks import failures_of
+    from synth.portfolio import cores
 
-    method = _method(method)
-    for option, given in (("--race", race), ("--sizes", sizes), ("--without", without), ("--ranks", ranks)):
-        if given and method == "symmetric":
-            raise UsageError(
-                f"{option}: symmetric schedules are for all ranks and one size, and not raced; leave it out"
-            )
     searching = _searching(hosts, hostfile, jobs) if not race else None
     console.waiting("synth: reading the network")
-    if method in ("auto", "symmetric") and not (race or sizes or ranks or topology):
-        folded = load_symmetric(
-            network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, listed=method == "symmetric"
-        )
-        cut = (size, chunk, chunks)
-        if without:
-            made = _around_failures(folded, collective, without, cut, seed, output, json)
-        else:
-            made = _symmetric(folded, network, collective, method, cut, seed, output, json)
-        if made:
-            if searching is not None:
-                console.note("the hosts had nothing to do: one process finds such a schedule")
-            return
     loaded, digests = load_network(
-        network,
-        alpha,
-        bandwidth,
-        hold_alpha=hold_alpha,
-        unwind=unwind,
-        failed=without,
-        topology=topology,
+        network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, topology=topology
     )
-    collectives = _collectives(loaded, collective, ranks, root, without)
-    if sizes is not None and (size is not None or chunk is not None):
-        raise UsageError("--sizes sweeps over sizes and chooses chunks; leave out --size and --chunk")
-    if method == "periodic" and (race or sizes is not None):
-        option = "--race" if race else "--sizes"
-        raise UsageError(f"{option}: periodic schedules are made for one size, and not raced; leave it out")
-    swept = _sizes(sizes, factor) if sizes is not None else ()
-    request = _request(loaded, collectives, size, chunk, chunks, method, seed)
-    request = replace(
-        request,
+    method = _method(method)
+    collectives = parse_collectives(collective, loaded.ranks, members=ranks, root=root)
+    request = Request(
+        network=loaded,
+        kind=collectives[0].kind,
+        collectives=collectives,
+        size_bytes=None if size is None else parse_size(size, "--size"),
+        chunk_bytes=None if chunk is None else parse_size(chunk, "--chunk"),
+        chunks=chunks,
+        sizes=() if sizes is None else _sizes(sizes, factor),
+        without=None if without is None else failures_of(without, loaded),
+        method=method,
+        seed=seed,
         time_limit_s=time_limit,
         solver=solver,
         jobs=jobs or cores(),
@@ -214,19 +189,35 @@ def synth(
         time_step_s=_step_s(time_step),
         mechanism=_mechanism(mechanism, method),
     )
-    if searching is not None:
-        _on_hosts(request, swept, searching, timeout, output, json, digests)
-        return
-    hosts = hosts or os.environ.get(HOSTS_VARIABLE)
-    course = RaceLauncher.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
-    size_of = f"{request.network.ranks} ranks, {request.network.links} links"
-    console.waiting(f"synth: {size_of}; preparing the hot loops")
-    console.detail(f"{size_of}; preparing the hot loops")
-    warm(request.network.ranks)
-    if swept:
-        _sweep(request, swept, course, output, json, digests)
+    attempts = makes_attempts(request)
+    if searching is not None and attempts:
+        label = "sweep" if request.sizes else "synth"
+        world = searching.with_manager()
+        found = run_ranks("exec.search.task:search_task", request, world, label=label, timeout_s=timeout)
     else:
-        _once(request, course, output, json, digests)
+        hosts = hosts or os.environ.get(HOSTS_VARIABLE)
+        course = RaceLauncher.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
+        found = _found(request, course, attempts)
+    if searching is not None and not attempts:
+        console.note("the hosts had nothing to do: one process finds such a schedule")
+    _tell(found, request, output, json, digests)
+
+
+def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:
+    """What is found here; before many ``attempts`` the loops are loaded or compiled."""
+    from synth import synthesize
+    from synth.portfolio import warm
+
+    network = request.network
+    if attempts:
+        size_of = f"{network.ranks} ranks, {network.links} links"
+        console.waiting(f"synth: {size_of}; preparing the hot loops")
+        console.detail(f"{size_of}; preparing the hot loops")
+        warm(network.ranks)
+    with ExitStack() as drawn:
+        bar = Drawn(drawn.enter_context(console.progress("sweep" if request.sizes else "synth", 1.0)))
+        race = None if course is None else replace(course, begin=drawn.close)
+        return synthesize(request, race=race, progress=bar)
 
 
 def _searching(hosts: str | None, hostfile: str | None, jobs: int | None) -> World | None:
@@ -244,33 +235,6 @@ def _searching(hosts: str | None, hostfile: str | None, jobs: int | None) -> Wor
     world = World(None, hosts, hostfile)
     placed(world)
     return world
-
-
-def _on_hosts(
-    request: Request,
-    sizes: tuple[int, ...],
-    world: World,
-    timeout_s: float | None,
-    output: str | None,
-    json: bool,
-    digests: dict[str, str],
-) -> None:
-    """Have the ranks of ``world`` make the attempts, and one more hand them out; tell what was found."""
-    from exec.search import SearchTask
-    from synth.portfolio import Swept
-
-    search = SearchTask(request, sizes)
-    found = run_ranks(
-        "exec.search.task:search_task",
-        search,
-        world.with_manager(),
-        label="sweep" if sizes else "synth",
-        timeout_s=timeout_s,
-    )
-    if isinstance(found, Swept):
-        _tell_swept(found, request, output, json, digests)
-    else:
-        _tell_found(found, output, json, digests)
 
 
 def _method(word: str) -> str:
@@ -293,85 +257,6 @@ def _mechanism(name: str | None, method: str) -> Mechanism:
     raise UsageError(f"--mechanism: expected {' or '.join(words.MECHANISMS)}, found {name!r}")
 
 
-def _symmetric(
-    network: SymmetricNetwork | None,
-    spec: str,
-    collective: str,
-    method: str,
-    cut: tuple[str | None, str | None, int | None],
-    seed: int,
-    output: str | None,
-    json: bool,
-) -> bool:
-    """Make a symmetric schedule where it is asked for, or where a table of all sends would be too large.
-
-    Returns whether one was made; raises UsageError where one is asked for and cannot be.
-    """
-    from synth.portfolio.symmetry import SymmetricRequest, is_large, synthesize_symmetric
-
-    if network is None:
-        if method == "symmetric":
-            raise UsageError(
-                f"--method symmetric: no translation carries {spec} into itself",
-                hint="Tori, switches, fat trees, dragonflies and machines such as dgx-a100:4 have some, and "
-                "link lists whose ranks are numbered regularly.",
-            )
-        return False
-    asked = parse_collectives(collective, network.ranks, members=None, root=None, failed=())
-    if method == "auto" and not (
-        len(asked) == 1 and not asked[0].members and is_large(network, asked[0].kind)
-    ):
-        return False
-    if len(asked) > 1 or asked[0].members or asked[0].sets:
-        raise UsageError("--method symmetric: expected one collective, of all ranks")
-    size, chunk, chunks = cut
-    _refuse_cuts(size, chunk, chunks)
-    if method == "auto":
-        console.note(
-            f"{network.ranks} ranks: one chunk is scheduled for all {network.translations} of its kind"
-        )
-    request = SymmetricRequest(
-        network,
-        asked[0].kind,
-        parse_size(size or "16M", "--size") if chunk is None else None,
-        parse_size(chunk, "--chunk") if chunk is not None else None,
-        chunks,
-        seed,
-    )
-    with console.progress("synth", 1.0) as bar:
-        found = synthesize_symmetric(request, Drawn(bar))
-    _tell(found, "symmetric", output, json, {})
-    return True
-
-
-def _around_failures(
-    network: SymmetricNetwork | None,
-    collective: str,
-    without: str,
-    cut: tuple[str | None, str | None, int | None],
-    seed: int,
-    output: str | None,
-    json: bool,
-) -> bool:
-    """Make an all_reduce of the ranks that failures leave, where there are too many links to list.
-
-    Returns whether one was made.
-    """
-    from synth.portfolio.symmetry import serves_failures, synthesize_with_failures
-
-    size, chunk, chunks = cut
-    if network is None or chunk is not None or chunks is not None:
-        return False
-    asked = parse_collectives(collective, network.ranks, members=None, root=None, failed=())
-    if len(asked) > 1 or asked[0].members or not serves_failures(network, asked[0].kind):
-        return False
-    failures = parse_failures(without, network)
-    with console.progress("synth", 1.0):
-        found = synthesize_with_failures(network, failures, parse_size(size or "16M", "--size"), seed)
-    _tell(found, "periodic", output, json, {})
-    return True
-
-
 def _step_s(text: str | None) -> float | None:
     if text is None:
         return None
@@ -386,128 +271,17 @@ def _sizes(text: str, factor: float) -> tuple[int, ...]:
     return sizes_between(*parse_sizes(text, "--sizes"), factor)
 
 
-def _sweep(
-    request: Request,
-    sizes: tuple[int, ...],
-    course: RaceLauncher | None,
-    output: str | None,
-    json: bool,
-    digests: dict[str, str],
-) -> None:
-    from synth.portfolio import candidates_of, sweep
-
-    with console.progress("sweep", 1.0) as bar:
-        if course is None:
-            found = sweep(request, sizes, Drawn(bar))
-        else:
-            candidates = candidates_of(request, sizes, Drawn(bar), library=True)
-    if course is not None:
-        found = course.selection(candidates)
-    _tell_swept(found, request, output, json, digests)
-
-
-def _tell_swept(
-    found: Swept, request: Request, output: str | None, json: bool, digests: dict[str, str]
-) -> None:
-    """Write the selection where ``output`` says, and print what was found."""
-    from ccctl.render.text import selection
-
-    if output is not None:
-        codec.write(output, "selection", found.selection, digests)
-    if json and output != "-":
-        told = {
-            "candidates": found.candidates,
-            "synthesis_s": found.sweep_s,
-            "peak_bytes": found.peak_bytes,
-            "seed": request.seed,
-        }
-        console.summary(selection.summary(found.selection) | told)
-    else:
-        say = console.data if output is None else console.note
-        selection.draw(found.selection, say)
-        say(
-            f"{found.candidates} candidates timed at every size in {found.sweep_s:.1f} s, memory at most "
-            f"{found.peak_bytes / 1e6:.0f} MB"
-        )
-    console.next_with(output, "ccctl show {}", "table.json")
-
-
-def _once(
-    request: Request, course: RaceLauncher | None, output: str | None, json: bool, digests: dict[str, str]
-) -> None:
-    from synth.portfolio import Synthesis, synthesize_either
-
-    with console.progress("synth", 1.0) as bar:
-        kept: list[Schedule] = []
-        keep = kept.append if course else None
-        found = synthesize_either(request, Drawn(bar), keep)
-    if course is not None and isinstance(found, Synthesis):
-        found = course.fastest(found, kept, request)
-    _tell_found(found, output, json, digests)
-
-
-def _tell_found(
-    found: Synthesis | PeriodicSynthesis, output: str | None, json: bool, digests: dict[str, str]
-) -> None:
-    from synth.portfolio import Synthesis
-
-    _tell(found, "schedule" if isinstance(found, Synthesis) else "periodic", output, json, digests)
-
-
 def _tell(
-    found: Synthesis | PeriodicSynthesis | SymmetricSynthesis,
-    kind: str,
-    output: str | None,
-    json: bool,
-    digests: dict[str, str],
+    found: Synthesis, request: Request, output: str | None, json: bool, digests: dict[str, str]
 ) -> None:
     """Write the artifact where ``output`` says, and print what was found."""
     if output is not None:
-        codec.write(output, kind, found.schedule, digests)
+        codec.write(output, codec.kind_of(found.schedule), found.schedule, digests)
     if json and output != "-":
-        console.summary(summaries.summary_of(found))
-    elif output is None:
-        describe(found, console.data)
+        console.summary(summaries.summary_of(found, request.seed))
     else:
-        describe(found, console.note)
-    console.next_with(output, "ccctl verify {}", "schedule.json")
-
-
-def _collectives(
-    network: Network, collective: str, ranks: str | None, root: int | None, without: str | None
-) -> tuple[CollectiveRequest, ...]:
-    failed = parse_failures(without, network).ranks if without is not None else ()
-    return parse_collectives(collective, network.ranks, members=ranks, root=root, failed=failed)
-
-
-def _request(
-    network: Network,
-    collectives: tuple[CollectiveRequest, ...],
-    size: str | None,
-    chunk: str | None,
-    chunks: int | None,
-    method: str,
-    seed: int,
-) -> Request:
-    from synth.portfolio import Request
-
-    _refuse_cuts(size, chunk, chunks)
-    return Request(
-        network=network,
-        kind=collectives[0].kind,
-        collectives=collectives,
-        size_bytes=parse_size(size or "16M", "--size") if chunk is None else None,
-        chunk_bytes=parse_size(chunk, "--chunk") if chunk is not None else None,
-        chunks=chunks,
-        method=method,
-        seed=seed,
-    )
-
-
-def _refuse_cuts(size: str | None, chunk: str | None, chunks: int | None) -> None:
-    if size is not None and chunk is not None:
-        raise UsageError(
-            "--size and --chunk exclude each other: --size chooses the chunks, --chunk fixes them"
-        )
-    if chunks is not None and chunk is None:
-        raise UsageError("--chunks says how many chunks of --chunk each rank starts with; add --chunk")
+        describe(found, console.data if output is None else console.note)
+    if request.sizes:
+        console.next_with(output, "ccctl show {}", "table.json")
+    else:
+        console.next_with(output, "ccctl verify {}", "schedule.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -170,19 +171,23 @@ def request_of(wanted: BenchWorkload, ranks: int) -> CollectiveRequest:
 def _swept(
     network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], course: RaceLauncher | None
 ) -> Any:
-    from synth.portfolio import Request, candidates_of, cores, sweep, warm
+    from synth import Request, synthesize
+    from synth.portfolio import cores, warm
 
-    request = Request(
-        network=network, kind=asked.kind, collectives=(asked,), size_bytes=max(sizes), jobs=cores()
-    )
-    with console.progress("schedules", 1.0) as bar:
+    request = Request(network, asked.kind, collectives=(asked,), sizes=sizes, jobs=cores())
+    with ExitStack() as drawn:
+        bar = Drawn(drawn.enter_context(console.progress("schedules", 1.0)))
         warm(network.ranks)
         if course is None:
-            return sweep(request, tuple(sorted(sizes)), Drawn(bar)).selection
-        found = candidates_of(request, tuple(sorted(sizes)), Drawn(bar), library=True)
-    beside = f" and {course.library}'s own" if course.library else ""
-    console.note(f"race: running near-equal schedules{beside}; each size takes the fastest")
-    return course.selection(found).selection
+            return synthesize(request, progress=bar).schedule
+        library = course.library
+
+        def begin() -> None:
+            drawn.close()
+            beside = f" and {library}'s own" if library else ""
+            console.note(f"race: running near-equal schedules{beside}; each size takes the fastest")
+
+        return synthesize(request, race=replace(course, begin=begin), progress=bar).schedule
 
 
 def _age(seconds: float) -> str:

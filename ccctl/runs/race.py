@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ccctl import console
 from ccctl.errors import UsageError
 from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.benchmark import Entrant, Judged
+    from exec.benchmark import Entrant
+    from probes.base import Progress
+    from synth import RaceWinner
     from synth.network import Network
-    from synth.portfolio import Candidates, Request, Swept, Synthesis
     from synth.prediction import Table
     from synth.program import Program
     from synth.schedule import Schedule
@@ -29,13 +29,15 @@ class RaceLauncher:
     """Where races are run: the ranks of ``world``, each launch within ``timeout_s``.
 
     ``sockets`` joins them without MPI; ``device`` is that of ``exec.executors``. The library that joins the
-    ranks takes part with its own collective.
+    ranks takes part with its own collective. ``begin`` is called before ranks are started: their progress
+    takes the place of what was drawn until then.
     """
 
     world: World
     timeout_s: float | None
     sockets: bool = False
     device: str = "cpu"
+    begin: Callable[[], object] = tuple
 
     @staticmethod
     def of(
@@ -56,38 +58,27 @@ class RaceLauncher:
             )
         return RaceLauncher(world, timeout_s, sockets, device)
 
-    def fastest(self, found: Synthesis, kept: Sequence[Schedule], request: Request) -> Synthesis:
-        """``found`` with the fastest of its schedule, those ``kept`` and the algorithms of libraries."""
-        from exec.benchmark import entrants
-        from synth.portfolio import library_schedules, proven_with
+    def __call__(
+        self, sizes: Sequence[tuple[int, Sequence[Schedule]]], progress: Progress
+    ) -> list[RaceWinner]:
+        """The fastest at each size: one of its schedules, or the library's own collective."""
+        from exec.benchmark import asked, entrants, judged_race
+        from synth import RaceWinner
 
-        outcome = found.schedule.outcome
-        assert outcome is not None
-        every = entrants([found.schedule, *kept, *library_schedules(request)])
-        size_bytes = found.schedule.collective.total_bytes(found.schedule.chunk_bytes)
-        [judged] = self._raced([(size_bytes, every)])
-        schedule = replace(judged.winner.schedule, seed=request.seed, outcome=None, race=judged.race)
-        why = f"the fastest of {plural(len(every), 'schedule')} that ran"
-        return replace(found, schedule=proven_with(schedule, outcome.bounds), why=why)
-
-    def selection(self, found: Candidates) -> Swept:
-        """The selection of what is the fastest at each size: candidates, or the library's own collective."""
-        from exec.benchmark import entrants
-        from synth.portfolio import measured
-
-        at_sizes = [found.at(size) for size in found.sizes]
         programs: dict[Table, Program] = {}
-        with console.progress("race", len(at_sizes)) as bar:
-            sizes: list[tuple[int, list[Entrant]]] = []
-            for size, every in zip(found.sizes, at_sizes, strict=True):
-                bar.update(len(sizes), f"predicting {plural(len(every), 'schedule')}")
-                sizes.append((size, entrants(every, programs)))
-        judged = self._raced(sizes)
-        winners = [
-            next(at for at, one in enumerate(every) if one is judgement.winner.schedule)
-            for judgement, every in zip(judged, at_sizes, strict=True)
+        entered: list[tuple[int, list[Entrant]]] = []
+        for size, schedules in sizes:
+            progress.update(len(entered), len(sizes), f"predicting {plural(len(schedules), 'schedule')}")
+            entered.append((size, entrants(schedules, programs)))
+        self.begin()
+        requests = tuple(replace(one, device=self.device) for one in asked(entered, self.library))
+        report = run_ranks(
+            _TASK, requests, self.world, label="race", timeout_s=self.timeout_s, sockets=self.sockets
+        )
+        return [
+            RaceWinner(_place(won.winner.schedule, schedules), won.library, won.race)
+            for won, (_, schedules) in zip(judged_race(entered, report), sizes, strict=True)
         ]
-        return measured(found, winners, [one.library for one in judged], [one.race for one in judged])
 
     @property
     def library(self) -> str:
@@ -96,11 +87,6 @@ class RaceLauncher:
 
         return library_of(self.device, sockets=self.sockets)
 
-    def _raced(self, sizes: Sequence[tuple[int, Sequence[Entrant]]]) -> list[Judged]:
-        from exec.benchmark import asked, judged_race
 
-        requests = tuple(replace(one, device=self.device) for one in asked(sizes, self.library))
-        report = run_ranks(
-            _TASK, requests, self.world, label="race", timeout_s=self.timeout_s, sockets=self.sockets
-        )
-        return list(judged_race(sizes, report))
+def _place(schedule: Schedule, among: Sequence[Schedule]) -> int:
+    return next(at for at, one in enumerate(among) if one is schedule)

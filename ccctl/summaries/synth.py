@@ -8,20 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.render import race_lines, race_summary
+from ccctl.render.text import selection
 
 if TYPE_CHECKING:
+    from synth import Synthesis
     from synth.collective import Collective
     from synth.periodic_schedule import PeriodicSchedule
-    from synth.portfolio import PeriodicSynthesis, Synthesis
-    from synth.portfolio.symmetry import SymmetricSynthesis
     from synth.schedule import Schedule
     from synth.symmetric_schedule import SymmetricSchedule
 
 __all__ = ["describe", "summary_of"]
 
 
-def summary_of(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis) -> dict[str, Any]:
+def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
     """What ``synth --json`` prints of a schedule: plain values with units in their names."""
+    from synth.selection import Selection
+
+    if isinstance(found.schedule, Selection):
+        told = {
+            "candidates": found.candidates,
+            "synthesis_s": found.synthesis_s + found.proof_s,
+            "peak_bytes": found.peak_bytes + found.workers_bytes,
+            "seed": seed,
+        }
+        return selection.summary(found.schedule) | told
     from synth.periodic_schedule import PeriodicSchedule
     from synth.schedule import Schedule
     from synth.symmetric_schedule import SymmetricSchedule
@@ -68,8 +78,18 @@ def summary_of(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis) -> dic
     }
 
 
-def describe(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis, say: Callable[[str], None]) -> None:
+def describe(found: Synthesis, say: Callable[[str], None]) -> None:
     """The same in lines for people: every method's best time, why the winner won, how near its bound."""
+    from synth.selection import Selection
+
+    if isinstance(found.schedule, Selection):
+        selection.draw(found.schedule, say)
+        took_s = found.synthesis_s + found.proof_s
+        say(
+            f"{found.candidates} candidates timed at every size in {took_s:.1f} s, memory at most "
+            f"{(found.peak_bytes + found.workers_bytes) / 1e6:.0f} MB"
+        )
+        return
     from ccctl.render import about, seconds
     from probes.base import plural
     from synth.periodic_schedule import PeriodicSchedule

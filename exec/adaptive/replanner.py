@@ -23,9 +23,9 @@ from exec.adaptive.messages import CollectiveCall
 from exec.relays import PIECES
 from exec.replan import replanned
 from probes.base import UsageError
+from synth import Request as SynthesisRequest, synthesize
 from synth.network import Network
-from synth.portfolio import CollectiveRequest, Request as SynthesisRequest
-from synth.portfolio.synthesize import synthesize
+from synth.portfolio import CollectiveRequest
 from synth.schedule import Schedule
 from synth.simulation import moved_to
 
@@ -369,4 +369,4 @@ def _synthesized(
         trees=True,
         predicted=True,
     )
-    return synthesize(search).schedule
+    return synthesize(search).listed

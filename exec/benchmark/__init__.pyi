@@ -8,13 +8,7 @@ from .judgement import (
     largest as largest,
     synthesized_s as synthesized_s,
 )
-from .race import (
-    Entrant as Entrant,
-    Judged as Judged,
-    asked as asked,
-    entrants as entrants,
-    judged_race as judged_race,
-)
+from .race import Entrant as Entrant, asked as asked, entrants as entrants, judged_race as judged_race
 from .regression import RowChange as RowChange, compare as compare, label_of as label_of
 from .report import Measurement as Measurement, Report as Report, Row as Row, Spread as Spread
 from .run_forecast import forecast as forecast

@@ -16,11 +16,11 @@ import numpy as np
 from exec.benchmark.report import Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.base import UsageError, plural
+from synth import Request, synthesize
 from synth.collective import KINDS, Kind
 from synth.network import Network
 from synth.networks import restricted
-from synth.portfolio import Request, bounds_of, library_rates
-from synth.portfolio.synthesize import synthesize
+from synth.portfolio import bounds_of, library_rates
 from synth.schedule import Bound
 
 __all__ = [

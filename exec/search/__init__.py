@@ -3,7 +3,3 @@
 In: a request, or a sweep. Out: what `synth.portfolio` finds on one machine, the same whatever the ranks.
 Read `task`, `rank_pool`.
 """
-
-import lazy_loader as lazy
-
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from exec.search.rank_pool import pools_of
 from probes.base import Safekeeping
-from synth.portfolio import Request, sweep, synthesize_either, warm
+from synth import Request, Synthesis, synthesize
+from synth.portfolio import warm
 
-if TYPE_CHECKING:
-    from synth.portfolio import PeriodicSynthesis, Swept, Synthesis
-
-__all__ = ["SearchTask", "search_task"]
+__all__ = ["search_task"]
 
 
-@dataclass(frozen=True)
-class SearchTask:
-    """The search for the best schedule of ``request``, or with ``sizes`` for a selection for them."""
-
-    request: Request
-    sizes: tuple[int, ...] = ()
-
-
-def search_task(
-    comm: Any, search: SearchTask, progress: Safekeeping
-) -> Synthesis | PeriodicSynthesis | Swept | None:
-    """The result on rank 0; None on the others, which make its attempts."""
+def search_task(comm: Any, request: Request, progress: Safekeeping) -> Synthesis | None:
+    """The best schedule for a request, on rank 0; None on the others, which make its attempts."""
     with pools_of(comm, progress) as pools:
         if pools is None:
             return None
-        request = replace(search.request, jobs=max(1, comm.Get_size() - 1))
         warm(request.network.ranks)
-        if search.sizes:
-            return sweep(request, search.sizes, progress, pools)
-        return synthesize_either(request, progress, pools=pools)
+        asked = replace(request, jobs=max(1, comm.Get_size() - 1))
+        return synthesize(asked, progress=progress, pools=pools)

@@ -154,6 +154,8 @@ def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
             rows = zip(pairs.up, pairs.down, strict=True)
             trees = tuple(_paired(network, up, down) for up, down in rows)
             found.append(_TwoWayPacking(network, trees, pairs.share))
+    if not found:
+        raise NotApplicableError(f"forest needs links that join all ranks of {network.name}")
     return tuple(found)
 
 

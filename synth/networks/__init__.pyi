@@ -12,9 +12,15 @@ from .dgx import (
     pods_of as pods_of,
     threadblock_bytes_per_s as threadblock_bytes_per_s,
 )
-from .failures import Failures as Failures, kept_links as kept_links, without as without
+from .failures import (
+    Failures as Failures,
+    failures_of as failures_of,
+    kept_links as kept_links,
+    without as without,
+)
 from .families import family as family, is_family as is_family, names as names
 from .measured import from_profile as from_profile
+from .named import NamedNetwork as NamedNetwork, symmetry_of as symmetry_of
 from .nominal import from_topology as from_topology
 from .path_search import (
     ShortestPaths as ShortestPaths,
@@ -33,5 +39,4 @@ from .subnetwork import (
     restricted as restricted,
 )
 from .symmetric import SymmetricNetwork as SymmetricNetwork
-from .symmetric_families import symmetric_family as symmetric_family, symmetric_pod as symmetric_pod
 from .translations import found_symmetry as found_symmetry

@@ -14,9 +14,9 @@ What one threadblock moves (``threadblock_gbs``) is what NCCL's tuning reckons f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -24,6 +24,7 @@ from probes.base import UsageError, decimal, quoted, whole
 from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
 from synth.networks.dimensions import require_links
+from synth.networks.named import named_network
 
 __all__ = [
     "Machine",
@@ -91,10 +92,18 @@ def _gpu_of(values: dict[str, Any]) -> str:
 
 def pod(spec: str, *, hold_alpha: bool = False) -> Network:
     """The network of ``dgx-a100:2``; raises UsageError with what is wrong."""
+    from synth.networks.symmetric_families import symmetric_pod
+
     machine, count = machine_of(spec)
+    hosts = [f"n{rank // machine.gpus}" for rank in range(count * machine.gpus)]
+    listing = partial(_listed, spec, machine, count, hosts, hold_alpha)
+    folding = partial(symmetric_pod, spec, hold_alpha=hold_alpha)
+    return named_network(spec, hosts, listing, folding, hold_alpha=hold_alpha)
+
+
+def _listed(spec: str, machine: Machine, count: int, hosts: Sequence[str], hold_alpha: bool) -> Network:
     inside = 2 * sum(parallel for *_, parallel in machine.links) or machine.gpus * (machine.gpus - 1)
     require_links(spec, count * (inside + (count - 1) * machine.gpus**2))
-    hosts = [f"n{rank // machine.gpus}" for rank in range(count * machine.gpus)]
     return build(spec, hosts, _links(machine, count), hold_alpha=hold_alpha)
 
 

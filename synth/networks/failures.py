@@ -6,23 +6,60 @@ its part in collectives. ``survivors`` are those that take part instead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import Indices, Mask, UsageError, floats, ints, offsets
+from probes.base import Indices, Mask, UsageError, floats, ints, offsets, quoted
+from synth.collective import MOST_RANKS
 from synth.network import Network
 
-__all__ = ["Failures", "kept_links", "survivors", "without"]
+__all__ = ["Failures", "failures_of", "kept_links", "survivors", "without"]
 
 
 @dataclass(frozen=True)
 class Failures:
-    """What is gone: ranks, and (src, dst) of directed links, all parallel ones of a pair."""
+    """What is gone: ranks, and (src, dst) of directed links, all parallel of a pair; ``text`` says it."""
 
     ranks: tuple[int, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
+    text: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.ranks or self.links)
+
+    def __str__(self) -> str:
+        parts = [f"rank:{rank}" for rank in self.ranks] + [f"link:{src}>{dst}" for src, dst in self.links]
+        return self.text or ",".join(parts)
+
+
+def failures_of(text: str, network: Network) -> Failures:
+    """``rank:7,link:3-4,link:5>6,host:n2``: 3-4 is both directions, 5>6 only that one.
+
+    Raises UsageError.
+    """
+    ranks: list[int] = []
+    links: list[tuple[int, int]] = []
+    for part in text.split(","):
+        noun, _, value = part.strip().partition(":")
+        several = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", value)
+        ends = re.fullmatch(r"([0-9]{1,9})\s*([->])\s*([0-9]{1,9})", value)
+        if noun == "rank" and several and int(several[1]) <= int(several[2] or several[1]) < MOST_RANKS:
+            ranks += range(int(several[1]), int(several[2] or several[1]) + 1)
+        elif noun == "link" and ends:
+            src, dst = int(ends[1]), int(ends[3])
+            links += [(src, dst), (dst, src)] if ends[2] == "-" else [(src, dst)]
+        elif noun == "host" and value in network.hosts:
+            ranks += [rank for rank, host in enumerate(network.hosts) if host == value]
+        else:
+            raise UsageError(
+                f": found {quoted(part.strip())}",
+                hint="Write rank:7, rank:4-7, link:3-4 (both ways), link:3>4 or host:NAME, with commas.",
+                argument="without",
+            )
+    return Failures(tuple(sorted(set(ranks))), tuple(dict.fromkeys(links)), text)
 
 
 def without(network: Network, failures: Failures) -> Network:
@@ -40,7 +77,7 @@ def without(network: Network, failures: Failures) -> Network:
         gone |= between
     if network.ranks - len(set(failures.ranks)) < 1:
         raise UsageError(f": no rank of {network.name} is left", argument="without")
-    return kept_links(network, np.flatnonzero(~gone))
+    return replace(kept_links(network, np.flatnonzero(~gone)), name=f"{network.name} without {failures}")
 
 
 def survivors(network: Network, failures: Failures, members: Iterable[int] = ()) -> tuple[int, ...]:

@@ -25,11 +25,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from probes.base import UsageError, plural
 from synth.network import Link, Network, build
 from synth.networks import fat_tree
 from synth.networks.dimensions import parse_dimensions, require_links
+from synth.networks.named import named_network
 
 __all__ = ["FAMILIES", "Dimension", "Shape", "family", "is_family", "names", "shape_of"]
 
@@ -200,7 +202,18 @@ def family(
 
     ``unwind`` is empty, or one degree for all switches, or one for each.
     """
+    from synth.networks.symmetric_families import symmetric_family
+
     shape = shape_of(spec, alpha_s, bandwidth_bytes_per_s, unwind)
+    hosts = [f"n{rank // shape.ranks_per_host}" for rank in range(math.prod(shape.sizes))]
+    listing = partial(_listed, spec, shape, hosts, hold_alpha)
+    folding = partial(
+        symmetric_family, spec, alpha_s, bandwidth_bytes_per_s, hold_alpha=hold_alpha, unwind=unwind
+    )
+    return named_network(spec, hosts, listing, folding, hold_alpha=hold_alpha)
+
+
+def _listed(spec: str, shape: Shape, hosts: Sequence[str], hold_alpha: bool) -> Network:
     dimensions, sizes = shape.dimensions, shape.sizes
     ranks = math.prod(sizes)
     lowest, highest = dimensions[0], dimensions[-1]
@@ -216,7 +229,6 @@ def family(
     else:
         require_links(spec, sum(ranks // dim.size * dim.pair_count for dim in dimensions))
         links = _links(dimensions)
-    hosts = [f"n{rank // shape.ranks_per_host}" for rank in range(ranks)]
     return build(spec, hosts, links, hold_alpha=hold_alpha)
 
 

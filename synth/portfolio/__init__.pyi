@@ -1,9 +1,4 @@
-from .attempts import (
-    METHODS as METHODS,
-    SMALLEST_CHUNK_BYTES as SMALLEST_CHUNK_BYTES,
-    Request as Request,
-    method_of as method_of,
-)
+from .attempts import METHODS as METHODS, SMALLEST_CHUNK_BYTES as SMALLEST_CHUNK_BYTES, method_of as method_of
 from .collective_request import CollectiveRequest as CollectiveRequest
 from .incumbent import Attempt as Attempt
 from .library_rate import library_rates as library_rates
@@ -14,24 +9,12 @@ from .periodic import (
     proven_periodic as proven_periodic,
     timed_periodic as timed_periodic,
 )
-from .plain_or_periodic import PeriodicSynthesis as PeriodicSynthesis, synthesize_either as synthesize_either
+from .plain import bounds_of as bounds_of, warm as warm
+from .planning import makes_attempts as makes_attempts, planned as planned
+from .request import Request as Request
 from .runtime_sizes import SizedProgram as SizedProgram, runtime_sweep as runtime_sweep
-from .size_sweep import (
-    Candidates as Candidates,
-    Swept as Swept,
-    candidates_of as candidates_of,
-    measured as measured,
-    sizes_between as sizes_between,
-    sweep as sweep,
-    timed as timed,
-)
-from .synthesize import (
-    Synthesis as Synthesis,
-    bounds_of as bounds_of,
-    library_schedules as library_schedules,
-    proven_with as proven_with,
-    warm as warm,
-)
+from .size_sweep import sizes_between as sizes_between, timed as timed
+from .synthesis import RaceRunner as RaceRunner, RaceWinner as RaceWinner, Synthesis as Synthesis
 from .worker_pool import (
     ProcessPool as ProcessPool,
     WorkerPool as WorkerPool,

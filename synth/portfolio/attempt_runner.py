@@ -14,7 +14,8 @@ from typing import Self
 
 from probes.base import UnavailableError
 from synth.errors import NotApplicableError
-from synth.portfolio.attempts import Plan, Request, deliveries, plans
+from synth.portfolio.attempts import Plan, deliveries, plans
+from synth.portfolio.request import Request
 from synth.portfolio.worker_pool import ProcessPool, WorkerPool, WorkerPools
 from synth.schedule import Schedule
 from synth.simulation import replay

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import UsageError, meant, quoted
-from synth.collective import Collective, Kind
+from synth.collective import Collective
 from synth.methods import (
     adapcc,
     bidirectional,
@@ -26,20 +26,16 @@ from synth.methods import (
     two_step,
 )
 from synth.network import Network
-from synth.portfolio.collective_request import CollectiveRequest, counted, divided
 from synth.portfolio.rank_subsets import serve
+from synth.portfolio.request import Request, cut
 from synth.published import synthesizer
 from synth.schedule import Schedule
 from synth.scheduling import block_exchange, stars, symmetric_search
-from synth.tacos_ilp import Mechanism
 
 __all__ = [
     "METHODS",
     "SMALLEST_CHUNK_BYTES",
     "Plan",
-    "Request",
-    "cut",
-    "cut_again",
     "deliveries",
     "least_sends",
     "library_plans",
@@ -164,83 +160,6 @@ METHODS: dict[str, Method] = {
         suits=lambda network, shape: False,
     ),
 }
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to synthesize: either ``size_bytes`` (chunks are chosen), or ``chunk_bytes`` and ``chunks``.
-
-    ``collectives``, on some of the ranks or several at once, are taken instead of ``kind`` and ``root``.
-    ``size_bytes`` is nccl-tests' size, of each of them; ``chunks`` is how many chunks each rank starts
-    with. After ``time_limit_s`` the best so far is taken, or else the first there is. Up to ``jobs``
-    processes (0: never any) work side by side where that is worth it; what is chosen does not depend on it.
-    ``solver`` is the one of integer programs, "cbc" or "highs"; without ``solving`` auto asks none.
-    ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time and ``mechanism`` how it
-    divides problems that are too large for one program. ``trees``: each chunk must go along trees or paths,
-    as relays need it. ``predicted``: the prediction of a run on ranks decides, not the simulation of links;
-    None: it does where ranks were measured and every method is asked.
-    """
-
-    network: Network
-    kind: Kind
-    size_bytes: int | None = None
-    chunk_bytes: int | None = None
-    chunks: int | None = None
-    root: int = 0
-    method: str = "auto"
-    seed: int = 0
-    time_limit_s: float | None = None
-    collectives: tuple[CollectiveRequest, ...] = ()
-    solver: str = "cbc"
-    solving: bool = True
-    jobs: int = 1
-    sub_collectives: int | None = None
-    time_step_s: float | None = None
-    mechanism: Mechanism = "auto"
-    trees: bool = False
-    predicted: bool | None = None
-
-    @property
-    def decided_by_prediction(self) -> bool:
-        """Whether the prediction of a run decides between schedules."""
-        if self.predicted is not None:
-            return self.predicted
-        return self.method == "auto" and self.network.measured
-
-    @property
-    def asked(self) -> tuple[CollectiveRequest, ...]:
-        return self.collectives or (CollectiveRequest(self.kind, self.root),)
-
-    def shape(self, split: int = 1) -> Collective:
-        """The collectives with ``split`` chunks an owner, or as many as ``chunks`` says."""
-        if self.chunks is not None:
-            return counted(self.asked, self.network.ranks, self.chunks)
-        return divided(self.asked, self.network.ranks, split)
-
-
-def cut(request: Request, split: int) -> tuple[Collective, int]:
-    """The collective with ``split`` chunks an owner, and the bytes of a chunk.
-
-    Raises UsageError where the chunks of a custom collective would have less than a byte each.
-    """
-    if request.size_bytes is None:
-        raise UsageError("expected a size, or the size of a chunk")
-    found = request.shape(split)
-    least_bytes = found.total_bytes(1)
-    if split == 1 and least_bytes > request.size_bytes and any(one.sets is not None for one in request.asked):
-        raise UsageError(
-            f": expected at least {least_bytes} bytes, one for each chunk at a rank, found "
-            f"{request.size_bytes}",
-            argument="size",
-        )
-    return found, max(1, -(-request.size_bytes // least_bytes))
-
-
-def cut_again(request: Request, shape: Collective, parts: int) -> tuple[Collective, int]:
-    """The collective ``shape`` of the request with each chunk in so many parts, and the bytes of a part."""
-    if all(one.kind == "all_reduce" for one in request.asked):
-        return cut(replace(request, chunks=shape.chunks // len(request.asked) * parts), 1)
-    return cut(request, shape.chunks // request.shape().chunks * parts)
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import ints
+from probes.base import UsageError, ints
 from synth.collective import Collective, Kind, collective, custom, several
 from synth.rank_sets import RankSets
 
-__all__ = ["CollectiveRequest", "counted", "divided"]
+__all__ = ["CollectiveRequest", "counted", "divided", "surviving"]
 
 _OWNED = ("all_reduce", "reduce_scatter", "scatter", "all_to_all")
+_ROOTED = ("broadcast", "reduce", "scatter", "gather")
 _MOST_MULTIPLES = 4096
 
 
@@ -26,6 +27,24 @@ class CollectiveRequest:
     root: int = 0
     members: tuple[int, ...] = ()
     sets: Collective | None = None
+
+
+def surviving(request: CollectiveRequest, ranks: int, failed: Collection[int]) -> CollectiveRequest:
+    """The same collective among the ranks that have not failed; raises UsageError where it needs one."""
+    if not failed:
+        return request
+    if request.sets is not None:
+        used = {rank for sets in (request.sets.sources, request.sets.targets) for rank in sets.rank.tolist()}
+        if lost := sorted(used.intersection(failed)):
+            raise UsageError(f": the collective needs rank {lost[0]}, which has failed", argument="without")
+        return request
+    left = tuple(rank for rank in (request.members or range(ranks)) if rank not in failed)
+    chosen = request.root != (*request.members, 0)[0]
+    if request.kind in _ROOTED and request.root in failed and chosen:
+        raise UsageError(f": rank {request.root} has failed", argument="root")
+    if not left:
+        raise UsageError(f": no rank of {request.kind} is left", argument="without")
+    return replace(request, members=left, root=request.root if request.root in left else left[0])
 
 
 def counted(requests: Sequence[CollectiveRequest], ranks: int, chunks_per_rank: int) -> Collective:

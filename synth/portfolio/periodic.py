@@ -20,8 +20,9 @@ from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.periodic_schedule import PeriodicSchedule
-from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES, Request
-from synth.portfolio.synthesize import bounds_of
+from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
+from synth.portfolio.plain import bounds_of
+from synth.portfolio.request import Request
 from synth.schedule import Bound, Outcome, Schedule
 from synth.scheduling import coloured, least_period_s, modulo_scheduled
 from synth.simulation import periodic_time_s
@@ -33,7 +34,6 @@ __all__ = [
     "in_periods",
     "periodic_bounds",
     "proven_periodic",
-    "synthesize_periodic",
     "timed_periodic",
     "unserved",
 ]
@@ -66,21 +66,12 @@ def unserved(request: Request) -> str:
     return f"{network.name} has a single rank" if network.ranks < 2 else ""
 
 
-def synthesize_periodic(request: Request) -> PeriodicSchedule:
-    """The fastest periodic schedule of an all_reduce on all ranks, proven for any number of periods.
+def fastest_periodic(request: Request) -> PeriodicSchedule:
+    """The fastest periodic schedule of an all_reduce on all ranks, neither judged nor with an outcome.
 
     Of a size, cuts are tried four times finer each until that gains hardly anything; of a number of chunks
-    a period takes as many as divide it. Raises NotApplicableError for other collectives, where links do not
-    lead both ways, and where a network queues, on which nothing keeps to times; RuntimeError if the judge
-    refuses what was made, which would be a bug.
+    a period takes as many as divide it. Raises NotApplicableError where links do not lead both ways.
     """
-    if reason := unserved(request):
-        raise NotApplicableError(reason)
-    return proven_periodic(fastest_periodic(request), periodic_bounds(request))
-
-
-def fastest_periodic(request: Request) -> PeriodicSchedule:
-    """The same, neither judged nor with an outcome, of a request that is served."""
     network = request.network
     edges, least = pair_links(network), least_s_per_byte(network, "all_reduce")
     fewest, most = _trees_of(request, edges, least)

@@ -8,9 +8,8 @@ periodic schedule is looked for first, and plain ones only where they could stil
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,52 +17,36 @@ from probes.base import SILENT, Floats, Progress
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import distances_s
-from synth.periodic_schedule import PeriodicSchedule
-from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, Request, deliveries, plans
+from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, deliveries, plans
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.periodic import fastest_periodic, periodic_bounds, proven_periodic, unserved
-from synth.portfolio.synthesize import Synthesis, synthesize
+from synth.portfolio.plain import fastest_plain
+from synth.portfolio.request import Request
+from synth.portfolio.synthesis import Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
-from synth.schedule import Bound, Schedule
+from synth.schedule import Bound
 
-__all__ = ["PeriodicSynthesis", "synthesize_either"]
+__all__ = ["plain_or_periodic"]
 
 # What filling its pipeline may take of a plain schedule's time before a periodic one is looked for.
 _FILLS_SOON = 0.03
 
 
-@dataclass(frozen=True)
-class PeriodicSynthesis:
-    """A periodic schedule, proven and bounded, with what was tried and why it was kept, as in `Synthesis`."""
-
-    schedule: PeriodicSchedule
-    attempts: tuple[Attempt, ...]
-    synthesis_s: float
-    proof_s: float
-    why: str
-    peak_bytes: int
-    workers_bytes: int = 0
-
-
-def synthesize_either(
-    request: Request,
-    progress: Progress = SILENT,
-    keep: Callable[[Schedule], object] | None = None,
-    pools: WorkerPools = ProcessPool,
-) -> Synthesis | PeriodicSynthesis:
+def plain_or_periodic(
+    request: Request, progress: Progress = SILENT, pools: WorkerPools = ProcessPool
+) -> Synthesis:
     """The best schedule, plain or periodic; only periodic for the method "periodic", and for others never.
 
-    With ``keep``, which is given plain ones, or where a prediction decides between these, "auto" looks for no
-    periodic one. Raises as
-    `synthesize` and `synthesize_periodic` do.
+    Where all sends must be listed, or a prediction decides between plain ones, "auto" looks for no periodic
+    one. Raises as `fastest_plain` and `fastest_periodic` do.
     """
     if request.method == "periodic":
         progress.update(0, 1, "periodic")
         return _asked_for(request)
-    plain_only = request.method != "auto" or keep is not None or request.decided_by_prediction
-    if plain_only or unserved(request) or not _is_capped(request):
-        return synthesize(request, progress, keep, pools=pools)
+    listed = request.listed or request.trees or request.decided_by_prediction
+    if request.method != "auto" or listed or unserved(request) or not _is_capped(request):
+        return fastest_plain(request, progress, pools=pools)
     begun_s = time.perf_counter()
     proven = periodic_bounds(request)
     least_s = max(bound.time_s for bound in proven)
@@ -86,12 +69,12 @@ def synthesize_either(
     left_s = request.time_limit_s
     if left_s is not None:
         left_s = max(0.0, left_s - (time.perf_counter() - begun_s))
-    plain = synthesize(replace(request, time_limit_s=left_s), progress, proven=proven, pools=pools)
+    plain = fastest_plain(replace(request, time_limit_s=left_s), progress, proven=proven, pools=pools)
     plain = replace(plain, proof_s=plain.proof_s + bounded_s)
     return plain if found is None else _faster(found, plain)
 
 
-def _asked_for(request: Request) -> PeriodicSynthesis:
+def _asked_for(request: Request) -> Synthesis:
     if reason := unserved(request):
         raise NotApplicableError(reason)
     begun_s = time.perf_counter()
@@ -101,7 +84,7 @@ def _asked_for(request: Request) -> PeriodicSynthesis:
     return replace(found, proof_s=found.proof_s + bounded_s)
 
 
-def _faster(periodic: PeriodicSynthesis, plain: Synthesis) -> Synthesis | PeriodicSynthesis:
+def _faster(periodic: Synthesis, plain: Synthesis) -> Synthesis:
     """The one whose schedule takes less time, with what was tried for both."""
     attempts = (*periodic.attempts, *plain.attempts)
     synthesis_s, proof_s = periodic.synthesis_s + plain.synthesis_s, periodic.proof_s + plain.proof_s
@@ -113,18 +96,19 @@ def _faster(periodic: PeriodicSynthesis, plain: Synthesis) -> Synthesis | Period
         attempts=attempts,
         synthesis_s=synthesis_s,
         proof_s=proof_s,
-        why=f"{100 * gained:.2g} % faster than {plain.schedule.method}, the best plain one",
+        why=f"{100 * gained:.2g} % faster than {plain.listed.method}, the best plain one",
         peak_bytes=plain.peak_bytes,
         workers_bytes=plain.workers_bytes,
     )
 
 
-def _time_s(found: Synthesis | PeriodicSynthesis) -> float:
-    assert found.schedule.outcome is not None
-    return found.schedule.outcome.time_s
+def _time_s(found: Synthesis) -> float:
+    outcome = found.schedule.outcome
+    assert outcome is not None
+    return outcome.time_s
 
 
-def _periodic(request: Request, proven: tuple[Bound, ...], why: str) -> PeriodicSynthesis:
+def _periodic(request: Request, proven: tuple[Bound, ...], why: str) -> Synthesis:
     begun_s = time.perf_counter()
     found = fastest_periodic(request)
     found_s = time.perf_counter()
@@ -132,7 +116,7 @@ def _periodic(request: Request, proven: tuple[Bound, ...], why: str) -> Periodic
     proof_s = time.perf_counter() - found_s
     assert made.outcome is not None
     attempt = Attempt("periodic", made.chunks, made.outcome.time_s, "", made.sends)
-    return PeriodicSynthesis(made, (attempt,), found_s - begun_s, proof_s, why, peak_bytes())
+    return Synthesis(made, (attempt,), found_s - begun_s, proof_s, why, peak_bytes())
 
 
 def _is_capped(request: Request) -> bool:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from synth.portfolio.attempts import Plan, Request, cut_again, smallest_bytes
+from synth.portfolio.attempts import Plan, smallest_bytes
+from synth.portfolio.request import Request, cut_again
 from synth.schedule import Schedule
 from synth.scheduling import justified, pipelined
 from synth.simulation import replay

@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from probes.base import SILENT, Progress, UsageError
+from probes.base import SILENT, Progress, UsageError, plural
 from synth.check import check
 from synth.compiler import lower
 from synth.network import Network
 from synth.portfolio.memory_limits import peak_bytes
-from synth.portfolio.synthesize import Request, bounds_of, library_schedules, synthesize
+from synth.portfolio.plain import bounds_of, fastest_plain, library_schedules
+from synth.portfolio.request import Request
+from synth.portfolio.synthesis import RaceRunner, RaceWinner, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import MOST_SENDS, predicted_s
 from synth.program import Program
@@ -25,7 +27,7 @@ from synth.schedule import Bound, Race, Schedule
 from synth.selection import Point, Range, Selection, UnsizedSchedule
 from synth.simulation import replay
 
-__all__ = ["Candidates", "Swept", "candidates_of", "measured", "sizes_between", "sweep", "timed"]
+__all__ = ["Candidates", "candidates_of", "measured", "sizes_between", "sweep", "timed"]
 
 _MOST_SIZES = 1000
 # A candidate this much slower than the best of its own size is not timed at others.
@@ -35,19 +37,6 @@ _WORTH_A_SWITCH = 0.005
 # How finely the crossing of two winners is looked for, as a part of the size.
 _CROSSING = 64
 _WORTH_PROCESSES_S = 4.0
-
-
-@dataclass(frozen=True)
-class Swept:
-    """The selection, and how many candidates were timed in what time.
-
-    ``peak_bytes`` is the most memory that this process and its workers held.
-    """
-
-    selection: Selection
-    candidates: int
-    sweep_s: float
-    peak_bytes: int
 
 
 def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple[int, ...]:
@@ -66,18 +55,23 @@ def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple
 
 
 def sweep(
-    request: Request, sizes: Sequence[int], progress: Progress = SILENT, pools: WorkerPools = ProcessPool
-) -> Swept:
-    """The selection for ``sizes`` (rising) of what ``request`` asks, whose own size does not count.
+    request: Request,
+    progress: Progress = SILENT,
+    race: RaceRunner | None = None,
+    pools: WorkerPools = ProcessPool,
+) -> Synthesis:
+    """The selection for the sizes of a request, as the prediction has it or as a ``race`` measures it.
 
     O(sizes · candidates · sends) for the timing. Sizes that ``time_limit_s`` leaves no time for take the
     candidates of the others. Methods that solve integer programs take part only if asked for by name.
-    Raises what ``synthesize`` raises, and RuntimeError if the judge refuses a winner, which would be a bug.
+    Raises what ``fastest_plain`` raises, and RuntimeError if the judge refuses a winner: a bug.
     """
-    found = candidates_of(request, sizes, progress, pools=pools)
-    winners = found.race.winners(sizes)
-    ranges = tuple(_ranges(found.race, sizes, winners))
-    points = [(*each, None) for each in zip(sizes, winners, found.bounds, strict=True)]
+    found = candidates_of(request, progress, library=race is not None, pools=pools)
+    if race is not None:
+        return measured(found, race([(size, found.at(size)) for size in found.sizes], progress))
+    winners = found.race.winners(found.sizes)
+    ranges = tuple(_ranges(found.race, found.sizes, winners))
+    points = [(*each, None) for each in zip(found.sizes, winners, found.bounds, strict=True)]
     return found.swept(_selection(request.network, found.race, ranges, points))
 
 
@@ -95,16 +89,19 @@ class Candidates:
         """Every candidate as a schedule for this size, in the order of their numbers."""
         return [self.race.scheduled(number, size_bytes) for number in range(len(self.race.candidates))]
 
-    def swept(self, selection: Selection) -> Swept:
+    def swept(self, selection: Selection) -> Synthesis:
         """The selection, judged, with what it took."""
-        took_s = time.perf_counter() - self.begun_s
-        held_bytes = peak_bytes() + self.workers_bytes
-        return Swept(_judged(selection), len(self.race.candidates), took_s, held_bytes)
+        found_s = time.perf_counter()
+        proven, count = _judged(selection), len(self.race.candidates)
+        proof_s = time.perf_counter() - found_s
+        why = f"the fastest at each size of {plural(count, 'candidate')}"
+        return Synthesis(
+            proven, (), found_s - self.begun_s, proof_s, why, peak_bytes(), self.workers_bytes, count
+        )
 
 
 def candidates_of(
     request: Request,
-    sizes: Sequence[int],
     progress: Progress = SILENT,
     *,
     library: bool = False,
@@ -112,8 +109,9 @@ def candidates_of(
 ) -> Candidates:
     """The candidates of every size; with ``library`` the algorithms of libraries are always among them."""
     begun_s = time.perf_counter()
+    sizes = tuple(sorted(request.sizes))
     here = request.method == "auto" and request.network.is_measured_host
-    asked = replace(request, solving=False, predicted=here)
+    asked = replace(request, sizes=(), solving=False, predicted=here)
     explored, workers_bytes = _all_explored(asked, sizes, progress, pools)
     found = [algorithm for one in explored for algorithm in one.found]
     if library:
@@ -121,25 +119,25 @@ def candidates_of(
     pool = {_digest(algorithm): algorithm for algorithm in found}
     race = _Race(request.network, tuple(pool.values()), predicted=here)
     progress.update(len(sizes), len(sizes))
-    return Candidates(tuple(sizes), tuple(one.bound for one in explored), race, begun_s, workers_bytes)
+    return Candidates(sizes, tuple(one.bound for one in explored), race, begun_s, workers_bytes)
 
 
-def measured(
-    found: Candidates, winners: Sequence[int], libraries: Sequence[str], races: Sequence[Race]
-) -> Swept:
-    """The selection of the candidates that won the race of each size, by their numbers.
+def measured(found: Candidates, winners: Sequence[RaceWinner]) -> Synthesis:
+    """The selection of the candidates that won the race of each size, and of libraries that were faster.
 
-    ``libraries`` name the library that was faster at a size, or "". Nothing was measured between two sizes:
-    ranges meet at their geometric mean.
+    Nothing was measured between two sizes: ranges meet at their geometric mean.
     """
-    chosen = list(zip(winners, libraries, strict=True))
+    chosen = [(won.number, won.library) for won in winners]
     switches = [0, *(at for at in range(1, len(chosen)) if chosen[at] != chosen[at - 1])]
     starts = [found.sizes[0], *(math.isqrt(found.sizes[at - 1] * found.sizes[at]) + 1 for at in switches[1:])]
     ends = [*(start - 1 for start in starts[1:]), found.sizes[-1]]
     ranges = tuple(
         Range(start, end, *chosen[at]) for start, end, at in zip(starts, ends, switches, strict=True)
     )
-    points = list(zip(found.sizes, winners, found.bounds, races, strict=True))
+    points = [
+        (size, won.number, bound, won.race)
+        for size, won, bound in zip(found.sizes, winners, found.bounds, strict=True)
+    ]
     return found.swept(_selection(found.race.network, found.race, ranges, points))
 
 
@@ -206,7 +204,7 @@ def _bound(request: Request) -> Bound:
 def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
     """What is at the request's size, but for the hopeless."""
     kept: list[Schedule] = []
-    synthesis = synthesize(request, keep=kept.append, pools=pools)
+    synthesis = fastest_plain(request, keep=kept.append, pools=pools)
     best = synthesis.schedule.outcome
     assert best is not None
     hopeful = [one for one in kept if replay(one).time_s <= best.time_s * _HOPELESS]

@@ -168,7 +168,7 @@ def _context() -> ForkServerContext | SpawnContext:
     if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_FOLDER:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["synth.portfolio.synthesize"])
+    context.set_forkserver_preload(["synth.portfolio.plain"])
     return context
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import one_slow_rank
 import pytest
 
-from synth.stages import synthesize, verify
+from synth import synthesize, verify
 
 SIZE_BYTES = 8 << 20
 

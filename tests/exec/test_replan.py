@@ -6,6 +6,7 @@ import pytest
 from exec.replan import SchedulePrediction, replanned, requests_of
 from probes.base.columns import floats
 from probes.base.errors import UsageError
+from synth import synthesize
 from synth.check.schedule import check
 from synth.collective import KINDS
 from synth.compiler.lowering import lower
@@ -13,7 +14,6 @@ from synth.network import Link, build
 from synth.portfolio.collective_request import CollectiveRequest, divided
 from synth.prediction.run_time import predicted_s
 from synth.simulation.schedule import replay
-from synth.stages import synthesize
 
 SIZE = 4 << 20
 

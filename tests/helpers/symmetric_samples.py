@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from synth import Request
 from synth.collective import Kind
 from synth.networks.symmetric import SymmetricNetwork
 from synth.networks.symmetric_families import symmetric_family, symmetric_pod
-from synth.portfolio.symmetry.symmetric import SymmetricRequest, synthesize_symmetric
+from synth.portfolio.symmetry.symmetric import fastest_symmetric
 from synth.symmetric_schedule import SymmetricSchedule
 
-__all__ = ["folded", "made"]
+__all__ = ["fastest", "folded", "made"]
 
 
 def folded(spec: str, bandwidth: float = 50e9) -> SymmetricNetwork:
@@ -17,8 +18,17 @@ def folded(spec: str, bandwidth: float = 50e9) -> SymmetricNetwork:
     return found
 
 
+def fastest(
+    network: SymmetricNetwork, kind: Kind, size_bytes: int | None = None, **options: int
+) -> SymmetricSchedule:
+    """The symmetric schedule for a network of any such kind, also one that has no name."""
+    request = Request(network, kind, size_bytes, **options)  # type: ignore[arg-type]
+    found = fastest_symmetric(request, network).schedule
+    assert isinstance(found, SymmetricSchedule)
+    return found
+
+
 def made(spec: str, kind: Kind, share: int = 1) -> SymmetricSchedule:
     network = folded(spec)
     chunks = share * network.ranks if kind in ("all_reduce", "reduce_scatter", "all_to_all") else share
-    request = SymmetricRequest(network, kind, chunk_bytes=1 << 16, chunks=chunks)
-    return synthesize_symmetric(request).schedule
+    return fastest(network, kind, chunk_bytes=1 << 16, chunks=chunks)

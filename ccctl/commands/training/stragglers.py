@@ -271,7 +271,7 @@ def _schedule(options: StragglersOptions) -> Schedule | None:
 
     on, _ = load_network(network, options.alpha, options.bandwidth)
     collectives = parse_collectives(options.collective, on.ranks)
-    return synthesize(on, collectives, parse_size(size, "--size"), seed=options.seed, trees=True).schedule
+    return synthesize(on, collectives, parse_size(size, "--size"), seed=options.seed, trees=True).listed
 
 
 def _costs(options: StragglersOptions, arrivals: Arrivals) -> CollectiveCosts:

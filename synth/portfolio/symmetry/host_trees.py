@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask, plural
+from probes.base import SILENT, Floats, Indices, Mask, Progress, plural
 from synth.bounds import host_bounds
 from synth.collective import Kind, collective
 from synth.errors import NotApplicableError
@@ -24,7 +24,8 @@ from synth.networks import Failures, SymmetricNetwork
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio import (
     Attempt,
-    PeriodicSynthesis,
+    Request,
+    Synthesis,
     body_of,
     in_periods,
     peak_bytes,
@@ -36,7 +37,7 @@ from synth.schedule import Bound, Schedule
 from synth.scheduling import coloured
 from synth.tree_packing import TwoWayTree
 
-__all__ = ["all_reduce_with_failures", "bounds_with_failures", "serves_failures", "synthesize_with_failures"]
+__all__ = ["all_reduce_with_failures", "around_failures", "bounds_with_failures", "serves_failures"]
 
 # How many trees of a period enter a host at each of its ranks, and the most sends that these may have.
 _TREES_A_RANK = range(2, 9)
@@ -55,17 +56,18 @@ def serves_failures(network: SymmetricNetwork, kind: Kind) -> bool:
     return kind == "all_reduce" and network.ranks_per_host > 1 and is_large(network, kind)
 
 
-def synthesize_with_failures(
-    network: SymmetricNetwork, failures: Failures, size_bytes: int, seed: int = 0
-) -> PeriodicSynthesis:
-    """`all_reduce_with_failures` with its time and reason, as `synthesize_either` returns it."""
+def around_failures(request: Request, network: SymmetricNetwork, progress: Progress = SILENT) -> Synthesis:
+    """The all_reduce of the ranks that have not failed; ``network`` is that of the request, symmetric."""
     begun_s = time.perf_counter()
-    made = all_reduce_with_failures(network, failures, size_bytes, seed)
+    progress.update(0, 1, "periodic")
+    failures = request.without
+    assert failures is not None and request.size_bytes is not None
+    made = all_reduce_with_failures(network, failures, request.size_bytes, request.seed)
     assert made.outcome is not None
     attempt = Attempt("periodic", made.chunks, made.outcome.time_s, "", made.sends)
     hosts = len({rank // network.ranks_per_host for rank in failures.ranks})
     why = f"trees between hosts that load all NICs alike, with {plural(hosts, 'host')} that lack ranks"
-    return PeriodicSynthesis(made, (attempt,), time.perf_counter() - begun_s, 0.0, why, peak_bytes())
+    return Synthesis(made, (attempt,), time.perf_counter() - begun_s, 0.0, why, peak_bytes())
 
 
 def survivors_of(network: SymmetricNetwork, failures: Failures) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from probes.base import SILENT, Progress, UsageError
 from synth.bounds import symmetric_bounds
@@ -16,13 +16,13 @@ from synth.check import check_symmetric
 from synth.collective import MOST_CHUNKS, Collective, Kind, collective
 from synth.errors import NotApplicableError
 from synth.networks import SymmetricNetwork
-from synth.portfolio import SMALLEST_CHUNK_BYTES, Attempt, peak_bytes
+from synth.portfolio import SMALLEST_CHUNK_BYTES, Attempt, Request, Synthesis, peak_bytes
 from synth.schedule import Bound, Outcome
 from synth.scheduling import MOST_COMPARISONS, comparisons, symmetric_schedules
 from synth.simulation import replay
 from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 
-__all__ = ["SymmetricRequest", "SymmetricSynthesis", "is_large", "synthesize_symmetric"]
+__all__ = ["fastest_symmetric", "is_large"]
 
 # Plain schedules of more deliveries take longer than a minute, or more memory than there is.
 _MOST_DELIVERIES = 1 << 20
@@ -32,57 +32,34 @@ _NOTICEABLE = 0.002
 _PATIENCE = 2
 
 
-@dataclass(frozen=True)
-class SymmetricRequest:
-    """What to synthesize: either ``size_bytes``, or ``chunk_bytes`` and ``chunks``, as of a `Request`."""
-
-    network: SymmetricNetwork
-    kind: Kind
-    size_bytes: int | None = None
-    chunk_bytes: int | None = None
-    chunks: int | None = None
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class SymmetricSynthesis:
-    """A symmetric schedule, proven and bounded, with what was tried and why it was kept."""
-
-    schedule: SymmetricSchedule
-    attempts: tuple[Attempt, ...]
-    synthesis_s: float
-    proof_s: float
-    why: str
-    peak_bytes: int
-    workers_bytes: int = 0
-
-
 def is_large(network: SymmetricNetwork, kind: Kind) -> bool:
     """Whether symmetric schedules serve the collective, and plain ones would be too large."""
     return kind in SYMMETRIC and network.ranks**2 > _MOST_DELIVERIES
 
 
-def synthesize_symmetric(request: SymmetricRequest, progress: Progress = SILENT) -> SymmetricSynthesis:
-    """The fastest symmetric schedule found, proven, with its bounds.
+def fastest_symmetric(request: Request, network: SymmetricNetwork, progress: Progress = SILENT) -> Synthesis:
+    """The fastest symmetric schedule found, proven, with its bounds; ``network`` is that of the request.
 
     For a size, chunks are halved until that gains hardly anything. Raises NotApplicableError for collectives
     that are not SYMMETRIC and if links do not join all ranks, UsageError if ranks cannot own equally many
     chunks, RuntimeError if the checker refuses the schedule, which would be a bug.
     """
-    if request.kind not in SYMMETRIC:
+    kind = request.asked[0].kind
+    if kind not in SYMMETRIC:
         raise NotApplicableError(f"symmetric schedules are made for {', '.join(SYMMETRIC)}")
     begun_s = time.perf_counter()
     best: SymmetricSchedule | None = None
     best_s = bound_s = float("inf")
     attempts: list[Attempt] = []
     patience = _PATIENCE
-    for number, (shape, chunk_bytes) in enumerate(_cuts(request)):
+    for number, (shape, chunk_bytes) in enumerate(_cuts(request, network, kind)):
         progress.update(number, number + 1, f"{shape.chunks} chunks")
         if number == 0 or request.size_bytes is None:
-            proven = _bounds(request, shape, chunk_bytes)
+            size_bytes = request.size_bytes or shape.total_bytes(chunk_bytes)
+            proven = tuple(symmetric_bounds(network, kind, size_bytes))
         bound_s = min(bound_s, proven[0].time_s)
         before_s = best_s
-        for made in symmetric_schedules(request.network, shape, chunk_bytes, request.seed):
+        for made in symmetric_schedules(network, shape, chunk_bytes, request.seed):
             time_s = replay(made.quotient).time_s
             attempts.append(Attempt(made.method, shape.chunks, time_s, "", made.sends))
             if time_s < best_s:
@@ -95,7 +72,7 @@ def synthesize_symmetric(request: SymmetricRequest, progress: Progress = SILENT)
     schedule = proven_symmetric(best, proven)
     row = len(best.chunk)
     why = f"{row} sends are listed, each for {best.network.translations} that start with it"
-    return SymmetricSynthesis(
+    return Synthesis(
         schedule, tuple(attempts), found_s - begun_s, time.perf_counter() - found_s, why, peak_bytes()
     )
 
@@ -110,14 +87,9 @@ def proven_symmetric(made: SymmetricSchedule, proven: tuple[Bound, ...]) -> Symm
     return replace(made, outcome=replace(outcome, status=status))
 
 
-def _bounds(request: SymmetricRequest, shape: Collective, chunk_bytes: int) -> tuple[Bound, ...]:
-    size_bytes = request.size_bytes or shape.total_bytes(chunk_bytes)
-    return tuple(symmetric_bounds(request.network, request.kind, size_bytes))
-
-
-def _cuts(request: SymmetricRequest) -> Iterator[tuple[Collective, int]]:
+def _cuts(request: Request, network: SymmetricNetwork, kind: Kind) -> Iterator[tuple[Collective, int]]:
     """(collective, bytes of a chunk), from coarse to fine."""
-    ranks, kind = request.network.ranks, request.kind
+    ranks = network.ranks
     if request.chunk_bytes is not None:
         shape = collective(kind, ranks, request.chunks or 1)
         if shape.chunks % ranks:
@@ -134,7 +106,7 @@ def _cuts(request: SymmetricRequest) -> Iterator[tuple[Collective, int]]:
             return
         shape = collective(kind, ranks, share if kind == "all_gather" else share * ranks)
         chunk_bytes = max(1, -(-request.size_bytes // shape.total_bytes(1)))
-        many = comparisons(request.network, shape) > MOST_COMPARISONS
+        many = comparisons(network, shape) > MOST_COMPARISONS
         if share > 1 and (chunk_bytes < SMALLEST_CHUNK_BYTES or many):
             return
         yield shape, chunk_bytes

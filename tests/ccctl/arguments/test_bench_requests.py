@@ -11,8 +11,8 @@ from ccctl.arguments.proven import proven_schedule
 from exec.program.layout import count_of
 from exec.replan import SchedulePrediction
 from probes.link_costs import HostMemory
+from synth import Request, synthesize
 from synth.network import Link, build
-from synth.portfolio.synthesize import Request, synthesize
 from synth.prediction.run_time import schedule_run_s
 from synth.simulation.relocate import moved_to
 

@@ -9,10 +9,11 @@ import pytest
 
 from ccctl import console
 from ccctl.arguments.collectives import parse_collectives
-from ccctl.arguments.networks import load_network, parse_failures, parse_ranks
+from ccctl.arguments.networks import load_network, parse_ranks
 from ccctl.artifacts import codec
 from ccctl.errors import CcctlError, DataError, MissingInputError, UsageError
 from probes.topology import FabricLink, Gpu, Host, Nic, Topology
+from synth.portfolio.collective_request import surviving
 
 
 def test_ranks():
@@ -20,16 +21,6 @@ def test_ranks():
     for text in ("", "a", "3-1", "1,,2", "-1"):
         with pytest.raises(UsageError, match="--ranks"):
             parse_ranks(text)
-
-
-def test_failures():
-    network, _ = load_network("rfs:2x2x3", "0", "1GB/s")
-    failed = parse_failures("rank:7,link:3-4,link:5>6,rank:1-2,host:n0", network)
-    assert failed.ranks == (0, 1, 2, 3, 7)
-    assert failed.links == ((3, 4), (4, 3), (5, 6))
-    for text in ("rank", "rank:x", "link:3", "host:nowhere", "7"):
-        with pytest.raises(UsageError, match="--without"):
-            parse_failures(text, network)
 
 
 @pytest.mark.parametrize(
@@ -92,15 +83,6 @@ def test_a_collective_is_understood_as_others_write_it(tmp_path, name):
     assert kinds(parse_collectives(str(tmp_path / "wanted.json"), 8)) == [("all_reduce", 0, ())]
 
 
-def test_survivors_take_part():
-    assert kinds(parse_collectives("all_gather", 5, failed=[1, 3])) == [("all_gather", 0, (0, 2, 4))]
-    assert kinds(parse_collectives("broadcast", 4, failed=[0])) == [("broadcast", 1, (1, 2, 3))]
-    with pytest.raises(UsageError, match="rank 2 has failed"):
-        parse_collectives("broadcast", 4, root=2, failed=[2])
-    with pytest.raises(UsageError, match="no rank"):
-        parse_collectives("all_gather:0-1,all_reduce:2-3", 4, failed=[2, 3])
-
-
 @pytest.mark.parametrize(
     ("text", "options"),
     [
@@ -141,7 +123,7 @@ def test_a_file_of_collectives_and_chunks(tmp_path):
     assert own.sets.reduced.tolist() == [False, False, True]
     assert own.sets.wanted().sum(axis=1).tolist() == [0, 2, 2, 0, 0, 1, 0, 0]
     with pytest.raises(UsageError, match="rank 2, which has failed"):
-        parse_collectives(str(path), 8, failed=[2])
+        surviving(own, 8, [2])
 
 
 def test_the_same_in_json(tmp_path):

@@ -91,8 +91,8 @@ LETTERS = [
 @pytest.fixture
 def command(monkeypatch, tmp_path, samples, schedule, capsys):
     """(status, stderr) of a command line, in which nothing may be measured, synthesized or started."""
+    from synth import synthesize
     from synth.networks.measured import from_profile
-    from synth.stages import synthesize
 
     for name in ("profile", "report"):
         codec.write(str(tmp_path / f"{name}.json"), name, samples[name])

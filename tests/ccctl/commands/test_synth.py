@@ -164,7 +164,7 @@ def test_the_same_seed_writes_the_same_body(run_ccctl, tmp_path):
         (("--network", "missing.json"), 66, "missing.json: there is no such file"),
         ((*MESH, "--collective", "all_sum"), 2, "unknown collective"),
         ((*MESH, "--size", "1M", "--chunk", "1K"), 2, "exclude each other"),
-        ((*MESH, "--chunks", "4"), 2, "add --chunk"),
+        ((*MESH, "--chunks", "4"), 2, "needs the size of a chunk"),
         ((*MESH, "--method", "magic"), 2, "unknown method"),
         ((*MESH, "--method", "TACOS"), 2, "TACOS's search is 'greedy'"),
         ((*MESH, "--solver", "magic"), 2, "--solver magic: unknown solver"),

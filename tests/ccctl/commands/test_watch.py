@@ -19,8 +19,8 @@ from ccctl.commands.watch import FILES
 from ccctl.main import main
 from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
+from synth import synthesize
 from synth.networks.measured import from_profile
-from synth.stages import synthesize
 
 ROOT = Path(__file__).parents[3]
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]

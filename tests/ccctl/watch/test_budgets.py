@@ -14,8 +14,8 @@ from ccctl.watch.state import opened, read_schedule
 from exec.replan import SchedulePrediction
 from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
+from synth import synthesize
 from synth.networks.measured import from_profile
-from synth.stages import synthesize
 
 ROUND_S = 0.1
 NOISE = 0.01

@@ -19,9 +19,9 @@ from ccctl.watch.state import opened, read_schedule
 from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SentSegments, SharedPort
 from probes.profiling.drift import compare
+from synth import synthesize
 from synth.check.schedule import check
 from synth.networks.measured import from_profile
-from synth.stages import synthesize
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")

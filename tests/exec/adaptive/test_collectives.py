@@ -5,8 +5,8 @@ from joined import run_joined
 
 from exec.adaptive.messages import SERVED, CollectiveCall
 from exec.adaptive.replanner import first_schedules
+from synth import verify
 from synth.networks.families import family
-from synth.stages import verify
 
 START = """
 import os

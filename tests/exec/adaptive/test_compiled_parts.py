@@ -18,9 +18,9 @@ from exec.adaptive.compiled_parts import (
 )
 from exec.adaptive.messages import CollectiveCall
 from exec.adaptive.replanner import Replanner, first_schedules
+from synth import verify
 from synth.msccl.write import write_xml
 from synth.networks.families import family
-from synth.stages import verify
 
 REQUEST = CollectiveCall("all_reduce", "sum", "float32", 1 << 16, 4)
 

@@ -7,8 +7,8 @@ from threaded_ranks import ThreadedRanks
 from exec.adaptive.contexts import Contexts, Result, Version
 from exec.adaptive.messages import SERVED, CollectiveCall
 from exec.mpi import connections
+from synth import synthesize
 from synth.networks.families import family
-from synth.stages import synthesize
 
 RANKS, COUNT = 4, 503
 

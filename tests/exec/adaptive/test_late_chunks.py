@@ -22,11 +22,11 @@ from exec.program.layout import Layout
 from exec.program.move import moves
 from exec.relays.late_chunks import Entrance, covered_slots, joined_elements, left_out, without_joined
 from exec.relays.phase_buffers import input_of, merged
+from synth import compile as compile_
 from synth.collective import collective
 from synth.program import INPUT, OUTPUT, SCRATCH
 from synth.relays.partial import WAYS, late_phase, partial_phase
 from synth.schedule import COPY, REDUCE
-from synth.stages import compile as compile_
 
 LENGTH = 3
 

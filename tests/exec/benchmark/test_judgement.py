@@ -8,10 +8,10 @@ from exec.benchmark.judgement import fitted, judged, largest, synthesized_s
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.base.errors import UsageError
+from synth import Request
 from synth.networks.dgx import pod
 from synth.networks.families import family
-from synth.portfolio.attempts import Request
-from synth.portfolio.synthesize import bounds_of
+from synth.portfolio.plain import bounds_of
 
 
 def row(kind, size, time_s, root=-1):

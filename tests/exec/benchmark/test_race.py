@@ -7,11 +7,11 @@ import pytest
 from exec.benchmark import race
 from exec.benchmark.race import asked, entrants, judged_race
 from exec.benchmark.report import Measurement, Report, Row, Spread
+from synth import Request, synthesize
 from synth.compiler.lowering import lower
 from synth.networks.families import family
-from synth.portfolio.synthesize import Request, library_schedules
+from synth.portfolio.plain import library_schedules
 from synth.prediction.run_time import predicted_s
-from synth.stages import synthesize
 
 SIZE = 1 << 16
 

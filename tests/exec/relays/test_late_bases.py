@@ -5,10 +5,10 @@ from itertools import combinations
 import pytest
 
 from exec.relays.late_base import PIECES, late_bases, neighbours
+from synth import synthesize
 from synth.networks.families import family
 from synth.relays.partial import fastest_late_phase
 from synth.simulation.schedule import replay
-from synth.stages import synthesize
 
 
 @pytest.mark.parametrize(("alpha_s", "pieces"), [(1e-6, True), (1e-3, False)])

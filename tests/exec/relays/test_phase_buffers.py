@@ -14,16 +14,16 @@ from sample_schedules import random_schedule, ring_all_reduce
 from exec.program.interpreter import interpret
 from exec.relays.phase_buffers import input_of, merged
 from probes.base.errors import UsageError
+from synth import compile as proven
 from synth.check.schedule import check
 from synth.collective import KINDS, collective
 from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError
 from synth.methods import greedy, paths
+from synth.portfolio.attempts import METHODS
 from synth.portfolio.rank_subsets import serve
-from synth.portfolio.synthesize import METHODS
 from synth.relays.partial import WAYS, has_data, late_phase, partial_phase
 from synth.relays.pieces import cut
-from synth.stages import compile as proven
 
 ELEMENTS = 3
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import networks
 
+from synth import Request
 from synth.bounds import arrivals as arrival_bound
 from synth.bounds.arrivals import arrivals
 from synth.bounds.cuts import candidate_cuts
@@ -20,8 +21,8 @@ from synth.methods import direct, greedy
 from synth.network import Link, Network, build
 from synth.networks.dgx import pod
 from synth.networks.families import family
-from synth.portfolio.attempts import Request, cut
-from synth.portfolio.synthesize import bounds_of
+from synth.portfolio.plain import bounds_of
+from synth.portfolio.request import cut
 from synth.scheduling import block_exchange
 from synth.simulation.schedule import replay
 

@@ -8,18 +8,16 @@ from hypothesis import given, settings, strategies as st
 from random_networks import random_networks
 
 from probes.base.columns import bytes_of, floats, ints
+from synth import Request, synthesize, verify
 from synth.check.periodic import check_periodic
 from synth.check.schedule import check
 from synth.networks.families import family
-from synth.portfolio.attempts import Request
-from synth.portfolio.periodic import synthesize_periodic
 from synth.schedule import Timing
 from synth.simulation.schedule import replay
-from synth.stages import verify
 
 
 def _made(network, size_bytes=1 << 20):
-    return synthesize_periodic(Request(network, "all_reduce", size_bytes=size_bytes))
+    return synthesize(Request(network, "all_reduce", size_bytes=size_bytes, method="periodic")).schedule
 
 
 def _sorted(made, start_s, **columns):

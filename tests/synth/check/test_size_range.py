@@ -8,12 +8,13 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import NAMED, named, networks
 
 from probes.base.columns import bytes_of, ints
+from synth import Request, synthesize
 from synth.check.schedule import check, check_selection
 from synth.check.size_range import Unsettled, check_sizes
 from synth.collective import Collective, collective
 from synth.methods import greedy
 from synth.network import Link, build
-from synth.portfolio.synthesize import METHODS, Request, synthesize
+from synth.portfolio.attempts import METHODS
 from synth.schedule import REDUCE, Schedule
 from synth.selection import Range, Selection, UnsizedSchedule
 

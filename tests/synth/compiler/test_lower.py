@@ -8,12 +8,11 @@ from sample_schedules import complete, random_schedule, ring_all_reduce, schedul
 
 from probes.base.columns import bytes_of, ints
 from probes.base.errors import UsageError
+from synth import Request, synthesize
 from synth.check.program import examine, judge
 from synth.collective import KINDS, collective
 from synth.compiler.lowering import lower
 from synth.network import Link, build
-from synth.portfolio.attempts import Request
-from synth.portfolio.synthesize import synthesize
 from synth.program import OPS
 from synth.schedule import COPY, REDUCE, Schedule
 

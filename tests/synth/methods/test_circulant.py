@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from probes.base.columns import floats
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods import circulant
 from synth.networks.families import family
-from synth.portfolio.synthesize import Request, synthesize
 from synth.schedule import COPY, REDUCE
 from synth.simulation.schedule import replay
 

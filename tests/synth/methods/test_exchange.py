@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import networks
 
+from synth import Request, synthesize
 from synth.check.program import examine
 from synth.check.schedule import check
 from synth.collective import collective
@@ -16,8 +17,6 @@ from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError
 from synth.networks.dgx import pod
 from synth.networks.families import family
-from synth.portfolio.attempts import Request
-from synth.portfolio.synthesize import synthesize
 from synth.scheduling import block_exchange as exchange
 from synth.simulation.contribution_counts import contributions
 from synth.simulation.schedule import replay

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from probes.base.errors import UsageError
+from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.methods import forest
 from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.portfolio.attempts import plans
-from synth.portfolio.synthesize import Request, synthesize
+from synth.portfolio.collective_request import CollectiveRequest
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,12 @@ def test_trees_hang_from_their_centre():
     assert sorted(tree.up_depth) == sorted(tree.down_depth) == [1, 1, 2, 2]
     assert sorted(network.src[tree.up]) == [0, 1, 3, 4]
     assert (network.dst[tree.down] == network.src[tree.up]).all()
+
+
+def test_ranks_that_their_links_do_not_join_are_left_to_other_methods():
+    members = (0, 2, 4, 5, 6, 7)
+    asked = (CollectiveRequest("all_reduce", members=members),)
+    request = Request(family("mesh:3x3", [5e-7], [50e9]), "all_reduce", size_bytes=1 << 20, collectives=asked)
+    assert check(synthesize(request).schedule) == []
+    with pytest.raises(UsageError, match="forest needs links that join all ranks"):
+        synthesize(replace(request, method="forest"))

@@ -8,12 +8,12 @@ from sample_networks import NAMED, named, networks
 
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
-from synth.collective import collective
+from synth.collective import KINDS, collective
 from synth.errors import NotApplicableError
 from synth.methods import greedy, paths, ring, tree
 from synth.network import Link, build
+from synth.portfolio.attempts import METHODS
 from synth.portfolio.rank_subsets import serve
-from synth.portfolio.synthesize import KINDS, METHODS
 from synth.schedule import COPY, REDUCE
 from synth.simulation.schedule import replay
 

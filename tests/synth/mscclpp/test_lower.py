@@ -8,12 +8,11 @@ from sample_networks import named
 
 from exec.published.mscclpp import interleaved
 from probes.base.errors import UsageError
-from synth import family, synthesize
+from synth import compile as compiled, family, synthesize
 from synth.mscclpp import examine_plan, judge_plan, plan_of, read_plan, write_plan
 from synth.mscclpp.well_formed import MOST_OPERATIONS
 from synth.networks.dgx import pod
 from synth.networks.failures import Failures, without
-from synth.stages import compile as compiled
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from probes.base.errors import UsageError
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import KINDS, collective
@@ -14,7 +15,6 @@ from synth.networks.connectivity import require_ways
 from synth.networks.failures import Failures, without
 from synth.networks.families import family
 from synth.portfolio.collective_request import CollectiveRequest
-from synth.portfolio.synthesize import Request, synthesize
 
 
 def needed(kind, members, root):

@@ -5,10 +5,10 @@ import pytest
 
 from probes.base.errors import UsageError
 from probes.topology import Gpu, Host, Nic, NumaNode, PciDevice, Topology
+from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.network import Link, build
 from synth.networks.declared_ports import with_declared_ports
-from synth.portfolio.synthesize import Request, synthesize
 
 
 def pci(bus_id, parent="", role="device", **more):

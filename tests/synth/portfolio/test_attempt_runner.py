@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
+from synth import Request, synthesize
 from synth.networks.families import family
 from synth.portfolio import attempt_runner, size_sweep as sweeping
-from synth.portfolio.size_sweep import sweep
-from synth.portfolio.synthesize import Request, synthesize
 
 MESH = family("mesh:3x3", [1e-6], [50e9])
 
@@ -38,8 +37,8 @@ def test_the_choice_does_not_depend_on_the_number_of_processes(eager, kind, size
 
 def test_a_sweep_does_not_depend_on_it_either(eager):
     sizes = (1 << 10, 1 << 16, 1 << 22)
-    alone = sweep(Request(MESH, "all_reduce"), sizes).selection
-    together = sweep(Request(MESH, "all_reduce", jobs=2), sizes).selection
+    alone = synthesize(Request(MESH, "all_reduce", sizes=sizes)).schedule
+    together = synthesize(Request(MESH, "all_reduce", jobs=2, sizes=sizes)).schedule
     assert (alone.ranges, alone.points) == (together.ranges, together.points)
     pairs = zip(alone.algorithms, together.algorithms, strict=True)
     assert all(np.array_equal(a.link, b.link) and np.array_equal(a.chunk, b.chunk) for a, b in pairs)
@@ -57,6 +56,6 @@ def test_without_any_time_the_first_schedule_is_taken(eager, jobs):
 @pytest.mark.parametrize("jobs", [0, 2])
 def test_a_sweep_without_time_still_has_every_size(eager, jobs):
     sizes = (1 << 10, 1 << 16, 1 << 22)
-    selection = sweep(Request(MESH, "all_gather", time_limit_s=1e-9, jobs=jobs), sizes).selection
+    selection = synthesize(Request(MESH, "all_gather", time_limit_s=1e-9, jobs=jobs, sizes=sizes)).schedule
     assert [one.size_bytes for one in selection.points] == list(sizes)
     assert selection.problems() == []

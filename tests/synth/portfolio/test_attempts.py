@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from probes.base.errors import UsageError
+from synth import Request, synthesize
 from synth.networks.families import family
-from synth.portfolio.attempts import Request, least_sends, plans
-from synth.portfolio.synthesize import synthesize
+from synth.portfolio.attempts import least_sends, plans
 
 
 def test_options_of_a_method_reach_it_alone() -> None:

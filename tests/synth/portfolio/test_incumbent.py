@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import sizes
 
+from synth import Request, synthesize
 from synth.collective import collective
 from synth.network import Link, build
 from synth.networks.families import family
-from synth.portfolio.attempts import Request, least_sends, plans
+from synth.portfolio.attempts import least_sends, plans
 from synth.portfolio.incumbent import Incumbent
-from synth.portfolio.synthesize import synthesize
 
 RING = family("ring:4", [1e-6], [1e9])
 

@@ -3,11 +3,11 @@
 import pytest
 
 from exec.benchmark.runner import busbw_factor
+from synth import Request
 from synth.networks.dgx import pod
 from synth.networks.families import family
-from synth.portfolio.attempts import Request
 from synth.portfolio.library_rate import library_rates
-from synth.portfolio.synthesize import bounds_of
+from synth.portfolio.plain import bounds_of
 
 LARGE = 1 << 36
 

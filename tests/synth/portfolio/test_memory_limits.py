@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from probes.base.errors import UnavailableError
+from synth import Request, synthesize
 from synth.networks.families import family
 from synth.portfolio.memory_limits import machine_bytes, peak_bytes, peak_of, require_memory
-from synth.portfolio.synthesize import Request, synthesize
 
 
 def test_the_peak_covers_what_was_held():

@@ -2,13 +2,14 @@
 
 import pytest
 
+from synth import Request, synthesize
 from synth.check.periodic import check_periodic
 from synth.errors import NotApplicableError
 from synth.networks.families import family
+from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio import attempts, plain_or_periodic
-from synth.portfolio.attempts import Request
-from synth.portfolio.plain_or_periodic import PeriodicSynthesis, synthesize_either
-from synth.portfolio.synthesize import Synthesis, bounds_of
+from synth.portfolio.plain import bounds_of
+from synth.schedule import Schedule
 
 
 @pytest.fixture
@@ -21,8 +22,8 @@ def short_tables(monkeypatch):
 
 def test_a_pipeline_that_no_table_fills_is_periodic(short_tables):
     network = family("ring:8", [5e-7], [50e9])
-    found = synthesize_either(Request(network, "all_reduce", size_bytes=64 << 20))
-    assert isinstance(found, PeriodicSynthesis)
+    found = synthesize(Request(network, "all_reduce", size_bytes=64 << 20))
+    assert isinstance(found.schedule, PeriodicSchedule)
     assert check_periodic(found.schedule) == []
     assert found.schedule.outcome.percent_of_optimal >= 98
     assert "of the bound goes by" in found.why
@@ -30,8 +31,8 @@ def test_a_pipeline_that_no_table_fills_is_periodic(short_tables):
 
 def test_a_given_number_of_chunks_beyond_what_a_table_holds_is_periodic(short_tables):
     network = family("torus:4x4", [5e-7], [50e9])
-    found = synthesize_either(Request(network, "all_reduce", chunk_bytes=65536, chunks=1024))
-    assert isinstance(found, PeriodicSynthesis)
+    found = synthesize(Request(network, "all_reduce", chunk_bytes=65536, chunks=1024))
+    assert isinstance(found.schedule, PeriodicSchedule)
     assert (found.schedule.chunks, found.schedule.chunk_bytes) == (1024, 65536)
 
 
@@ -39,7 +40,7 @@ def test_the_faster_kind_is_kept_with_what_was_tried_of_both(short_tables, monke
     network = family("fat_tree:4x2/2", [5e-7], [50e9])
     monkeypatch.setattr(plain_or_periodic, "_FILLS_SOON", 0.0)
     request = Request(network, "all_reduce", size_bytes=64 << 20)
-    found = synthesize_either(request)
+    found = synthesize(request)
     assert {"periodic", "ring"} <= {one.method for one in found.attempts}
     times_s = [one.time_s for one in found.attempts if one.time_s is not None]
     assert found.schedule.outcome.time_s <= min(times_s) * 1.05
@@ -48,24 +49,22 @@ def test_the_faster_kind_is_kept_with_what_was_tried_of_both(short_tables, monke
 
 @pytest.mark.parametrize("spec", ["mesh:4x4", "switch:8"])
 def test_where_tables_fill_pipelines_nothing_periodic_is_tried(spec):
-    found = synthesize_either(Request(family(spec, [5e-7], [50e9]), "all_reduce", size_bytes=1 << 20))
-    assert isinstance(found, Synthesis)
+    found = synthesize(Request(family(spec, [5e-7], [50e9]), "all_reduce", size_bytes=1 << 20))
+    assert isinstance(found.schedule, Schedule)
     assert "periodic" not in {one.method for one in found.attempts}
 
 
 def test_other_requests_are_served_as_ever(short_tables):
     network = family("ring:8", [5e-7], [50e9])
-    gathered = synthesize_either(Request(network, "all_gather", size_bytes=64 << 20))
-    assert isinstance(gathered, Synthesis)
-    kept = []
-    raced = synthesize_either(Request(network, "all_reduce", size_bytes=64 << 20), keep=kept.append)
-    assert isinstance(raced, Synthesis)
-    assert kept
+    gathered = synthesize(Request(network, "all_gather", size_bytes=64 << 20))
+    assert isinstance(gathered.schedule, Schedule)
+    listed = synthesize(Request(network, "all_reduce", size_bytes=64 << 20, listed=True))
+    assert isinstance(listed.schedule, Schedule)
 
 
 def test_by_name_it_is_made_or_refused():
     network = family("ring:4", [5e-7], [50e9])
-    found = synthesize_either(Request(network, "all_reduce", size_bytes=1 << 20, method="periodic"))
-    assert isinstance(found, PeriodicSynthesis)
+    found = synthesize(Request(network, "all_reduce", size_bytes=1 << 20, method="periodic"))
+    assert isinstance(found.schedule, PeriodicSchedule)
     with pytest.raises(NotApplicableError, match="all_reduce"):
-        synthesize_either(Request(network, "all_gather", size_bytes=1 << 20, method="periodic"))
+        synthesize(Request(network, "all_gather", size_bytes=1 << 20, method="periodic"))

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import named, networks
 
 from probes.base.errors import UsageError
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import KINDS, collective, custom, several
@@ -18,9 +19,9 @@ from synth.methods import direct, greedy, paths, ring
 from synth.networks.failures import Failures, survivors, without
 from synth.networks.families import family
 from synth.networks.subnetwork import named_back, reachable
+from synth.portfolio.attempts import METHODS
 from synth.portfolio.collective_request import CollectiveRequest, divided
 from synth.portfolio.rank_subsets import pruned, serve
-from synth.portfolio.synthesize import METHODS, Request, synthesize
 from synth.rank_sets import of_sets
 from synth.simulation.schedule import replay
 

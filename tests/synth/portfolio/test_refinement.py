@@ -2,9 +2,10 @@
 
 import pytest
 
+from synth import Request
 from synth.check.schedule import check
 from synth.networks.families import family
-from synth.portfolio.attempts import Request, plans
+from synth.portfolio.attempts import plans
 from synth.portfolio.refinement import Refinement
 from synth.simulation.schedule import replay
 

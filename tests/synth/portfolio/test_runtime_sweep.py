@@ -6,14 +6,14 @@ from itertools import pairwise
 import pytest
 
 from probes.base.errors import UsageError
+from synth import synthesize
 from synth.check.program import judge
 from synth.msccl.limits import beyond
 from synth.msccl.read import read_xml
 from synth.msccl.write import write_xml
 from synth.networks.dgx import pod
 from synth.portfolio.runtime_sizes import runtime_sweep
-from synth.portfolio.size_sweep import sizes_between, sweep
-from synth.portfolio.synthesize import Request
+from synth.portfolio.size_sweep import sizes_between
 from synth.simulation.protocols import PROTOCOLS, time_by
 
 SIZES = sizes_between(1 << 10, 1 << 28, 16)
@@ -21,8 +21,7 @@ SIZES = sizes_between(1 << 10, 1 << 28, 16)
 
 @pytest.fixture(scope="module")
 def selection():
-    request = Request(pod("dgx-1"), "all_reduce", size_bytes=1 << 20, method="ring")
-    return sweep(request, SIZES).selection
+    return synthesize(pod("dgx-1"), "all_reduce", sizes=SIZES, method="ring").schedule
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ from measured_host import measured_host
 
 from probes.base.columns import bytes_of, ints
 from probes.base.errors import UsageError
+from synth import RaceWinner, Request, synthesize
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.families import family
-from synth.portfolio.size_sweep import candidates_of, measured, sizes_between, sweep, timed
-from synth.portfolio.synthesize import Request, synthesize
+from synth.portfolio.size_sweep import candidates_of, measured, sizes_between, timed
 from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
 from synth.schedule import Race, Raced
 from synth.simulation.schedule import replay
@@ -25,11 +25,11 @@ MESH = family("mesh:3x3", [1e-6], [50e9])
 
 @pytest.fixture(scope="module", params=["all_reduce", "all_gather", "broadcast", "all_to_all"])
 def swept(request):
-    return sweep(Request(MESH, request.param), SIZES)
+    return synthesize(Request(MESH, request.param, sizes=SIZES))
 
 
 def test_ranges_follow_one_another_from_the_first_size_to_the_last(swept):
-    selection = swept.selection
+    selection = swept.schedule
     assert selection.problems() == []
     assert (selection.ranges[0].from_bytes, selection.ranges[-1].to_bytes) == (SIZES[0], SIZES[-1])
     neighbours = pairwise(selection.ranges)
@@ -37,48 +37,49 @@ def test_ranges_follow_one_another_from_the_first_size_to_the_last(swept):
 
 
 def test_every_schedule_is_stored_once_and_used(swept):
-    selection = swept.selection
+    selection = swept.schedule
     assert {one.algorithm for one in selection.ranges} == set(range(len(selection.algorithms)))
     orders = [(one.chunk.tobytes(), one.link.tobytes(), one.op.tobytes()) for one in selection.algorithms]
     assert len(set(orders)) == len(orders) <= swept.candidates
 
 
 def test_what_is_chosen_holds_at_both_ends_of_its_range(swept):
-    for one in swept.selection.ranges:
+    for one in swept.schedule.ranges:
         for size in (one.from_bytes, one.to_bytes):
-            schedule = swept.selection.choose(size)
+            schedule = swept.schedule.choose(size)
             assert check(schedule) == []
             assert schedule.collective.total_bytes(schedule.chunk_bytes) >= size
 
 
 def test_no_size_is_slower_than_its_own_synthesis_by_more_than_a_switch_is_worth(swept):
-    for point in swept.selection.points:
-        request = Request(MESH, swept.selection.collective.kind, size_bytes=point.size_bytes, solving=False)
+    for point in swept.schedule.points:
+        request = Request(MESH, swept.schedule.collective.kind, size_bytes=point.size_bytes, solving=False)
         alone = synthesize(request).schedule.outcome
         assert point.time_s <= alone.time_s * 1.006
         assert point.bound_s <= point.time_s * (1 + 1e-9)
 
 
 def test_the_points_are_what_the_simulator_says(swept):
-    assert timed(swept.selection).points == swept.selection.points
-    for point in swept.selection.points:
-        assert replay(swept.selection.choose(point.size_bytes)).time_s == point.time_s
+    assert timed(swept.schedule).points == swept.schedule.points
+    for point in swept.schedule.points:
+        assert replay(swept.schedule.choose(point.size_bytes)).time_s == point.time_s
 
 
 def test_a_switch_is_where_the_next_winner_is_ahead(swept):
-    selection = swept.selection
+    selection = swept.schedule
     for before, after in pairwise(selection.ranges):
         old = selection.algorithms[before.algorithm].scheduled(MESH, after.from_bytes)
         assert replay(selection.choose(after.from_bytes)).time_s < replay(old).time_s
 
 
 def test_the_same_seed_gives_the_same_selection():
-    first, second = (sweep(Request(MESH, "all_reduce", seed=7), SIZES[:2]).selection for _ in range(2))
+    request = Request(MESH, "all_reduce", seed=7, sizes=SIZES[:2])
+    first, second = (synthesize(request).schedule for _ in range(2))
     assert (first.ranges, first.points) == (second.ranges, second.points)
 
 
 def test_beyond_the_ends_the_nearest_range_serves(swept):
-    selection = swept.selection
+    selection = swept.schedule
     assert selection.choose(1).method == selection.choose(SIZES[0]).method
     assert selection.choose(1 << 40).method == selection.choose(SIZES[-1]).method
     with pytest.raises(NotApplicableError):
@@ -106,7 +107,7 @@ def test_a_sweep_has_a_bound_on_its_sizes(high, factor):
 
 
 def test_what_a_selection_says_of_itself_fits(swept):
-    selection = swept.selection
+    selection = swept.schedule
     first = selection.points[0]
     others = [
         replace(selection, points=(replace(first, bound_s=2 * first.time_s),)),
@@ -124,14 +125,15 @@ def test_what_a_selection_says_of_itself_fits(swept):
 
 def test_measured_winners_make_ranges_that_meet_between_their_sizes():
     full = family("fully_connected:4", [1e-6], [50e9])
-    found = candidates_of(Request(full, "all_reduce"), SIZES, library=True)
+    found = candidates_of(Request(full, "all_reduce", sizes=SIZES), library=True)
     methods = {one.method for one in found.at(SIZES[0])}
     # Both of these are the same sends of an all_reduce.
     assert "ring" in methods and methods & {"direct", "all_pairs"}
     winners = [0, *[1] * (len(SIZES) - 1)]
     races = [Race(size, ("here",), "library", 1, (Raced("any", 1, 1, 1.0, 1.0, 1.0, 1.0),)) for size in SIZES]
     libraries = [*[""] * (len(SIZES) - 1), "mpi"]
-    selection = measured(found, winners, libraries, races).selection
+    won = [RaceWinner(*one) for one in zip(winners, libraries, races, strict=True)]
+    selection = measured(found, won).schedule
     assert selection.problems() == []
     assert [(one.algorithm, one.library) for one in selection.ranges] == [(0, ""), (1, ""), (1, "mpi")]
     assert [selection.library(size) for size in SIZES] == libraries
@@ -141,7 +143,7 @@ def test_measured_winners_make_ranges_that_meet_between_their_sizes():
 
 def test_on_one_host_no_method_by_name_is_predicted_clearly_sooner_than_what_a_sweep_chooses():
     request = Request(measured_host(), "all_reduce")
-    selection = sweep(request, SIZES).selection
+    selection = synthesize(replace(request, sizes=SIZES)).schedule
     for size_bytes in SIZES:
         chosen_s = schedule_run_s(selection.choose(size_bytes))
         for method in ("exchange", "ring", "direct", "tree"):

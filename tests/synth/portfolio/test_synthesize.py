@@ -9,10 +9,11 @@ from measured_host import measured_host
 from sample_networks import NAMED, named
 
 from probes.base.errors import UsageError
+from synth import Request, synthesize
 from synth.check.schedule import check
+from synth.collective import KINDS
 from synth.errors import NotApplicableError
 from synth.networks.families import family
-from synth.portfolio.synthesize import KINDS, Request, synthesize
 from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
 from synth.simulation.schedule import replay
 

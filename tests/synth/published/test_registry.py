@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
+from synth import Request
 from synth.collective import collective
 from synth.networks.families import family
-from synth.portfolio.attempts import METHODS, Request, plans
+from synth.portfolio.attempts import METHODS, plans
 from synth.published import synthesizer
 
 NAMES = ("adapcc_published", "taccl")

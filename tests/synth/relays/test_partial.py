@@ -18,8 +18,8 @@ from synth.collective import KINDS, collective, several
 from synth.errors import NotApplicableError
 from synth.methods import forest, greedy, paths
 from synth.network import Link, build
+from synth.portfolio.attempts import METHODS
 from synth.portfolio.rank_subsets import serve
-from synth.portfolio.synthesize import METHODS
 from synth.relays.chunk_trees import chunk_trees
 from synth.relays.partial import (
     WAYS,

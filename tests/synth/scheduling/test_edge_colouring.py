@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from probes.base.columns import bytes_of, floats, ints
+from synth import Request, synthesize
 from synth.check.periodic import check_periodic
 from synth.collective import collective
 from synth.networks.families import family
 from synth.periodic_schedule import PeriodicSchedule
-from synth.portfolio.attempts import Request
-from synth.portfolio.periodic import synthesize_periodic
 from synth.schedule import COPY, Schedule
 from synth.scheduling.edge_colouring import coloured
 from synth.scheduling.modulo_scheduling import least_period_s
@@ -52,12 +51,12 @@ def test_no_port_needs_longer_than_its_sends_whatever_they_are(ranks, chunks, al
 @pytest.mark.parametrize("spec", ["mesh:3x3", "fat_tree:2x2/2"])
 def test_where_sends_hold_something_else_there_is_none(spec):
     network = family(spec, [5e-7], [1e9])
-    body = synthesize_periodic(Request(network, "all_reduce", size_bytes=1 << 20)).body
+    body = synthesize(Request(network, "all_reduce", size_bytes=1 << 20, method="periodic")).schedule.body
     assert coloured(body) is None
 
 
 @pytest.mark.parametrize("spec", ["switch:8", "switch:16"])
 def test_switches_are_used_to_the_full(spec):
     network = family(spec, [5e-7], [50e9])
-    made = synthesize_periodic(Request(network, "all_reduce", size_bytes=1 << 28))
+    made = synthesize(Request(network, "all_reduce", size_bytes=1 << 28, method="periodic")).schedule
     assert made.outcome.percent_of_optimal >= 99

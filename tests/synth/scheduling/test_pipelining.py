@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.methods import direct
 from synth.networks.families import family
-from synth.portfolio.attempts import Request, cut_again
-from synth.portfolio.synthesize import synthesize
+from synth.portfolio.request import cut_again
 from synth.scheduling.pipelining import pipelined
 from synth.simulation.schedule import replay
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import ints
+from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.networks.families import family
-from synth.portfolio.attempts import Request
-from synth.portfolio.synthesize import synthesize
 from synth.schedule import Schedule
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import Precedence, of_schedule, of_turns

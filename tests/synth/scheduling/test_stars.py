@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from probes.base.columns import ints
+from synth import Request
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.families import family
-from synth.portfolio.attempts import Request, cut
-from synth.portfolio.synthesize import bounds_of
+from synth.portfolio.plain import bounds_of
+from synth.portfolio.request import cut
 from synth.scheduling import stars
 from synth.simulation.schedule import replay
 

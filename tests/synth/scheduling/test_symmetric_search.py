@@ -2,13 +2,13 @@
 
 import pytest
 
+from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.dgx import pod
 from synth.networks.families import family
-from synth.portfolio.synthesize import Request, synthesize
 from synth.scheduling import symmetric_search as symmetric
 from synth.simulation.schedule import replay
 

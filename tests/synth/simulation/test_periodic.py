@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from random_networks import random_networks
 
+from synth import Request, synthesize
 from synth.networks.families import family
-from synth.portfolio.attempts import Request
-from synth.portfolio.periodic import synthesize_periodic
 from synth.simulation import periodic
 from synth.simulation.periodic import periodic_time_s
 from synth.simulation.schedule import replay
@@ -17,7 +16,7 @@ from synth.simulation.schedule import replay
 @settings(max_examples=15, deadline=None)
 @given(network=random_networks(5))
 def test_it_is_never_less_than_replaying_all(network):
-    made = synthesize_periodic(Request(network, "all_reduce", size_bytes=1 << 18))
+    made = synthesize(Request(network, "all_reduce", size_bytes=1 << 18, method="periodic")).schedule
     for periods in (1, 3, 60):
         some = replace(made, periods=periods)
         assert periodic_time_s(some) >= replay(some.expanded()).time_s * (1 - 1e-9)
@@ -27,7 +26,7 @@ def test_it_is_never_less_than_replaying_all(network):
 @pytest.mark.parametrize("spec", ["mesh:4x4", "torus:4x4", "ring:6"])
 def test_it_is_exact_where_a_steady_state_is_found(spec):
     network = family(spec, [5e-7], [50e9])
-    made = synthesize_periodic(Request(network, "all_reduce", size_bytes=16 << 20))
+    made = synthesize(Request(network, "all_reduce", size_bytes=16 << 20, method="periodic")).schedule
     many = replace(made, periods=150)
     assert periodic_time_s(many) == pytest.approx(replay(many.expanded()).time_s, rel=1e-9)
     more = replace(made, periods=1_000_150)
@@ -35,6 +34,8 @@ def test_it_is_exact_where_a_steady_state_is_found(spec):
 
 
 def test_the_timetable_counts_where_too_many_sends_overlap(monkeypatch):
-    made = synthesize_periodic(Request(family("mesh:4x4", [5e-7], [50e9]), "all_reduce", size_bytes=16 << 20))
+    made = synthesize(
+        Request(family("mesh:4x4", [5e-7], [50e9]), "all_reduce", size_bytes=16 << 20, method="periodic")
+    ).schedule
     monkeypatch.setattr(periodic, "_MOST_SENDS", 1000)
     assert periodic_time_s(made) == made.time_s

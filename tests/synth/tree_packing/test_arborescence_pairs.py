@@ -4,11 +4,11 @@ import networkx
 import numpy as np
 import pytest
 
+from synth import Request, synthesize
 from synth.bounds.packing_lp import link_load
 from synth.check.schedule import check
 from synth.errors import NotApplicableError
 from synth.network import Link, Network, build
-from synth.portfolio.synthesize import Request, synthesize
 from synth.tree_packing.arborescence_pairs import pack_pairs
 from synth.tree_packing.spanning_trees import pack, pair_links
 

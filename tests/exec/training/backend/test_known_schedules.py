@@ -14,8 +14,8 @@ from exec.training.backend import planned_collectives
 from exec.training.backend.known_schedules import KnownSchedules, place_of
 from exec.training.backend.planned_collectives import PlannedCollectives
 from probes.base.columns import floats
+from synth import synthesize
 from synth.network import Link, build
-from synth.stages import synthesize
 
 SIZE = 1 << 20
 KEY = {"kind": "all_reduce", "hosts": ["a", "b", "c"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from symmetric_samples import folded, made
+from symmetric_samples import fastest, folded, made
 
 from probes.base.errors import UsageError
 from synth.bounds.lower_bounds import bounds
@@ -16,7 +16,7 @@ from synth.errors import NotApplicableError
 from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.networks.symmetric import OrbitLink, from_links
-from synth.portfolio.symmetry.symmetric import SymmetricRequest, is_large, synthesize_symmetric
+from synth.portfolio.symmetry.symmetric import is_large
 from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SYMMETRIC
 
@@ -69,7 +69,7 @@ def test_bounds_hold_and_are_about_those_of_the_plain_network(spec: str, kind: K
     """A bound above the time of a schedule would be none; those of the plain network check ours."""
     network = folded(spec)
     plain = pod(spec) if spec.startswith("dgx") else family(spec, [5e-7], [50e9])
-    found = synthesize_symmetric(SymmetricRequest(network, kind, 64 << 20)).schedule
+    found = fastest(network, kind, 64 << 20)
     assert found.outcome is not None
     assert all(bound.time_s <= found.outcome.time_s * (1 + 1e-9) for bound in found.outcome.bounds)
     size_bytes = found.collective.total_bytes(found.chunk_bytes)
@@ -82,7 +82,7 @@ def test_bounds_hold_and_are_about_those_of_the_plain_network(spec: str, kind: K
 @pytest.mark.parametrize(("spec", "percent"), GOOD.items())
 @pytest.mark.parametrize("kind", SYMMETRIC)
 def test_is_near_its_bound(spec: str, percent: int, kind: Kind) -> None:
-    found = synthesize_symmetric(SymmetricRequest(folded(spec), kind, 256 << 20)).schedule
+    found = fastest(folded(spec), kind, 256 << 20)
     assert found.outcome is not None
     assert found.outcome.percent_of_optimal >= percent
 
@@ -106,21 +106,20 @@ def test_what_is_large_is_known_beforehand() -> None:
 
 def test_other_collectives_and_uneven_chunks_are_refused() -> None:
     with pytest.raises(NotApplicableError):
-        synthesize_symmetric(SymmetricRequest(folded("torus:4x3"), "broadcast", 1 << 20))
+        fastest(folded("torus:4x3"), "broadcast", 1 << 20)
     with pytest.raises(UsageError, match="found 7"):
-        request = SymmetricRequest(folded("torus:4x3"), "all_reduce", chunk_bytes=1 << 20, chunks=7)
-        synthesize_symmetric(request)
+        fastest(folded("torus:4x3"), "all_reduce", chunk_bytes=1 << 20, chunks=7)
 
 
 @pytest.mark.parametrize("kind", SYMMETRIC)
 def test_links_that_lead_not_everywhere_are_told(kind: Kind) -> None:
     network = from_links("apart", [4], [0], [OrbitLink(0, 2, 0.0, 1e-9)])
     with pytest.raises(NotApplicableError):
-        synthesize_symmetric(SymmetricRequest(network, kind, 1 << 20))
+        fastest(network, kind, 1 << 20)
 
 
 @pytest.mark.parametrize("kind", SYMMETRIC)
 def test_links_of_one_direction_will_do(kind: Kind) -> None:
     network = from_links("one way", [5], [0], [OrbitLink(0, 1, 1e-6, 1e-9), OrbitLink(0, 2, 1e-6, 2e-9)])
-    found = synthesize_symmetric(SymmetricRequest(network, kind, 1 << 20)).schedule
+    found = fastest(network, kind, 1 << 20)
     assert check(found.expanded()) == []

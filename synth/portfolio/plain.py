@@ -1,4 +1,4 @@
-"""The portfolio: every method's schedules, of which the best by simulated time is kept.
+"""Tables of sends: every method's schedules, of which the best by simulated time is kept.
 
 Every schedule is judged by ``synth.check`` before it leaves here, and comes with its bounds.
 """
@@ -7,37 +7,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from probes.base import SILENT, Progress, UsageError
 from synth.bounds import bounds
 from synth.check import check
-from synth.collective import KINDS, collective
+from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.kernels import all_compiled
 from synth.methods import greedy
 from synth.milp import require
 from synth.networks import require_ways
 from synth.portfolio.attempt_runner import Trials
-from synth.portfolio.attempts import METHODS, Plan, Request, cut, deliveries, library_plans, plans
-from synth.portfolio.incumbent import Attempt, Incumbent
+from synth.portfolio.attempts import METHODS, Plan, deliveries, library_plans, plans
+from synth.portfolio.incumbent import Incumbent
 from synth.portfolio.memory_limits import peak_bytes, require_memory
 from synth.portfolio.refinement import Refinement
+from synth.portfolio.request import Request, cut
+from synth.portfolio.synthesis import Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import promising, soonest
 from synth.schedule import Bound, Outcome, Schedule
 from synth.simulation import replay
 
 __all__ = [
-    "KINDS",
-    "METHODS",
-    "Attempt",
-    "Request",
-    "Synthesis",
     "bounds_of",
+    "fastest_plain",
     "library_schedules",
     "proven_with",
-    "synthesize",
     "warm",
 ]
 
@@ -50,25 +47,7 @@ _AT_THE_BOUND = 1.005
 _FEW_RANKS = 8
 
 
-@dataclass(frozen=True)
-class Synthesis:
-    """The best schedule, proven and bounded, and everything that was tried.
-
-    ``synthesis_s`` is what the search took, ``proof_s`` what the bounds and the judge took, ``peak_bytes``
-    the most memory that this process held, ``workers_bytes`` what its workers did. ``why`` says why the
-    schedule was kept.
-    """
-
-    schedule: Schedule
-    attempts: tuple[Attempt, ...]
-    synthesis_s: float
-    proof_s: float
-    why: str
-    peak_bytes: int
-    workers_bytes: int
-
-
-def synthesize(
+def fastest_plain(
     request: Request,
     progress: Progress = SILENT,
     keep: Callable[[Schedule], object] | None = None,

@@ -1,1 +1,0 @@
-from .task import SearchTask as SearchTask
