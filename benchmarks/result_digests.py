@@ -40,7 +40,6 @@ from synth.simulation.program import simulate_program
 from synth.simulation.schedule import replay
 
 ROOT = Path(__file__).resolve().parents[1]
-_PROGRAMS = ROOT.parent / "shared" / "data" / "programs"
 sys.path.append(str(ROOT / "tests" / "helpers"))
 from sample_networks import NAMED, named  # noqa: E402 - the tests' own matrix
 

@@ -8,7 +8,6 @@ from typing import Any
 
 __all__ = ["Malformed", "Wanted", "contents", "total", "wanted"]
 
-ROOTED = ("broadcast", "reduce", "scatter", "gather")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 # Kinds whose input and output hold the same chunks at the same places.
 SHARED = ("all_gather", "reduce_scatter", "scatter", "gather", "all_reduce", "broadcast", "reduce")

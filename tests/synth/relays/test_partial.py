@@ -34,8 +34,6 @@ from synth.relays.pieces import cut
 from synth.schedule import COPY, REDUCE
 from synth.simulation.schedule import replay
 
-SUMS = ("all_reduce", "reduce_scatter", "reduce")
-
 
 def sets(of):
     """The ranks of each chunk."""
