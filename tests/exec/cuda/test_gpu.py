@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_device import OneDevice
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.cuda.kernel.elements import ELEMENTS
-from exec.cuda.kernel.one_device import OneDevice
 from exec.launcher.run import World, run_ranks
 from exec.program import expected_output
 from exec.program.layout import Layout
