@@ -42,7 +42,7 @@ from probes.base.columns import Floats, Mask
 from synth import Request, synthesize
 from synth.collective import Kind
 from synth.network import Link, Network, build
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation.schedule import replay
 
 __all__ = ["fig14", "fig16", "fig19b"]

@@ -18,7 +18,7 @@ from synth.check.schedule import check
 from synth.network import Network
 from synth.networks.dgx import is_pod, pod
 from synth.networks.families import family
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.tree_packing.integral_packing import gathering_trees, optimum
 
 SIZE_BYTES = 256 << 20

@@ -35,7 +35,7 @@ from synth.networks.families import family
 from synth.portfolio.attempts import METHODS
 from synth.portfolio.rank_subsets import serve
 from synth.program import Program
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation.program import simulate_program
 from synth.simulation.schedule import replay
 

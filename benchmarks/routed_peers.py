@@ -10,7 +10,7 @@ from probes.base.columns import Indices, Ints
 from synth.collective import collective
 from synth.network import Link, Network, build
 from synth.networks.path_search import distances_s
-from synth.schedule import COPY
+from synth.schedules import COPY
 from synth.scheduling.list_scheduling import Sends
 from synth.simulation.schedule import replay
 

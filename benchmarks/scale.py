@@ -36,8 +36,8 @@ from synth.network import Network
 from synth.networks.dgx import is_pod, pod
 from synth.networks.failures import Failures
 from synth.networks.families import family
-from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.plain import warm
+from synth.schedules import PeriodicSchedule
 
 MESH, GLOBAL, NIC = "53.687", "400,200", "50"
 GIB, MIB = 1 << 30, 1 << 20

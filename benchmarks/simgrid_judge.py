@@ -23,7 +23,7 @@ from synth.collective import KINDS, Kind, collective
 from synth.errors import NotApplicableError
 from synth.methods import bidirectional, direct, doubling, forest, greedy, hierarchical, paths, ring, tree
 from synth.network import Link, Network, build
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation.schedule import replay
 from synth.simulation.simgrid import replay_in_simgrid, takes_turns
 

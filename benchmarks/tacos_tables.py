@@ -51,7 +51,7 @@ from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.plain import warm
 from synth.portfolio.rank_subsets import serve
 from synth.published import taccl
-from synth.schedule import Outcome
+from synth.schedules import Outcome
 from synth.simulation.schedule import replay
 from synth.tacos_ilp.horizon_search import Mechanism
 

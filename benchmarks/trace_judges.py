@@ -24,7 +24,7 @@ from synth.collective import Kind, collective
 from synth.errors import NotApplicableError
 from synth.methods import bidirectional, direct, doubling, forest, greedy, paths, ring, tree
 from synth.networks.families import family
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation.schedule import replay
 from synth.traces import astra_sim_files, goal_text
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from exec.replan import SchedulePrediction, replanned
 from synth.network import Link, Network, build
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["Moment", "forecasts", "makespan_s", "network_of", "rates"]
 

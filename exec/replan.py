@@ -15,7 +15,7 @@ from synth.network import Network
 from synth.portfolio import CollectiveRequest, bounds_of
 from synth.prediction import MOST_SENDS, predicted_s
 from synth.program import Program
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import moved_to, replay
 
 __all__ = ["Replan", "SchedulePrediction", "replanned", "requests_of"]

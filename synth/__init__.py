@@ -30,8 +30,7 @@ if TYPE_CHECKING:
         makes_attempts,
     )
     from synth.program import Program
-    from synth.schedule import Schedule
-    from synth.selection import Selection
+    from synth.schedules import Schedule, Selection
     from synth.simulation import Costs
     from synth.stages import compile, simulate, synthesize, verify  # noqa: A004
 
@@ -72,8 +71,8 @@ _HOME = {
     "RaceRunner": "synth.portfolio.synthesis",
     "RaceWinner": "synth.portfolio.synthesis",
     "Request": "synth.portfolio.request",
-    "Schedule": "synth.schedule",
-    "Selection": "synth.selection",
+    "Schedule": "synth.schedules.schedule",
+    "Selection": "synth.schedules.selection",
     "Synthesis": "synth.portfolio.synthesis",
     "CollectiveRequest": "synth.portfolio.collective_request",
     "compile": "synth.stages",

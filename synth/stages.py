@@ -16,7 +16,6 @@ from synth.compiler import lower
 from synth.errors import NotProvenError
 from synth.network import Network
 from synth.networks import failures_of
-from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio import (
     CollectiveRequest,
     ProcessPool,
@@ -27,10 +26,8 @@ from synth.portfolio import (
     planned,
 )
 from synth.program import FIFO_DEPTH, Program
-from synth.schedule import Schedule, Timing
-from synth.selection import Selection
+from synth.schedules import PeriodicSchedule, Schedule, Selection, SymmetricSchedule, Timing
 from synth.simulation import Costs, ProgramTiming, moved_to, replay, simulate_program
-from synth.symmetric_schedule import SymmetricSchedule
 
 if TYPE_CHECKING:
     from synth.lang import Algorithm

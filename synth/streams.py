@@ -15,7 +15,7 @@ import numpy as np
 
 from probes.base import Indices, Ints, Mask, floats, ints
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["busiest_s_per_byte", "divided", "streams_of"]
 

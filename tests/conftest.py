@@ -36,8 +36,7 @@ from synth.kernels.stored_loops import cache_folder
 from synth.network import Link, build
 from synth.networks.families import family
 from synth.program import Program
-from synth.schedule import Bound, Outcome, Schedule
-from synth.selection import Point, Range, Selection, UnsizedSchedule
+from synth.schedules import Bound, Outcome, Point, Range, Schedule, Selection, UnsizedSchedule
 
 # `make coverage` also has Python itself run the compiled loops, to see their lines: a hundred times slower.
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"

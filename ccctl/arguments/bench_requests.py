@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from synth.collective import Kind
     from synth.network import Network
     from synth.program import Program
-    from synth.selection import Selection
+    from synth.schedules import Selection
 
 __all__ = ["BenchSetup", "Contestant", "contestants", "of_selection", "setup_of"]
 

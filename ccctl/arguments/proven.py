@@ -14,10 +14,8 @@ from probes.base import first_of
 
 if TYPE_CHECKING:
     from synth.network import Network
-    from synth.periodic_schedule import PeriodicSchedule
     from synth.program import Program
-    from synth.schedule import Schedule
-    from synth.symmetric_schedule import SymmetricSchedule
+    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
 
 __all__ = [
     "Proven",

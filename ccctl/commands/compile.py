@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from synth.mscclpp import ExecutionPlan
     from synth.network import Network
     from synth.program import Program
-    from synth.schedule import Schedule
+    from synth.schedules import Schedule
 
 __all__ = ["EXAMPLES", "compile"]
 

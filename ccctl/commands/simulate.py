@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from synth.collective import Collective
     from synth.network import Network
     from synth.program import Program, Protocol
-    from synth.schedule import Schedule, Timing
+    from synth.schedules import Schedule, Timing
 
 __all__ = ["EXAMPLES", "simulate"]
 

@@ -11,7 +11,7 @@ from ccctl.render.units import about, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.schedule import Race
+    from synth.schedules import Race
 
 __all__ = ["race_lines", "race_summary"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from probes.base import Floats, Indices
     from synth.network import Network
     from synth.program import Program
-    from synth.schedule import Schedule, Timing
+    from synth.schedules import Schedule, Timing
     from synth.simulation import ProgramTiming
 
 __all__ = ["program_blocks", "program_tracks", "schedule_blocks", "schedule_tracks"]

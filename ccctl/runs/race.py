@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from synth.network import Network
     from synth.prediction import Table
     from synth.program import Program
-    from synth.schedule import Schedule
+    from synth.schedules import Schedule
 
 __all__ = ["RaceLauncher"]
 

@@ -13,16 +13,14 @@ from ccctl.render.text import selection
 if TYPE_CHECKING:
     from synth import Synthesis
     from synth.collective import Collective
-    from synth.periodic_schedule import PeriodicSchedule
-    from synth.schedule import Schedule
-    from synth.symmetric_schedule import SymmetricSchedule
+    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
 
 __all__ = ["describe", "summary_of"]
 
 
 def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
     """What ``synth --json`` prints of a schedule: plain values with units in their names."""
-    from synth.selection import Selection
+    from synth.schedules import Selection
 
     if isinstance(found.schedule, Selection):
         told = {
@@ -32,9 +30,7 @@ def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
             "seed": seed,
         }
         return selection.summary(found.schedule) | told
-    from synth.periodic_schedule import PeriodicSchedule
-    from synth.schedule import Schedule
-    from synth.symmetric_schedule import SymmetricSchedule
+    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
 
     schedule = found.schedule
     outcome = schedule.outcome
@@ -80,7 +76,7 @@ def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
 
 def describe(found: Synthesis, say: Callable[[str], None]) -> None:
     """The same in lines for people: every method's best time, why the winner won, how near its bound."""
-    from synth.selection import Selection
+    from synth.schedules import Selection
 
     if isinstance(found.schedule, Selection):
         selection.draw(found.schedule, say)
@@ -92,9 +88,7 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
         return
     from ccctl.render import about, seconds
     from probes.base import plural
-    from synth.periodic_schedule import PeriodicSchedule
-    from synth.schedule import Schedule
-    from synth.symmetric_schedule import SymmetricSchedule
+    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
 
     schedule = found.schedule
     outcome = schedule.outcome
@@ -150,7 +144,7 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
 def _predicted_s(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> float | None:
     """The prediction of a run that ``bench`` and ``watch`` give; None where no ranks were measured."""
     from synth.prediction import schedule_run_s
-    from synth.schedule import Schedule
+    from synth.schedules import Schedule
 
     if not isinstance(schedule, Schedule) or not schedule.network.measured:
         return None
@@ -159,7 +153,7 @@ def _predicted_s(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> f
 
 def _whole(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> Collective:
     """The collective with the chunks of all periods."""
-    from synth.periodic_schedule import PeriodicSchedule
+    from synth.schedules import PeriodicSchedule
 
     if not isinstance(schedule, PeriodicSchedule):
         return schedule.collective

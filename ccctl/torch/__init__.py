@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from exec.training.backend import KnownSchedules
     from synth.network import Network
-    from synth.schedule import Schedule
+    from synth.schedules import Schedule
 
 # By name the module that has it; each needs torch, which is being imported while this is.
 _WRAPPERS = {

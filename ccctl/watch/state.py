@@ -23,7 +23,7 @@ from probes.files import FileLock, ownership
 if TYPE_CHECKING:
     from probes.link_costs import Profile
     from probes.profiling import History
-    from synth.schedule import Schedule
+    from synth.schedules import Schedule
 
 __all__ = ["Given", "StateFolder", "opened", "read_schedule"]
 

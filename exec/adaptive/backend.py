@@ -47,7 +47,7 @@ from exec.sockets import Group
 from probes.base import CcctlError, LostRankError, UsageError
 from synth.network import Network
 from synth.networks import restricted
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 if TYPE_CHECKING:
     from exec.adaptive.session import Session

@@ -22,7 +22,7 @@ from exec.relays import late_bases
 from synth import compile as compile_
 from synth.program import Program
 from synth.relays import Phase, fastest_late_phase, partial_phase
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = [
     "CompiledPart",

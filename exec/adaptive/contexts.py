@@ -34,7 +34,7 @@ from exec.sockets import Group
 from probes.base import Mask
 from synth.program import INPUT, OUTPUT
 from synth.relays import Phase
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["Contexts", "Result", "Version"]
 

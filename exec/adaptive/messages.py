@@ -13,7 +13,7 @@ from exec.adaptive.links_now import LinkNow
 from exec.sockets import Whereabouts
 from synth.collective import Kind
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = [
     "ADMIT",

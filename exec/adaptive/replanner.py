@@ -26,7 +26,7 @@ from probes.base import UsageError
 from synth import Request as SynthesisRequest, synthesize
 from synth.network import Network
 from synth.portfolio import CollectiveRequest
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import moved_to
 
 __all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]

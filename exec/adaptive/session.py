@@ -39,7 +39,7 @@ from exec.sockets import Group
 from probes.base import CcctlError, LostRankError, UsageError
 from synth.collective import Kind
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["Admission", "Session", "SessionEvent"]
 

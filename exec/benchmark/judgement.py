@@ -21,7 +21,7 @@ from synth.collective import KINDS, Kind
 from synth.network import Network
 from synth.networks import restricted
 from synth.portfolio import bounds_of, library_rates
-from synth.schedule import Bound
+from synth.schedules import Bound
 
 __all__ = [
     "JudgedRow",

@@ -19,7 +19,7 @@ from probes.base import UsageError
 from synth.compiler import lower
 from synth.prediction import Table, predicted_s, promising, sort_of
 from synth.program import Program
-from synth.schedule import Race, Raced, Schedule
+from synth.schedules import Race, Raced, Schedule
 
 __all__ = ["Entrant", "Judged", "asked", "entrants", "judged_race"]
 

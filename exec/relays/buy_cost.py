@@ -32,7 +32,7 @@ import numpy as np
 from exec.relays.late_base import late_bases
 from probes.base import UsageError
 from synth.relays import fastest_late_phase, has_data, late_schedule, partial_schedule, taking_part
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import replay
 
 __all__ = ["CollectiveCosts", "ConstantCosts", "PhaseTimes", "SimulatedCosts", "VolumeCosts"]

@@ -11,7 +11,7 @@ from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.methods import ring
 from synth.relays import cut
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["PIECES", "late_bases", "neighbours"]
 

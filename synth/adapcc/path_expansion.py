@@ -22,7 +22,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network, fastest_links
 from synth.networks import shortest_paths
-from synth.schedule import COPY, Schedule
+from synth.schedules import COPY, Schedule
 from synth.scheduling import Sends
 from synth.simulation import replay
 

@@ -32,7 +32,7 @@ from probes.base import Floats, Indices, Mask, floats
 from synth.bounds.cuts import Cut, gates
 from synth.network import Network
 from synth.networks import distances_s
-from synth.schedule import Bound
+from synth.schedules import Bound
 
 __all__ = ["Carried", "arrivals"]
 

@@ -31,7 +31,7 @@ from synth.bounds.multicommodity_lp import fits, least_time_s
 from synth.collective import Collective
 from synth.network import Network
 from synth.networks import distances_s
-from synth.schedule import Bound
+from synth.schedules import Bound
 
 __all__ = ["point_bounds"]
 

@@ -30,7 +30,7 @@ from synth.bounds.multicast import spreading_bounds
 from synth.collective import Collective, Kind
 from synth.network import Network
 from synth.networks import missing_way, named_back, reachable, renumbered, restricted
-from synth.schedule import Bound
+from synth.schedules import Bound
 
 __all__ = ["bounds", "least_s_per_byte"]
 

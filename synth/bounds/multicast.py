@@ -19,7 +19,7 @@ from synth.bounds.wavefront_bound import wavefront
 from synth.collective import Collective
 from synth.network import Network
 from synth.networks import distances_s
-from synth.schedule import Bound
+from synth.schedules import Bound
 
 __all__ = ["spreading_bounds"]
 

@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import dijkstra
 from probes.base import Floats, Indices, spans
 from synth.collective import Kind
 from synth.networks import SymmetricNetwork
-from synth.schedule import Bound
+from synth.schedules import Bound
 
 __all__ = ["host_bounds", "symmetric_bounds"]
 

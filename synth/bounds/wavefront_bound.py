@@ -15,7 +15,7 @@ from probes.base import Floats, Indices, Mask
 from synth.kernels import compiled, pop, push
 from synth.network import Network
 from synth.networks import distances_s
-from synth.schedule import Bound
+from synth.schedules import Bound
 
 __all__ = ["wavefront"]
 

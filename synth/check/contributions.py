@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from probes.base import Bytes, Floats, Indices, Mask, floats
 from synth.check.times import Sets, by_chunk, columns, ranks_of
 from synth.kernels import compiled
-from synth.schedule import REDUCE, Schedule, Timing
+from synth.schedules import REDUCE, Schedule, Timing
 
 __all__ = ["CHANGED", "MISSING", "NOT_HELD", "TWICE", "by_the_table", "by_the_times"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from probes.base import Bytes, Floats, Indices, Mask
 from synth.kernels import compiled
-from synth.schedule import COPY, REDUCE, Schedule, Timing
+from synth.schedules import COPY, REDUCE, Schedule, Timing
 
 __all__ = ["is_delivered", "takes_turns"]
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from probes.base import Floats, Indices, floats
 from synth.check.schedule import check
-from synth.periodic_schedule import PeriodicSchedule
-from synth.schedule import Timing
+from synth.schedules import PeriodicSchedule, Timing
 
 __all__ = ["check_periodic"]
 

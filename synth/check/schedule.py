@@ -13,8 +13,7 @@ from synth.check.contributions import CHANGED, MISSING, NOT_HELD, TWICE, by_the_
 from synth.check.linear_pass import is_delivered, takes_turns
 from synth.check.size_range import Unsettled, check_sizes
 from synth.check.times import on_lanes, replay
-from synth.schedule import Schedule, Timing
-from synth.selection import Selection
+from synth.schedules import Schedule, Selection, Timing
 
 __all__ = ["check", "check_selection"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from probes.base import Bytes, Floats, Indices, Mask, offsets
 from synth.check.times import by_chunk, on_lanes, starts
 from synth.kernels import compiled
-from synth.schedule import REDUCE, Schedule
+from synth.schedules import REDUCE, Schedule
 
 __all__ = ["Unsettled", "check_sizes"]
 

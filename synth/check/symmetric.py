@@ -1,6 +1,6 @@
 """The checker of symmetric schedules: it checks the quotient, which proves the listed and the implied sends.
 
-Terms are those of `synth.symmetric_schedule`. Why the quotient is enough:
+Terms are those of `synth.schedules.symmetric`. Why the quotient is enough:
 
 - Translations map the network and the collective to themselves. That needs no trust: a symmetric network
   stores one link of each orbit, and all others are made by translating.
@@ -17,8 +17,7 @@ So the verdict of `synth.check.schedule` on the quotient holds for the whole sch
 from __future__ import annotations
 
 from synth.check.schedule import check
-from synth.schedule import Timing
-from synth.symmetric_schedule import SymmetricSchedule
+from synth.schedules import SymmetricSchedule, Timing
 
 __all__ = ["check_symmetric"]
 

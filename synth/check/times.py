@@ -15,7 +15,7 @@ import numpy as np
 from probes.base import Floats, Indices, Ints, floats, ints, offsets
 from synth.kernels import compiled
 from synth.rank_sets import RankSets
-from synth.schedule import Schedule, Timing
+from synth.schedules import Schedule, Timing
 
 __all__ = ["Sets", "by_chunk", "columns", "on_lanes", "ranks_of", "replay", "starts"]
 

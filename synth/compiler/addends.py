@@ -17,7 +17,7 @@ from probes.base import Indices
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.memory_layout import Side, side_of
 from synth.program import INPUT, OUTPUT, SCRATCH
-from synth.schedule import REDUCE as REDUCING, Schedule
+from synth.schedules import REDUCE as REDUCING, Schedule
 from synth.simulation import replay
 
 __all__ = ["exchanging_dag"]

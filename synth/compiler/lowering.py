@@ -16,7 +16,7 @@ from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.compile import compiled_program
 from synth.memory_layout import Side, side_of
 from synth.program import INPUT, OUTPUT, SCRATCH, SENDS, Program
-from synth.schedule import REDUCE as REDUCING, Schedule, Timing
+from synth.schedules import REDUCE as REDUCING, Schedule, Timing
 from synth.simulation import replay
 from synth.streams import busiest_s_per_byte, divided
 

@@ -20,7 +20,7 @@ from synth.adapcc import Planner, Routes, TwoLevelPlan, along, opposites, plan_r
 from synth.collective import Collective, Kind, collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedule import COPY, REDUCE, Outcome, Schedule
+from synth.schedules import COPY, REDUCE, Outcome, Schedule
 from synth.scheduling import Sends
 from synth.simulation import replay
 from synth.tree_packing import depths

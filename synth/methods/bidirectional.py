@@ -12,7 +12,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.ring import best_cycle, owner_places
 from synth.network import Network, fastest_links
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends, link_of
 
 __all__ = ["synthesize"]

@@ -13,7 +13,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import link_table, links_between
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends
 
 __all__ = ["all_pairs", "synthesize"]

@@ -25,7 +25,7 @@ from synth.bounds import least_s_per_byte
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedule import COPY, Schedule
+from synth.schedules import COPY, Schedule
 from synth.scheduling import Sends, in_start_order, reversed_in_time
 from synth.simulation import replay
 from synth.tree_packing import (

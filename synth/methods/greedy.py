@@ -28,7 +28,7 @@ from synth.errors import NotApplicableError
 from synth.kernels import calendar_of, link_state
 from synth.network import Network
 from synth.networks import strong_components
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import (
     CLUSTER,
     PLAIN,

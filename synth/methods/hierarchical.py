@@ -17,7 +17,7 @@ from synth.errors import NotApplicableError
 from synth.methods.ring import cycle
 from synth.network import Network, fastest_links
 from synth.networks import host_places, hosts_of, link_table, links_between, restricted
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends
 
 __all__ = ["synthesize"]

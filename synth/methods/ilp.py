@@ -24,7 +24,7 @@ from synth.errors import NotApplicableError
 from synth.methods import greedy, paths
 from synth.milp import relative_gap
 from synth.network import Network
-from synth.schedule import Bound, Outcome, Schedule
+from synth.schedules import Bound, Outcome, Schedule
 from synth.scheduling import in_start_order, reversed_in_time
 from synth.simulation import replay
 from synth.tacos_ilp import CLOSE, HorizonSearch, Mechanism, copies_to_all

@@ -21,7 +21,7 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import distances_s
 from synth.routing import ETA, Demands, Resources, grow, resources, route
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends
 from synth.simulation import replay
 

@@ -16,7 +16,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network, fastest_links
 from synth.routing import shortened
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends
 
 __all__ = ["best_cycle", "cycle", "fills", "owner_places", "synthesize"]

@@ -15,7 +15,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import host_places, hosts_of, link_table, links_between
-from synth.schedule import COPY, Schedule
+from synth.schedules import COPY, Schedule
 from synth.scheduling import Sends
 
 __all__ = ["synthesize", "three_step"]

@@ -6,7 +6,7 @@ to links of the same cost, and none but the identity leaves a rank, a link or a 
 group that acts freely. So a torus of 65,536 ranks has six rows, a fat tree of n ranks has n − 1.
 
 A translation is written as its *shift*: the rank to which it maps rank 0. For orbits, and schedules on such
-networks, see `synth.symmetric_schedule`. Symmetry and quotients of networks: Akers and Krishnamurthy, A
+networks, see `synth.schedules.symmetric`. Symmetry and quotients of networks: Akers and Krishnamurthy, A
 Group-Theoretic Model for Symmetric Interconnection Networks (1989).
 """
 

@@ -17,7 +17,7 @@ from synth.errors import NotApplicableError
 from synth.portfolio.attempts import Plan, deliveries, plans
 from synth.portfolio.request import Request
 from synth.portfolio.worker_pool import ProcessPool, WorkerPool, WorkerPools
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import replay
 
 __all__ = ["Trial", "Trials"]

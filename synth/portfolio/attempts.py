@@ -29,7 +29,7 @@ from synth.network import Network
 from synth.portfolio.rank_subsets import serve
 from synth.portfolio.request import Request, cut
 from synth.published import synthesizer
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.scheduling import block_exchange, stars, symmetric_search
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from synth.portfolio.attempts import Plan, deliveries, least_sends
 from synth.prediction import is_clearly_sooner, schedule_run_s
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.streams import busiest_s_per_byte
 
 __all__ = ["Attempt", "Incumbent"]

@@ -19,11 +19,10 @@ from synth.check import check_periodic
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
 from synth.portfolio.plain import bounds_of
 from synth.portfolio.request import Request
-from synth.schedule import Bound, Outcome, Schedule
+from synth.schedules import Bound, Outcome, PeriodicSchedule, Schedule
 from synth.scheduling import coloured, least_period_s, modulo_scheduled
 from synth.simulation import periodic_time_s
 from synth.tree_packing import Edges, TwoWayTree, balanced_trees, exchanged, hung, pair_links

@@ -27,7 +27,7 @@ from synth.portfolio.request import Request, cut
 from synth.portfolio.synthesis import Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import promising, soonest
-from synth.schedule import Bound, Outcome, Schedule
+from synth.schedules import Bound, Outcome, Schedule
 from synth.simulation import replay
 
 __all__ = [

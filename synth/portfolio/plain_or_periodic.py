@@ -25,7 +25,7 @@ from synth.portfolio.plain import fastest_plain
 from synth.portfolio.request import Request
 from synth.portfolio.synthesis import Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
-from synth.schedule import Bound
+from synth.schedules import Bound
 
 __all__ = ["plain_or_periodic"]
 

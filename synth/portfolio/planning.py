@@ -21,7 +21,7 @@ from synth.portfolio.symmetry import around_failures, fastest_symmetric, is_larg
 from synth.portfolio.synthesis import RaceRunner, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import soonest
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import replay
 
 __all__ = ["makes_attempts", "planned"]

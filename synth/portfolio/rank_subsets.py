@@ -19,7 +19,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import reachable, renumbered, restricted
-from synth.schedule import REDUCE, Schedule
+from synth.schedules import REDUCE, Schedule
 from synth.scheduling import Sends
 from synth.simulation import replay
 from synth.streams import streams_of

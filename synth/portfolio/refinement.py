@@ -10,7 +10,7 @@ from typing import Any
 
 from synth.portfolio.attempts import Plan, smallest_bytes
 from synth.portfolio.request import Request, cut_again
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.scheduling import justified, pipelined
 from synth.simulation import replay
 

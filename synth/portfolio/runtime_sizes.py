@@ -16,7 +16,7 @@ from probes.base import SILENT, Progress
 from synth.compiler import lower
 from synth.msccl import beyond
 from synth.program import Program, Protocol
-from synth.selection import Selection
+from synth.schedules import Selection
 from synth.simulation import PROTOCOLS, time_by
 
 __all__ = ["INSTANCES", "SizedProgram", "Timed", "runtime_sweep"]

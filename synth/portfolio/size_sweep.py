@@ -23,8 +23,7 @@ from synth.portfolio.synthesis import RaceRunner, RaceWinner, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import MOST_SENDS, predicted_s
 from synth.program import Program
-from synth.schedule import Bound, Race, Schedule
-from synth.selection import Point, Range, Selection, UnsizedSchedule
+from synth.schedules import Bound, Point, Race, Range, Schedule, Selection, UnsizedSchedule
 from synth.simulation import replay
 
 __all__ = ["Candidates", "candidates_of", "measured", "sizes_between", "sweep", "timed"]

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from probes.base import Progress
-from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.incumbent import Attempt
-from synth.schedule import Race, Schedule
-from synth.selection import Selection
-from synth.symmetric_schedule import SymmetricSchedule
+from synth.schedules import PeriodicSchedule, Race, Schedule, Selection, SymmetricSchedule
 
 __all__ = ["RaceRunner", "RaceWinner", "Synthesis"]
 

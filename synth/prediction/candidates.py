@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from synth.prediction.run_time import MOST_SENDS
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import replay
 
 __all__ = ["Table", "promising", "sort_of"]

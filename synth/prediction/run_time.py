@@ -11,7 +11,7 @@ from synth.compiler import lower
 from synth.network import Network
 from synth.prediction.one_host import HostTiming, host_timing
 from synth.program import Program
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import Costs, ProgramTiming, fair_time_s, replay, simulate_program
 
 __all__ = [

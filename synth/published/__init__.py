@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from synth.schedule import Schedule
+    from synth.schedules import Schedule
 
 __all__ = ["synthesizer"]
 

@@ -19,7 +19,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.published.adapcc_milp import Choice, PublishedStrategy, Question, SubCollective, blocks, solve
-from synth.schedule import COPY, REDUCE, Outcome, Schedule
+from synth.schedules import COPY, REDUCE, Outcome, Schedule
 from synth.simulation import replay
 
 __all__ = ["MOST_RANKS", "schedule_of", "synthesize"]

@@ -25,7 +25,7 @@ from synth.methods import both_halves
 from synth.milp import IntegerProgram
 from synth.network import Network
 from synth.networks import distances_s
-from synth.schedule import COPY, Outcome, Schedule
+from synth.schedules import COPY, Outcome, Schedule
 from synth.scheduling import Sends, reversed_in_time
 from synth.simulation import replay
 

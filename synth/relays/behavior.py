@@ -24,7 +24,7 @@ from typing import Literal
 
 from probes.base import UsageError
 from synth.relays.chunk_trees import ChunkTree, chunk_trees
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["Behavior", "Stage", "TreeBehavior", "behaviors", "named_ranks", "taking_part", "tree_behaviors"]
 

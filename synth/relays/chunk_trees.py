@@ -14,7 +14,7 @@ import numpy as np
 
 from probes.base import Indices, offsets
 from synth.errors import NotApplicableError
-from synth.schedule import COPY, Schedule
+from synth.schedules import COPY, Schedule
 
 __all__ = ["ChunkTree", "chunk_trees"]
 

@@ -22,7 +22,7 @@ from synth.rank_sets import RankSets, of_sets
 from synth.relays.behavior import named_ranks, tree_behaviors
 from synth.relays.chunk_trees import ChunkTree, chunk_trees
 from synth.relays.tree_choice import dealt, loads
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import replay
 from synth.streams import streams_of
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from probes.base import UsageError, bytes_of, ints
 from synth.collective import Collective
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["cut"]
 

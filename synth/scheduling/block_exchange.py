@@ -20,7 +20,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import distances_s, found_symmetry
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.scheduling.exchanges import (
     Blocks,
     Collect,

@@ -15,7 +15,7 @@ import numpy as np
 
 from probes.base import Floats, Indices, floats
 from synth.kernels import compiled
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import touched
 
 __all__ = ["coloured"]

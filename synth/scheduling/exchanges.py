@@ -20,7 +20,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import distances_s, link_table
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import in_start_order
 
 __all__ = ["Blocks", "Collect", "Exchange", "ExchangePlanner", "HandOut", "Step", "nearest_blocks"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from probes.base import Floats, Indices, floats
 from synth.kernels import compiled
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import Precedence, of_schedule
 from synth.simulation import replay

@@ -17,7 +17,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.kernels import LinkState, compiled, is_free, link_state, occupy, offer, pop, push
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.scheduling.precedence import Precedence, of_turns
 from synth.simulation import replay
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from probes.base import Floats, Indices, Ints, floats, offsets
 from synth.kernels import compiled, pop, push
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import touched
 
 __all__ = ["least_period_s", "modulo_scheduled"]

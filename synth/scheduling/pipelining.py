@@ -13,7 +13,7 @@ import numpy as np
 
 from probes.base import Floats, bytes_of, floats, ints, offsets
 from synth.collective import Collective
-from synth.schedule import REDUCE, Schedule, Timing
+from synth.schedules import REDUCE, Schedule, Timing
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import of_schedule
 from synth.simulation import replay

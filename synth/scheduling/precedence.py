@@ -14,7 +14,7 @@ import numpy as np
 from probes.base import Indices, offsets, spans
 from synth.collective import Collective
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import touched
 
 __all__ = ["Precedence", "of_schedule", "of_turns"]

@@ -16,7 +16,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import link_table
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import in_start_order
 from synth.scheduling.time_reversal import backwards
 

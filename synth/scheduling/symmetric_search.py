@@ -17,12 +17,11 @@ from synth.collective import Collective, collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import SymmetricNetwork, found_symmetry
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, SYMMETRIC, Schedule, SymmetricSchedule
 from synth.scheduling.list_scheduling import in_start_order
 from synth.scheduling.symmetric_paths import all_to_all_sends
 from synth.scheduling.symmetric_spreading import spread
 from synth.simulation import replay
-from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 
 __all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
 

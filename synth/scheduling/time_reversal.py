@@ -13,7 +13,7 @@ import numpy as np
 from probes.base import Floats, Indices, bytes_of, ints
 from synth.collective import Collective
 from synth.network import Network
-from synth.schedule import REDUCE, Schedule
+from synth.schedules import REDUCE, Schedule
 from synth.simulation import replay
 
 __all__ = ["backwards", "reversed_in_time"]

@@ -9,7 +9,7 @@ import numpy as np
 from probes.base import Indices, Mask
 from synth.collective import Collective
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["Touched", "are_few", "dependencies", "numbered", "touched"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from probes.base import Bytes, Indices, Ints, Mask
 from synth.kernels import compiled
-from synth.schedule import REDUCE, Schedule
+from synth.schedules import REDUCE, Schedule
 from synth.simulation.chunk_slots import touched
 
 __all__ = ["contributions"]

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from synth.periodic_schedule import PeriodicSchedule
+from synth.schedules import PeriodicSchedule
 from synth.simulation.schedule import replay
 
 __all__ = ["periodic_time_s"]

@@ -10,7 +10,7 @@ from probes.base import UsageError
 if TYPE_CHECKING:
     from probes.base import Ints
     from synth.network import Network
-    from synth.schedule import Schedule
+    from synth.schedules import Schedule
 
 __all__ = ["moved_to"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from probes.base import Floats, Indices, Ints
 from synth.kernels import compiled
 from synth.network import Network
-from synth.schedule import Schedule, Timing
+from synth.schedules import Schedule, Timing
 from synth.simulation.chunk_slots import are_few, numbered, touched
 from synth.streams import divided
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from probes.base import DataError, Floats, UnavailableError
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.simulation import simgrid_engine
 from synth.simulation.chunk_slots import dependencies
 

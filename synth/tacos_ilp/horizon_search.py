@@ -19,7 +19,7 @@ from probes.base import Indices, Progress
 from synth.bounds import bounds, wavefront
 from synth.collective import Collective
 from synth.network import Network
-from synth.schedule import Bound, Schedule
+from synth.schedules import Bound, Schedule
 from synth.simulation import replay
 from synth.tacos_ilp.recovery import completed
 from synth.tacos_ilp.time_expanded_milp import LinkMove, moves_of, program

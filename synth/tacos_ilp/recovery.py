@@ -14,7 +14,7 @@ from probes.base import Indices, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.networks import shortest_paths
-from synth.schedule import COPY, Schedule
+from synth.schedules import COPY, Schedule
 from synth.scheduling import Sends
 from synth.tacos_ilp.time_expanded_milp import LinkMove
 from synth.tacos_ilp.time_expanded_network import Bundles

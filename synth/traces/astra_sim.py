@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.traces.chakra import chakra_trace, collective_trace
 from synth.traces.operations import operations_of
 

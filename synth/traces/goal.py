@@ -6,7 +6,7 @@ rank and way, on its command line.
 
 from __future__ import annotations
 
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.traces.operations import ADD, RECV, TraceOperation, operations_of
 
 __all__ = ["goal_text"]

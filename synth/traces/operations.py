@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.network import Network
-from synth.schedule import COPY, Schedule
+from synth.schedules import COPY, Schedule
 from synth.simulation import dependencies
 
 __all__ = ["ADD", "RECV", "SEND", "TraceOperation", "operations_of"]

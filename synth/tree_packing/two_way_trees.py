@@ -8,7 +8,7 @@ import numpy as np
 
 from probes.base import Indices
 from synth.kernels import compiled
-from synth.schedule import COPY, REDUCE
+from synth.schedules import COPY, REDUCE
 from synth.tree_packing.spanning_trees import Edges
 
 __all__ = ["TwoWayTree", "hung"]

@@ -10,7 +10,7 @@ import numpy as np
 from probes.base.columns import bytes_of, floats, ints
 from synth.collective import Collective
 from synth.network import Link, Network, build
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["links_of", "relabelled", "reordered", "scaled", "split", "with_link", "without_link"]
 

@@ -16,7 +16,7 @@ from synth.collective import KINDS, collective
 from synth.errors import NotApplicableError
 from synth.methods import direct, greedy, paths, ring, tree
 from synth.network import Link
-from synth.schedule import Timing
+from synth.schedules import Timing
 from synth.simulation.schedule import replay
 
 METHODS = (greedy, tree, ring, direct, paths)

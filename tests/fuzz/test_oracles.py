@@ -13,7 +13,7 @@ from synth.collective import KINDS, collective, several
 from synth.compiler.lowering import lower
 from synth.network import Link, build
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
-from synth.schedule import COPY, REDUCE
+from synth.schedules import COPY, REDUCE
 
 OP = {name: number for number, name in enumerate(OPS)}
 

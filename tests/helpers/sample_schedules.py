@@ -7,7 +7,7 @@ import numpy as np
 from probes.base.columns import bytes_of, ints
 from synth.collective import collective
 from synth.network import Link, build
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 
 
 def complete(ranks, parallel=1):

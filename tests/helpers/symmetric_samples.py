@@ -7,7 +7,7 @@ from synth.collective import Kind
 from synth.networks.symmetric import SymmetricNetwork
 from synth.networks.symmetric_families import symmetric_family, symmetric_pod
 from synth.portfolio.symmetry.symmetric import fastest_symmetric
-from synth.symmetric_schedule import SymmetricSchedule
+from synth.schedules import SymmetricSchedule
 
 __all__ = ["fastest", "folded", "made"]
 

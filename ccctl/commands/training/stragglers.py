@@ -28,7 +28,7 @@ from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
     from exec.relays import Arrivals, CollectiveCosts
-    from synth.schedule import Schedule
+    from synth.schedules import Schedule
 
 __all__ = ["EXAMPLES", "stragglers"]
 

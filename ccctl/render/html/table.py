@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from ccctl.render.svg.benchmark import Bounds
     from exec.benchmark import Report
     from probes.link_costs import Profile
-    from synth.periodic_schedule import PeriodicSchedule
-    from synth.schedule import Schedule
-    from synth.symmetric_schedule import SymmetricSchedule
+    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
 
 __all__ = ["HtmlTable", "tables"]
 

@@ -14,7 +14,7 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.base import Floats, Indices
-    from synth.schedule import Schedule, Timing
+    from synth.schedules import Schedule, Timing
 
 __all__ = ["MOST_LANES", "held", "in_time", "pictures", "slots"]
 

@@ -11,7 +11,7 @@ from ccctl.render.text import busbw_gbs
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.selection import Selection
+    from synth.schedules import Selection
 
 __all__ = ["pictures"]
 

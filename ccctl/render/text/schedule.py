@@ -12,7 +12,7 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.base import Floats
-    from synth.schedule import Schedule, Timing
+    from synth.schedules import Schedule, Timing
 
 __all__ = ["draw"]
 

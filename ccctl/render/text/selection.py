@@ -12,7 +12,7 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from synth.portfolio import SizedProgram
-    from synth.selection import Point, Selection
+    from synth.schedules import Point, Selection
 
 __all__ = ["busbw_gbs", "draw", "draw_runtime", "runtime_summary", "summary"]
 

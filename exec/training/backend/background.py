@@ -18,7 +18,7 @@ from exec.adaptive import CollectiveCall
 from exec.records import decode, encode
 from probes.base import CcctlError, UnavailableError
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["Background", "serve"]
 

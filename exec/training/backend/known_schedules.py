@@ -15,7 +15,7 @@ import numpy as np
 
 from exec.sockets import Group
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 __all__ = ["KnownSchedules", "ScheduleStore", "place_of"]
 

@@ -22,7 +22,7 @@ from probes.base import CcctlError, UnavailableError, UsageError
 from synth.collective import Kind
 from synth.network import Network
 from synth.program import INPUT, OUTPUT, Program
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 
 if TYPE_CHECKING:
     from exec.mpi import MpiPlan

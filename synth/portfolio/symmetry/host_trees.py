@@ -21,7 +21,6 @@ from synth.collective import Kind, collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import Failures, SymmetricNetwork
-from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio import (
     Attempt,
     Request,
@@ -33,7 +32,7 @@ from synth.portfolio import (
     timed_periodic,
 )
 from synth.portfolio.symmetry.symmetric import is_large
-from synth.schedule import Bound, Schedule
+from synth.schedules import Bound, PeriodicSchedule, Schedule
 from synth.scheduling import coloured
 from synth.tree_packing import TwoWayTree
 

@@ -17,10 +17,9 @@ from synth.collective import MOST_CHUNKS, Collective, Kind, collective
 from synth.errors import NotApplicableError
 from synth.networks import SymmetricNetwork
 from synth.portfolio import SMALLEST_CHUNK_BYTES, Attempt, Request, Synthesis, peak_bytes
-from synth.schedule import Bound, Outcome
+from synth.schedules import SYMMETRIC, Bound, Outcome, SymmetricSchedule
 from synth.scheduling import MOST_COMPARISONS, comparisons, symmetric_schedules
 from synth.simulation import replay
-from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 
 __all__ = ["fastest_symmetric", "is_large"]
 

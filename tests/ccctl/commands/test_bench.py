@@ -23,7 +23,7 @@ from exec.benchmark.regression import compare
 from exec.benchmark.runner import BenchRequest
 from synth.kernels.stored_loops import cache_folder
 from synth.network import Link, build
-from synth.selection import Range
+from synth.schedules import Range
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

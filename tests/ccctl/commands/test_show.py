@@ -7,7 +7,7 @@ import pytest
 from missing_tools import no_png
 
 from ccctl.artifacts import codec
-from synth.selection import Range
+from synth.schedules import Range
 
 SAYS = {
     "topology": ["host"],

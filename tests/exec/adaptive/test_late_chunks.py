@@ -26,7 +26,7 @@ from synth import compile as compile_
 from synth.collective import collective
 from synth.program import INPUT, OUTPUT, SCRATCH
 from synth.relays.partial import WAYS, late_phase, partial_phase
-from synth.schedule import COPY, REDUCE
+from synth.schedules import COPY, REDUCE
 
 LENGTH = 3
 

@@ -16,7 +16,7 @@ from synth.check.schedule import check
 from synth.collective import KINDS, collective, several
 from synth.methods import greedy
 from synth.relays.partial import WAYS, late_schedule, partial_schedule
-from synth.schedule import COPY
+from synth.schedules import COPY
 from synth.simulation.schedule import replay
 
 

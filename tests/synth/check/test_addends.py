@@ -13,7 +13,7 @@ from synth.check.schedule import check
 from synth.collective import collective
 from synth.network import Link, build
 from synth.networks.families import family
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import block_exchange as exchange
 from synth.simulation.schedule import replay
 

@@ -12,7 +12,7 @@ from synth import Request, synthesize, verify
 from synth.check.periodic import check_periodic
 from synth.check.schedule import check
 from synth.networks.families import family
-from synth.schedule import Timing
+from synth.schedules import Timing
 from synth.simulation.schedule import replay
 
 

@@ -17,7 +17,7 @@ from synth.collective import Collective, collective, custom
 from synth.methods import greedy
 from synth.network import Link, build
 from synth.rank_sets import of_sets
-from synth.schedule import COPY, REDUCE, Schedule, Timing
+from synth.schedules import COPY, REDUCE, Schedule, Timing
 from synth.simulation.schedule import replay
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")

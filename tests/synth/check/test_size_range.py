@@ -15,8 +15,7 @@ from synth.collective import Collective, collective
 from synth.methods import greedy
 from synth.network import Link, build
 from synth.portfolio.attempts import METHODS
-from synth.schedule import REDUCE, Schedule
-from synth.selection import Range, Selection, UnsizedSchedule
+from synth.schedules import REDUCE, Range, Schedule, Selection, UnsizedSchedule
 
 MOST_BYTES = 1 << 24
 

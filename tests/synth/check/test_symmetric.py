@@ -12,9 +12,8 @@ from probes.base.columns import bytes_of, ints
 from synth.check.schedule import check
 from synth.check.symmetric import check_symmetric
 from synth.collective import Kind
-from synth.schedule import Timing
+from synth.schedules import SYMMETRIC, SymmetricSchedule, Timing
 from synth.simulation.schedule import replay
-from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 
 COLUMNS = ("chunk", "link", "shift", "op")
 

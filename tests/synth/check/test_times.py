@@ -11,7 +11,7 @@ from probes.base.columns import bytes_of, ints
 from synth.check.times import on_lanes, replay, starts
 from synth.collective import KINDS, collective
 from synth.networks.families import family
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import block_exchange as exchange
 from synth.simulation import schedule as simulator
 

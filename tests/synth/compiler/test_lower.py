@@ -14,7 +14,7 @@ from synth.collective import KINDS, collective
 from synth.compiler.lowering import lower
 from synth.network import Link, build
 from synth.program import OPS
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 
 
 @given(

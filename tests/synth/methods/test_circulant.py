@@ -15,7 +15,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods import circulant
 from synth.networks.families import family
-from synth.schedule import COPY, REDUCE
+from synth.schedules import COPY, REDUCE
 from synth.simulation.schedule import replay
 
 SIZE_BYTES = 64 << 20

@@ -14,7 +14,7 @@ from synth.methods import greedy, paths, ring, tree
 from synth.network import Link, build
 from synth.portfolio.attempts import METHODS
 from synth.portfolio.rank_subsets import serve
-from synth.schedule import COPY, REDUCE
+from synth.schedules import COPY, REDUCE
 from synth.simulation.schedule import replay
 
 POINT_KINDS = ("scatter", "gather", "all_to_all", "all_to_next")

@@ -8,7 +8,7 @@ from synth import Request, synthesize
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.families import family
-from synth.periodic_schedule import PeriodicSchedule
+from synth.schedules import PeriodicSchedule
 
 MESH = family("mesh:10x10", [5e-7], [53.687e9])
 

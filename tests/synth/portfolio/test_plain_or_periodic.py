@@ -6,10 +6,9 @@ from synth import Request, synthesize
 from synth.check.periodic import check_periodic
 from synth.errors import NotApplicableError
 from synth.networks.families import family
-from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio import attempts, plain_or_periodic
 from synth.portfolio.plain import bounds_of
-from synth.schedule import Schedule
+from synth.schedules import PeriodicSchedule, Schedule
 
 
 @pytest.fixture

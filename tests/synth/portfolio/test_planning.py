@@ -5,7 +5,7 @@ import pytest
 from probes.base import UsageError
 from synth import RaceWinner, Request, makes_attempts, synthesize
 from synth.networks import family, pod
-from synth.schedule import Race, Raced, Schedule
+from synth.schedules import Race, Raced, Schedule
 
 TORUS = family("torus:4x3", [5e-7], [50e9])
 

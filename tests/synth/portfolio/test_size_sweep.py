@@ -16,7 +16,7 @@ from synth.errors import NotApplicableError
 from synth.networks.families import family
 from synth.portfolio.size_sweep import candidates_of, measured, sizes_between, timed
 from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
-from synth.schedule import Race, Raced
+from synth.schedules import Race, Raced
 from synth.simulation.schedule import replay
 
 SIZES = sizes_between(1 << 10, 1 << 26, 16)

@@ -13,7 +13,7 @@ from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.relays.behavior import behaviors
 from synth.relays.chunk_trees import chunk_trees
-from synth.schedule import COPY, REDUCE
+from synth.schedules import COPY, REDUCE
 
 # Parents of each rank; rank 0 is the root.
 TREES = {

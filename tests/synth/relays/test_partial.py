@@ -31,7 +31,7 @@ from synth.relays.partial import (
     partial_schedule,
 )
 from synth.relays.pieces import cut
-from synth.schedule import COPY, REDUCE
+from synth.schedules import COPY, REDUCE
 from synth.simulation.schedule import replay
 
 

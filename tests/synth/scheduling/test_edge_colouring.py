@@ -9,8 +9,7 @@ from synth import Request, synthesize
 from synth.check.periodic import check_periodic
 from synth.collective import collective
 from synth.networks.families import family
-from synth.periodic_schedule import PeriodicSchedule
-from synth.schedule import COPY, Schedule
+from synth.schedules import COPY, PeriodicSchedule, Schedule
 from synth.scheduling.edge_colouring import coloured
 from synth.scheduling.modulo_scheduling import least_period_s
 

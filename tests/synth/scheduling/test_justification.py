@@ -12,7 +12,7 @@ from synth.errors import NotApplicableError
 from synth.methods import greedy, paths, ring
 from synth.network import Link, build
 from synth.networks.families import family
-from synth.schedule import COPY
+from synth.schedules import COPY
 from synth.scheduling import block_exchange
 from synth.scheduling.justification import justified
 from synth.scheduling.list_scheduling import Sends

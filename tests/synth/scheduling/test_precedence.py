@@ -13,7 +13,7 @@ from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.networks.families import family
-from synth.schedule import Schedule
+from synth.schedules import Schedule
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import Precedence, of_schedule, of_turns
 from synth.simulation.schedule import replay

@@ -7,7 +7,7 @@ from sample_schedules import random_schedule
 from probes.base.columns import bytes_of, ints
 from synth.collective import KINDS, collective
 from synth.network import Link, build
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.simulation.contribution_counts import contributions
 
 

@@ -9,7 +9,7 @@ from probes.base.columns import bytes_of, floats, ints
 from synth.collective import Collective, collective
 from synth.methods import greedy
 from synth.network import Link, build
-from synth.schedule import COPY, Schedule
+from synth.schedules import COPY, Schedule
 from synth.simulation.schedule import replay, utilization
 
 

@@ -12,7 +12,7 @@ from synth.collective import Collective, collective
 from synth.errors import NotApplicableError
 from synth.methods import forest, greedy
 from synth.network import Link, build
-from synth.schedule import COPY, Schedule
+from synth.schedules import COPY, Schedule
 from synth.simulation import simgrid
 from synth.simulation.schedule import replay
 from synth.simulation.simgrid import replay_in_simgrid, takes_turns

@@ -17,7 +17,7 @@ from synth.collective import Collective, collective
 from synth.errors import NotApplicableError
 from synth.methods import forest, greedy, paths, ring
 from synth.network import Link, build
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.simulation.schedule import replay
 from synth.traces import ADD, RECV, SEND, astra_sim_files, goal_text, operations_of
 from synth.traces.chakra import messages

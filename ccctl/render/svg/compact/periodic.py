@@ -10,7 +10,7 @@ from ccctl.render.svg import schedule
 
 if TYPE_CHECKING:
     from ccctl.render.svg import Drawing
-    from synth.periodic_schedule import PeriodicSchedule
+    from synth.schedules import PeriodicSchedule
 
 __all__ = ["pictures"]
 

@@ -14,8 +14,7 @@ from probes.base import plural
 if TYPE_CHECKING:
     from ccctl.render.svg import Drawing
     from probes.base import Floats
-    from synth.schedule import Timing
-    from synth.symmetric_schedule import SymmetricSchedule
+    from synth.schedules import SymmetricSchedule, Timing
 
 __all__ = ["pictures"]
 

@@ -11,7 +11,7 @@ from ccctl.render.text import sends
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.periodic_schedule import PeriodicSchedule
+    from synth.schedules import PeriodicSchedule
 
 __all__ = ["draw"]
 

@@ -11,7 +11,7 @@ from ccctl.render.text import sends
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from synth.symmetric_schedule import SymmetricSchedule
+    from synth.schedules import SymmetricSchedule
 
 __all__ = ["draw"]
 

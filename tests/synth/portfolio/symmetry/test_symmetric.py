@@ -17,8 +17,8 @@ from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.networks.symmetric import OrbitLink, from_links
 from synth.portfolio.symmetry.symmetric import is_large
+from synth.schedules import SYMMETRIC
 from synth.simulation.schedule import replay
-from synth.symmetric_schedule import SYMMETRIC
 
 SMALL = (
     "ring:5",

@@ -29,7 +29,7 @@ from probes.base import Bytes, Floats, Indices, Ints, bytes_of, ints
 from synth.collective import Collective, custom
 from synth.networks import SymmetricNetwork
 from synth.rank_sets import RankSets, each, every
-from synth.schedule import MOST_CHUNK_BYTES, Outcome, Schedule
+from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Schedule
 
 __all__ = ["SYMMETRIC", "SymmetricSchedule"]
 

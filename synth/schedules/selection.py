@@ -13,7 +13,7 @@ from probes.base import Bytes, Ints, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, claims
+from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, claims
 
 __all__ = ["Point", "Range", "Selection", "UnsizedSchedule"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from probes.base import Bytes, Floats, Indices, Ints, bytes_of, ints
 from synth.collective import KINDS, Collective
 from synth.network import Network
-from synth.schedule import Outcome, Schedule
+from synth.schedules.schedule import Outcome, Schedule
 
 __all__ = ["PeriodicSchedule"]
 
