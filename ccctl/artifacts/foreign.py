@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ccctl import console
 from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
-from ccctl.artifacts.files import is_folder, read_input
+from ccctl.artifacts.files import is_file, is_folder, read_input
 from ccctl.errors import DataError
 from probes.base import some
 from probes.files import MOST_TEXT_BYTES, inflated
@@ -101,7 +101,7 @@ def read_dumps(path: str) -> Dumps | None:
     )
 
     # What comes through a pipe is gone once it was looked at.
-    if path == "-" or not (is_folder(path) or Path(path).is_file()):
+    if path == "-" or not (is_folder(path) or is_file(path)):
         return None
     files = _files(path)
     if ras := {name: content for name, content in files.items() if is_ras(content)}:

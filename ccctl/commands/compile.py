@@ -11,7 +11,7 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import Json, Parameters, Quiet, Verbose, parse_size
-from ccctl.artifacts import codec, refuse_unwritable, write_atomically, write_output
+from ccctl.artifacts import codec, is_folder, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
@@ -54,7 +54,7 @@ _TRACES = ("chakra", "goal")
 
 def _output(value: str | None) -> str | None:
     """A folder may be there already; what is no trace is refused one later."""
-    if value not in (None, "-") and not Path(value).is_dir():
+    if value not in (None, "-") and not is_folder(value):
         refuse_unwritable(Path(value))
     return value
 

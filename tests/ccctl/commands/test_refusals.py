@@ -25,6 +25,9 @@ REFUSED = [
     ("bench -n 2 -d float,f8e5m2", 2, "'f8e5m2'"),
     ("bench -n 2 -d float8_e4m3fn", 2, "uint8 moves as many bytes"),
     ("bench -n 2 -d fp8", 2, "8 bits"),
+    # A name longer than a file system takes.
+    (f"explain {'x' * 400}", 66, "File name too long"),
+    (f"compile {SCHEDULE} -o {'x' * 400}", 73, "File name too long"),
     # What the ranks, or the end of the run, would refuse.
     ("bench -n 2 -r 0", 2, "-r 0: all_reduce has no root"),
     ("bench -n 2 --collective all_to_all --placement in", 2, "all_to_all cannot run in place"),
