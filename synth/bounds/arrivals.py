@@ -2,21 +2,21 @@
 
 Take a set of ranks, some ranks S in it and some ranks W outside. Data enters the set through gates: shared
 ports, and links without one. A byte that starts through gate g at time t can hold data of rank w in W only if
-the shortest path from w to g takes at most t. It is of use to rank v in S by time T only if the shortest path
-from g to v, with the latency of g, takes at most T − t. Let a_k be the k-th shortest path time from W to g,
-and b_j the j-th shortest from g into S. S needs a number of (byte, w, v) of W; the bound is the least T by
-which the gates can serve as many. They can serve:
+the shortest path from w to g takes at most t. It serves rank v in S by time T only if the shortest path from
+g to v, with the latency of g, takes at most T − t. Let a_k be the k-th shortest path time from W to g, and
+b_j the j-th shortest from g into S. S needs a number of triples (byte, w, v); the bound is the least T by
+which the gates can serve that number. The gates can serve:
 
-- of sums, whose bytes may hold data of all of W: Σ_g rate_g · Σ_k Σ_j max(0, T − a_k − b_j);
-- of copies, whose bytes each come from one rank: Σ_g rate_g · Σ_j max(0, T − a_1 − b_j);
-- of data with one source and one target: Σ_g rate_g · max(0, T − a_1 − b_1).
+- for sums, whose bytes may hold data of all of W: Σ_g rate_g · Σ_k Σ_j max(0, T − a_k − b_j);
+- for copies, whose bytes each come from one rank: Σ_g rate_g · Σ_j max(0, T − a_1 − b_j);
+- for data with one source and one target: Σ_g rate_g · max(0, T − a_1 − b_1).
 
-Sums that cross between groups of ranks are also bounded by the pairs (w, v) alone that are far apart: a byte
-that starts at t serves those pairs of which both w and v are near enough to the gate.
+For sums between groups of ranks, the pairs (w, v) that are far apart give a second bound: a byte that starts
+at t serves only pairs where both w and v are near enough to the gate.
 
 The bound can exceed all others where neither latency nor bandwidth dominates. With one port a rank and equal
-links it is near the time of one-shot and two-step all_reduces, between hosts near that of an exchange of
-shares. O(gates · |W| · |S|) for a set.
+links it is near the time of one-shot and two-step all_reduces. Between hosts it is near the time of an
+exchange of shares. It takes O(gates · |W| · |S|) for a set.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ _MOST_RANKS = 1024
 _MOST_WORK = 30_000_000
 _MOST_LEVELS = 8
 _MOST_TERMS = 250_000
-# Of the bound by far pairs: the most sets, ranks and distances that are tried, and different path times to or
-# from gates that are kept apart.
+# Limits of the bound by far pairs: cuts tried, ranks, distances tried, and distinct path times to or from a
+# gate.
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
 _HALVINGS = 24
-# Far pairs are tried if the bound without them is at least this part of the best known.
+# The bound by far pairs is tried only if the plain one is at least this part of the best known bound.
 _WORTH_PAIRING = 0.8
-# An arrival bound exceeds the cut bound by the longest path at most; below this part of it nothing is tried.
+# An arrival bound exceeds the cut bound by at most the longest path. It is skipped if that is below this
+# part.
 _NOTICEABLE = 0.002
 
 
@@ -61,12 +62,13 @@ def arrivals(
     chunk_bytes: int | None,
     known_s: float = 0.0,
 ) -> Bound:
-    """The largest arrival bound over the sets of ``cuts``; its time is 0 if none is found.
+    """Return the largest arrival bound over the sets of ``cuts``; its time is 0 if none is found.
 
-    ``need_bytes[source, target]`` is what must come from one to the other: of sums the same bytes from all,
-    of copies the same to all. ``chunk_bytes`` is the size of chunks, which are sent on once they are there as
-    a whole; None if bytes are sent on one by one. ``known_s`` is the best other bound: nothing is looked for
-    if all paths are short beside it, nor of sums of many ranks over gates that soon carry enough.
+    ``need_bytes[source, target]`` is the data that target needs from source: for sums the same bytes from all
+    sources, for copies the same bytes to all targets. ``chunk_bytes`` is the size of chunks that are
+    forwarded only when complete; None if bytes are forwarded one by one. ``known_s`` is the best other bound.
+    The search is skipped if all paths are short compared with it; a cut is skipped if its gates carry sums
+    fast enough not to exceed it.
     """
     best = Bound("arrival", 0.0)
     cost_s = network.alpha_s if chunk_bytes is None else network.travel_s(chunk_bytes)
@@ -74,7 +76,7 @@ def arrivals(
         return best
     way_s = distances_s(network, cost_s, np.arange(network.ranks))
     paired = carried == "sums" and network.ranks <= _MOST_PAIRED
-    # Once every path through a gate has been gone, sums of all serve each rank at the rate of all gates.
+    # After the longest path time through a gate, sums of all ranks reach every rank at the rate of all gates.
     longest_s = 2 * float(way_s.max()) + float(network.alpha_s.max(initial=0.0))
     most_bytes = float(need_bytes.max(initial=0.0)) if carried == "sums" and not paired else math.inf
     groups: dict[tuple[int, float], tuple[Cut, _Crossing]] = {}
@@ -110,10 +112,10 @@ def arrivals(
 
 @dataclass(frozen=True, eq=False)
 class _Crossing:
-    """The links into a set, grouped by gate; gate g's are those from ``start[g]`` on.
+    """The links into a set, grouped by gate; the links of gate g begin at ``start[g]``.
 
-    ``to_s[rank, link]`` is the shortest path time from a rank to the link's source, ``from_s[link, rank]``
-    that from the start of the link to a rank, with the link's latency; ``rate[gate]`` is in bytes per second.
+    ``to_s[rank, link]`` is the shortest path time from a rank to the link's source. ``from_s[link, rank]`` is
+    the time from the start of the link, with its latency, to a rank. ``rate[gate]`` is in bytes per second.
     """
 
     start: Indices
@@ -122,21 +124,21 @@ class _Crossing:
     rate: Floats
 
     def time_s(self, outside: Indices, inside: Indices, need_bytes: Floats, carried: Carried) -> float:
-        """The least T by which ``inside`` can have what it needs of ``outside``; 0 if there are too many."""
+        """Return the least T by which ``inside`` can have its data from ``outside``; 0 if not computed."""
         to_s, from_s = self.to_s[outside].T, self.from_s[:, inside]
         needed = float(need_bytes[np.ix_(outside, inside)].sum())
         to_s = np.sort(to_s, axis=1) if carried == "sums" else to_s.min(axis=1, keepdims=True)
         from_s = from_s.min(axis=1, keepdims=True) if carried == "points" else np.sort(from_s, axis=1)
         if not needed or to_s.shape[1] * from_s.shape[1] * len(self.start) > _MOST_TERMS:
             return 0.0
-        # At any time a gate serves at most what the link of the shortest paths on either side does.
+        # A gate serves at any time at most as much as a link with the shortest paths on both sides would.
         first_s = np.minimum.reduceat(to_s, self.start, axis=0)[:, :, None]
         first_s = first_s + np.minimum.reduceat(from_s, self.start, axis=0)[:, None, :]
         rate = np.broadcast_to(self.rate[:, None, None], first_s.shape)
         return _filled_s(first_s.ravel(), rate.ravel(), needed)
 
     def paired_s(self, cut: Cut, pairs: Mask, need_bytes: Floats, at_least_s: float) -> float:
-        """The least T by which ``pairs[outside, inside]`` can be served; 0 if at most ``at_least_s``."""
+        """Return the least T by which ``pairs[outside, inside]`` can be served; 0 if up to ``at_least_s``."""
         outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
         needed = float(need_bytes[np.ix_(outside, inside)][pairs].sum())
         to_s, ahead = _told_apart(self.to_s[outside].T)
@@ -146,7 +148,8 @@ class _Crossing:
         near = (ahead[:, :, None] <= np.arange(len(to_s))).astype(np.float32)
         of_use = (behind[:, :, None] <= np.arange(len(from_s))).astype(np.float32)
         served = np.swapaxes(near, 1, 2) @ (pairs.astype(np.float32) @ of_use)
-        # [path time to the gate, path time from it]: how many pairs a byte over its best link serves.
+        # [path time to the gate, path time from it]: the number of pairs that a byte over the best link
+        # serves.
         best = np.maximum.reduceat(served, self.start, axis=0)
         alike, counts = np.unique(
             np.concatenate((best.reshape(len(best), -1), self.rate[:, None]), axis=1),
@@ -173,7 +176,7 @@ def _crossing(network: Network, cut: Cut, way_s: Floats, chunk_bytes: int | None
     links = cut.links[by_gate]
     held_s_per_byte, flight_s = passed.beta_s_per_byte, network.alpha_s[links]
     if network.hold_alpha and chunk_bytes is not None:
-        # A link that is held for its latency, too, has delivered when it is released.
+        # With ``hold_alpha`` the hold includes the latency: the chunk has arrived when the link is released.
         held_s_per_byte, flight_s = held_s_per_byte + passed.alpha_s / chunk_bytes, np.zeros(len(links))
     return _Crossing(
         np.flatnonzero(np.diff(passed.of[by_gate], prepend=-1)),
@@ -184,7 +187,7 @@ def _crossing(network: Network, cut: Cut, way_s: Floats, chunk_bytes: int | None
 
 
 def _parts(cut: Cut, way_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """(outside, inside): all ranks that need data, then only the farthest ones of either side."""
+    """Yield (outside, inside): all ranks that exchange data, then only the farthest ranks of either side."""
     outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
     needed = need_bytes[np.ix_(outside, inside)] > 0
     outside, inside = outside[needed.any(axis=1)], inside[needed.any(axis=0)]
@@ -198,7 +201,7 @@ def _parts(cut: Cut, way_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indice
 
 
 def _farthest(away_s: Floats) -> Iterator[Indices]:
-    """The ranks at least so far away, for up to ``_MOST_LEVELS`` distances; the least one gives all ranks."""
+    """Yield the ranks at or beyond each of up to ``_MOST_LEVELS`` distances; the last set is all ranks."""
     order = np.argsort(-away_s, kind="stable")
     ends = np.flatnonzero(np.diff(away_s[order], append=-1.0) < -1e-9 * away_s[order])
     if len(ends) > _MOST_LEVELS:
@@ -208,23 +211,23 @@ def _farthest(away_s: Floats) -> Iterator[Indices]:
 
 
 def _filled_s(first_s: Floats, rate: Floats, total_bytes: float) -> float:
-    """The least T with Σ rate · max(0, T − first_s) ≥ total_bytes."""
+    """Return the least T with Σ rate · max(0, T − first_s) ≥ total_bytes."""
     order = np.argsort(first_s, kind="stable")
     rates = np.cumsum(rate[order])
     ahead = np.cumsum(rate[order] * first_s[order])
-    # Of the first n terms alone T is no less than of all, and the same for the n that are positive at T.
+    # T from the first n terms alone is never below the answer, and equals it for the n terms positive at T.
     return float(((total_bytes + ahead) / rates).min())
 
 
 def _across_s(network: Network, cost_s: Floats) -> float:
-    """An upper bound on the shortest path time between any two ranks: over rank 0."""
+    """Return an upper bound on the shortest path time between any two ranks, via rank 0."""
     first = np.zeros(1, np.int64)
     ways = [distances_s(one, cost_s, first) for one in (network, network.transposed())]
     return float(ways[0].max() + ways[1].max())
 
 
 def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:
-    """(mask [outside, inside] of the pairs at least so far apart, how far), for some distances."""
+    """Yield (mask [outside, inside] of pairs at least this far apart, the distance), for some distances."""
     between_s = way_s[np.ix_(~cut.inside, cut.inside)]
     apart_s, counts = np.unique(np.round(between_s, 12), return_counts=True)
     if len(apart_s) > _MOST_DISTANCES:
@@ -236,7 +239,7 @@ def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:
 
 
 def _told_apart(way_s: Floats) -> tuple[Floats, Indices]:
-    """(rising path times, which of them each value is); with more than a few, values are rounded down."""
+    """Return (rising path times, index of each value among them); beyond a few, values are rounded down."""
     levels_s = np.unique(way_s)
     if len(levels_s) > _MOST_WAYS:
         levels_s = levels_s[np.linspace(0, len(levels_s) - 1, _MOST_WAYS).astype(int)]
@@ -244,7 +247,7 @@ def _told_apart(way_s: Floats) -> tuple[Floats, Indices]:
 
 
 def _least_s(served_by: Callable[[float], float], needed: float, at_least_s: float) -> float:
-    """The least T with served_by(T) ≥ needed, rounded down; 0 if ``at_least_s`` is enough."""
+    """Return the least T with served_by(T) ≥ needed, rounded down; 0 if ``at_least_s`` is enough."""
     if served_by(at_least_s) >= needed:
         return 0.0
     low_s, high_s = at_least_s, 2 * at_least_s

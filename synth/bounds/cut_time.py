@@ -1,4 +1,4 @@
-"""The time to cross a cut, and then to reach everybody inside it.
+"""The time to cross a cut and then to reach every rank inside it.
 
 Chunks are whole: a gate that is free at 0 has delivered floor((T − travel) / hold) + 1 of them by T.
 """
@@ -21,9 +21,9 @@ _MOST_LOOKS = 4
 
 
 def crossing_s(network: Network, cut: Cut, needed: int, chunk_bytes: int, supply: Indices | None) -> float:
-    """The earliest time at which the gates of a cut can have delivered ``needed`` whole chunks.
+    """Return the earliest time at which the gates of a cut can have delivered ``needed`` whole chunks.
 
-    ``supply`` is how many chunks each rank holds at first; None where that does not limit what it sends.
+    ``supply`` is the number of chunks that each rank holds at first; None if that does not limit its sends.
     """
     passed = gates(network, cut)
     hold_s, travel_s = _costs_s(network, passed, chunk_bytes)
@@ -33,7 +33,7 @@ def crossing_s(network: Network, cut: Cut, needed: int, chunk_bytes: int, supply
 
 
 def spread_s(network: Network, cut: Cut, chunk_bytes: int) -> float:
-    """The least time from an entry of the set to its farthest rank, over links inside the set."""
+    """Return the least time from an entry of the set to its farthest rank, over links inside the set."""
     inner = np.flatnonzero(cut.inside[network.src] & cut.inside[network.dst])
     entries = np.unique(network.dst[cut.links])[:_MOST_ENTRIES]
     if not len(inner):
@@ -47,10 +47,10 @@ def spread_s(network: Network, cut: Cut, chunk_bytes: int) -> float:
 def drained_s(
     network: Network, cut: Cut, needed: int, chunk_bytes: int, supply: Indices, at_least_s: float
 ) -> float:
-    """When every rank inside can have the chunks that cross last, where all inside want all of them.
+    """Return a lower bound on when all ranks inside have the last chunks, if all want all chunks.
 
-    The last j of ``needed`` chunks cross no sooner than ``needed`` − j + 1 can have crossed; each rank
-    inside still has to get those j, from outside, or over an inner link that starts after that.
+    The last j of ``needed`` chunks cross no sooner than ``needed`` − j + 1 can have crossed. Each rank inside
+    still has to receive those j, from outside or over an inner link that starts after that.
     """
     worst_s = at_least_s
     doors = len(gates(network, cut).alpha_s)
@@ -64,7 +64,10 @@ def drained_s(
 
 
 def _looks(network: Network, cut: Cut, chunk_bytes: int) -> Iterator[tuple[Floats, Floats]]:
-    """(hold, travel) of the gates into some ranks inside, no two alike; from outside no travel counts."""
+    """Yield (hold, travel) of the gates into some ranks inside, each distinct pair once.
+
+    Gates from outside count with a travel time of 0.
+    """
     in_start, in_links = network.in_links
     seen: set[bytes] = set()
     for rank in np.flatnonzero(cut.inside).tolist():
@@ -82,7 +85,7 @@ def _looks(network: Network, cut: Cut, chunk_bytes: int) -> Iterator[tuple[Float
 
 
 def _costs_s(network: Network, passed: Gates, chunk_bytes: int) -> tuple[Floats, Floats]:
-    """For how long a chunk holds each gate, and how long it takes to come through."""
+    """Return (hold time, travel time) of a chunk at each gate."""
     hold_s = passed.beta_s_per_byte * chunk_bytes + passed.alpha_s * network.hold_alpha
     return hold_s, passed.beta_s_per_byte * chunk_bytes + passed.alpha_s
 
@@ -90,7 +93,7 @@ def _costs_s(network: Network, passed: Gates, chunk_bytes: int) -> tuple[Floats,
 def _stock(
     network: Network, tails: Indices, chunk_bytes: int, supply: Indices | None
 ) -> tuple[Floats, Floats]:
-    """For each gate: how many chunks its tail holds at 0, and when the next can reach the tail."""
+    """Return for each gate the chunks that its tail holds at 0, and when the next one can reach the tail."""
     restock_s = np.zeros(len(tails))
     if supply is None:
         return np.full(len(tails), np.inf), restock_s
@@ -105,7 +108,10 @@ def _stock(
 
 
 def _earliest_s(needed: int, hold_s: Floats, travel_s: Floats, first: Floats, stall_s: Floats) -> float:
-    """The least T by which gates together deliver ``needed``: bisection, then the delivery itself."""
+    """Return the least T by which the gates together deliver ``needed`` chunks.
+
+    Bisection finds T; the result is the time of the last delivery by then.
+    """
 
     def arrival_s(number: Floats) -> Floats:
         late = np.where(number > first, stall_s, 0.0)

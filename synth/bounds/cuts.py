@@ -1,4 +1,4 @@
-"""Cuts of a network: sets of ranks, the links that enter them, and how fast those can deliver."""
+"""Cuts of a network: sets of ranks, the links that enter them, and the rate of those links."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class Gates:
-    """What delivers across a cut: one row for each port, or for each link without a shared one.
+    """The gates of a cut: one row for each shared port, and one for each link without a port.
 
-    ``beta_s_per_byte`` and ``alpha_s`` are the least among the gate's links, or what its port needs; ``tail``
-    is one rank the gate is fed from, or -1 where there are several. ``of`` is the gate of each of the cut's
-    links.
+    ``beta_s_per_byte`` is the least seconds per byte of the gate's links, or of what its port needs;
+    ``alpha_s`` is the least alpha. ``tail`` is the one rank that feeds the gate, or -1 if there are several.
+    ``of`` is the gate of each of the cut's links.
     """
 
     beta_s_per_byte: Floats
@@ -52,13 +52,13 @@ class Gates:
 
 
 def cut_around(network: Network, inside: Mask, name: str, kind: str) -> Cut:
-    """The cut of a set of ranks."""
+    """Return the cut of a set of ranks."""
     links = np.flatnonzero(~inside[network.src] & inside[network.dst]).astype(np.int32)
     return Cut(name, kind, inside, links)
 
 
 def candidate_cuts(network: Network) -> Iterator[Cut]:
-    """Each rank, all but each rank, each host, and each cluster of faster links, in and out."""
+    """Yield the cuts into and out of each rank, each host and each cluster of faster links."""
     in_start, in_links = network.in_links
     out_start, out_links = network.out_links
     for rank in range(network.ranks):
@@ -73,9 +73,9 @@ def candidate_cuts(network: Network) -> Iterator[Cut]:
 
 
 def distinct_cuts(network: Network) -> Iterator[Cut]:
-    """The candidate cuts, one of those that translations of the network map to each other.
+    """Yield the candidate cuts, but only one of those that translations of the network map to each other.
 
-    Two cuts count as such if they have as many ranks and links of each orbit.
+    Two cuts count as equal if they have as many ranks and as many links of each orbit.
     """
     symmetry = found_symmetry(network)
     if symmetry is None:
@@ -92,7 +92,7 @@ def distinct_cuts(network: Network) -> Iterator[Cut]:
 
 
 def gates(network: Network, cut: Cut) -> Gates:
-    """What delivers across ``cut``; a link with several ports is counted at its busiest one."""
+    """Return the gates of ``cut``; a link with several ports is counted at its busiest one."""
     gate_of, held = _gate_of(network, cut.links)
     count = int(gate_of.max(initial=-1)) + 1
     beta = np.full(count, np.inf)
@@ -108,14 +108,14 @@ def gates(network: Network, cut: Cut) -> Gates:
 
 
 def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:
-    """For each link its gate, and what a byte keeps the gate busy."""
+    """Return for each link its gate, and the seconds per byte for which it holds the gate."""
     owner, port = network.ports_along(links)
     held = np.array(network.beta_s_per_byte[links])
     if not len(port):
         return np.arange(len(links), dtype=np.int32), held
     used = np.bincount(port, minlength=len(network.ports))
     label = len(network.ports) + np.arange(len(links))
-    # Ports in the order of rising use: the last one written, the busiest, stays.
+    # Ports in rising order of use: the last write, the busiest port, wins.
     order = np.argsort(used[port], kind="stable")
     label[owner[order]] = port[order]
     held[owner[order]] = network.held_s_per_byte[network.port_entries(links)][order]
@@ -123,7 +123,7 @@ def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:
 
 
 def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
-    """Hosts, and strongly connected clusters of links below each level of cost; none twice."""
+    """Yield hosts, then strongly connected clusters of links below each cost level; none twice."""
     seen: set[bytes] = set()
     for labels, noun in labelings(network):
         for label in np.unique(labels):
@@ -135,9 +135,9 @@ def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
 
 
 def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
-    """(label of each rank, what a label is): by host, by cluster below each level of cost, by shared ports.
+    """Yield (label of each rank, noun) by host, by cluster below each cost level, and by shared ports.
 
-    Where several links join two ranks, also by cluster of those that are joined best by all together.
+    If several links join two ranks, clusters by the sum of their rates are added.
     """
     yield network.host_of, "host of ranks"
     for level in cost_levels(network)[:-1]:
@@ -153,9 +153,9 @@ def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
 
 
 def _behind_ports(network: Network) -> Iterator[Indices]:
-    """Labels by which ports the ranks send through together: those of a trunk, of a leaf, of a spine.
+    """Yield labels of ranks that send through the same ports, such as those of a trunk, a leaf or a spine.
 
-    Ports that as many ranks share are of one tier, and a tier has its own labels.
+    Ports shared by the same number of ranks form a tier; each tier has its own labels.
     """
     table = [np.zeros((len(network.ports), network.ranks), dtype=bool) for _ in "io"]
     table[0][network.link_port, network.src[network.port_user]] = True
@@ -168,7 +168,7 @@ def _behind_ports(network: Network) -> Iterator[Indices]:
 
 
 def cost_levels(network: Network) -> Floats:
-    """The distinct costs per byte, rising; costs within 20 % of each other are one level."""
+    """Return the distinct costs per byte, rising; costs within 20 % of each other are one level."""
     return _levels(network.beta_s_per_byte)
 
 

@@ -1,17 +1,17 @@
-"""General lower bounds, for collectives of any shape: what each rank must receive, send and pass on.
+"""General lower bounds, for collectives of any shape: the data that each rank must receive, send or relay.
 
-They hold for every chunk's set of sources and targets, so for all_to_all, scatter, gather, all_to_next,
-custom collectives, subsets of the ranks and several collectives at once:
+They use only each chunk's set of sources and targets, so they hold for all_to_all, scatter, gather,
+all_to_next, custom collectives, subsets of the ranks and several collectives at once:
 
-- *ingress*, *egress*, *cut*: a chunk with a target inside a set of ranks must enter it if no source is
-  inside (if one is outside, where the chunk is a sum);
-- *latency*: a chunk that leaves at 0 travels the shortest path from its nearest source, or from the
-  farthest contribution to a sum;
-- *flow*: the concurrent-flow LP itself, where it is small;
-- *distance*: let every link and port have a price y. All of them together offer T·Σy; a chunk takes at
-  least the cheapest way to its farthest target, and a last link into each of them. Prices are those of one
-  level of cost, of all alike, and what many rounds of dearer prices on busier resources settle at: the dual
-  of the concurrent-flow LP, whose optimum they approach.
+- *ingress*, *egress*, *cut*: a chunk with a target inside a set of ranks must enter the set if no source is
+  inside; a sum must enter it if any source is outside;
+- *latency*: a chunk that leaves at 0 travels the shortest path from its nearest source, or from the farthest
+  contribution to a sum;
+- *flow*: the optimum of the concurrent-flow LP, if it is small;
+- *distance*: let every link and port have a price y. All of them together offer T·Σy. A chunk needs at least
+  the cheapest path to its farthest target, and at least a last link into each target. Three kinds of prices
+  are tried: equal ones, those of one cost level, and those found by raising the prices of busy resources over
+  many rounds. The last approach the optimum of the dual of the concurrent-flow LP.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _MOST_SWEEPS = 64
 _MOST_FOR_AXIS = 1024
 _MOST_ROUNDS = 40
 _MOST_WORK = 120_000_000
-# An arrival bound is listed if it exceeds the others by more than rounding.
+# Only an arrival bound that exceeds the others by more than rounding is listed.
 _MORE = 1 + 1e-9
 
 
 def point_bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool) -> list[Bound]:
-    """Every kind of bound at its largest. ``fluid`` leaves the chunk size free, the total stays.
+    """Return the largest bound of each kind. ``fluid`` leaves the chunk size free at the same total size.
 
-    O(rounds · ranks · links · log ranks) for the prices, with fewer rounds on larger networks.
+    The prices take O(rounds · ranks · links · log ranks), with fewer rounds on larger networks.
     """
     problem = _Problem(network, collective, chunk_bytes, fluid)
     best: dict[str, Bound] = {"latency": problem.latency()}
@@ -72,7 +72,7 @@ class _Problem:
 
     @cached_property
     def demands(self) -> Floats:
-        """(ranks, ranks): how many chunks must come from one rank to another, for those with one of each."""
+        """(ranks, ranks): chunks from one rank to another, among chunks with one source and one target."""
         table = np.zeros((self.network.ranks,) * 2)
         source, target = self.collective.source_of(), self.collective.target_of()
         points = (source >= 0) & (target >= 0)
@@ -82,7 +82,7 @@ class _Problem:
 
     @cached_property
     def others(self) -> list[tuple[Indices, Indices, bool, int]]:
-        """(sources, targets, reduced, how many) of all other chunks, alike ones together."""
+        """(sources, targets, reduced, count) of all other chunks, equal ones grouped."""
         sources, targets = self.collective.sources, self.collective.targets
         many = (self.collective.source_of() < 0) | (self.collective.target_of() < 0)
         keys = np.stack((sources.group, targets.group, self.collective.reduced), axis=1)[many]
@@ -98,7 +98,7 @@ class _Problem:
         return self.network.hold_alpha and not self.fluid
 
     def needed(self, inside: Mask) -> int:
-        """How many chunks must enter the set at least once."""
+        """Return the number of chunks that must enter the set at least once."""
         sources, targets, reduced = self.collective.sources, self.collective.targets, self.collective.reduced
         outside_too = sources.any_in(~inside)
         must = targets.any_in(inside) & np.where(reduced, outside_too, ~sources.any_in(inside))
@@ -111,7 +111,7 @@ class _Problem:
                 yield self._crossing(cut, needed), cut.kind
 
     def _sweeps(self) -> Iterator[Cut]:
-        """The first ranks by number, and by where they lie along the network's longest axis; in and out."""
+        """Yield cuts around the first ranks, by number and along the network's longest axis; in and out."""
         ranks = self.network.ranks
         sizes = np.unique(np.linspace(1, ranks - 1, min(ranks - 1, _MOST_SWEEPS)).astype(int))
         orders = [np.arange(ranks)]
@@ -125,7 +125,7 @@ class _Problem:
                 yield cut_around(self.network, ~inside, f"cut out of {size} ranks", "cut")
 
     def flow(self) -> Bound | None:
-        """The concurrent-flow optimum of the point-to-point chunks, where that is small enough."""
+        """Return the concurrent-flow optimum of the point-to-point chunks; None if it is too large."""
         if not self.demands.any() or not fits(self.network, self.demands):
             return None
         held_s = floats(self.network.beta_s_per_byte * self.chunk_bytes)
@@ -133,7 +133,7 @@ class _Problem:
         return Bound("flow", time_s, f"{int(self.demands.sum())} chunks over any paths")
 
     def arrival(self, known_s: float) -> Bound:
-        """The arrival bound of the chunks that have one source and one target."""
+        """Return the arrival bound of the chunks that have one source and one target."""
         chunk_bytes = None if self.fluid else self.chunk_bytes
         need_bytes = floats(self.demands * self.chunk_bytes)
         return arrivals(
@@ -177,12 +177,12 @@ class _Problem:
             yield bound
             if not load_s.any():
                 return
-            # Prices rise with the load that the cheapest ways put on a resource, less so round by round.
+            # Prices rise with the load that cheapest paths put on a resource, by a smaller step each round.
             price = price * np.exp(2.0 / (1 + at) ** 0.5 * load_s / load_s.max())
             price = price / price.sum()
 
     def _priced(self, prices: Prices, price: Floats) -> tuple[Bound, Floats]:
-        """The bound that these prices prove, and how long the cheapest ways hold each resource."""
+        """Return the bound that these prices prove, and the load of each resource by cheapest paths."""
         length = prices.of_links(price)
         reach, before = prices.cheapest(length)
         total = float((self.demands * np.where(self.demands > 0, reach, 0.0)).sum())
@@ -195,7 +195,7 @@ class _Problem:
             total += count * max(float(far), float(enter[lacking].sum()))
         offered = float(price.sum())
         time_s = total / offered if offered else 0.0
-        # A link that is held for its alpha too delivers when it is released.
+        # With ``hold_alpha`` the hold includes the latency: the chunk has arrived when the link is released.
         flies = total and not self._holds_alpha
         alpha_s = float(self.network.alpha_s.min(initial=np.inf)) if flies else 0.0
         detail = (
@@ -205,7 +205,7 @@ class _Problem:
 
 
 def _axis(network: Network) -> Floats:
-    """For each rank its place along the axis on which the network is longest: the Fiedler vector."""
+    """Return the place of each rank along the network's longest axis, from the Fiedler vector."""
     rate = coo_array((1.0 / network.beta_s_per_byte, (network.src, network.dst)), shape=(network.ranks,) * 2)
     both = rate.toarray() + rate.toarray().T
     laplacian = np.diag(both.sum(axis=1)) - both

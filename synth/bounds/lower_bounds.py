@@ -1,22 +1,21 @@
 """Proven lower bounds on the time of a collective, and which one binds.
 
-With the chunk fixed the bounds count whole chunks: a gate that is free at 0 can have delivered
-floor((T − travel) / hold) + 1 of them by T. With ``fluid`` the chunk size is free, and they are bytes
-over bandwidth plus the least alpha. All hold for every schedule that reduces at ranks only:
+With a fixed chunk size the bounds count whole chunks: a gate that is free at 0 can have delivered floor((T −
+travel) / hold) + 1 of them by T. With ``fluid`` the chunk size is free, and a bound is bytes over bandwidth
+plus the least alpha. All bounds hold for every schedule that reduces at ranks only:
 
-- *ingress*, *egress*, *cut*: what a set S of ranks needs from outside must cross its incoming links
-  (ForestColl). When nothing crosses twice, the last chunk to enter must still spread inside S; when
-  something does, there is one more crossing to wait for. And every rank inside must still get the chunks
-  that cross last.
-- *latency*: a chunk that leaves at 0 travels at least the shortest path to whoever wants it.
-- *count*: whoever lacks what it wants must receive it, over all links and ports together; an all_reduce
-  sends every chunk at least 2(N−1) times (Patarasuk and Yuan).
+- *ingress*, *egress*, *cut*: the data that a set S of ranks needs from outside must cross its incoming links
+  (ForestColl). If nothing crosses twice, the last chunk to enter must still spread inside S; otherwise there
+  is at least one more crossing. Every rank inside must also still receive the chunks that cross last.
+- *latency*: a chunk that leaves at 0 travels at least the shortest path to each rank that wants it.
+- *count*: all missing chunks must be received over all links and ports together; an all_reduce sends every
+  chunk at least 2(N−1) times (Patarasuk and Yuan).
 - *partition*: the same between k parts of the network: 2(k−1) crossings (Nash-Williams, Tutte).
-- *spanning trees*: the same at the prices of links and ports that prove most (`spanning_trees`).
-- *wavefront*: chunks as they spread from rank to rank, several hops of alpha away from a bottleneck.
+- *spanning trees*: the same with the prices of links and ports that prove the most (`spanning_trees`).
+- *wavefront*: chunks spread from rank to rank, with several hops of alpha before a bottleneck.
 
-reduce_scatter and reduce are bounded as all_gather and broadcast on the transposed network, of which
-they are the reversal in time.
+reduce_scatter and reduce are the reversals in time of all_gather and broadcast on the transposed network, and
+are bounded as those.
 """
 
 from __future__ import annotations
@@ -34,18 +33,17 @@ from synth.schedules import Bound
 
 __all__ = ["bounds", "least_s_per_byte"]
 
-# So large that no alpha counts.
+# So large that alpha is negligible.
 _LARGE_BYTES = 1 << 40
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
 
 def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool = False) -> list[Bound]:
-    """Every kind of bound at its largest, the largest first; at least one.
+    """Return the largest bound of each kind, the largest first; at least one.
 
-    ``fluid`` leaves the chunk size free: the total stays, chunks may be cut finer. The number of
-    max-flows is limited so that 1024 ranks take seconds. Where the network has no way for some chunk, the
-    only bound is infinite. Raises UsageError where the network has another number of ranks than the
-    collective.
+    ``fluid`` leaves the chunk size free: the total stays, but chunks may be cut finer. The number of
+    max-flows is limited so that 1024 ranks take seconds. If the network has no path for some chunk, the only
+    bound is infinite. Raises UsageError if the network and the collective differ in the number of ranks.
     """
     if collective.ranks != network.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, the collective {collective.ranks}")
@@ -71,14 +69,14 @@ def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid:
 
 
 def least_s_per_byte(network: Network, kind: Kind, root: int = 0) -> float:
-    """The proven least time per byte, alpha apart, of a large all_reduce, all_gather or broadcast."""
+    """Return the proven least s/byte, without alpha, of a large all_reduce, all_gather or broadcast."""
     shape = Collective(kind, network.ranks, network.ranks if kind == "all_gather" else 1, root)
     least_s = bounds(network, shape, _LARGE_BYTES, fluid=True)[0].time_s - float(network.alpha_s.max())
     return least_s / shape.total_bytes(_LARGE_BYTES)
 
 
 def _mirrored(bound: Bound) -> Bound:
-    """Bounds of the transposed network name what enters where, really, it leaves."""
+    """Rename a bound of the transposed network: data that enters there leaves in the real network."""
     swap = {"ingress": "egress", "egress": "ingress", "cut into": "cut out of", "cut out of": "cut into"}
     for old, new in swap.items():
         if bound.name.startswith(old):

@@ -1,6 +1,6 @@
 """Dual prices of links and ports: a lower bound for point-to-point demands by weak duality.
 
-Any prices prove a lower bound on time: the dual of the concurrent-flow LP.
+Any prices prove a lower bound on time, as they are a solution of the dual of the concurrent-flow LP.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ _FAR_S = 1e30
 
 
 class Prices:
-    """Links, then ports, as resources with prices; a link costs all that it holds, times how long."""
+    """Links, then ports, as resources with prices; a link costs its hold time at the prices that it holds."""
 
     def __init__(self, network: Network, held_s: Floats) -> None:
         self.network, self.held_s = network, held_s
         self.resources = network.links + len(network.ports)
-        # A link that holds a port for as long as itself holds nothing back that the port does not.
+        # A link that holds a port for its whole hold time is no limit beyond the port, so it has no price
+        # itself.
         self.free = np.ones(network.links, dtype=bool)
         self.free[network.port_user[network.port_part >= 1.0]] = False
 
     def even(self) -> Floats:
-        """All resources alike: links without ports, and ports."""
+        """Return equal prices for ports and for links without ports."""
         price = floats(np.concatenate((self.free, np.ones(len(self.network.ports)))))
         return floats(price / price.sum())
 
     def fixed(self) -> Iterator[Floats]:
-        """For each level of cost its links without ports, and one side of its ports or the other."""
+        """Yield prices for each cost level: on its links without ports and on one side of its ports."""
         yield self.even()
         levels = cost_levels(self.network)
         level = np.searchsorted(levels * (1 + 1e-9), self.network.beta_s_per_byte)
@@ -58,13 +59,13 @@ class Prices:
         return floats(total * self.held_s)
 
     def cheapest(self, length: Floats) -> tuple[Floats, Indices]:
-        """(ranks, ranks): the least length of a way, and for each end the link by which it arrives, or -1."""
+        """Return (ranks, ranks): the least length of a path, and its last link, or -1."""
         network = self.network
         found = shortest_paths(network.ranks, network.src, network.dst, length)
         return np.minimum(found.cost, _FAR_S), found.edge
 
     def loads_s(self, demands: Floats, came: Indices) -> Floats:
-        """Seconds for which each resource is held when every demand goes its cheapest way."""
+        """Return the seconds for which each resource is held if every demand takes its cheapest path."""
         network = self.network
         used = np.zeros(network.links)
         flow = demands.copy()

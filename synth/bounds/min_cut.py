@@ -1,8 +1,8 @@
 """Minimum cuts by max-flow: the set of ranks with the least capacity into it.
 
-Dinkelbach's method: guess a time T, ask by max-flow whether every rank can have received all bytes
-by T; if one cannot, the minimum cut names a set that needs longer, and its time is the next guess.
-Ports become nodes that their links pass through, so a shared NIC is one capacity.
+Dinkelbach's method: guess a time T and test by max-flow whether every rank can have received all bytes by T.
+If one cannot, the minimum cut gives a set that needs longer, and its time is the next guess. Ports become
+nodes that their links pass through, so a shared NIC is one capacity.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _WORK = 600_000
 
 
 def slowest_sets(network: Network, supply_bytes: Floats, at_least_s: float) -> Iterator[Mask]:
-    """Sets of ranks that ``supply_bytes`` (one value a rank) cannot enter within ``at_least_s`` seconds.
+    """Yield sets of ranks that ``supply_bytes`` (a value per rank) cannot enter in ``at_least_s`` seconds.
 
-    Each set yielded needs longer than the one before. Sinks are sampled evenly where there are too
-    many: about 600 000 links are looked at, which takes seconds.
+    Each set needs longer than the one before. Sinks are sampled evenly if there are many: at most about 0.6
+    million links are visited, which takes seconds.
     """
     graph = _Graph(network)
     total = float(supply_bytes.sum())
@@ -57,7 +57,7 @@ class _Graph:
         self.tail, self.head, self.rate = (column[order] for column in arcs)
 
     def source_side(self, supply_bytes: Floats, sink: int, time_s: float) -> Mask:
-        """The ranks on the source's side of a minimum cut towards ``sink`` after ``time_s``."""
+        """Return the ranks on the source's side of a minimum cut towards ``sink`` after ``time_s``."""
         total = float(supply_bytes.sum())
         feeding = np.flatnonzero(supply_bytes > 0)
         unit = _UNITS / total
@@ -78,7 +78,7 @@ class _Graph:
         return side[: self.network.ranks]
 
     def capacity_into(self, inside: Mask) -> float:
-        """Bytes per second that can enter ``inside``, each shared port counted once."""
+        """Return the bytes per second that can enter ``inside``, each shared port counted once."""
         from synth.bounds.cuts import cut_around, gates
 
         return float(
@@ -87,7 +87,7 @@ class _Graph:
 
 
 def _arcs(network: Network) -> tuple[Indices, Indices, Floats]:
-    """Each link as a path: its source, entry and exit of each of its ports, its destination."""
+    """Return arcs (tail, head, rate): a link is a path through the entry and exit of each of its ports."""
     ranks, ports = network.ranks, len(network.ports)
     rate = 1.0 / network.beta_s_per_byte
     owner = network.port_user

@@ -25,18 +25,18 @@ __all__ = ["spreading_bounds"]
 
 _MOST_SOURCES = 256
 _MOST_CUTS = 12
-# The most ranks of which the shortest paths between all pairs are computed, and the least part of the time
-# of the bytes that the latency must be for it.
+# Limits of the latency inside parts: the most ranks for all shortest paths, and the least part of the bytes'
+# time that a latency must be to count.
 _MOST_PATHS_RANKS = 1024
 _NOTICEABLE = 0.002
-# An arrival bound is listed if it exceeds the others by more than rounding.
+# Only an arrival bound that exceeds the others by more than rounding is listed.
 _MORE = 1 + 1e-9
 
 
 def spreading_bounds(
     network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool
 ) -> list[Bound]:
-    """Every kind of bound at its largest, of an all_gather, broadcast or all_reduce over all ranks."""
+    """Return the largest bound of each kind for an all_gather, broadcast or all_reduce of all ranks."""
     problem = _Problem(network, collective, chunk_bytes, fluid)
     best: dict[str, Bound] = {"latency": problem.latency(), "count": problem.count()}
     if collective.kind == "all_reduce":
@@ -69,19 +69,19 @@ class _Problem:
 
     @property
     def supply(self) -> Indices:
-        """Chunks that each rank starts with and that others need; for all_reduce, all of them."""
+        """Chunks that each rank starts with and that others need; all chunks in an all_reduce."""
         if self.collective.reduces:
             return np.full(self.network.ranks, self.collective.chunks)
         return np.bincount(self.collective.source_of(), minlength=self.network.ranks)
 
     @cached_property
     def candidates(self) -> tuple[Cut, ...]:
-        """The candidate cuts; of those that are alike one, where all ranks supply the same."""
+        """The candidate cuts; one of each class of equivalent cuts if all ranks supply the same."""
         alike = len(np.unique(self.supply)) == 1
         return tuple(distinct_cuts(self.network) if alike else candidate_cuts(self.network))
 
     def needed(self, inside: Mask) -> int:
-        """How many chunks must cross into the set at least once."""
+        """Return the number of chunks that must cross into the set at least once."""
         if inside.all() or not inside.any():
             return 0
         if self.collective.reduces:
@@ -91,7 +91,7 @@ class _Problem:
         return int((~inside[source] & wanted).sum())
 
     def promising(self) -> list[Cut]:
-        """Of each kind the few cuts that take longest by bytes alone, no two of them alike."""
+        """Return the few cuts of each kind that take longest by bytes alone, no two equivalent."""
         scored = sorted(self.cuts(), key=lambda pair: -pair[0])
         chosen: list[Cut] = []
         for kind in ("ingress", "egress", "cut"):
@@ -104,7 +104,7 @@ class _Problem:
         return chosen
 
     def cuts(self) -> Iterable[tuple[float, Cut]]:
-        """(time by bytes alone, cut): the candidates, then those that max-flows find to be worse."""
+        """Yield (time by bytes alone, cut) for the candidates, then for worse cuts that max-flows find."""
         worst_s = 0.0
         for cut in self.candidates:
             bytes_s = self._bytes_s(cut)
@@ -113,7 +113,7 @@ class _Problem:
         supply = floats(self.supply * self.chunk_bytes)
         directions = [self.network]
         if self.collective.kind == "all_reduce":
-            # One rank's contribution must reach all, and all contributions must reach that rank.
+            # The contribution of rank 0 must reach all ranks, and all contributions must reach rank 0.
             supply = floats(np.where(np.arange(self.network.ranks) == 0, supply, 0.0))
             directions.append(self.network.transposed())
         for network in directions:
@@ -123,7 +123,7 @@ class _Problem:
                 yield self._bytes_s(cut), cut
 
     def cut(self, cut: Cut) -> Bound:
-        """The time that ``cut`` takes to let pass what is needed inside."""
+        """Return the least time for the needed chunks to cross ``cut``."""
         needed = self.needed(cut.inside)
         if not needed:
             return Bound(cut.name, 0.0)
@@ -141,13 +141,13 @@ class _Problem:
         time_s = crossing_s(network, cut, needed, chunk_bytes, self.supply)
         if cut.kind != "cut":
             return time_s
-        # A chunk that crosses once more need not be another one: what the tails hold does not limit it.
+        # A repeated crossing need not be a new chunk, so the chunks that the tails hold do not limit it.
         once_more_s = crossing_s(network, cut, needed + 1, chunk_bytes, None)
         time_s = max(time_s, min(time_s + spread_s(network, cut, chunk_bytes), once_more_s))
         return drained_s(network, cut, needed, chunk_bytes, self.supply, time_s)
 
     def latency(self) -> Bound:
-        """The longest of the shortest paths from a source to whoever wants its chunk."""
+        """Return the longest of the shortest paths from a source to a rank that wants its chunk."""
         cost_s = self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
         sources = np.flatnonzero(self.supply)
         if len(sources) > _MOST_SOURCES:
@@ -157,7 +157,7 @@ class _Problem:
         return Bound("latency", float(reach_s[row, rank]), f"from rank {sources[row]} to rank {rank}")
 
     def arrival(self, known_s: float) -> Bound:
-        """The arrival bound of chunks that are copied to all ranks, or summed from all."""
+        """Return the arrival bound of chunks that are copied to all ranks, or summed from all."""
         need_bytes = np.repeat(floats(self.supply * self.chunk_bytes)[:, None], self.network.ranks, axis=1)
         np.fill_diagonal(need_bytes, 0.0)
         carried: Carried = "sums" if self.collective.reduces else "copies"
@@ -165,7 +165,7 @@ class _Problem:
         return arrivals(self.network, self.candidates, need_bytes, carried, chunk_bytes, known_s)
 
     def count(self) -> Bound:
-        """All sends that are needed, over all that links and ports can carry at once."""
+        """Return the time of all needed sends at the joint rate of all links and ports."""
         shape = self.collective
         sends = int((shape.wanted() & ~shape.held()).sum())
         if shape.kind == "all_reduce":
@@ -175,7 +175,7 @@ class _Problem:
         return Bound("count", time_s, f"{sends} sends over {rate_text(rate)} in all")
 
     def partition(self) -> Bound:
-        """2(k−1) crossings of every chunk between k parts, over all that crosses: hosts and clusters."""
+        """Return the bound by 2(k−1) crossings of every chunk between k parts, such as hosts or clusters."""
         best = Bound("partition", 0.0)
         cost_s = self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
         way_s: Floats | None = None
@@ -200,14 +200,14 @@ class _Problem:
         return best
 
     def spanning_trees(self, known_s: float) -> Bound:
-        """What the best prices of links and ports prove; less where that is below ``known_s``."""
+        """Return the bound by the best prices of links and ports; less if it would be below ``known_s``."""
         total_bytes = self.collective.chunks * self.chunk_bytes
         s_per_byte = spanning_tree_s_per_byte(self.network, known_s / total_bytes)
         time_s = total_bytes * s_per_byte + float(self.network.alpha_s.min())
         return Bound("spanning trees", time_s, f"{self.collective.chunks} chunks over packed trees")
 
     def _rate_in_all(self) -> float:
-        """Bytes per second over all links, each counted at one of its ports: the least of three ways."""
+        """Return bytes per second over all links: the least of three ways to charge links to ports."""
         rates = dict.fromkeys(("all", "egress", "ingress"), 0.0)
         everything = Cut("", "all", np.ones(self.network.ranks, dtype=bool), np.arange(self.network.links))
         for cut in (everything, *candidate_cuts(self.network)):

@@ -1,7 +1,8 @@
-"""The concurrent-flow linear program: how fast point-to-point demands can flow when chunks are cut at will.
+"""The concurrent-flow linear program: the least time of point-to-point demands if chunks are cut at will.
 
-Exact where all_to_all and its like may split over any paths: the least T such that every demand is routed
-and no link or port is held longer than T. By HiGHS, through scipy; for small networks.
+The program is exact if all_to_all and the like may split over any paths: it finds the least T such that every
+demand is routed and no link or port is held longer than T. HiGHS solves it, through scipy; for small
+networks.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ _MOST_VARIABLES = 8000
 
 
 def fits(network: Network, demands: Floats) -> bool:
-    """Whether the program is small enough to be solved in about a second."""
+    """Return whether the program is small enough to be solved in about a second."""
     return int((demands.sum(axis=1) > 0).sum()) * network.links <= _MOST_VARIABLES
 
 
 def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
-    """The least time for ``demands`` (ranks, ranks) in chunks, each holding link e for ``held_s[e]``.
+    """Return the least time for ``demands`` (ranks, ranks) in chunks, each holding link e for ``held_s[e]``.
 
-    A variable for each source and link: the chunks that come from this source. Zero if the solver gives up.
+    There is a variable for each source and link: the chunks from this source on it. Return 0 if the solver
+    fails.
     """
     sources = np.flatnonzero(demands.sum(axis=1) > 0)
     links, ranks = network.links, network.ranks
     count = len(sources) * links
     if not count:
         return 0.0
-    # Flow that enters a rank less what leaves it is what it wants from this source; not asked at the source.
+    # At each rank but the source, inflow less outflow is the rank's demand from this source.
     block = np.repeat(np.arange(len(sources)), links)
     variable = np.arange(count)
     src, dst = np.tile(network.src, len(sources)), np.tile(network.dst, len(sources))
@@ -47,7 +49,7 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     user: Indices = np.concatenate((np.arange(links), network.port_user))
     shift = np.arange(len(sources))[:, None] * links
     resources = links + len(network.ports)
-    # Seconds are scaled so that the solver's tolerances mean something.
+    # Seconds are scaled to the size that the solver's tolerances expect.
     unit = float(held_s.max())
     part = np.concatenate((np.ones(links), network.port_part))
     held = np.concatenate((np.tile(held_s[user] * part / unit, len(sources)), -np.ones(resources)))
@@ -56,7 +58,7 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     capacity = coo_array((held, (holder, column)), shape=(resources, count + 1))
     cost = np.zeros(count + 1)
     cost[-1] = 1.0
-    # A tenth of a second, which processes that solve none need not take.
+    # This import takes a tenth of a second, which processes that solve nothing are spared.
     from scipy.optimize import linprog
 
     found = linprog(
@@ -67,5 +69,5 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
         b_eq=demands[sources].ravel()[kept],
         method="highs",
     )
-    # A little is taken off, so that the solver's tolerance cannot make the bound exceed the truth.
+    # The bound is lowered a little, so that the solver's tolerance cannot lift it above the true optimum.
     return float(found.fun) * unit * (1 - 1e-6) if found.status == 0 else 0.0

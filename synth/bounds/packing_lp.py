@@ -1,7 +1,7 @@
-"""The packing linear program: how much each tree carries so that nothing is overloaded.
+"""The packing linear program: the share of each tree, at the least largest load.
 
-A tree is a row of edges (or links); it loads resources, the ports, and the links that have no port.
-Trees belong to groups, of which each has a demand; the shares of a group's trees add up to it.
+A tree is a row of edges (or links). It loads resources: ports, and links that have no port. Trees belong to
+groups. Each group has a demand, to which the shares of its trees add up.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from synth.network import Network
 __all__ = ["Shares", "Trees", "link_load", "solve"]
 
 _HEIGHT_WEIGHT = 1e-2
-# A link that is slower than its port by less has the port's rate, measured more or less well.
+# A link counts as slower than its port only beyond this ratio: equal rates are measured slightly apart.
 _ALIKE = 1.03
 
 
 def link_load(network: Network) -> csc_array:
-    """(resources, links): seconds per byte that each link keeps each resource busy.
+    """Return (resources, links): seconds per byte for which each link keeps each resource busy.
 
-    A port, which its links load together, stands for them; a link without one for itself, and so does one
-    that is slower than each of its ports.
+    A port is loaded by all its links. A link is a resource of its own if it has no port, or if it is slower
+    than each of its ports.
     """
     slow = np.ones(network.links, dtype=bool)
     alike = network.held_s_per_byte * _ALIKE >= network.beta_s_per_byte[network.port_user]
@@ -39,7 +39,7 @@ def link_load(network: Network) -> csc_array:
 
 
 class Trees:
-    """The columns of the program: trees of equal size, none twice, with their groups and heights."""
+    """The columns of the program: distinct trees of equal size, with their groups and heights."""
 
     def __init__(self) -> None:
         self._height: dict[tuple[int, bytes], int] = {}
@@ -61,13 +61,13 @@ class Trees:
         return np.array(list(self._height.values()), dtype=float)
 
     def add(self, tree: Indices, height: int, group: int = 0) -> Indices:
-        """Add a tree unless it is there; the tree."""
+        """Add a tree unless it is known, and return it."""
         key = (group, np.sort(tree).astype(np.int64).tobytes())
         self._height[key] = min(height, self._height.get(key, height))
         return tree
 
     def keep(self, useful: Mask, recent: int) -> None:
-        """Forget trees that are not useful, but for the ``recent`` that joined last."""
+        """Drop trees that are not useful, except the ``recent`` latest."""
         first = len(useful) - recent
         rows = zip(self._height.items(), useful, strict=True)
         self._height = {key: height for at, ((key, height), used) in enumerate(rows) if used or at >= first}
@@ -83,10 +83,10 @@ class Shares:
 
 
 def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None = None) -> Shares:
-    """Shares with the least largest load; among about equals those of low trees.
+    """Return shares with the least largest load; among nearly equal ones, shares of low trees.
 
-    ``busy`` is (resources, edges); ``demand[g]`` is what group g carries. What every tree loads a resource
-    with may be ``spared``: it does not count.
+    ``busy`` is (resources, edges); ``demand[g]`` is the load that group g carries. ``spared`` is a load on
+    each resource that every tree causes and that does not count.
     """
     columns, groups = trees.table, trees.groups
     count, size = columns.shape
@@ -104,7 +104,7 @@ def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None =
     equal = hstack((one_each, coo_array((len(demand), 1))), format="csc")
     least = float(load.sum(axis=0).min()) / busy.shape[0] / scale
     goal = np.append(_HEIGHT_WEIGHT * least * trees.heights, 1.0)
-    # A tenth of a second, which processes that solve none need not take.
+    # This import takes a tenth of a second, which processes that solve nothing are spared.
     from scipy.optimize import linprog
 
     solved = linprog(goal, A_ub=upper, b_ub=np.zeros(len(rows)), A_eq=equal, b_eq=demand, method="highs")
@@ -114,7 +114,7 @@ def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None =
 
 
 def _distinct_rows(load: csr_array) -> Indices:
-    """Rows that load differently: opposite links of equal cost do the same in every tree."""
+    """Return rows with distinct loads: opposite links of equal cost are loaded alike by every tree."""
     first: dict[tuple[bytes, bytes], int] = {}
     for row in range(load.shape[0]):
         entries = slice(load.indptr[row], load.indptr[row + 1])

@@ -37,11 +37,11 @@ _ALIKE = 1 + 1e-9
 
 
 def partition_latency_s(network: Network, labels: Indices, way_s: Floats, bytes_s: float) -> float:
-    """Seconds that the partition bound grows by: both integrals of the module's claim.
+    """Return the seconds by which the partition bound grows: both integrals of the module's claim.
 
-    ``labels[rank]`` is its part, ``way_s[a, b]`` the least time from rank a to rank b, ``bytes_s`` the time
-    that 2(k − 1) crossings of all bytes take. 0 if parts differ in size, if crossing links differ in latency
-    or are held for it, or if the first and the last interval overlap. O(ranks · size of a part).
+    ``labels[rank]`` is the part of a rank, ``way_s[a, b]`` the least time from rank a to rank b, ``bytes_s``
+    the time of 2(k − 1) crossings of all bytes. Return 0 if parts differ in size, if crossing links differ in
+    latency or are held for it, or if the first and the last interval overlap. O(ranks · size of a part).
     """
     sizes = np.unique(labels, return_counts=True)[1]
     crossing = labels[network.src] != labels[network.dst]
@@ -52,7 +52,7 @@ def partition_latency_s(network: Network, labels: Indices, way_s: Floats, bytes_
     within = labels[:, None] == labels[None, :]
     added_s, used_s = 0.0, 0.0
     for ways in (way_s.T, way_s):
-        # The n-th least time of any rank from, or to, the ranks of its part.
+        # The n-th smallest time between a rank and the ranks of its part, least over all ranks.
         near_s = np.sort(ways[within].reshape(len(labels), -1), axis=1).min(axis=0)
         lost_s = float(np.minimum(near_s, flight).mean())
         added_s += lost_s

@@ -1,11 +1,11 @@
 """A lower bound on all_reduce: twice a minimum spanning tree at the best prices of links and ports.
 
-Let every port, and every link without one, have a price y, and a send cost what it holds of each of them,
-times its price. In time T all of them offer T·Σy. Between k parts of the network every chunk crosses at
-least 2(k−1) times (Nash-Williams, Tutte); summed over the parts that links below each cost join, as in
-Kruskal's algorithm, that is twice the cost of a minimum spanning tree, where a pair of ranks costs what the
-cheaper of its directions does. So T ≥ 2·MST(y)/Σy bytes. The best prices are the dual of packing spanning
-trees: *count* and *partition* are this bound at prices of their own.
+Let every port, and every link without one, have a price y. A send costs the sum over these resources of hold
+time times price. In time T all resources offer T·Σy. Between k parts of the network every chunk crosses at
+least 2(k−1) times (Nash-Williams, Tutte). Summed over the parts that links below each cost join, as in
+Kruskal's algorithm, that is twice the cost of a minimum spanning tree, where a pair of ranks costs as much as
+its cheaper direction. So T ≥ 2·MST(y)/Σy bytes. The best prices are the dual of packing spanning trees:
+*count* and *partition* are this bound at prices of their own.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _CHANCE = 1e-12
 
 
 def is_promising(network: Network) -> bool:
-    """Whether the search takes less than a second, and may prove more than cuts and partitions do.
+    """Return whether the search takes less than a second and may prove more than cuts and partitions.
 
-    It does where links share few ports. Where each link has its own price the linear programs are large, and
+    That is so if links share few ports. If each link has its own price, the linear programs are large, and
     partitions are about as good.
     """
     if not len(network.ports) or network.links > _MOST_LINKS:
@@ -45,10 +45,10 @@ def is_promising(network: Network) -> bool:
 
 
 def spanning_tree_s_per_byte(network: Network, known_s_per_byte: float = 0.0) -> float:
-    """Seconds per byte that no all_reduce is faster than, alpha apart; within 0.2 % of the best prices'.
+    """Return seconds per byte, without alpha, that no all_reduce beats; within 0.2 % of the best prices.
 
-    The search ends early where prices cannot prove more than ``known_s_per_byte``. What it found is kept for
-    the last few networks: the next size of a table goes on from there, with the same result as alone. The
+    The search ends early if no prices can prove more than ``known_s_per_byte``. Its rounds are cached for the
+    last few networks: a call for another size continues them, with the same result as a fresh search. The
     network must be connected. O(rounds · (linear program + links · log ranks)).
     """
     proven = 0.0
@@ -59,7 +59,7 @@ def spanning_tree_s_per_byte(network: Network, known_s_per_byte: float = 0.0) ->
 
 
 class _Rounds:
-    """The rounds of a search, each carried out once, when somebody first wants it."""
+    """The rounds of a search; each is computed once, on first use."""
 
     def __init__(self, network: Network) -> None:
         self._search = _search(network)
@@ -83,7 +83,7 @@ def _rounds_of(network: Network) -> _Rounds:
 
 
 def _search(network: Network) -> Iterator[tuple[float, float]]:
-    """(what no prices can prove more than, what is proven so far), in seconds per byte, round by round."""
+    """Yield (the most that any prices can prove, the best proven so far), in seconds per byte."""
     busy = 2.0 * link_load(network)
     random = np.random.default_rng(0)
     trees = Trees()
@@ -93,7 +93,7 @@ def _search(network: Network) -> Iterator[tuple[float, float]]:
     best, before, steady = 0.0, 0, np.zeros_like(used)
     for rounds in range(_MOST_ROUNDS):
         found = solve(busy, trees, np.ones(1))
-        # Among all trees no more can be proven than among those found so far.
+        # All trees together prove no more than the trees found so far.
         yield found.s_per_byte, best
         if len(trees) == before or not found.price.any():
             return
@@ -105,21 +105,22 @@ def _search(network: Network) -> Iterator[tuple[float, float]]:
             for at in range(_PER_ROUND):
                 tree = trees.add(_cheapest(network, cost, random), 0)
                 if at == 0:
-                    # No tree is cheaper than this one by more than what chance has added to its edges.
+                    # The random addition to the edges bounds the error: no tree is cheaper than this one by
+                    # more.
                     least = cost[tree].sum() - 2 * _CHANCE * len(tree) * cost.max()
                     best = max(best, float(least / price.sum()))
     yield best, best
 
 
 def _cheapest(network: Network, cost: Floats, random: np.random.Generator) -> Indices:
-    """The links of a minimum spanning tree, a pair of ranks by its cheaper link; by chance among equals."""
+    """Return the links of a minimum spanning tree, by the cheaper link of each pair; ties break at random."""
     low, high = np.minimum(network.src, network.dst), np.maximum(network.src, network.dst)
     order = np.lexsort((cost, high, low))
     first = np.ones(len(order), dtype=bool)
     first[1:] = (low[order][1:] != low[order][:-1]) | (high[order][1:] != high[order][:-1])
     link = order[first]
     scale = float(cost.max()) or 1.0
-    # Each edge costs as much more, as scipy takes an edge that costs nothing for none.
+    # All edges cost the same extra, because scipy reads a cost of 0 as no edge.
     weight = cost[link] / scale + 1.0 + random.random(len(link)) * _CHANCE
     shape = (network.ranks, network.ranks)
     number = csr_array((np.arange(1, len(link) + 1), (low[link], high[link])), shape=shape)

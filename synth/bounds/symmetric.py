@@ -1,10 +1,10 @@
 """Lower bounds on collectives of all ranks of a symmetric network, computed from one link of each orbit.
 
-A block is all ranks that agree in all digits from some digit on: one rank, a host, a group, all ranks below
-a switch. Translations map blocks to blocks, so the rate into a block is computed once for its orbit:
+A block is all ranks that agree in all digits from some digit on: one rank, a host, a group, all ranks below a
+switch. Translations map blocks to blocks, so the rate into a block is computed once for its orbit:
 
-- *ingress*, *egress*, *cut*: the data that the ranks of a block need from outside comes in over the block's
-  links and ports (ForestColl, Sec. 4); data that is summed outside goes out over them.
+- *ingress*, *egress*, *cut*: data that the ranks of a block need from outside enters over the block's links
+  and ports (ForestColl, Sec. 4); data that is summed outside leaves over them.
 - *partition*: in an all_reduce each byte crosses between k blocks at least 2(k - 1) times (Nash-Williams,
   Tutte; for blocks of one rank Patarasuk and Yuan).
 - *distance*: an all_to_all occupies links for as long as the shortest paths between all pairs do.
@@ -35,11 +35,11 @@ _MOST_LINKS = 1 << 22
 
 
 def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> list[Bound]:
-    """The largest bound of each kind, the largest first; at least one.
+    """Return the largest bound of each kind, the largest first; at least one.
 
-    ``size_bytes`` is nccl-tests' size: in an all_gather what a rank ends with, in an all_to_all what it has
-    for all ranks. ``kind`` is one of those of symmetric schedules. O(link orbits · digits), and for shortest
-    paths O(links · log ranks) for each orbit of ranks.
+    ``size_bytes`` is the size that nccl-tests reports: in an all_gather the bytes that a rank ends with, in
+    an all_to_all the bytes that it sends in all. ``kind`` is one of those of symmetric schedules. O(link
+    orbits · digits), and for shortest paths O(links · log ranks) for each orbit of ranks.
     """
     found: dict[str, Bound] = {}
     turned = network.transposed()
@@ -71,9 +71,9 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
 
 
 def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: int) -> list[Bound]:
-    """Bounds on an all_reduce of ``members`` by the rates into their hosts; all other ranks have failed.
+    """Return bounds on an all_reduce of ``members`` by the rates into their hosts; all others have failed.
 
-    Data enters a host through the ports at which links between hosts end. Returns [] unless each such link
+    Data enters a host through the ports at which links between hosts end. Return [] unless each such link
     ends at exactly one port, the same for all links to a rank; ranks may share one.
     """
     size = network.ranks_per_host
@@ -117,12 +117,12 @@ def _over(size_bytes: float, bytes_per_s: float) -> float:
 
 
 def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
-    """The most bytes per second that can enter a block, for each orbit of blocks."""
+    """Return the most bytes per second that can enter a block, for each orbit of blocks."""
     block = math.prod(network.sizes[:level])
     inner = math.prod(network.sizes[axis] for axis in network.axes if axis < level)
     src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
     rows = np.flatnonzero(src // block != dst // block)
-    # ``inner`` translations map a block to itself: as many links of an orbit enter it, and as many ports.
+    # ``inner`` translations map a block to itself, so that many links of an orbit, and ports, enter it.
     orbit_of = network.cell_of(np.arange(0, network.ranks, block))
     orbits, of_block = np.unique(orbit_of, return_inverse=True)
     rate = 1.0 / network.beta_s_per_byte[rows]
@@ -150,7 +150,7 @@ def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
 
 
 def _ports_there(network: SymmetricNetwork, rows: Indices, block: int) -> tuple[Indices, Indices]:
-    """(entry of ``link_port``, index into ``rows``) of the ports in the block where their link ends."""
+    """Return (entry of ``link_port``, index into ``rows``) of ports in the block where their link ends."""
     counts = np.diff(network.link_port_start)[rows]
     entry = spans(network.link_port_start[:-1][rows], counts)
     row = np.repeat(np.arange(len(rows)), counts)
@@ -159,7 +159,7 @@ def _ports_there(network: SymmetricNetwork, rows: Indices, block: int) -> tuple[
 
 
 def _of_ways(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, part: float) -> list[Bound]:
-    """Bounds by shortest paths; if there are too many links to list, the latency of one link."""
+    """Return bounds by shortest paths; only the latency of one link if there are too many links to list."""
     alpha_s = float(network.alpha_s.min(initial=math.inf))
     if network.links > _MOST_LINKS:
         return [Bound("latency", alpha_s, "of one link")]
@@ -171,7 +171,7 @@ def _of_ways(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, pa
         for axis, (size, stride) in enumerate(zip(network.sizes, network.strides, strict=True)):
             along = (src - dst) == (src // stride % size - dst // stride % size) * stride
             ways.append((along, f"over links along digit {axis}"))
-        # Links that are not counted are free.
+        # Links that are not counted cost nothing.
         for counted, what in ways:
             if counted.any():
                 busy_s = _ways_s(network, np.where(counted, network.beta_s_per_byte, 0.0)).sum() * part
@@ -180,16 +180,16 @@ def _of_ways(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, pa
 
 
 def _ways_s(network: SymmetricNetwork, cost_s: Floats) -> Floats:
-    """(cells, ranks): the least cost from a rank of each orbit to each rank."""
+    """Return (cells, ranks): the least cost from a rank of each orbit to each rank."""
     link = np.repeat(np.arange(len(network.src)), network.translations)
     shift = np.tile(network.shifts, len(network.src))
     src, dst = network.moved(network.src[link], shift), network.moved(network.dst[link], shift)
-    # Of parallel links only the cheapest. The solver takes a cost of 0 for no link.
+    # Only the cheapest of parallel links is kept. The solver reads a cost of 0 as no link.
     order = np.lexsort((cost_s[link], dst, src))
     key = (src * network.ranks + dst)[order]
     order = order[np.diff(key, prepend=-1) != 0]
     least = max(float(cost_s.max(initial=0.0)) * 1e-15, 1e-300)
     cost = np.maximum(cost_s[link[order]], least)
     graph = csr_array((cost, (src[order], dst[order])), shape=(network.ranks, network.ranks))
-    # Raised costs are taken off again, which keeps bounds low: no path has more links than there are ranks.
+    # Raised costs are taken off again, which keeps bounds low: a path has fewer links than there are ranks.
     return np.asarray(np.maximum(0.0, dijkstra(graph, indices=network.cells) - network.ranks * least))

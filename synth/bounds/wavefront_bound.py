@@ -1,10 +1,10 @@
 """A lower bound that counts chunks as they spread: no rank can pass on more than it has received.
 
-For each rank v, every link sends without pause, as soon as its source holds one more chunk than the
-link has sent, as if all that arrives were new to its receiver and of use to v; but no rank holds more
-chunks than are near enough to have reached it. No schedule is faster: by every time each rank holds at
-least as many of the chunks that v wants. Unlike the cuts of ``synth.bounds`` this sees several hops of
-alpha on the way to a bottleneck. Ports are left out.
+For each rank v, every link sends as soon as its source holds one more chunk than the link has sent, as if
+every arrival were new to its receiver and wanted by v. But no rank holds more chunks than are near enough to
+have reached it. No schedule is faster: at any time each rank holds here at least as many of the chunks that v
+wants. Unlike the cuts of ``synth.bounds`` this bound counts several hops of alpha before a bottleneck. It
+ignores ports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_EVENTS = 1_000_000
 
 
 def wavefront(network: Network, held: Mask, wanted: Mask, chunk_bytes: int) -> Bound | None:
-    """The bound for copying from ``held`` to ``wanted`` (ranks × chunks); None if it would take long.
+    """Return the bound for copying from ``held`` to ``wanted`` (ranks × chunks); None if it would take long.
 
     O(ranks · links · chunks · log links).
     """
@@ -53,7 +53,10 @@ def _filled_s(
     sink: int,
     near_s: Floats,
 ) -> float:
-    """When ``sink`` can have received all; [rank, n] ``near_s`` is when n + 1 chunks can be near enough."""
+    """Return the earliest time at which ``sink`` holds all chunks.
+
+    ``near_s[rank, n]`` is when n + 1 chunks can be near enough to the rank.
+    """
     ranks, most = near_s.shape
     has, free_s = np.zeros(ranks, np.int64), np.zeros(len(dst))
     heap_s, heap_link = np.empty(len(dst) * most + 1), np.empty(len(dst) * most + 1, np.int64)
@@ -69,7 +72,7 @@ def _filled_s(
         size = pop(heap_s, heap_link, size)
         if has[rank] >= most:
             continue
-        # One more has arrived, but no more than can have come from where they are: it counts when it can.
+        # One more chunk has arrived, but it counts only when that many can have come from their sources.
         ready_s = max(now_s, near_s[rank, has[rank]])
         has[rank] += 1
         if rank == sink and has[rank] == most:
@@ -93,7 +96,7 @@ def _pass_on(
     heap_link: Indices,
     size: int,
 ) -> int:
-    """One more chunk is at ``rank``: every link out of it carries one more; the heap's new size."""
+    """Queue one more chunk on every link out of ``rank``, and return the heap's new size."""
     for at in range(out_start[rank], out_start[rank + 1]):
         link = out_links[at]
         begin_s = max(now_s, free_s[link])
