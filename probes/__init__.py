@@ -1,4 +1,4 @@
-"""Probes: what a machine is made of, and what its links cost.
+"""Probes: discover the parts of a machine and measure the costs of its links.
 
 In: this machine, files of other tools, or ranks over MPI. Out: a `Topology` (``detect``) and a `Profile`
 (``profile``): alpha and beta of every directed link. Nothing here prints, or knows of schedules.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Effort", "Profile", "Topology", "detect", "profile"]
 
-# What is heavy is imported by whoever asks for it (PEP 562).
+# These modules are slow to import, so they are loaded on first use (PEP 562).
 _HOME = {
     "Effort": "probes.profiling.options",
     "Profile": "probes.link_costs",

@@ -1,6 +1,6 @@
-"""What every package needs and no machine is: errors, columns of numbers, words, progress.
+"""Helpers that do not depend on machines: errors, columns of numbers, wording, progress.
 
-In: nothing of ccctl. Out: errors with hints, typed columns, text of others made visible, counts in words.
+In: nothing of ccctl. Out: errors with hints, typed columns, foreign text made safe to show, counts in words.
 """
 
 import lazy_loader as lazy

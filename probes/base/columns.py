@@ -1,4 +1,4 @@
-"""Column types: a large table is one NumPy array for each field."""
+"""Column types: a large table is one NumPy array per field."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 
 def offsets(counts: object) -> Indices:
-    """Where each of consecutive blocks of so many rows begins, and where the last one ends."""
+    """Return where each block of rows begins, and where the last one ends, from the blocks' row counts."""
     return np.concatenate(([0], np.cumsum(np.asarray(counts, dtype=np.int64))))
 
 
 def spans(first: Indices, counts: Indices) -> Indices:
-    """``first[n] … first[n] + counts[n] - 1`` for every n, one span behind the other."""
+    """Return ``first[n] … first[n] + counts[n] - 1`` for every n, concatenated."""
     begin = offsets(counts)
     return np.arange(begin[-1]) + np.repeat(first - begin[:-1], counts)
 
 
 def ints(values: object) -> Ints:
-    """A read-only int32 column."""
+    """Return the values as a read-only int32 column."""
     column: Ints = np.array(values, dtype=np.int32)
     column.setflags(write=False)
     return column
 
 
 def longs(values: object) -> Longs:
-    """A read-only int64 column."""
+    """Return the values as a read-only int64 column."""
     column: Longs = np.array(values, dtype=np.int64)
     column.setflags(write=False)
     return column
 
 
 def floats(values: object) -> Floats:
-    """A read-only float64 column."""
+    """Return the values as a read-only float64 column."""
     column: Floats = np.array(values, dtype=np.float64)
     column.setflags(write=False)
     return column
 
 
 def bytes_of(values: object) -> Bytes:
-    """A read-only uint8 column."""
+    """Return the values as a read-only uint8 column."""
     column: Bytes = np.array(values, dtype=np.uint8)
     column.setflags(write=False)
     return column

@@ -1,14 +1,14 @@
 """The root of every expected error, and the errors of this floor.
 
 CcctlError                 the root: a message, and a hint with what to do next
-├── UsageError             the request contradicts itself, or asks for what cannot be
+├── UsageError             the request contradicts itself, or cannot be met
 ├── DataError              an input was read and is wrong; carries every problem found in it
-│   └── WrongResultsError  measured results in it are wrong, and for other problems it cannot be judged
-├── MissingInputError      an input is not there
-├── UnavailableError       no GPU, MPI, solver or permission for what was asked
+│   └── WrongResultsError  measured results are wrong, and other problems keep the input from being judged
+├── MissingInputError      an input does not exist or cannot be read
+├── UnavailableError       the machine lacks a GPU, MPI, a solver or a permission
 ├── LockHeldError          another run holds the lock; try later
 ├── LostRankError          a rank died, hung or was stopped while others waited for it
-└── TimeoutExpired         the time limit that the caller gave ran out
+└── TimeoutExpired         the caller's time limit ran out
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ __all__ = [
 ]
 
 
-# Of a message about one input; of a file of a million wrong lines it is the first.
+# Lines shown of a message about one input: a file may hold a million wrong lines.
 _MOST_LINES = 100
-# Characters of a bad value.
+# Characters shown of a bad value.
 _SHOWN = 60
-# Characters of a line.
+# Characters shown of a line.
 _MOST_LINE = 10_000
 
 
 class CcctlError(Exception):
     """An expected failure: ``message`` says what was expected, found and where, ``hint`` what to do.
 
-    A message of several lines is given as these lines; a newline within one came with a value and does not
-    break it. Where an argument of a function is at fault, ``argument`` is its name, and the message begins
-    with it.
+    A sequence gives the lines of the message. A newline inside a line comes from a value and is escaped. If a
+    function's argument is at fault, ``argument`` is its name, and the message begins with it.
     """
 
     def __init__(self, message: str | Iterable[str], *, hint: str = "", argument: str = "") -> None:
@@ -57,11 +56,11 @@ class CcctlError(Exception):
 
 
 class UsageError(CcctlError):
-    """The request contradicts itself, or asks for what cannot be."""
+    """A request that contradicts itself, or cannot be met."""
 
 
 class DataError(CcctlError):
-    """The content of ``source`` is wrong; ``problems`` holds each one as ``path: what is wrong``."""
+    """Wrong content of ``source``; ``problems`` holds each problem as ``path: what is wrong``."""
 
     def __init__(self, source: str, problems: Sequence[str], *, hint: str = "") -> None:
         self.source = source
@@ -71,29 +70,29 @@ class DataError(CcctlError):
 
 
 class WrongResultsError(DataError):
-    """Results that were measured are wrong, which comes first; further problems keep it from being judged."""
+    """Wrong measured results, in an input that has further problems and cannot be judged."""
 
 
 class MissingInputError(CcctlError):
-    """An input that was named is not there."""
+    """A named input that does not exist or cannot be read."""
 
 
 class UnavailableError(CcctlError):
-    """This machine lacks the device, library, solver or permission that was asked for."""
+    """A device, library, solver or permission that was requested and that this machine lacks."""
 
 
 class LockHeldError(CcctlError):
-    """Another run holds the lock; try later."""
+    """A lock that another run holds; try later."""
 
 
 class LostRankError(CcctlError):
-    """A rank died, hung or was stopped; the message names it and who waited for it."""
+    """A rank that died, hung or was stopped; the message names it and the ranks that waited for it."""
 
 
 class TimeoutExpired(CcctlError):  # noqa: N818 - named as subprocess names it
-    """The time limit that the caller gave ran out."""
+    """The caller's time limit ran out."""
 
 
 def quoted(text: str) -> str:
-    """A word as messages show it: in quotes, and cut off where it is long."""
+    """Return the text in quotes, cut off if it is long, as messages show it."""
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}… ({len(text)} characters)"

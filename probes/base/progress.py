@@ -8,31 +8,31 @@ __all__ = ["SILENT", "Progress", "Safekeeping"]
 
 
 class Progress(Protocol):
-    """What a stage calls while it works; the command line draws it and feeds its watchdog with it."""
+    """Calls of a stage while it works; the command line draws progress and feeds its watchdog from them."""
 
     def update(self, done: float, total: float, text: str = "") -> None:
-        """``done`` of ``total`` units are finished; ``text`` names what is being done now."""
+        """Report that ``done`` of ``total`` units are finished; ``text`` names the current work."""
 
     def waiting(self, peer: int, what: str) -> None:
-        """This rank now waits for rank ``peer`` (-1: for all); ``what`` says in which step."""
+        """Report that this rank waits for rank ``peer`` (-1: for all); ``what`` names the step."""
 
 
 class Safekeeping(Progress, Protocol):
-    """The progress of a rank, which may be lost before its result is whole."""
+    """The progress of a rank, which may be lost before its result is complete."""
 
     def partial(self, value: object) -> None:
-        """A piece of the result, soon kept by the command that started this rank."""
+        """Hand over a piece of the result to the command that started this rank."""
 
 
 class _Silent:
     def update(self, done: float, total: float, text: str = "") -> None:
-        """Nobody listens."""
+        """Ignore the progress."""
 
     def waiting(self, peer: int, what: str) -> None:
-        """Nobody listens."""
+        """Ignore the wait."""
 
     def partial(self, value: object) -> None:
-        """Nobody keeps it."""
+        """Ignore the piece."""
 
 
 SILENT: Safekeeping = _Silent()

@@ -1,7 +1,7 @@
-"""Text that others wrote, made fit to be shown: no character steers a terminal, or turns what is beside it.
+"""Foreign text made safe to show: no character can control a terminal or reorder the text beside it.
 
-Names and findings come out of files, hosts and programs. `visible` shows them on one line; `unsteered` and
-`unsteered_json` take the danger out of text and of JSON whose lines are ours.
+Names and findings come from files, hosts and programs. `visible` puts them on one line. `unsteered` and
+`unsteered_json` escape hostile characters in text and JSON that keep their lines.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Callable
 __all__ = ["MOST_SHOWN", "shortened", "unsteered", "unsteered_json", "visible"]
 
 MOST_SHOWN = 1000
-# Controls (C0, DEL, C1), soft hyphen, marks and overrides of direction, spaces of no width, separators of
-# lines and paragraphs, invisible operators, halves of pairs, annotations and tags.
+# Control characters (C0, DEL, C1), soft hyphen, direction marks and overrides, zero-width characters, line
+# and paragraph separators, invisible operators, surrogates, annotations and tags.
 _CLASS = (
     "\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f"
 )
 _HOSTILE = re.compile(f"[{_CLASS}]")
 _HOSTILE_BUT_LAYOUT = re.compile(f"(?![\t\n])[{_CLASS}]")
-# Printable ASCII is most text, and needs no second look.
+# Most text is printable ASCII and needs no escaping.
 _PLAIN = re.compile(r"[ -~]*", re.ASCII)
 
 
 def visible(text: str, most: int = MOST_SHOWN) -> str:
-    r"""The text on one line of at most about ``most`` characters, each hostile one as its escape.
+    r"""Return the text on one line of at most about ``most`` characters, with hostile characters escaped.
 
     >>> visible("gpu01\x1b[31m\nfinding: all is well")
     'gpu01\\x1b[31m\\nfinding: all is well'
@@ -35,7 +35,7 @@ def visible(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:
-    """The text, or its beginning and end around how many characters it has."""
+    """Return the text; if longer than ``most``, its beginning and end around its length in characters."""
     if len(text) <= most:
         return text
     return f"{text[: most * 2 // 3]}… ({len(text)} characters) …{text[-(most // 6) :]}"
@@ -46,12 +46,12 @@ def _escape(one: str) -> str:
 
 
 def unsteered(text: str, written: Callable[[str], str] = _escape) -> str:
-    """Text of several lines with each hostile character ``written`` otherwise; newlines and tabs stay."""
+    """Return the text with ``written(c)`` for each hostile character c; newlines and tabs stay."""
     return _HOSTILE_BUT_LAYOUT.sub(lambda found: written(found[0]), text)
 
 
 def unsteered_json(text: str) -> str:
-    r"""JSON with the same values in which each hostile character is written as ``\uXXXX``."""
+    r"""Return JSON with the same values, in which each hostile character is written as ``\uXXXX``."""
     if text.isascii() and "\x7f" not in text:
         return text
     return unsteered(text, _json_escape)

@@ -1,4 +1,4 @@
-"""Counts of things and long lists in words, and words that are meant by others."""
+"""Counts and long lists in words, and suggestions for misspelled words."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ _LONGEST_WORD = 60
 
 
 def plural(count: int, noun: str) -> str:
-    """1 step, 2 steps."""
+    """Return the count with its noun: "1 step", "2 steps"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def rate_text(bytes_per_s: float) -> str:
-    """3.2 GB/s, 13740 GB/s: four digits, or all before the point."""
+    """Return the rate with four digits, or with all digits before the point: "3.2 GB/s", "13740 GB/s"."""
     gigabytes = 1e-9 * bytes_per_s
     return f"{gigabytes:.4g} GB/s" if gigabytes < 9999.5 else f"{gigabytes:.0f} GB/s"
 
 
 def some(names: Sequence[str], most: int, separator: str = ", ") -> str:
-    """At most ``most`` of the names, and how many more there are: "a, b and 3 more"."""
+    """Return at most ``most`` of the names, and the number of the others: "a, b and 3 more"."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return separator.join(names[:most]) + more
 
 
 def first_of(lines: Sequence[str], most: int, noun: str) -> list[str]:
-    """At most ``most`` of the lines, and one that counts the others: "… and 3 more findings"."""
+    """Return at most ``most`` of the lines, and one that counts the others: "… and 3 more findings"."""
     left = len(lines) - most
     return [*lines[:most], *([f"… and {plural(left, f'more {noun}')}"] if left > 0 else [])]
 
 
 def without_domain(names: Sequence[str]) -> dict[str, str]:
-    """What hosts are called among each other: without the domain that all of them share.
+    """Map each host name to its short form, without the domain that all of them share.
 
-    Addresses, and the name of a host that is alone, stay whole.
+    Addresses and a single name stay whole.
     """
     labels = [name.split(".") for name in dict.fromkeys(names)]
     shared = 0
@@ -50,7 +50,7 @@ def without_domain(names: Sequence[str]) -> dict[str, str]:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """A hint at the known word that is most like ``word``: "did you mean 'ring'?"; "" where none is."""
+    """Return a hint at the known word most like ``word``: "did you mean 'ring'?"; "" if none is close."""
     from difflib import get_close_matches
 
     plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in known}
