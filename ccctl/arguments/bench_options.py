@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -30,6 +31,11 @@ from ccctl.help_sections import COLLECTIVE, COMPARISON, MEASUREMENT
 from ccctl.launching import World, world_of
 
 __all__ = ["NCCL_TESTS_OPTIONS", "BenchOptions", "sizes_between"]
+
+# An option that stands in this section of the help.
+_collective = partial(typer.Option, rich_help_panel=COLLECTIVE)
+_comparison = partial(typer.Option, rich_help_panel=COMPARISON)
+_measurement = partial(typer.Option, rich_help_panel=MEASUREMENT)
 
 _MOST_SIZES = 10_000
 _BEGIN, _END = "1K", "16M"
@@ -89,110 +95,56 @@ class BenchOptions:
     ] = None
     collective: Annotated[
         str | None,
-        typer.Option(
+        _collective(
             "--collective",
             metavar="NAME",
             autocompletion=words.spelled(*words.COLLECTIVES),
             help="Without ARTIFACT: what is synthesized and run. [all_reduce]",
-            rich_help_panel=COLLECTIVE,
         ),
     ] = None
     parameters: Parameters = None
-    begin: Annotated[
-        str,
-        typer.Option("-b", "--begin", metavar="SIZE", help="The smallest size.", rich_help_panel=COLLECTIVE),
-    ] = _BEGIN
-    end: Annotated[
-        str, typer.Option("-e", "--end", metavar="SIZE", help="The largest size.", rich_help_panel=COLLECTIVE)
-    ] = _END
+    begin: Annotated[str, _collective("-b", "--begin", metavar="SIZE", help="The smallest size.")] = _BEGIN
+    end: Annotated[str, _collective("-e", "--end", metavar="SIZE", help="The largest size.")] = _END
     factor: Annotated[
-        int,
-        typer.Option(
-            "-f",
-            "--factor",
-            metavar="N",
-            min=2,
-            help="From a size to the next: times N.",
-            rich_help_panel=COLLECTIVE,
-        ),
+        int, _collective("-f", "--factor", metavar="N", min=2, help="From a size to the next: times N.")
     ] = 4
     step: Annotated[
-        str | None,
-        typer.Option(
-            "-i",
-            "--step",
-            metavar="SIZE",
-            help="From a size to the next: plus SIZE.",
-            rich_help_panel=COLLECTIVE,
-        ),
+        str | None, _collective("-i", "--step", metavar="SIZE", help="From a size to the next: plus SIZE.")
     ] = None
     listed: Annotated[
         str | None,
-        typer.Option(
-            "--sizes",
-            metavar="SIZES",
-            help="These sizes, 1K,64K,1M, or from one to another, 1K:16M, by -f.",
-            rich_help_panel=COLLECTIVE,
+        _collective(
+            "--sizes", metavar="SIZES", help="These sizes, 1K,64K,1M, or from one to another, 1K:16M, by -f."
         ),
     ] = None
     fresh: Annotated[
         bool,
-        typer.Option(
-            "--fresh",
-            help="Without ARTIFACT: measure and synthesize anew, whatever an earlier run has kept.",
-            rich_help_panel=MEASUREMENT,
+        _measurement(
+            "--fresh", help="Without ARTIFACT: measure and synthesize anew, whatever an earlier run has kept."
         ),
     ] = False
     warmup: Annotated[
-        int,
-        typer.Option(
-            "-w",
-            "--warmup",
-            metavar="N",
-            min=0,
-            max=MOST_COUNT,
-            help="Untimed runs.",
-            rich_help_panel=MEASUREMENT,
-        ),
+        int, _measurement("-w", "--warmup", metavar="N", min=0, max=MOST_COUNT, help="Untimed runs.")
     ] = 3
     iterations: Annotated[
         int,
-        typer.Option(
-            "--iters",
-            metavar="N",
-            min=1,
-            max=MOST_COUNT,
-            help="Timed runs; what -n is in nccl-tests.",
-            rich_help_panel=MEASUREMENT,
+        _measurement(
+            "--iters", metavar="N", min=1, max=MOST_COUNT, help="Timed runs; what -n is in nccl-tests."
         ),
     ] = 20
     aggregate: Annotated[
         int,
-        typer.Option(
-            "-m",
-            "--aggregate",
-            metavar="N",
-            min=1,
-            max=MOST_COUNT,
-            help="Time N calls in a row as one run.",
-            rich_help_panel=MEASUREMENT,
+        _measurement(
+            "-m", "--aggregate", metavar="N", min=1, max=MOST_COUNT, help="Time N calls in a row as one run."
         ),
     ] = 1
     cycles: Annotated[
         int,
-        typer.Option(
-            "-N",
-            "--cycles",
-            metavar="N",
-            min=1,
-            max=10_000,
-            help="Go through all sizes N times.",
-            rich_help_panel=MEASUREMENT,
-        ),
+        _measurement("-N", "--cycles", metavar="N", min=1, max=10_000, help="Go through all sizes N times."),
     ] = 1
     average: Annotated[
         int,
-        typer.Option(
+        _measurement(
             "-a",
             "--average",
             metavar="WHOSE",
@@ -200,21 +152,14 @@ class BenchOptions:
             min=0,
             max=3,
             help="Whose time counts: 0 rank 0's, 1 the average, 2 the fastest's, 3 the slowest's.",
-            rich_help_panel=MEASUREMENT,
         ),
     ] = 3
     per_iteration: Annotated[
-        bool,
-        typer.Option(
-            "-I",
-            "--per-iteration",
-            help="Show how the runs differ, and keep each time.",
-            rich_help_panel=MEASUREMENT,
-        ),
+        bool, _measurement("-I", "--per-iteration", help="Show how the runs differ, and keep each time.")
     ] = False
     check: Annotated[
         int,
-        typer.Option(
+        _measurement(
             "-c",
             "--check",
             metavar="0|1",
@@ -222,107 +167,92 @@ class BenchOptions:
             min=0,
             max=MOST_COUNT,
             help="Check every element of a last run.",
-            rich_help_panel=MEASUREMENT,
         ),
     ] = 1
     dtype: Annotated[
         str,
-        typer.Option(
+        _collective(
             "-d",
             "--dtype",
             metavar="TYPES",
             autocompletion=words.several_of(*words.DTYPES, "all"),
             help="float, half, int8 …; several with commas; all.",
-            rich_help_panel=COLLECTIVE,
         ),
     ] = "float32"
     op: Annotated[
         str,
-        typer.Option(
+        _collective(
             "--op",
             metavar="OPS",
             autocompletion=words.several_of(*words.REDOPS, "all"),
             help="sum, prod, min, max or avg; several with commas; all.",
-            rich_help_panel=COLLECTIVE,
         ),
     ] = "sum"
     root: Annotated[
         int | None,
-        typer.Option(
+        _collective(
             "-r",
             "--root",
             metavar="RANK",
             min=0,
             max=MOST_RANKS,
             help="The root that the program must have; it is part of it.",
-            rich_help_panel=COLLECTIVE,
         ),
     ] = None
     placement: Annotated[
         str,
-        typer.Option(
+        _collective(
             "--placement",
             metavar="WHERE",
             autocompletion=words.one_of("out", "in", "both"),
             help="out (of place), in (place) or both.",
-            rich_help_panel=COLLECTIVE,
         ),
     ] = "both"
     window: Annotated[
-        bool,
-        typer.Option(
-            "--window",
-            help="Keep the buffers where the ranks of a host read them in place.",
-            rich_help_panel=MEASUREMENT,
-        ),
+        bool, _measurement("--window", help="Keep the buffers where the ranks of a host read them in place.")
     ] = False
     explain: Annotated[
         bool,
-        typer.Option(
+        _comparison(
             "--explain",
             help="Tell for each row where its time went: bound, prediction, and the critical path of a run.",
-            rich_help_panel=COMPARISON,
         ),
     ] = False
     device: Device = "cpu"
     wires: WiresOption = "auto"
     vs: Annotated[
         str | None,
-        typer.Option(
+        _comparison(
             "--vs",
             metavar="PEERS",
             autocompletion=words.several_of(*words.PEERS),
             help="Measure beside it, in turn: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; several with commas. "
             "Without ARTIFACT the library of the ranks; none leaves it out.",
-            rich_help_panel=COMPARISON,
         ),
     ] = None
     profile: Annotated[
         str | None,
-        typer.Option(
+        _comparison(
             "--profile",
             metavar="FILE",
             help="Predict from this profile, not the schedule's network; without ARTIFACT synthesize for it.",
-            rich_help_panel=COMPARISON,
         ),
     ] = None
     baseline: Annotated[
         str | None,
-        typer.Option(
+        _comparison(
             "--baseline",
             metavar="FILE",
             help="Compare with a report, or with what nccl-tests wrote: exit 1 if slower.",
-            rich_help_panel=COMPARISON,
         ),
     ] = None
     tolerance: Annotated[
         float,
-        typer.Option(
+        _comparison(
             "--tolerance",
             metavar="PERCENT",
             click_type=Percentage(min=0, max=1e9),
             help="How much slower than the baseline is still the same.",
-            rich_help_panel=COMPARISON,
         ),
     ] = 10.0
     ranks: Ranks = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +46,13 @@ __all__ = [
     "refuse_unknown",
     "writable",
 ]
+
+# An option that stands in this section of the help.
+_collective = partial(typer.Option, rich_help_panel=COLLECTIVE)
+_general = partial(typer.Option, rich_help_panel=GENERAL)
+_network = partial(typer.Option, rich_help_panel=NETWORK)
+_ranks = partial(typer.Option, rich_help_panel=RANKS)
+_search = partial(typer.Option, rich_help_panel=SEARCH)
 
 # Counts beyond these are slips of the hand: each is refused before anything of that size is made.
 MOST_COUNT = 1_000_000
@@ -107,192 +115,140 @@ def _timeout(value: float | None) -> float | None:
     return positive_seconds(value, "--timeout")
 
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print the summary as one JSON object.", rich_help_panel=GENERAL)
-]
+Json = Annotated[bool, _general("--json", help="Print the summary as one JSON object.")]
 Output = Annotated[
     str | None,
-    typer.Option(
+    _general(
         "-o",
         "--output",
         metavar="FILE",
         callback=writable,
         help="Write the artifact to FILE; - prints it to stdout.",
-        rich_help_panel=GENERAL,
     ),
 ]
 Page = Annotated[
     str | None,
-    typer.Option(
+    _general(
         "-o",
         "--output",
         metavar="FILE.html",
         callback=writable,
         help="Write the page; - prints it to stdout.",
-        rich_help_panel=GENERAL,
     ),
 ]
 Pictures = Annotated[
     str | None,
-    typer.Option(
+    _general(
         "-o",
         "--output",
         metavar="FILE.svg|FILE.png",
         callback=writable,
         help="Write pictures instead; - prints SVG to stdout.",
-        rich_help_panel=GENERAL,
     ),
 ]
 PrometheusFile = Annotated[
     str | None,
-    typer.Option(
-        "--prometheus",
-        metavar="FILE.prom",
-        callback=_prometheus,
-        help="Write the figures for node_exporter.",
-        rich_help_panel=GENERAL,
+    _general(
+        "--prometheus", metavar="FILE.prom", callback=_prometheus, help="Write the figures for node_exporter."
     ),
 ]
-Quiet = Annotated[
-    bool, typer.Option("-q", "--quiet", callback=_quiet, help="Only errors.", rich_help_panel=GENERAL)
-]
+Quiet = Annotated[bool, _general("-q", "--quiet", callback=_quiet, help="Only errors.")]
 Verbose = Annotated[
-    int,
-    typer.Option(
-        "-v",
-        "--verbose",
-        count=True,
-        show_default=False,
-        callback=_verbose,
-        help="Say more.",
-        rich_help_panel=GENERAL,
-    ),
+    int, _general("-v", "--verbose", count=True, show_default=False, callback=_verbose, help="Say more.")
 ]
 Parameters = Annotated[
     list[str] | None,
-    typer.Option(
-        "-p",
-        "--param",
-        metavar="NAME=VALUE",
-        help="A parameter of a program in the chunk language.",
-        rich_help_panel=COLLECTIVE,
+    _collective(
+        "-p", "--param", metavar="NAME=VALUE", help="A parameter of a program in the chunk language."
     ),
 ]
 Ranks = Annotated[
     int | None,
-    typer.Option(
+    _ranks(
         "-n",
         "--ranks",
         metavar="N",
         min=1,
         max=MOST_RANKS,
         help="How many ranks to start; on this host without --hosts.",
-        rich_help_panel=RANKS,
     ),
 ]
 Hosts = Annotated[
     str | None,
-    typer.Option(
+    _ranks(
         "--hosts",
         metavar="SET",
         autocompletion=words.hosts,
         envvar=HOSTS_VARIABLE,
         help="Hosts and their slots, gpu[01-08]:4,login1:2; in a job of Slurm by default its nodes.",
-        rich_help_panel=RANKS,
     ),
 ]
 Hostfile = Annotated[
     str | None,
-    typer.Option(
+    _ranks(
         "--hostfile",
         metavar="FILE",
         help="Hosts, one a line: name, name:4, name slots=4 or name 4; slots of one host add up.",
-        rich_help_panel=RANKS,
     ),
 ]
 Device = Annotated[
     str,
-    typer.Option(
+    _ranks(
         "--device",
         metavar="KIND",
         autocompletion=words.one_of("cpu", "cuda", "auto"),
         help="cpu, cuda (a GPU for each rank) or auto: GPUs where all have one.",
-        rich_help_panel=RANKS,
     ),
 ]
 WiresOption = Annotated[
     str,
-    typer.Option(
+    _ranks(
         "--wires",
         metavar="KIND",
         autocompletion=words.one_of("auto", "mpi", "sockets"),
         help="What joins the ranks: mpi, sockets of its own, which need no MPI, or auto: these between hosts "
         "where a schedule gives each connection a rate.",
-        rich_help_panel=RANKS,
     ),
 ]
 Seed = Annotated[
-    int,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        min=0,
-        max=MOST_SEED,
-        help="The same seed, the same bytes.",
-        rich_help_panel=SEARCH,
-    ),
+    int, _search("--seed", metavar="N", min=0, max=MOST_SEED, help="The same seed, the same bytes.")
 ]
 Unwind = Annotated[
     str | None,
-    typer.Option(
+    _network(
         "--unwind",
         metavar="D",
         help="Replace a family's switches by D links a rank, as TACOS does; max,1 is one for each switch.",
-        rich_help_panel=NETWORK,
     ),
 ]
 Without = Annotated[
     str | None,
-    typer.Option(
+    _network(
         "--without",
         metavar="FAILED",
         help="What has failed: rank:7, rank:4-7, link:3-4 (both ways), link:3>4, host:NAME; with commas.",
-        rich_help_panel=NETWORK,
     ),
 ]
 TimeoutSeconds = Annotated[
     float | None,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        callback=_timeout,
-        help="End the command after this long (exit 124).",
-        rich_help_panel=GENERAL,
+    _general(
+        "--timeout", metavar="SECONDS", callback=_timeout, help="End the command after this long (exit 124)."
     ),
 ]
 
 Alpha = Annotated[
-    str | None,
-    typer.Option(
-        "--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us.", rich_help_panel=NETWORK
-    ),
+    str | None, _network("--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us.")
 ]
 
 Bandwidth = Annotated[
     str | None,
-    typer.Option(
+    _network(
         "--bandwidth",
         metavar="RATE",
         help="Of a family's links: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
-        rich_help_panel=NETWORK,
     ),
 ]
 
 HoldAlpha = Annotated[
-    bool,
-    typer.Option(
-        "--hold-alpha",
-        help="TACOS's cost model: a send holds its link for alpha too.",
-        rich_help_panel=NETWORK,
-    ),
+    bool, _network("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
 ]

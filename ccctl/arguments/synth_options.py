@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -32,9 +33,15 @@ __all__ = [
     "TimeStep",
 ]
 
+# An option that stands in this section of the help.
+_collective = partial(typer.Option, rich_help_panel=COLLECTIVE)
+_network = partial(typer.Option, rich_help_panel=NETWORK)
+_ranks = partial(typer.Option, rich_help_panel=RANKS)
+_search = partial(typer.Option, rich_help_panel=SEARCH)
+
 NetworkName = Annotated[
     str,
-    typer.Option(
+    _network(
         "--network",
         metavar="NETWORK|FILE",
         autocompletion=words.networks,
@@ -43,13 +50,12 @@ NetworkName = Annotated[
         "dragonfly:GxA, fat_tree:AxB/2; a machine such as "
         "dgx-a100:2; a list of links (.csv: src,dst,alpha,bandwidth,port …); a profile or topology "
         "artifact; or what detect reads: NCCL's or hwloc's XML, nvidia-smi topo's text, a recording.",
-        rich_help_panel=NETWORK,
     ),
 ]
 
 CollectiveName = Annotated[
     str,
-    typer.Option(
+    _collective(
         "--collective",
         metavar="NAME|FILE",
         autocompletion=words.spelled(*words.COLLECTIVES),
@@ -57,91 +63,61 @@ CollectiveName = Annotated[
         "all_to_next, also as AllReduce or alltoall; several at once on ranks of their own: "
         "broadcast@3:0-7,all_reduce:8-15; or a TOML or JSON file of collectives, or of chunks with who "
         "holds and who wants each.",
-        rich_help_panel=COLLECTIVE,
     ),
 ]
 
 Members = Annotated[
-    str | None,
-    typer.Option(
-        "--ranks",
-        metavar="SET",
-        help="Only these take part, others may relay: 0,2,4-7.",
-        rich_help_panel=COLLECTIVE,
-    ),
+    str | None, _collective("--ranks", metavar="SET", help="Only these take part, others may relay: 0,2,4-7.")
 ]
 
 Size = Annotated[
     str | None,
-    typer.Option(
-        "--size",
-        metavar="SIZE",
-        help="The buffer, as nccl-tests counts it; chunks are chosen. [16M]",
-        rich_help_panel=COLLECTIVE,
+    _collective(
+        "--size", metavar="SIZE", help="The buffer, as nccl-tests counts it; chunks are chosen. [16M]"
     ),
 ]
 
 Sweep = Annotated[
     str | None,
-    typer.Option(
-        "--sizes",
-        metavar="FROM:TO",
-        help="Sweep: the best schedule for each range of sizes, 1K:1G.",
-        rich_help_panel=COLLECTIVE,
+    _collective(
+        "--sizes", metavar="FROM:TO", help="Sweep: the best schedule for each range of sizes, 1K:1G."
     ),
 ]
 
 Factor = Annotated[
-    float,
-    typer.Option(
-        "-f",
-        "--factor",
-        metavar="X",
-        help="From one size of a sweep to the next.",
-        rich_help_panel=COLLECTIVE,
-    ),
+    float, _collective("-f", "--factor", metavar="X", help="From one size of a sweep to the next.")
 ]
 
 Chunk = Annotated[
-    str | None,
-    typer.Option(
-        "--chunk", metavar="SIZE", help="Fix the chunk instead of the size.", rich_help_panel=COLLECTIVE
-    ),
+    str | None, _collective("--chunk", metavar="SIZE", help="Fix the chunk instead of the size.")
 ]
 
 Chunks = Annotated[
     int | None,
-    typer.Option(
-        "--chunks",
-        metavar="N",
-        min=1,
-        max=MOST_COUNT,
-        help="How many chunks each rank starts with.",
-        rich_help_panel=COLLECTIVE,
+    _collective(
+        "--chunks", metavar="N", min=1, max=MOST_COUNT, help="How many chunks each rank starts with."
     ),
 ]
 
 Root = Annotated[
     int | None,
-    typer.Option(
+    _collective(
         "--root",
         metavar="RANK",
         min=0,
         max=MOST_RANKS,
         help="Of broadcast, reduce, scatter, gather. [the first rank]",
-        rich_help_panel=COLLECTIVE,
     ),
 ]
 
 Method = Annotated[
     str,
-    typer.Option(
+    _search(
         "--method",
         metavar="NAME",
         autocompletion=words.spelled(*words.METHODS),
         help="auto, or one of ring, tree, greedy, forest, ilp, periodic, symmetric …; auto tries what suits, "
         "but never taccl and adapcc_published (AdapCC's integer program as published, up to 5 ranks).",
-        rich_help_panel=SEARCH,
     ),
 ]
 
@@ -152,102 +128,77 @@ def _time_limit(value: float | None) -> float | None:
 
 TimeLimit = Annotated[
     float | None,
-    typer.Option(
-        "--time-limit",
-        metavar="SECONDS",
-        callback=_time_limit,
-        help="Then take the best so far.",
-        rich_help_panel=SEARCH,
-    ),
+    _search("--time-limit", metavar="SECONDS", callback=_time_limit, help="Then take the best so far."),
 ]
 
 Jobs = Annotated[
     int | None,
-    typer.Option(
-        "--jobs",
-        metavar="N",
-        min=1,
-        max=1024,
-        help="Processes at once, for long work. [one a core]",
-        rich_help_panel=SEARCH,
-    ),
+    _search("--jobs", metavar="N", min=1, max=1024, help="Processes at once, for long work. [one a core]"),
 ]
 
 SearchHosts = Annotated[
     str | None,
-    typer.Option(
+    _ranks(
         "--hosts",
         metavar="SET",
         autocompletion=words.hosts,
         help="Hosts that make the attempts of long work, one a slot: gpu[01-08]:4,login1:2; with --race, "
         "where it runs.",
-        rich_help_panel=RANKS,
     ),
 ]
 
 Solver = Annotated[
     str,
-    typer.Option(
+    _search(
         "--solver",
         metavar="NAME",
         autocompletion=words.one_of(*words.SOLVERS),
         help="Of integer programs (ilp, adapcc, forest): cbc or highs.",
-        rich_help_panel=SEARCH,
     ),
 ]
 
 SubCollectives = Annotated[
     int | None,
-    typer.Option(
+    _search(
         "--sub-collectives",
         metavar="M",
         min=1,
         max=64,
         help="AdapCC's M: parts with a tree of their own. [4]",
-        rich_help_panel=SEARCH,
     ),
 ]
 
 
 TimeStep = Annotated[
     str | None,
-    typer.Option(
-        "--time-step",
-        metavar="TIME",
-        help="Of ilp: times are rounded up to steps, as by TACOS: 1us. [exact]",
-        rich_help_panel=SEARCH,
+    _search(
+        "--time-step", metavar="TIME", help="Of ilp: times are rounded up to steps, as by TACOS: 1us. [exact]"
     ),
 ]
 
 MechanismName = Annotated[
     str | None,
-    typer.Option(
+    _search(
         "--mechanism",
         metavar="NAME",
         autocompletion=words.one_of(*words.MECHANISMS),
         help="Of ilp, one mechanism of TACOS alone: early-termination (one program, stopped at --time-limit, "
         "completed by shortest paths) or time-clustering (a program for each short window of time, in turn). "
         "[both, starting from the greedy schedule]",
-        rich_help_panel=SEARCH,
     ),
 ]
 
 DeclaredTopology = Annotated[
     str | None,
-    typer.Option(
+    _network(
         "--topology",
         metavar="FILE",
         help="For a profile of GPUs as --network: links through one PCIe switch or one NUMA link of this "
         "topology share its bandwidth. [links share what the profile says]",
-        rich_help_panel=NETWORK,
     ),
 ]
 
 RaceOption = Annotated[
     bool,
-    typer.Option(
-        "--race",
-        help="Run what predictions cannot tell apart on ranks, in turn; keep the fastest.",
-        rich_help_panel=SEARCH,
-    ),
+    _search("--race", help="Run what predictions cannot tell apart on ranks, in turn; keep the fastest."),
 ]

@@ -119,9 +119,7 @@ class ExplainOptions:
     from_size: Annotated[
         str | None,
         typer.Option(
-            "--from",
-            metavar="SIZE",
-            help="Every row from this size on counts. [each collective's largest]",
+            "--from", metavar="SIZE", help="Every row from this size on counts. [each collective's largest]"
         ),
     ] = None
     baseline: Annotated[

@@ -63,8 +63,7 @@ class StragglersOptions:
         ),
     ] = None
     buy: Annotated[
-        str | None,
-        typer.Option("--buy", metavar="TIME", help="Going costs this, whoever is ready: 40ms."),
+        str | None, typer.Option("--buy", metavar="TIME", help="Going costs this, whoever is ready: 40ms.")
     ] = None
     schedule: Annotated[
         str | None,
