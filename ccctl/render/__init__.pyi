@@ -19,6 +19,7 @@ from .machine_tree import (
 )
 from .markdown import cell as cell, markdown_table as markdown_table
 from .race import race_lines as race_lines, race_summary as race_summary
+from .record_figures import figures as figures
 from .units import (
     about as about,
     bandwidth as bandwidth,

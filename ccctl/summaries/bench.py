@@ -5,45 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ccctl.render import figures
+
 if TYPE_CHECKING:
     from exec.benchmark import Breakdown, Measurement, Part, Report, Row, RowChange
 
-__all__ = ["summary_of"]
+__all__ = ["changes_of", "summary_of"]
 
 
 def summary_of(report: Report, changes: Sequence[RowChange] | None = None) -> dict[str, Any]:
     """The object; ``baseline`` is in it where a report was compared with another."""
-    values: dict[str, Any] = {
-        "ranks": report.ranks,
-        "hosts": list(report.hosts),
-        "executor": report.executor,
-        "library": report.library,
-        "machine": report.machine,
-        "average": report.average,
-        "interrupted": report.interrupted,
-        "rows": [_row(row) for row in report.rows],
-    }
+    values = figures(report, "ranks hosts executor library machine average interrupted")
+    values["rows"] = [_row(row) for row in report.rows]
     if changes is not None:
-        values["baseline"] = [
-            {
-                "row": change.label,
-                "old_us": change.old_s * 1e6,
-                "new_us": change.new_s * 1e6,
-                "noise_us": change.noise_s * 1e6,
-                "ratio": change.ratio,
-                "slower": change.slower,
-            }
-            for change in changes
-        ]
+        values["baseline"] = changes_of(changes)
     return values
+
+
+def changes_of(changes: Sequence[RowChange]) -> list[dict[str, Any]]:
+    """Rows that two reports have, with what changed."""
+    return [{"row": one.label, **figures(one, "old_us new_us noise_us ratio slower")} for one in changes]
 
 
 def _row(row: Row) -> dict[str, Any]:
     """The times are out of place where that was measured."""
     measured = {"out_of_place": row.out_of_place, "in_place": row.in_place}
     shown = row.shown
-    values: dict[str, Any] = {"collective": row.collective, "size_bytes": row.size_bytes, "count": row.count}
-    values |= {"dtype": row.dtype, "redop": row.redop, "root": row.root, "program": row.program}
+    values = figures(row, "collective size_bytes count dtype redop root program")
     values |= _columns(shown) if shown else {}
     checked = [found.wrong for found in measured.values() if found and found.wrong is not None]
     values["wrong"] = sum(checked) if checked else None
@@ -65,65 +53,34 @@ def _breakdown(breakdown: Breakdown) -> dict[str, Any]:
 
     told = breakdown.forecast
     forecast = told and {
-        "network": told.network,
-        "bound": told.bound,
-        "bound_us": told.bound_s * 1e6,
-        "schedule_us": told.schedule_s * 1e6,
-        "steps_us": told.steps_s * 1e6,
-        "sharing_us": told.sharing_s * 1e6,
-        "memory_us": told.memory_s * 1e6,
+        **figures(told, "network bound bound_us schedule_us steps_us sharing_us memory_us"),
         "predicted_us": told.time_s * 1e6,
         "parts": _parts(told.parts),
     }
+    own = "rank late_us waiting_us copying_us adding_us core_us other_us"
+    busy = "kind where carried_bytes needed_us"
     return {
-        "placement": breakdown.placement,
-        "iteration": breakdown.iteration,
-        "time_us": breakdown.time_s * 1e6,
-        "slowest_rank": breakdown.slowest_rank,
+        **figures(breakdown, "placement iteration time_us slowest_rank"),
         "forecast": forecast,
         "parts": _parts(breakdown.parts),
-        "ranks": [
-            {
-                "rank": own.rank,
-                "late_us": own.late_s * 1e6,
-                "waiting_us": own.waiting_s * 1e6,
-                "copying_us": own.copying_s * 1e6,
-                "adding_us": own.adding_s * 1e6,
-                "core_us": own.core_s * 1e6,
-                "other_us": own.other_s * 1e6,
-            }
-            for own in breakdown.ranks
-        ],
+        "ranks": [figures(one, own) for one in breakdown.ranks],
         "busy": [
-            {
-                "kind": one.kind,
-                "where": one.where,
-                "carried_bytes": one.carried_bytes,
-                "needed_us": one.needed_s * 1e6,
-                "percent": 100 * one.needed_s / breakdown.time_s,
-            }
-            for one in breakdown.busy
+            figures(one, busy) | {"percent": 100 * one.needed_s / breakdown.time_s} for one in breakdown.busy
         ],
         "largest_difference": largest_difference(breakdown),
-        "clock_error_us": breakdown.clock_error_s * 1e6,
-        "why_empty": breakdown.why_empty,
+        **figures(breakdown, "clock_error_us why_empty"),
     }
 
 
 def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    return [{"kind": part.kind, "where": part.where, "time_us": part.time_s * 1e6} for part in parts]
+    return [figures(part, "kind where time_us") for part in parts]
 
 
 def _columns(measured: Measurement) -> dict[str, Any]:
     values: dict[str, Any] = {
-        "time_us": measured.time_s * 1e6,
-        "p50_us": measured.p50_s * 1e6,
+        **figures(measured, "time_us p50_us"),
         "mean_us": (measured.mean_s or measured.time_s) * 1e6,
-        "p99_us": measured.p99_s * 1e6,
-        "algbw_gbs": measured.algbw_gbs,
-        "busbw_gbs": measured.busbw_gbs,
-        "slowest_rank": measured.slowest_rank,
-        "wrong": measured.wrong,
+        **figures(measured, "p99_us algbw_gbs busbw_gbs slowest_rank wrong"),
         "rank_us": [own_s * 1e6 for own_s in measured.rank_s],
     }
     if (spread := measured.spread) is not None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Case, about, cell, markdown_table, percent, seconds
+from ccctl.render import Case, about, cell, figures, markdown_table, percent, seconds
+from ccctl.summaries.bench import changes_of
 from probes.base import plural, some
 
 if TYPE_CHECKING:
@@ -128,23 +129,10 @@ def summary_of(told: Explained) -> dict[str, Any]:
     return {
         "source": told.source,
         "network": told.network,
-        "ranks": told.report.ranks,
-        "hosts": list(told.report.hosts),
-        "library": told.report.library,
-        "machine": told.report.machine,
+        **figures(told.report, "ranks hosts library machine"),
         "rows": [_values(told, at) for at in range(len(told.rows))],
         "at_least_percent": None if told.least is None else 100 * told.least,
-        "baseline": [
-            {
-                "row": change.label,
-                "old_us": change.old_s * 1e6,
-                "new_us": change.new_s * 1e6,
-                "noise_us": change.noise_s * 1e6,
-                "ratio": change.ratio,
-                "slower": change.slower,
-            }
-            for change in told.baseline
-        ],
+        "baseline": changes_of(told.baseline),
         "ok": not told.failures,
         "verdict": told.verdict,
         "notes": list(told.report.notes),
@@ -318,10 +306,7 @@ def _gbs(value: float) -> str:
 def _values(told: Explained, at: int) -> dict[str, Any]:
     one, waiting = told.rows[at], told.waiting(at)
     return {
-        "collective": one.row.collective,
-        "size_bytes": one.row.size_bytes,
-        "dtype": one.row.dtype,
-        "redop": one.row.redop,
+        **figures(one.row, "collective size_bytes dtype redop"),
         "time_us": one.time_s * 1e6,
         "busbw_gbs": one.busbw_gbs(one.time_s),
         "bound_us": one.bound.time_s * 1e6,

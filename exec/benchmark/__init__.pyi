@@ -17,6 +17,5 @@ from .runner import (
     Contender as Contender,
     bench_all_task as bench_all_task,
     busbw_factor as busbw_factor,
-    gathered as gathered,
 )
 from .timing import AVERAGES as AVERAGES, Repetitions as Repetitions, interleaved as interleaved

@@ -34,7 +34,7 @@ from synth.collective import Collective, Kind
 from synth.network import Network
 from synth.program import Program
 
-__all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor", "gathered"]
+__all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor"]
 
 # What a report names as the library where there is none.
 _OWN_WIRES = "wires of ccctl"
@@ -190,14 +190,6 @@ def _require_memory(comm: Any, requests: Sequence[BenchRequest], *, far: bool) -
         needs.append((size_bytes_of(request.program.collective, count, itemsize), need))
     size_bytes, need = max(needs, key=lambda pair: (pair[1].memory_bytes, pair[0]))
     require_room(comm, need, f"{requests[0].program.collective.label} of {size_bytes} bytes")
-
-
-def gathered(pieces: Sequence[Report], why: str) -> Report | None:
-    """The report of the rows that were given away before ``why`` ended the run; None where it never began."""
-    if not pieces:
-        return None
-    rows = tuple(row for piece in pieces for row in piece.rows)
-    return replace(pieces[-1], rows=rows, interrupted=why)
 
 
 def busbw_factor(kind: Kind, ranks: int) -> float:

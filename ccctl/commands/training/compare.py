@@ -208,7 +208,7 @@ def compare(options: CompareOptions) -> None:
     rows = TrainingRows(request.modes, options.output, inputs, json=options.json, to_stdout=to_stdout)
     with rescuing(rows.rescue):
         _train(request, world, rows, options.timeout)
-    report = rows.finish()
+    report = rows.end()
     if options.svg is not None:
         _draw(report, options.svg)
     _judge(report)

@@ -245,14 +245,15 @@ class FusionComparison:
 
     def summary(self) -> dict[str, Any]:
         """What ``--json`` prints."""
-        from ccctl.render.text.training import figures
+        from ccctl.render import figures
 
+        names = "iteration_s exposed_s speedup speedup_max buffer_bytes buckets"
+        plans = {name: figures(plan, names) for name, plan in self.plans.items()}
         told: dict[str, Any] = {"model": self.model.name, "ranks": self.costs.ranks, "method": self.method}
-        told |= {"alpha_s": self.costs.alpha_s, "beta_s_per_byte": self.costs.beta_s_per_byte}
-        told |= figures(self.plans[self.method])
+        told |= figures(self.costs, "alpha_s beta_s_per_byte") | plans[self.method]
         if (search := self.search) is not None:
-            told["tuning"] = {"strategy": search.strategy, "trials": search.trials, "best_s": search.best[1]}
-        return told | {"methods": {name: figures(plan) for name, plan in self.plans.items()}}
+            told["tuning"] = {**figures(search, "strategy trials"), "best_s": search.best[1]}
+        return told | {"methods": plans}
 
     def draw(self, predicted_s: Callable[[int], float] | None) -> None:
         """Print the table of methods; beside real trials the time that the simulation predicts of them."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.arguments import format_size
-from ccctl.render import seconds
+from ccctl.render import figures, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -51,14 +51,9 @@ def summary(found: RankOrder) -> dict[str, Any]:
         "collective": found.algorithm.kind,
         "size_bytes": found.size_bytes,
         "hosts": [one.host for one in found.after],
-        "ranks": list(found.ranks),
-        "changed": found.changed,
-        "as_it_comes_s": found.as_it_comes_s,
+        **figures(found, "ranks changed as_it_comes_s"),
         "predicted_s": found.time_s,
-        "bound_s": found.bound_s,
-        "gain": found.gain,
-        "most_gain": found.most_gain,
-        "exact": found.exact,
+        **figures(found, "bound_s gain most_gain exact"),
     }
 
 

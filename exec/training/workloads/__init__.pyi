@@ -1,9 +1,4 @@
-from .report import (
-    TrainedMode as TrainedMode,
-    TrainingReport as TrainingReport,
-    gathered as gathered,
-    label_of as label_of,
-)
+from .report import TrainedMode as TrainedMode, TrainingReport as TrainingReport, label_of as label_of
 from .request import (
     BACKENDS as BACKENDS,
     MODELS as MODELS,

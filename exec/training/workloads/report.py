@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 
 from exec.benchmark import Spread
 from probes.base import Floats, Longs
 
-__all__ = ["TrainedMode", "TrainingReport", "gathered", "label_of"]
+__all__ = ["TrainedMode", "TrainingReport", "label_of"]
 
 _MOST = 2.0**60
 _MOST_TOLD = 5
@@ -109,14 +108,6 @@ def label_of(mode: str, bucket_bytes: int) -> str:
         if bucket_bytes % (1 << power) == 0:
             return f"{mode}:{bucket_bytes >> power}{unit}"
     return f"{mode}:{bucket_bytes}"
-
-
-def gathered(pieces: Sequence[TrainingReport], why: str = "") -> TrainingReport | None:
-    """One report of all pieces, which are of one run; None of none. ``why``: what ended it too early."""
-    if not pieces:
-        return None
-    rows = tuple(row for piece in pieces for row in piece.rows)
-    return replace(pieces[-1], rows=rows, interrupted=why)
 
 
 def _problems(row: TrainedMode) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.render import about, percent, seconds
@@ -12,7 +12,7 @@ from probes.base import plural
 if TYPE_CHECKING:
     from synth.fusion import FusionPlan, RingCosts
 
-__all__ = ["costs_line", "draw", "figures", "table"]
+__all__ = ["costs_line", "draw", "table"]
 
 _MOST_BUCKETS = 32
 
@@ -55,18 +55,6 @@ def table(plans: Mapping[str, FusionPlan]) -> None:
         for name, plan in plans.items()
     ]
     console.table(("method", "buckets", "buffer", "iteration", "exposed", "speed-up", "of S_max", ""), rows)
-
-
-def figures(plan: FusionPlan) -> dict[str, Any]:
-    """What a plan comes to, as plain values."""
-    return {
-        "iteration_s": plan.iteration_s,
-        "exposed_s": plan.exposed_s,
-        "speedup": plan.speedup,
-        "speedup_max": plan.speedup_max,
-        "buffer_bytes": plan.buffer_bytes,
-        "buckets": plan.buckets,
-    }
 
 
 def _buckets(plan: FusionPlan) -> list[tuple[object, ...]]:

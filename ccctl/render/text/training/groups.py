@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.arguments import format_size
-from ccctl.render import seconds
+from ccctl.render import figures, seconds
 from probes.base import cpu_list, plural, some
 
 if TYPE_CHECKING:
@@ -63,20 +63,11 @@ def draw(
 
 def summary(groups: Groups, *, compare: bool = False) -> dict[str, Any]:
     """The same as plain values; ``peers_s`` and ``patterns`` with ``compare``."""
-    told: dict[str, Any] = {
-        "rho": groups.rho,
-        "distance": groups.distance,
-        "period": groups.period,
-        "predicted_s": groups.predicted_s,
-        "pattern": groups.pattern,
-        "ranks": groups.ranks,
-        "racks": groups.racks,
-        "slow_racks": groups.slow_racks,
-        "slow_ranks": groups.slow_ranks,
-        "size_bytes": groups.size_bytes,
-        "layers": groups.layers,
-        "iterations": groups.iterations,
-    }
+    told = figures(
+        groups,
+        "rho distance period predicted_s pattern ranks racks slow_racks slow_ranks size_bytes layers "
+        "iterations",
+    )
     if compare:
         told["peers_s"] = _costs(groups).peers_s()
         told["patterns"] = _patterns(groups)

@@ -13,7 +13,6 @@ from ccctl.errors import UsageError
 from ccctl.render.svg.drawing import document
 from ccctl.render.svg.training.training import pictures
 from ccctl.summaries.training import TrainingRows, summary_of
-from exec.training.workloads.report import gathered
 from exec.training.workloads.request import MODES, Mode
 from probes.base.columns import floats
 
@@ -75,9 +74,9 @@ def test_rows_are_printed_and_written_as_they_come(pieces, tmp_path, capsys):
     assert "ddp:4M" in first
     early = codec.load(path)
     assert [row.mode for row in early.rows] == ["ddp"]
-    assert "1 of 2 modes missing" in early.interrupted
+    assert "1 of 2 modes not trained" in early.interrupted
     rows.keep(pieces[2])
-    rows.finish()
+    rows.end()
     second = capsys.readouterr().out
     assert "gossip" in second
     assert "ddp:4M  " not in second
@@ -95,11 +94,11 @@ def test_an_interrupted_run_keeps_the_modes_that_ended(pieces, tmp_path, capsys)
     assert rows.rescue("Ctrl-C") == f"1 of 2 modes were trained until then, and are in {path}."
     told = json.loads(capsys.readouterr().out)
     assert [row["mode"] for row in told["rows"]] == ["ddp"]
-    assert codec.load(path).interrupted == "Ctrl-C; 1 of 2 modes missing"
+    assert codec.load(path).interrupted == "Ctrl-C; 1 of 2 modes not trained"
 
 
 def test_summary_and_picture_have_every_mode(pieces):
-    report = gathered(pieces)
+    report = replace(pieces[-1], rows=tuple(row for piece in pieces for row in piece.rows))
     told = summary_of(report)
     assert [(row["mode"], row["ddp_difference"]) for row in told["rows"]] == [("ddp", None), ("gossip", 0.25)]
     drawn = document(pictures(report, 960))

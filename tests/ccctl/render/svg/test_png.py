@@ -6,7 +6,7 @@ import sys
 import pytest
 from missing_tools import no_png
 
-from ccctl.render.svg import pictures
+from ccctl.render.svg import draw
 from ccctl.render.svg.drawing import document
 from probes.base.errors import UnavailableError
 
@@ -17,7 +17,7 @@ resvg = pytest.importorskip("resvg_py")
 def test_it_is_twice_as_large_as_the_drawing_and_not_empty(samples):
     from ccctl.render.svg.files import png
 
-    drawn = pictures("fusion", samples["fusion"])
+    drawn = draw("fusion", samples["fusion"])
     content = png(document(drawn))
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     wide, high = struct.unpack(">II", content[16:24])

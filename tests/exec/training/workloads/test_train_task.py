@@ -1,6 +1,7 @@
 """Modes trained for real, on two ranks of this host: what each must hold whatever the times."""
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import psutil
@@ -8,7 +9,6 @@ import pytest
 
 from exec.launcher.protocol import RANK
 from exec.launcher.run import World, run_ranks
-from exec.training.workloads.report import gathered
 from exec.training.workloads.request import Mode, TrainRequest
 from probes.base.progress import Progress
 
@@ -17,13 +17,18 @@ torch = pytest.importorskip("torch")
 LIMIT_S = 300
 
 
+def joined(pieces):
+    """One report of all pieces."""
+    return replace(pieces[-1], rows=tuple(row for piece in pieces for row in piece.rows))
+
+
 def trained(*modes, ranks=2, **options):
     pieces = []
     request = TrainRequest(tuple(Mode(*mode) for mode in modes), **options)
     world = World(ranks)
     task = "exec.training.workloads.task:train_task"
     reference = run_ranks(task, request, world, wires="sockets", keep=pieces.append, timeout_s=LIMIT_S)
-    return gathered(pieces), reference
+    return joined(pieces), reference
 
 
 def test_each_mode_trains_and_holds_what_it_promises():
@@ -95,7 +100,7 @@ def test_adaptive_goes_on_without_a_rank_that_is_killed():
         timeout_s=LIMIT_S,
     )
     assert found is True
-    (row,) = gathered(pieces).rows
+    (row,) = joined(pieces).rows
     assert row.lost == (2,)
     assert len(row.rank_s) == 2
     assert row.equal
