@@ -14,7 +14,6 @@ from .drawing import (
     text_width as text_width,
 )
 from .files import SUFFIXES as SUFFIXES, write_pictures as write_pictures
-from .history import pictures as pictures
 from .kinds import NARROW as NARROW, WIDE as WIDE, draw as draw
 from .profile import SLOW as SLOW
 from .schedule import MOST_LANES as MOST_LANES, held as held, in_time as in_time, slots as slots
