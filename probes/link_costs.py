@@ -1,7 +1,7 @@
-"""What the links of a cluster cost: the profile artifact.
+"""The profile artifact: the cost of every link of a cluster.
 
-Alpha is the time in flight (s), beta the time a byte holds the link (s/byte). The minimum of many
-samples is the link's capability and feeds the model; the median is what it does now.
+Alpha is the time in flight (s), beta the time a byte holds the link (s/byte). The minimum of many samples is
+the link's capability and feeds the model; the median is its current performance.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 _MOST = 1e30
-# Fewer retransmissions, or a smaller share, come from packets that are late, not lost.
+# Fewer retransmissions, or a smaller share, are explained by late packets rather than lost ones.
 _FEWEST_RETRANSMITTED, _LOSSY = 10, 0.002
 
 
 @dataclass(frozen=True)
 class ProfiledRank:
-    """One worker: where it ran, what it drove ("process", "cuda:0"), the NIC it leaves by ("" if unknown)."""
+    """One worker: its host, its device ("process", "cuda:0") and the NIC it sends through ("" if unknown)."""
 
     rank: int
     host: str
@@ -44,16 +44,17 @@ class ProfiledRank:
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Directed links as columns of equal length, one row a link.
+    """Directed links as columns of equal length, one row per link.
 
-    ``beta_s_per_byte`` is the model's cost (capability); ``beta_median`` and ``beta_p90_s_per_byte``
-    what the link did in the middle of its samples and in the worst tenth (alpha alike);
-    ``beta_low/high_s_per_byte`` a 95 % bootstrap interval; ``residual`` the relative misfit of
-    alpha + beta·bytes; ``samples`` how many messages or trains were timed. ``flags`` holds words joined
-    by commas ("" if none): outlier, slow_sender, slow_receiver, asymmetric, nonlinear (a knee between
-    sizes), noisy, unsound (no fit that holds), retested (measured again, alone), contended (faster alone),
-    preempted (an end waited for a core whenever latency was measured, so that alpha is an upper limit),
-    inferred (not measured: the topology declares it alike with a link that was, whose values it has).
+    ``beta_s_per_byte`` is the cost in the model (capability). ``beta_median_s_per_byte`` and
+    ``beta_p90_s_per_byte`` are the median and the 90th percentile of the samples; alpha has the same columns.
+    ``beta_low/high_s_per_byte`` is a 95 % bootstrap interval, ``residual`` the relative misfit of alpha +
+    beta·bytes, ``samples`` the number of timed messages or trains.
+
+    ``flags`` holds words joined by commas ("" if none): outlier, slow_sender, slow_receiver, asymmetric,
+    nonlinear (a knee between sizes), noisy, unsound (no valid fit), retested (measured again, alone),
+    contended (faster alone), preempted (an end waited for a core in every latency measurement, so alpha is an
+    upper limit), inferred (not measured: values of a link that the topology declares equal).
     """
 
     src: Ints
@@ -71,7 +72,7 @@ class Links:
     flags: tuple[str, ...]
 
     def flagged(self, word: str) -> Mask:
-        """The rows that have this flag."""
+        """Return the mask of the rows that have this flag."""
         return np.array([word in words.split(",") for words in self.flags], dtype=np.bool_)
 
 
@@ -79,7 +80,7 @@ class Links:
 class SharedPort:
     """A resource that several links share and one transfer uses at a time; ``links`` are row numbers.
 
-    ``s_per_byte``: what it needs for a byte if that is less than of its fastest link, else 0.
+    ``s_per_byte`` is the port's own time per byte if that is less than its fastest link's, else 0.
     """
 
     name: str
@@ -101,12 +102,12 @@ class HostCopies:
 
 @dataclass(frozen=True)
 class HostMemory:
-    """What copies and sums in memory cost the ranks of a host while all of them work.
+    """Costs of copies and sums in memory for the ranks of a host while all of them work.
 
-    Seconds of a processor per byte of an operand, one value for each of ``sizes_bytes``, which rise from
-    sizes that fit the caches to sizes that do not. A fetch is a copy out of another rank's private memory; a
-    written fetch one of data that this rank has just written, which comes out of its caches. Both are empty
-    where the system forbids them. ``cores`` counts those that the ranks may run on, 0 where it is not known.
+    Values are processor seconds per byte of an operand, one for each of ``sizes_bytes``, which rise from
+    sizes that fit the caches to sizes that do not. A fetch copies from another rank's private memory. A
+    written fetch copies data that the other rank has just written, which still is in its caches. Both are
+    empty if the system forbids them. ``cores`` counts the cores that the ranks may use, 0 if unknown.
     """
 
     host: str
@@ -118,7 +119,7 @@ class HostMemory:
     cores: int = 0
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the sizes and the costs."""
+        """Yield every problem of the sizes and the costs."""
         sizes = self.sizes_bytes
         if not sizes or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)):
             yield "sizes_bytes: expected sizes that rise, from 1 byte on"
@@ -138,9 +139,9 @@ class HostMemory:
 
 @dataclass(frozen=True)
 class SentSegments:
-    """TCP segments that a host sent while it was measured, and how many of these were retransmissions.
+    """TCP segments that a host sent during the measurement, and how many of them were retransmissions.
 
-    All programs of the host count.
+    Segments of all programs on the host count.
     """
 
     host: str
@@ -149,12 +150,12 @@ class SentSegments:
 
     @property
     def share(self) -> float:
-        """Which share were retransmissions."""
+        """The share of segments that were retransmissions."""
         return self.retransmitted / self.sent if self.sent else 0.0
 
     @property
     def lossy(self) -> bool:
-        """Whether there are more retransmissions than packets that are merely late explain."""
+        """Whether there are more retransmissions than late packets explain."""
         return self.retransmitted >= _FEWEST_RETRANSMITTED and self.share > _LOSSY
 
     @property
@@ -171,9 +172,9 @@ FindingKind = Literal["dead", "slow", "incomplete", "doubtful"]
 class Profile:
     """Ranks, their directed links, the ports that links share, and how they were measured.
 
-    ``finding_kinds`` has a word for each of ``findings``: slow (a host, rank or link is slower than others
-    like it), incomplete (not all was measured) or doubtful; profiles of before have none. ``topology`` is
-    what it was told of hosts and NICs ("" where it was told nothing).
+    ``finding_kinds`` has one word for each of ``findings``: slow (a host, rank or link is slower than its
+    peers), incomplete (something was not measured) or doubtful; older profiles have none. ``topology`` names
+    the source of hosts and NICs, "" if none was given.
     """
 
     ranks: tuple[ProfiledRank, ...]
@@ -191,7 +192,7 @@ class Profile:
     segments: tuple[SentSegments, ...] = ()
 
     def problems(self) -> list[str]:
-        """Every inconsistency between the columns, as ``path: what is wrong``."""
+        """Return every inconsistency between the columns, as ``path: what is wrong``."""
         found = list(self._rank_problems())
         if self.finding_kinds and len(self.finding_kinds) != len(self.findings):
             found.append(
@@ -217,7 +218,7 @@ class Profile:
         return found
 
     def _rank_problems(self) -> Iterator[str]:
-        """What is wrong with the ranks, with the copies of their GPUs, and with single numbers."""
+        """Yield the problems of the ranks, of their GPUs' copies, and of single numbers."""
         if not self.ranks:
             yield "ranks: expected at least 1 rank, found none"
         if [entry.rank for entry in self.ranks] != list(range(len(self.ranks))):
@@ -239,7 +240,7 @@ class Profile:
                     yield f"host_copies[{index}].{name}: {wrong}"
 
     def _link_problems(self) -> Iterator[str]:
-        """What is wrong in the rows of the links, whose columns are of one length."""
+        """Yield the problems of the links' rows; the columns have equal length."""
         columns = self.links
         if not len(columns.src):
             yield "links.src: expected at least 1 link, found none"
@@ -260,7 +261,7 @@ class Profile:
 
 
 def _wrong(name: str, value: float) -> str:
-    """What is wrong with a value of this name, or "": a cost per byte is above 0, any other may be 0."""
+    """Return the problem of a value of this name, or ""; costs per byte must be above 0, others may be 0."""
     if "beta" not in name:
         return "" if 0 <= value <= _MOST else f"expected a number ≥ 0, at most {_MOST:g}, found {value}"
     fits = LEAST_BETA_S_PER_BYTE <= value <= _MOST

@@ -1,8 +1,8 @@
-"""What a cluster is made of: the topology artifact.
+"""The topology artifact: the hosts of a cluster with their CPUs, GPUs, NICs and the links between them.
 
-Each record names the method that gave it ("sysfs", "nvml", "psutil", "nccl_xml" …); ``method_of``
-names the fields of a record that another method gave. What a source does not say is None, "" or (),
-so that partial topologies can be laid over each other.
+Each record names the method that found it ("sysfs", "nvml", "psutil", "nccl_xml" …). ``method_of`` names the
+fields that another method filled in. A field that the source does not state is None, "" or (), so that
+partial topologies can be merged.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = [
     "place",
 ]
 
-# In GB/s or GT/s: more than any source is read as.
+# In GB/s or GT/s; above any real rate.
 _MOST_RATE = 1e12
 
 
 @dataclass(frozen=True)
 class NumaNode:
-    """One NUMA node; ``index`` is -1 where the machine does not number it.
+    """One NUMA node; ``index`` is -1 if the machine does not number it.
 
     ``cpus`` is in the kernel's list form ("0-23,48-71"); ``distances`` are to nodes 0, 1, 2, …
     """
@@ -56,9 +56,9 @@ class NumaNode:
 class PciDevice:
     """One PCI function; ``parent`` is the bridge above it ("" at the top), ``root`` its host bridge.
 
-    ``role``: a "switch" stands for a whole PCIe switch, as NCCL's files have it; "root", "upstream"
-    and "downstream" are single ports. Speeds are in GT/s a lane: as trained now, and at most.
-    ``raw_gbs`` is the GB/s on the wire as trained now, where a source gives only that.
+    The ``role`` "switch" stands for a whole PCIe switch, as in NCCL's files; "root", "upstream" and
+    "downstream" are single ports. Speeds are in GT/s per lane, current and maximum. ``raw_gbs`` is the
+    current GB/s on the wire, for sources that give only that.
     """
 
     bus_id: str
@@ -84,14 +84,13 @@ class PciDevice:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU, or one partition of a GPU that is a GPU to its users.
+    """One GPU, or one partition of a GPU that its users see as a GPU.
 
-    Partitions that share a PCI function are "0002:81:00.0/0" and "0002:81:00.0/1".
-    ``arch`` is "sm_90" or "gfx942". ``usable`` is False for one that is on the bus but that the
-    driver does not give to this process. ``peers`` are the bus ids that it can read directly.
-    A source that has only numbers calls GPU 3 "gpu3" in place of its bus id. GPUs whose
-    ``fabric_cluster`` and ``fabric_clique`` are equal reach each other over NVLink (or the xGMI hive
-    of that id), also from host to host, once ``fabric_state`` is "completed".
+    Partitions that share a PCI function are "0002:81:00.0/0" and "0002:81:00.0/1". ``arch`` is "sm_90" or
+    "gfx942". ``usable`` is False if the GPU is on the bus but the driver does not give it to this process.
+    ``peers`` are the bus ids of GPUs that it can read directly. If a source has only numbers, the bus id of
+    GPU 3 is "gpu3". GPUs with equal ``fabric_cluster`` and ``fabric_clique`` reach each other over NVLink (or
+    the xGMI hive of that id), also between hosts, when ``fabric_state`` is "completed".
     """
 
     bus_id: str
@@ -117,12 +116,12 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Nic:
-    """One network port: a card with two ports is two of them.
+    """One network port; a card with two ports is two records.
 
     ``physical`` is False for software interfaces (bridge, veth, tunnel, bond) and virtual functions.
-    ``bus_id`` is the PCI function, or in files that hide it the bridge it hangs under; "" is no PCI.
-    ``errors`` are the error counters of an RDMA port since its driver was loaded. ``index`` is its
-    device number in NCCL's network plugin, known only from NCCL's own files.
+    ``bus_id`` is the PCI function, or the bridge above it in files that hide the function; "" is not on PCI.
+    ``errors`` are the error counters of an RDMA port since its driver was loaded. ``index`` is its device
+    number in NCCL's network plugin, known only from NCCL's own files.
     """
 
     name: str
@@ -148,12 +147,12 @@ class Nic:
 
 @dataclass(frozen=True)
 class FabricLink:
-    """The NVLinks (or xGMI, C2C) that one GPU has to one end, as that GPU reports them.
+    """The NVLinks (or xGMI, C2C) from one GPU to one target, as that GPU reports them.
 
-    ``target`` is a bus id, "nvswitch" for a switch that does not show itself, or "numa<n>" for a CPU
-    ("cpu" where it is not known which). A link between two GPUs is reported by both. ``gbs`` is GB/s
-    of one link in one direction, ``numbers`` are the links' own numbers on the GPU. Links that are
-    down lead nowhere: their ``target`` is "" and its kind "unknown".
+    ``target`` is a bus id, "nvswitch" for a switch that does not identify itself, or "numa<n>" for a CPU
+    ("cpu" if the node is unknown). Both ends report a link between two GPUs. ``gbs`` is GB/s of one link in
+    one direction; ``numbers`` are the links' own numbers on the GPU. Links that are down have the target ""
+    and the kind "unknown".
     """
 
     source: str
@@ -171,12 +170,12 @@ class FabricLink:
 
 @dataclass(frozen=True)
 class Matrix:
-    """What a source states of every pair of devices: ``cells[i][j]`` is said of devices i and j.
+    """Facts that a source states for every pair of devices; ``cells[i][j]`` is the one for devices i and j.
 
-    Of "path" the words are path types ("PIX", "NV12", "X" a device with itself), of the others
-    whether one GPU can do it to the other ("OK", or why not: "CNS" chipset, "GNS" GPU, "TNS"
-    topology, "NS" not supported, "DR" disabled, "U" unknown). "" is a pair of which nothing is said.
-    ``devices`` are bus ids of GPUs and names of NICs.
+    For "path", cells are path types ("PIX", "NV12"; "X" for a device with itself). Otherwise they say whether
+    one GPU can access the other: "OK", or the reason why not ("CNS" chipset, "GNS" GPU, "TNS" topology, "NS"
+    not supported, "DR" disabled, "U" unknown). "" is unstated. ``devices`` are bus ids of GPUs and names of
+    NICs.
     """
 
     what: Literal["path", "p2p", "p2p_read", "p2p_write", "p2p_nvlink", "p2p_atomics", "p2p_pcie"]
@@ -185,7 +184,7 @@ class Matrix:
     method: str
 
     def cell(self, a: str, b: str) -> str:
-        """What is said of two devices; "" where one of them is not in it."""
+        """Return the cell of two devices; "" if one of them is not in the matrix."""
         if a not in self.devices or b not in self.devices:
             return ""
         return self.cells[self.devices.index(a)][self.devices.index(b)]
@@ -193,12 +192,12 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Probed:
-    """What an active probe found, beside what the machine says of itself (AdapCC, Sec. IV-A).
+    """The answer of an active probe, in addition to what the machine reports (AdapCC, Sec. IV-A).
 
-    Of ``devices``, bus ids of GPUs and names of NICs: "nic_numa", which NUMA node the NIC is nearest to;
-    "gpu_switch", whether two GPUs share a PCIe switch ("yes", "no"); "nic_switch", which GPUs share one
-    with the NIC (bus ids with commas). An ``answer`` of "" is none, and ``reason`` says why. ``measured``
-    is the median of each alternative: seconds, or GB/s beside the other's traffic by GB/s alone.
+    ``devices`` are bus ids of GPUs and names of NICs. The answer to "nic_numa" is the NUMA node nearest to
+    the NIC; to "gpu_switch", whether two GPUs share a PCIe switch ("yes", "no"); to "nic_switch", the GPUs
+    that share one with the NIC (bus ids with commas). "" is no answer, and ``reason`` says why. ``measured``
+    is the median of each alternative: seconds, or the ratio of GB/s beside the other's traffic to GB/s alone.
     """
 
     what: Literal["nic_numa", "gpu_switch", "nic_switch"]
@@ -214,7 +213,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong or doubtful: ``what`` is a stable word, ``where`` host and record."""
+    """A fault or doubt: ``what`` is a stable word, ``where`` names host and record."""
 
     what: str
     where: str
@@ -223,7 +222,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Host:
-    """One machine; ``cpus`` is in the kernel's list form and holds those this process may use."""
+    """One machine; ``cpus`` are the CPUs that this process may use, in the kernel's list form."""
 
     name: str
     method: str
@@ -241,7 +240,7 @@ class Host:
 
     @property
     def usable_gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs that are not known to be kept from this process."""
+        """All GPUs except those known to be unusable for this process."""
         return tuple(gpu for gpu in self.gpus if gpu.usable is not False)
 
     @property
@@ -250,9 +249,9 @@ class Host:
         return tuple(nic for nic in self.nics if nic.physical)
 
     def fabric_links(self) -> int:
-        """How many NVLinks and xGMI links there are, of those whose far end is known.
+        """Return the number of NVLinks and xGMI links whose far end is known.
 
-        One that both of its ends report counts once.
+        A link that both ends report counts once.
         """
         pairs: dict[tuple[str, ...], dict[str, int]] = {}
         for link in self.fabric:
@@ -264,14 +263,14 @@ class Host:
 
 @dataclass(frozen=True)
 class Topology:
-    """The hosts of a cluster; ``notes`` say what could not be seen and why."""
+    """The hosts of a cluster; ``notes`` say what could not be detected and why."""
 
     hosts: tuple[Host, ...]
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
     def problems(self) -> list[str]:
-        """Every contradiction between the records, as ``path: what is wrong``."""
+        """Return every contradiction between the records, as ``path: what is wrong``."""
         names = _repeated(host.name for host in self.hosts)
         found = [f"hosts: {name!r} is there {count} times" for name, count in names]
         found += not_finite(self)
@@ -281,12 +280,12 @@ class Topology:
 
 
 def label(device: Gpu | Nic) -> str:
-    """What people call a device: GPU3, mlx5_0."""
+    """Return the usual name of a device: GPU3, mlx5_0."""
     return f"GPU{device.index}" if isinstance(device, Gpu) else device.rdma_device or device.name
 
 
 def place(host: Host, device: Gpu | Nic) -> str:
-    """Where a finding on a device of ``host`` says that it is."""
+    """Return the ``where`` of a finding on a device of ``host``."""
     return f"{host.name}/{device.bus_id if isinstance(device, Gpu) else device.name}"
 
 
@@ -295,7 +294,7 @@ def _repeated(names: Iterator[str]) -> list[tuple[str, int]]:
 
 
 def _rate_problems(host: Host) -> Iterator[str]:
-    """Rates of links that no machine has; products and sums of the others are finite."""
+    """Yield link rates outside the bounds; products and sums of rates within them are finite."""
     for label, rows, names in (
         ("pci", host.pci, ("speed_gts", "max_speed_gts", "raw_gbs")),
         ("fabric", host.fabric, ("gbs",)),

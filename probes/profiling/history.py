@@ -1,7 +1,7 @@
-"""The history artifact: what repeated measurements of one network gave, and what was told of it.
+"""The history artifact: repeated measurements of one network, and the events reported about it.
 
-A run is one row of values for the links of the baseline. The oldest runs and events are dropped, so that a
-history never grows beyond a bound.
+A run is one row of values for the links of the baseline. The oldest runs and events are dropped, so that the
+size of a history is bounded.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = [
 
 MOST_RUNS = 100
 MOST_EVENTS = 500
-# Of all runs together, a column: some 10 MB of text.
+# Values per column, over all runs: some 10 MB of text.
 _MOST_VALUES = 1_000_000
 _FEWEST_RUNS = 2
-# A change lasts where five of so many runs agree; so many more make a new level certain. Older values of a
-# link do not tell what it is now.
+# A change is lasting if five of the last RECENT_RUNS runs agree. A new level is certain after _LEARN more
+# runs. Older values say nothing about a link's current state.
 RECENT_RUNS, _LEARN = 6, 40
-# From so many values on, their differences tell how much they wander.
+# A series needs this many values before their differences give its deviation.
 _FEWEST_VALUES = 5
 _MAD_TO_SIGMA = 1.4826
 _DIGITS = 5
-# Rates are one over costs; the last second of the year 9999.
+# Bounds on costs keep rates (1 / cost) finite. _LAST_S is the last second of the year 9999.
 _LEAST_COST, _MOST_COST, _LAST_S = 1e-30, 1e30, 253_402_300_799
 _TIMES = ("at_s", "bandwidth_since_s", "latency_since_s", "measured_s")
 _EXPECTED_COST = f"expected 0, or a number from {_LEAST_COST:g} to {_MOST_COST:g}"
@@ -50,10 +50,10 @@ _EXPECTED_TIME = f"expected seconds from 0 to {_LAST_S}"
 
 @dataclass(frozen=True)
 class Event:
-    """Something that changed between two runs, at ``at_s`` (seconds since 1970), in words.
+    """A change between two runs, at ``at_s`` (seconds since 1970), in words.
 
-    ``kind`` is drift (something became worse than the baseline), recovered (it is as good again), gone (ranks
-    of the baseline are not there) or schedule (another schedule is the current one).
+    ``kind`` is drift (worse than the baseline), recovered (as good as the baseline again), gone (ranks of the
+    baseline are missing) or schedule (a different schedule is now in use).
     """
 
     at_s: float
@@ -63,15 +63,15 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Runs of measurements between the same ranks, oldest first, and the links they are of.
+    """Repeated measurements of the links between the same ranks; the oldest run is first.
 
-    ``hosts`` has the host of each rank, ``src`` and ``dst`` are columns of links, ``at_s`` of runs (seconds
-    since 1970). ``beta_s_per_byte`` and ``alpha_s`` hold run after run the value of each link, 0 where it was
-    not measured. ``bandwidth_since_s`` and ``latency_since_s`` say, for each link, when it was found to be
-    worse than the baseline (0: it is not). ``measured_s`` says when each was last measured (0: never), and
-    ``changed_s`` when one turned out to be different that had been measured after the change before (0:
-    never). ``searched_s_per_byte`` are the betas of the network for which another schedule was last searched;
-    empty where none was.
+    ``hosts`` has the host of each rank, ``src`` and ``dst`` one value per link, ``at_s`` one per run (seconds
+    since 1970). ``beta_s_per_byte`` and ``alpha_s`` hold the value of each link, run after run, 0 if it was
+    not measured. ``bandwidth_since_s`` and ``latency_since_s`` are the time when each link was found worse
+    than the baseline (0: it is not). ``measured_s`` is the time of each link's last measurement (0: never).
+    ``changed_s`` is the time of the network's last change: a run that found a change on a link measured since
+    the previous one (0: never). ``searched_s_per_byte`` are the betas for which a new schedule was last
+    searched; empty if none was.
     """
 
     hosts: tuple[str, ...]
@@ -96,7 +96,7 @@ class History:
         return len(self.at_s)
 
     def series(self, quantity: Quantity, link: int) -> Floats:
-        """What a link had in the runs in which it was measured: bytes/s, or seconds."""
+        """Return a link's values in the runs that measured it, in bytes/s or seconds."""
         if quantity == "bandwidth":
             values = self.beta_s_per_byte[link :: self.links]
             return floats(1 / values[values > 0])
@@ -104,16 +104,16 @@ class History:
         return floats(values[values > 0])
 
     def since_s(self, quantity: Quantity) -> Floats:
-        """When each link was found to be worse than the baseline; 0 where it is not."""
+        """Return when each link was found worse than the baseline; 0 if it is not."""
         return self.bandwidth_since_s if quantity == "bandwidth" else self.latency_since_s
 
     def known(self) -> Mask:
-        """The links that were measured in the last ``RECENT_RUNS`` runs, and since the network changed."""
+        """Return the mask of links measured in the last ``RECENT_RUNS`` runs and since the last change."""
         recent_s = float(self.at_s[-RECENT_RUNS:][0]) if self.runs else math.inf
         return np.asarray(self.measured_s >= max(recent_s, self.changed_s), dtype=np.bool_)
 
     def is_of(self, baseline: Profile) -> bool:
-        """Whether its runs are of the ranks and links of ``baseline``."""
+        """Return whether its runs measured the ranks and links of ``baseline``."""
         return (
             self.hosts == tuple(entry.host for entry in baseline.ranks)
             and np.array_equal(self.src, baseline.links.src)
@@ -121,7 +121,7 @@ class History:
         )
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``."""
+        """Return every inconsistency, as ``path: what is wrong``."""
         found = [] if self.hosts else ["hosts: expected at least 1 rank, found none"]
         lengths = {
             "beta_s_per_byte": self.links * self.runs,
@@ -157,7 +157,7 @@ class History:
 
 
 def begun(baseline: Profile) -> History:
-    """The history of the links of ``baseline`` before the first run."""
+    """Return the history of the links of ``baseline`` before the first run."""
     links = len(baseline.links.src)
     return History(
         hosts=tuple(entry.host for entry in baseline.ranks),
@@ -175,10 +175,10 @@ def begun(baseline: Profile) -> History:
 
 
 def with_run(history: History, baseline: Profile, now: Profile, at_s: float) -> History:
-    """``history`` with what ``now`` measured of the links of ``baseline``.
+    """Return ``history`` with the values of ``now`` for the links of ``baseline`` added.
 
-    The oldest runs beyond the bound go. Values are rounded to five digits. A latency whose ends waited for
-    cores is that of the host's load: it counts as not measured.
+    The oldest runs beyond the bound are dropped. Values are rounded to five digits. If an end of a link
+    waited for a core, its latency reflects the host's load and counts as not measured.
     """
     alpha_s = np.where(now.links.flagged("preempted"), 0.0, now.links.alpha_s)
     rows = matched(baseline, now)
@@ -188,7 +188,7 @@ def with_run(history: History, baseline: Profile, now: Profile, at_s: float) -> 
         row = _rounded(np.where(rows >= 0, values[rows], 0.0))
         return floats(np.concatenate([column, row])[-kept * history.links :])
 
-    # A clock may have been set back.
+    # The clock may have been set back.
     at_s = max(at_s, float(history.at_s[-1])) if history.runs else at_s
     return replace(
         history,
@@ -200,10 +200,10 @@ def with_run(history: History, baseline: Profile, now: Profile, at_s: float) -> 
 
 
 def wander(history: History, quantity: Quantity) -> Floats:
-    """The standard deviation of the logarithm of each link from run to run; 0 where too few are known.
+    """Return the standard deviation of the logarithm of each link's value from run to run; 0 if unknown.
 
-    It is taken from the differences of successive values by their median, which a change of the level does
-    not move. No link is taken to be steadier than the middle one.
+    It comes from the median of the differences of successive values, which a change of the level does not
+    move. Every link gets at least the median link's deviation.
     """
     own = np.array([_wander(history.series(quantity, link)) for link in range(history.links)])
     known = own[np.isfinite(own)]
@@ -214,10 +214,10 @@ def wander(history: History, quantity: Quantity) -> Floats:
 def lasting_level(
     history: History, quantity: Quantity, link: int, *, expected: float, sigma: float, least: float
 ) -> float:
-    """The level at which a link has stood in the last runs, if that is not what was ``expected``; else 0.
+    """Return a link's level in the last runs if that differs from ``expected``; else 0.
 
-    Five of six runs must agree on it, beyond ``least`` of the logarithm and what the median of so many
-    wanders at a standard deviation of ``sigma`` (`probes.statistics.changepoint`).
+    Five of six runs must agree on it. It must differ by more than ``least`` (in the logarithm) and by more
+    than a median of six values varies with standard deviation ``sigma`` (`probes.statistics.changepoint`).
     """
     steady = Steady(
         window=RECENT_RUNS, learn=_LEARN, effect=float(np.expm1(least)), level=expected, sigma=sigma
