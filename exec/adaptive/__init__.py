@@ -1,12 +1,12 @@
-"""Adaptation while a job runs: late ranks relay, lost ones are done without, schedules follow the links.
+"""Adaptation while a job runs: late ranks relay, the job survives lost ranks, schedules follow the links.
 
-In: a group of ranks, and what their links carry. Out: a `Session`, whose collectives give exact results
-meanwhile.
+In: a group of ranks, and the costs of their links. Out: a `Session`, whose collectives stay exact throughout.
 
-Read `session`, the public face, with `backend` (what each rank carries out) and `direction` (what the
-coordinating rank does around `coordinator`, which decides); `messages` between them; `contexts`, plans on
-registered buffers; `drift`, `links_now` and `replanner`, when links are measured, new costs and new
-schedules; `severed`, hosts that do not reach each other. `iterations` is a job to try it with.
+Read `session`, the public face, with `backend` (carries out decisions on each rank) and `direction` (runs on
+the coordinating rank around `coordinator`, which decides). The ranks exchange `messages`; `contexts` are
+plans on registered buffers; `drift`, `links_now` and `replanner` decide when to measure links, measure them,
+and find new schedules; `severed` tracks hosts that do not reach each other. `iterations` is a job to try it
+with.
 """
 
 import lazy_loader as lazy

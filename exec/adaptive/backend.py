@@ -1,4 +1,4 @@
-"""The thread of a rank that carries out what the coordinator decides, whatever the caller's thread does."""
+"""The thread of a rank that carries out the coordinator's decisions, independently of the caller's thread."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Backend", "Work"]
 
-# A result, None where the root was lost before, and the ranks whose data is in it.
+# A result (None if the root was lost first), and the ranks whose data is in it.
 _Kept = tuple[Array | None, tuple[int, ...]]
-# How many results are kept for ranks that lack them when another is lost.
+# Results kept for ranks that lack them when another rank is lost.
 _KEPT = 4
 _RESULTS = "results"
-# Of how many requests it is remembered what joined late.
+# Requests whose late-joined bytes are remembered.
 _MOST_LATE = 1 << 16
-# How long a rank whose run broke off waits to be told how it goes on.
+# Longest wait for new orders after a run broke off.
 _LEADERLESS_S = 120.0
 _LOOK_S = 0.01
 
 
 class Work:
-    """A collective that was asked for; ``wait`` gives its result."""
+    """A collective that was requested; ``wait`` returns its result."""
 
     def __init__(self, seq: int, request: CollectiveCall, data: Array) -> None:
         self.seq, self.request, self.data = seq, request, data
@@ -77,13 +77,13 @@ class Work:
         self._error: Exception | None = None
 
     def done(self) -> bool:
-        """Whether ``wait`` returns at once."""
+        """Return whether ``wait`` returns at once."""
         return self._done.is_set()
 
     def wait(self, timeout_s: float | None = None) -> Array:
-        """The result on this rank; raises LostRankError, or TimeoutError after ``timeout_s`` seconds.
+        """Return the result on this rank, and set ``members`` to the ranks whose data is in it.
 
-        ``members`` are then the ranks whose data is in it.
+        Raises LostRankError, or TimeoutError after ``timeout_s`` seconds.
         """
         if not self._done.wait(timeout_s):
             raise TimeoutError(f"request {self.seq} is not done within {timeout_s} s")
@@ -102,9 +102,9 @@ class Work:
 
 
 class Backend:
-    """Works and contexts of one rank. Members are numbers of the session's start, as in messages.
+    """Works and contexts of one rank; members are numbered as at the session's start, as in messages.
 
-    A rank that is started later has no ``network``, and no members, until the others let it in.
+    A rank that is started later has no ``network`` and no members until the others let it in.
     """
 
     def __init__(self, session: Session, group: Group, network: Network | None) -> None:
@@ -145,11 +145,11 @@ class Backend:
         return self._contexts.version
 
     def setup(self, request: CollectiveCall) -> None:
-        """Make the contexts of ``request``; every rank's caller does, once what it asked for is done.
+        """Make the contexts of ``request``; collective over the callers, after their earlier requests.
 
-        Nothing to do where it was set up before, by those that were there. After the first epoch all make
-        the same first schedule by themselves: where a rank is lost in here, some of the others may be
-        through, and some not have begun.
+        Returns at once if the request was set up before. After the first epoch each rank makes the same first
+        schedule by itself: if a rank is lost in here, some ranks may be through and others may not have
+        begun.
         """
         if request in self._set_up:
             return
@@ -162,13 +162,13 @@ class Backend:
             if not self.epoch:
                 with contextlib.suppress(LostRankError):
                     self._prepare(request)
-                    # Nobody asks for it before all have its contexts.
+                    # No rank may use the contexts before all ranks have them.
                     self.group.named("set up").Barrier()
             self._await_regroup()
         self._set_up[request] = None
 
     def schedule_of(self, request: CollectiveCall) -> Schedule:
-        """The schedule of ``request`` in this epoch; the first one where a rank was lost in `setup`."""
+        """Return this epoch's schedule of ``request``; make a first one if a rank was lost in `setup`."""
         contexts = self._contexts
         found = contexts.version.schedules.get(request)
         if found is None:
@@ -178,7 +178,7 @@ class Backend:
         return found
 
     def _await_regroup(self) -> None:
-        """Return once all losses that this rank knows of are those of an epoch, or nothing goes on."""
+        """Wait until an epoch has begun without every rank known to be lost, or the session fails."""
         until_s = time.monotonic() + _LEADERLESS_S
         while self._failed is None and time.monotonic() < until_s:
             if not set(self.group.mesh.lost) & set(self.members):
@@ -186,7 +186,7 @@ class Backend:
             time.sleep(_LOOK_S)
 
     def _prepare(self, request: CollectiveCall) -> None:
-        # Both are others once a rank is lost.
+        # Both attributes are replaced once a rank is lost.
         group, contexts = self.group, self._contexts
         if request not in contexts.version.schedules:
             made = None
@@ -205,7 +205,7 @@ class Backend:
             contexts.prepare(request, part, first=first)
 
     def ask(self, request: CollectiveCall, data: Array) -> Work:
-        """Put a request into the work queue."""
+        """Queue a request and return its work; raises UsageError if it was not set up."""
         if request not in self._set_up:
             raise UsageError(
                 f"data: no contexts for {request.kind} of {request.count} elements of {request.dtype}",
@@ -219,7 +219,7 @@ class Backend:
         return work
 
     def admit(self) -> Work:
-        """Ask for a request at which ranks are let in; raises UsageError where others are not done."""
+        """Queue a request that lets ranks in; raises UsageError while other requests are under way."""
         with self._lock:
             if self._works:
                 raise UsageError(f"ranks are let in between requests, but {len(self._works)} are not done")
@@ -230,12 +230,12 @@ class Backend:
 
     @property
     def requests(self) -> tuple[CollectiveCall, ...]:
-        """What was set up, in this order on every rank."""
+        """The requests that were set up, in the same order on every rank."""
         return tuple(self._set_up)
 
     @property
     def next_seq(self) -> int:
-        """The number of the next request that this rank asks for."""
+        """The number of this rank's next request."""
         return self._asked
 
     def _queued(self, request: CollectiveCall, data: Array) -> Work:
@@ -248,14 +248,14 @@ class Backend:
         return work
 
     def break_off(self, regroup: Regroup) -> None:
-        """On the mesh's thread: let what runs raise, as its epoch is over."""
+        """Make running collectives raise, as their epoch is over; runs on the mesh's thread."""
         lost = [f"rank {rank} {how}" for rank, how in regroup.lost.items()]
         apart = [f"nothing passes between the hosts of ranks {a} and {b}" for a, b in regroup.severed]
         new = [f"rank {rank} joins" for rank in regroup.joining]
         self.group.revoke("; ".join(lost + apart + new))
 
     def stalled(self, peer: int) -> None:
-        """Say that nothing passes between this rank and ``peer``."""
+        """Report that nothing passes between this rank and ``peer``."""
         self._report(Stalled(self.epoch, peer))
 
     def fail(self, error: Exception) -> None:
@@ -267,7 +267,7 @@ class Backend:
             work.fail(error)
 
     def leave(self) -> None:
-        """Stop the threads once everybody leaves."""
+        """Stop the threads once every rank leaves."""
         with contextlib.suppress(LostRankError):
             self.group.named("leave").Barrier()
         self.decisions.put(Leave(self.epoch))
@@ -289,8 +289,8 @@ class Backend:
                 self._carry_out(decision)
                 broken_s = 0.0 if isinstance(decision, Resume) else broken_s
             except LostRankError:
-                # The coordinator hears of it as well, and begins an epoch without the rank. What it decided
-                # before builds on what this rank has not done.
+                # The coordinator hears of the loss too and begins an epoch without the rank. Its earlier
+                # decisions assume work that this rank has not done.
                 broken_s, self._broken_epoch = time.monotonic(), self.epoch
             except Exception as error:
                 self.fail(error)
@@ -313,7 +313,7 @@ class Backend:
         elif isinstance(decision, Install):
             self._building.put(decision)
         elif isinstance(decision, InstallLate):
-            # Decisions come in one order, so that it is the version in use on all ranks, or on none.
+            # Decisions arrive in one order, so this version is in use on all ranks or on none.
             if self._contexts.version.number == decision.version:
                 self._building.put((decision, self._contexts))
         elif isinstance(decision, Swap):
@@ -334,7 +334,7 @@ class Backend:
             self._contexts.run(go.request, part, mine, self._result, partial(self._offers, go))
         self._parts.append(go.part)
         if not go.request.alike:
-            # Nobody else could give it to a rank that lacks it: first all have it, then it is handed over.
+            # No other rank can resupply this result, so all ranks must have theirs before any hands it over.
             self.group.named("whole").Barrier()
         self._report(PartDone(self.epoch, go.seq, go.number, go.last, time.monotonic() - started_s))
         if go.last:
@@ -342,7 +342,7 @@ class Backend:
 
     @contextlib.contextmanager
     def _offers(self, go: Go, take: Callable[[Array], None]) -> Iterator[None]:
-        """Within the block hand this rank's data for a part to ``take``, now or once its caller brings it."""
+        """Hand this rank's data for a part to ``take`` within the block, now or when its caller brings it."""
         with self._entrance.open((go.seq, go.request), take):
             work = self._works.get(go.seq)
             if work is not None:
@@ -350,7 +350,7 @@ class Backend:
             yield
 
     def _finish(self, seq: int, request: CollectiveCall) -> None:
-        """Hand over what the parts have come to; without any the root was lost before."""
+        """Hand over the result of all parts; without any part, the root was lost before."""
         if self._result.joined is not None:
             self.joined_late.append((seq, int(self._result.joined.sum()) * request.item_bytes))
         members = tuple(sorted(rank for part in self._parts for rank in part))
@@ -380,17 +380,17 @@ class Backend:
             work.finish(whole, members)
 
     def _linked(self) -> Network:
-        """The links that there are between the members."""
+        """Return the network between the members, without severed pairs."""
         return without_pairs(self._network(), self.group.mesh.host, self.members, self.severed)
 
     def _network(self) -> Network:
-        """What the links between the members can carry."""
+        """Return the capability of the links between the members."""
         assert self.base is not None
         capability = with_links(self.base, self.links, self._first)
         return restricted(capability, [self._first.index(rank) for rank in self.members])[0]
 
     def _take_over(self, welcome: Welcome) -> None:
-        """On a rank that joins: take what the others have agreed on."""
+        """Adopt the others' agreements on a rank that joins."""
         if not self._is_new:
             return
         self.base = self._session.capability = welcome.network
@@ -399,7 +399,7 @@ class Backend:
         self.profile_every = welcome.profile_every
 
     def _take_severed(self, pairs: tuple[HostPair, ...]) -> None:
-        """Note between which hosts nothing passes; connections there outlast that."""
+        """Note the severed pairs of hosts, and let the connections between them survive the outage."""
         mesh = self.group.mesh
         for pair in {*pairs} ^ {*self.severed}:
             here = mesh.host[mesh.rank]
@@ -437,7 +437,7 @@ class Backend:
             ready = {seq: work.request for seq, work in self._works.items()}
         done = -1 if self._is_new else self._done
         self._report(WorkerState(self.epoch, done, tuple(self._parts), ready, self._result.open_to))
-        # All make the same schedules from the same costs, so none has to wait for another's.
+        # All ranks derive the same schedules from the same costs, so none waits for another's.
         schedules = first_schedules(self._linked(), requests, self.members)
         places = [self._first.index(rank) for rank in self.members]
         self._contexts = Contexts(self.group, Version(0, schedules), places)
@@ -451,7 +451,7 @@ class Backend:
             self._session.tell("regrouped", seconds, detail={"severed": self.severed, "epoch": self.epoch})
 
     def _begin(self, resume: Resume) -> None:
-        """On a rank that joins: the request by which it is let in is the first that it takes part in."""
+        """Start a joining rank at the request that lets it in."""
         with self._lock:
             self._done = self._asked = resume.seq
             self.admission.put(self._queued(ADMIT, np.zeros(0, np.int64)))
@@ -462,7 +462,7 @@ class Backend:
         if self._is_new:
             self._begin(resume)
         if self._done == resume.seq and len(self._parts) > resume.kept:
-            # What is not whole everywhere is done again from the data that was saved.
+            # Parts that some rank lacks are repeated from the saved data.
             del self._parts[resume.kept :]
             self._result.keep(resume.kept)
         for seq, holder in sorted(resume.holders.items()):
@@ -476,7 +476,7 @@ class Backend:
         self._session.tell("resumed", detail={"at": resume.seq, "kept": resume.kept, "epoch": self.epoch})
 
     def _catch_up(self, seq: int, holder: int, topic: str) -> None:
-        """Finish a request that another has finished: with its result, or with this rank's own.
+        """Finish a request that another rank has finished, with its result or with this rank's own.
 
         Where ranks end with different results, all had theirs before any of them handed it over.
         """
@@ -492,7 +492,7 @@ class Backend:
         started_s = time.monotonic()
         contexts = self._ready.pop(swap.version)
         old, self._contexts = self._contexts, contexts
-        # The last one is kept, as the coordinator may go back to it.
+        # The last version stays, as the coordinator may go back to it.
         self._ready[old.version.number] = old
         newest = max(old.version.number, swap.version)
         for number in [one for one in list(self._ready) if one < newest and one != old.version.number]:
@@ -511,11 +511,11 @@ class Backend:
         self._session.tell("measured", seconds, stood_s=seconds, detail={"number": measure.number})
 
     def _build(self) -> None:
-        """Make contexts beside the work, in the order of the coordinator's decisions."""
+        """Make contexts beside the job, in the order of the coordinator's decisions."""
         while not self._left.is_set():
             item = self._building.get()
             if isinstance(item, Contexts):
-                # Nobody uses them any more; to free them takes a while.
+                # These contexts are unused; freeing them here keeps the delay off the job.
                 item.close()
                 continue
             install = item if isinstance(item, Install) else item[0]
@@ -529,12 +529,12 @@ class Backend:
                     late = group.named(f"version {install.version}, late")
                     item[1].prepare_beside(late, unpacked(install.parts))
             except (CcctlError, OSError):
-                # The epoch is over, or a rank has no room: whoever uses them closes them.
+                # The epoch is over or a rank has no room; the contexts' user closes them.
                 continue
             self._built(install, started_s, late=isinstance(install, InstallLate))
 
     def _make(self, install: Install, group: Group) -> None:
-        """Make contexts of all ranks for new schedules; they are closed if that fails."""
+        """Make contexts of all ranks for new schedules; close them on failure."""
         schedules = {**self._contexts.version.schedules, **install.schedules}
         places = [self._first.index(rank) for rank in group.members]
         contexts = Contexts(group, Version(install.version, schedules), places)

@@ -1,11 +1,12 @@
-"""Programs of the parts of requests, made once for all ranks: beside the job, or by one rank.
+"""Programs for the parts of requests, compiled once for all ranks: beside the job, or by one rank.
 
-In go schedules, out come phases and proven programs by request, part, and whether the part is the first;
-ranks are those of the schedules. What is sent to all ranks is packed: columns of programs repeat themselves.
+In: schedules. Out: phases and proven programs, keyed by request, part, and whether the part is the first;
+ranks are numbered as in the schedules. Parts that go to all ranks are packed, as columns of programs repeat
+themselves.
 
-To compile the parts for late ranks takes a core for a while, and so time from the runs beside it. Before a
-version of the schedules has contexts for them, nobody goes on without a late rank: all would wait while each
-rank compiled what that takes. `LateContexts` follows which versions have.
+Compiling the parts for late ranks keeps a core busy and slows the runs beside it. Until a version of the
+schedules has contexts for late ranks, no part starts without one: all ranks would wait for the compilation.
+`LateContexts` tracks which versions have them.
 """
 
 from __future__ import annotations
@@ -39,33 +40,33 @@ __all__ = [
 # A request, the ranks of a part, and whether it is the first part.
 PartKey = tuple[CollectiveCall, tuple[int, ...], bool]
 
-# Of so many ranks, contexts of such requests are made beforehand for each pair that may be late.
+# Up to this many ranks and bytes, contexts are also made in advance for each pair of late ranks.
 _MOST_PART_BYTES = 1 << 30
 _MOST_FOR_PAIRS, _MOST_BYTES_FOR_PAIRS = 8, 4 << 20
-# What failed to be compiled is tried again after so long: the process for it has died, and is started again.
+# Delay before a failed compilation is tried again: its process has died and restarts meanwhile.
 _REST_S = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledPart:
-    """What of the whole collective a part does, and its program."""
+    """The share of the collective that a part carries out, and its program."""
 
     phase: Phase
     program: Program
 
 
 def part_key(request: CollectiveCall, part: Sequence[int], ranks: int, *, first: bool) -> PartKey:
-    """A part of all ranks is the same whether it is the first or not."""
+    """Return the key of a part; a part of all ranks has the same key whether it is the first or not."""
     return request, tuple(part), first or len(part) == ranks
 
 
 def compiled_part(
     schedule: Schedule, part: Sequence[int], bases: Sequence[Schedule] = (), *, first: bool
 ) -> CompiledPart:
-    """The part of a collective with the data of ``part``: phase 1 if it is the first, else a phase 2.
+    """Compile the part of a collective with the data of ``part``: phase 1 if ``first``, else a phase 2.
 
-    The other ranks may join phase 1 of an all_reduce with the chunks that they pass on.
-    A phase 2 goes along whichever of ``bases`` is fastest (`late_bases` of the schedule if none are given).
+    The other ranks may join phase 1 of an all_reduce with the chunks that they pass on. A phase 2 follows the
+    fastest of ``bases`` (`late_bases` of the schedule if none are given).
     """
     if first:
         phase = partial_phase(schedule, part, late_may_join=schedule.collective.kind in JOINABLE)
@@ -75,7 +76,7 @@ def compiled_part(
 
 
 def whole_parts(schedules: Mapping[CollectiveCall, Schedule]) -> dict[PartKey, CompiledPart]:
-    """The parts of all ranks."""
+    """Compile the parts in which all ranks are ready."""
     found = {}
     for request, schedule in schedules.items():
         every = range(schedule.network.ranks)
@@ -84,7 +85,10 @@ def whole_parts(schedules: Mapping[CollectiveCall, Schedule]) -> dict[PartKey, C
 
 
 def late_parts(schedules: Mapping[CollectiveCall, Schedule]) -> Iterator[tuple[PartKey, CompiledPart]]:
-    """The parts where few ranks are late, which are made beforehand; others are as they occur."""
+    """Compile and yield the parts with one or two late ranks; all others are compiled when they occur.
+
+    Pairs of late ranks are left out for many ranks or large blocks.
+    """
     for request, schedule in schedules.items():
         ranks = schedule.network.ranks
         if not request.partial or ranks < 3:
@@ -104,12 +108,12 @@ def late_parts(schedules: Mapping[CollectiveCall, Schedule]) -> Iterator[tuple[P
 
 
 def packed(value: Any) -> bytes:
-    """A value that is sent to all ranks, in few bytes."""
+    """Return ``value`` as few bytes, for sending to all ranks."""
     return zlib.compress(encode(value), 1)
 
 
 def unpacked(content: bytes) -> Any:
-    """Return what was packed; raises ValueError for bytes that nobody packed."""
+    """Return the value that `packed` packed; raises ValueError for other bytes."""
     inflating = zlib.decompressobj()
     try:
         plain = inflating.decompress(content, _MOST_PART_BYTES)
@@ -121,10 +125,10 @@ def unpacked(content: bytes) -> Any:
 
 
 class LateContexts:
-    """Which versions have contexts for late ranks, and for which one they are asked for. Times are monotonic.
+    """The versions with contexts for late ranks, and the one they are requested for; times are monotonic.
 
-    ``made`` have them from the start. Each question has a number of its own, by which late answers to
-    earlier ones are known.
+    ``made`` have them from the start. Each request has a number of its own, which tells late answers to
+    earlier requests apart.
     """
 
     def __init__(self, made: Iterable[int] = ()) -> None:
@@ -135,37 +139,37 @@ class LateContexts:
 
     @property
     def under_way(self) -> bool:
-        """Whether an answer, or the contexts after it, are waited for."""
+        """Whether an answer, or the making of its contexts, is pending."""
         return self._version is not None
 
     def begin_anew(self) -> None:
-        """Other members have none."""
+        """Forget all contexts, as a new epoch has none."""
         self._made.clear()
         self.cancel()
 
     def exist(self, version: int) -> bool:
-        """Whether all ranks have made those of ``version``."""
+        """Return whether all ranks have made those of ``version``."""
         return version in self._made
 
     def are_due(self, version: int, now_s: float) -> bool:
-        """Whether those of ``version`` are to be asked for."""
+        """Return whether to request those of ``version`` now."""
         return not self.exist(version) and self._version != version and now_s >= self._rested_s
 
     def ask(self, version: int) -> int:
-        """Note that those of ``version`` are asked for, and of no other; the number of the question."""
+        """Note that those of ``version`` alone are requested, and return the number of the request."""
         self._version, self._number = version, self._number + 1
         return self._number
 
     def version_of(self, number: int) -> int | None:
-        """The version that question ``number`` was about; None where nobody waits for its answer any more."""
+        """Return the version of request ``number``; None if its answer is no longer awaited."""
         return self._version if number == self._number else None
 
     def cancel(self) -> None:
-        """Note that nothing is asked for any more."""
+        """Note that nothing is requested any more."""
         self._version = None
 
     def failed(self, now_s: float) -> None:
-        """Note that there is no answer: it is asked again later."""
+        """Note that the request failed, so that it is repeated later."""
         self._version, self._rested_s = None, now_s + _REST_S
 
     def made(self, version: int) -> None:

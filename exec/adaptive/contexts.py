@@ -1,11 +1,11 @@
 """Transmission contexts: programs ready to run on registered buffers, made once and used again (Sec. V-A).
 
-A context belongs to a request, a version of its schedule, and the ranks whose data it carries; the others are
-relays in it. The first part of a request is phase 1, which serves every rank; each later one is a phase 2,
-by whichever way simulates fastest. Only a broadcast, which has the data of one rank, has no such parts. A
-rank late for the first part of an all_reduce may join it chunk by chunk; a later part leaves these out.
+A context belongs to a request, a version of its schedule, and the ranks whose data it carries; the others
+relay. The first part of a request is phase 1, which serves every rank; each later part is a phase 2, by the
+fastest way in simulation. A broadcast has the data of one rank alone, so it has no such parts. A rank late
+for the first part of an all_reduce may join it chunk by chunk; a later part leaves these chunks out.
 
-Callers lay their data out by the ranks of the session's start, contexts by those of their group.
+Callers lay out their data by the ranks of the session's start, contexts by those of their group.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from synth.schedules import Schedule
 
 __all__ = ["Contexts", "Result", "Version"]
 
-# The result of these is what each rank has sent, side by side; of the others parts are reduced.
+# Results of these collectives are the senders' blocks side by side; the others reduce their parts.
 _SIDE_BY_SIDE = ("all_gather", "all_to_all")
-# Ranks give a block for each rank.
+# Inputs of these collectives have a block for each rank.
 _BLOCK_FOR_EACH = ("reduce_scatter", "all_to_all")
 
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """Schedules by request; ranks in them are those of the group."""
+    """Schedules by request; ranks are numbered as in the group."""
 
     number: int
     schedules: Mapping[CollectiveCall, Schedule]
@@ -54,22 +54,23 @@ class Version:
 
 @dataclass(frozen=True, eq=False)
 class _Context:
-    """A plan on this rank's buffers, and what of the whole collective it does."""
+    """A plan on this rank's buffers, and the phase of the collective that it carries out."""
 
     plan: MpiPlan
     phase: Phase
     send: Array
     recv: Array
-    # The ranks whose chunks may join while it runs; numbers of the group.
+    # Ranks of the group whose chunks may join while it runs.
     may_join: frozenset[int]
 
 
 class Result:
-    """What the parts of one request have come to so far on this rank, part by part.
+    """The results so far of one request on this rank, part by part.
 
-    Each is kept as the caller wants it: what comes later may be cut in other chunks, by other schedules, and
-    come from a group of fewer ranks. ``open_to`` are the late ranks, as the mesh calls them, chunks of which
-    may have joined the first part, ``joined`` the elements of this rank's data that have; None for none.
+    Each part is kept in the caller's layout: later parts may come from other schedules with other chunks, and
+    from a smaller group. ``open_to`` are the late ranks, as the mesh numbers them, whose chunks may have
+    joined the first part. ``joined`` marks the elements of this rank's data that have joined; None if none
+    have.
     """
 
     def __init__(self) -> None:
@@ -79,7 +80,7 @@ class Result:
         self._senders: list[tuple[int, ...]] = []
 
     def add(self, phase: Phase, output: Array, rank: int, request: CollectiveCall) -> None:
-        """Add the output of one part that is reduced."""
+        """Add the output of a part that is reduced."""
         if phase.schedule.collective is phase.whole:
             self.parts.append(output[: request.count].copy())
         else:
@@ -87,18 +88,18 @@ class Result:
             self.parts.append(found.reshape(-1)[: request.count])
 
     def add_blocks(self, blocks: Array, senders: Sequence[int]) -> None:
-        """Add the blocks (senders, count) of a part; ``senders`` are ranks as the mesh calls them."""
+        """Add the blocks (senders, count) of a part; ``senders`` are ranks of the mesh."""
         self.parts.append(blocks)
         self._senders.append(tuple(senders))
 
     def keep(self, parts: int) -> None:
-        """Drop what came after the first ``parts``."""
+        """Drop all parts after the first ``parts``."""
         del self.parts[parts:], self._senders[parts:]
         if not parts:
             self.open_to, self.joined = frozenset(), None
 
     def whole(self, request: CollectiveCall) -> Array:
-        """All parts together, the same bits on every rank that gets the same."""
+        """Return all parts combined, bit for bit the same on every rank that gets the same result."""
         if request.kind in _SIDE_BY_SIDE and self._senders:
             senders = np.concatenate([np.array(part, np.int64) for part in self._senders])
             return np.concatenate(self.parts)[np.argsort(senders)].reshape(-1)
@@ -109,9 +110,9 @@ class Result:
 class Contexts:
     """The contexts of one group of ranks for one version of the schedules.
 
-    What makes a context is collective, in one order on all ranks; ranks are numbers of the group, whose
-    members were at ``places`` in the group of the session's start. Contexts that are made beside the work,
-    on another thread, serve once all ranks `reveal` them before the same request.
+    Making a context is collective, in one order on all ranks. Ranks are numbers of the group; its members
+    were at ``places`` in the group of the session's start. Contexts made beside the job, on another thread,
+    come into use once all ranks `reveal` them before the same request.
     """
 
     def __init__(self, group: Group, version: Version, places: Sequence[int]) -> None:
@@ -122,7 +123,7 @@ class Contexts:
         self._beside: dict[PartKey, _Context] = {}
 
     def take(self, parts: Mapping[PartKey, CompiledPart]) -> None:
-        """Note parts that are compiled, so that no rank compiles them itself; the same on all ranks."""
+        """Note compiled parts, the same on all ranks, so that no rank compiles them itself."""
         self._compiled |= parts
 
     def prepare(self, request: CollectiveCall, part: Sequence[int], *, first: bool) -> None:
@@ -132,17 +133,17 @@ class Contexts:
             self._made[key] = self._context(self.group, key)
 
     def prepare_beside(self, group: Group, parts: Mapping[PartKey, CompiledPart]) -> None:
-        """Make the contexts of these parts for later, by messages of ``group``; collective."""
+        """Make the contexts of these parts for later use, with messages of ``group``; collective."""
         self.take(parts)
         for key in parts:
             if key not in self._beside:
                 self._beside[key] = self._context(group, key)
 
     def reveal(self) -> None:
-        """Use what was made beside the work; the same on all ranks, between the same requests."""
+        """Start using the contexts made beside the job; on all ranks between the same requests."""
         beside, self._beside = self._beside, {}
         for key, context in beside.items():
-            # Where one was needed sooner, all ranks have made it then.
+            # If a context was needed sooner, all ranks have already made it.
             if self._made.setdefault(key, context) is not context:
                 context.plan.abandon()
 
@@ -154,9 +155,9 @@ class Contexts:
         result: Result,
         offers: Offers = no_offers,
     ) -> None:
-        """Carry out one part with this rank's ``data``, None on relays, into ``result``; collective.
+        """Carry out one part with this rank's ``data`` (None on relays) into ``result``; collective.
 
-        Where this rank is late and may join the first part, it does with what ``offers`` brings meanwhile.
+        A late rank that may join the part does so with the data that ``offers`` brings meanwhile.
         """
         first = not result.parts
         self.prepare(request, part, first=first)
@@ -187,7 +188,7 @@ class Contexts:
             result.add(context.phase, context.recv, rank, request)
 
     def _run_late(self, context: _Context, request: CollectiveCall, result: Result, offers: Offers) -> None:
-        """Carry out a first part on a rank that is late and may join it."""
+        """Carry out a first part on a late rank that may join it."""
 
         def join(data: Array) -> None:
             self._fill(context, request, data)
@@ -204,9 +205,9 @@ class Contexts:
     def _without(
         self, context: _Context, open_to: Sequence[int], request: CollectiveCall, joined: Mask | None
     ) -> Mask | None:
-        """The chunks of a later part that it leaves out, as all have joined the first; None for none.
+        """Return the chunks that a later part leaves out because all late ranks joined them; None for none.
 
-        Each rank of ``open_to`` tells the others which of its chunks have; collective.
+        Each rank of ``open_to`` sends the others which of its chunks have joined; collective.
         """
         if not open_to:
             return None
@@ -222,7 +223,7 @@ class Contexts:
         return left_out(phase, covered) if covered else None
 
     def close(self) -> None:
-        """Free the contexts of this rank, whatever the others do."""
+        """Free the contexts of this rank, independently of other ranks."""
         for made in (self._made, self._beside):
             for context in made.values():
                 context.plan.abandon()
@@ -250,7 +251,7 @@ class Contexts:
         if program.collective.kind == "custom":
             count = _padded_count(phase, request.count) // phase.whole.share
         elif request.kind == "all_reduce":
-            # Parts are cut into equal chunks, and all of them use the same buffers.
+            # All parts have equal chunks and share the same buffers.
             count = _padded_count(phase, request.count)
         layout = Layout(program, count)
         send = self._shared("in", request.dtype, layout.elements(rank, INPUT))
@@ -265,7 +266,7 @@ class Contexts:
         return _Context(plan, phase, send, recv, may_join)
 
     def _shared(self, use: str, dtype: str, elements: int) -> Array:
-        """A buffer, the same for all contexts that need as much for that: they run one after the other."""
+        """Return a buffer; contexts of one use, type and size share it, as they run one after the other."""
         key = (use, dtype, elements)
         if key not in self._free:
             self._free[key] = shared_array(elements, dtype_of(dtype))
@@ -273,7 +274,7 @@ class Contexts:
 
 
 def _blocks_of(context: _Context, request: CollectiveCall, rank: int, ranks: int) -> Array:
-    """(ranks, count): what each rank has sent, by a part; anything for ranks of which it brings nothing."""
+    """Return each rank's block after a part, (ranks, count); rows of ranks that sent none are arbitrary."""
     phase = context.phase
     if phase.schedule.collective is phase.whole:
         return context.recv.reshape(ranks, request.count).copy()
@@ -286,18 +287,18 @@ def _blocks_of(context: _Context, request: CollectiveCall, rank: int, ranks: int
 
 
 def _op(request: CollectiveCall) -> str:
-    """How parts are combined: averages are divided at the end."""
+    """Return the operator that combines parts; averages are divided at the end."""
     return "sum" if request.op == "avg" else request.op
 
 
 def _neutralize(context: _Context, chunks: Mask, rank: int, op: str) -> None:
-    """Let a part's output have no effect where its chunks were left out."""
+    """Set the left-out chunks of a part's output to the operator's neutral element."""
     own = np.flatnonzero(context.phase.schedule.collective.targets.has(rank))
     slots = context.recv.reshape(len(own), -1)
     slots[chunks[own]] = neutral_of(op, context.recv.dtype)
 
 
 def _padded_count(phase: Phase, count: int) -> int:
-    """Elements of a buffer that is cut into the equal chunks of the whole collective."""
+    """Return ``count`` rounded up to equal chunks of the whole collective."""
     chunks = phase.whole.share
     return -(-count // chunks) * chunks

@@ -1,12 +1,12 @@
-"""The coordinator: which ranks communicate now, who waits, who is lost (AdapCC, Sec. IV-C).
+"""The coordinator: decides which ranks communicate now, who waits, and who is lost (AdapCC, Sec. IV-C).
 
-A state machine without threads or clocks: what arrives goes in with the time, decisions come out. It runs on
-the lowest rank that lives. A request is carried out in parts: first the ranks that are ready by the time that
-waiting has cost as much as going on without the rest would, then the rest as they come. The parts add up to
-the exact result.
+A state machine without threads or clocks: messages go in with the time, decisions come out. It runs on the
+lowest live rank. A request is carried out in parts. The first part has the ranks that are ready when waiting
+has cost as much as going on without the rest; the others follow as they come. The parts add up to the exact
+result.
 
-Ranks that were started again are let in by a request for that, at which all members have arrived: an epoch
-with them begins, and the request ends in it.
+Ranks that were started again join at a request for that purpose, once all members have arrived at it: an
+epoch with them begins, and the request ends in it.
 """
 
 from __future__ import annotations
@@ -35,26 +35,27 @@ from probes.base import LostRankError, UsageError
 
 __all__ = ["ANSWERING", "Coordinator", "Seen", "WaitPolicy"]
 
-# A process that lacks a core for seconds looks like one that was stopped: both say nothing, and their host
-# acknowledges what it is sent. One that is cut off does not.
+# A process starved of CPU for seconds looks like a stopped one: both are silent, and their host still
+# acknowledges data. A host that is cut off does not.
 ANSWERING = 3.0
 
-# How many requests are remembered for figures.
+# Requests remembered for figures.
 _MOST_SEEN = 1 << 16
-# A rank that has not asked to be let in for so long is not there any more.
+# A rank that has not repeated its request to join for this long is gone.
 _ASKS_S = 3.0
-# Between two looks no more than this counts as silence: in the rest this process itself did not run.
+# Longest silence counted between two looks: beyond it, this process itself did not run.
 _MOST_BETWEEN_LOOKS_S = 0.25
 
 
 @dataclass(frozen=True)
 class WaitPolicy:
-    """How long the ranks wait for each other.
+    """The limits on waiting of ranks for each other.
 
-    ``relays``: go on without late ranks where that pays. A rank is lost when its connection ends, or when
-    it is silent for ``fault_factor`` times the time from the first rank's readiness to the end of the first
-    part (the paper has 5), but no less than ``silent_s``; who is late yet alive is waited for. On another
-    host, where nobody can look, one is lost after ``ANSWERING`` times as long while the kernel there answers.
+    ``relays``: go on without late ranks where that pays. A rank is lost when its connection ends, or when it
+    is silent for ``fault_factor`` times the time from the first rank's readiness to the end of the first part
+    (5 in the paper), and for at least ``silent_s``; a late rank that is alive is waited for. A rank on
+    another host whose kernel still answers is lost only after ``ANSWERING`` times as long, as its process
+    cannot be inspected.
     """
 
     relays: bool = True
@@ -64,7 +65,7 @@ class WaitPolicy:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a session did for one request: for figures, not for decisions."""
+    """The course of one request: for figures, not for decisions."""
 
     seq: int
     parts: tuple[tuple[int, ...], ...]
@@ -86,7 +87,11 @@ class _Round:
 
 
 class Coordinator:
-    """``buy_s(request, ready, late)``: seconds that going on without ``late`` costs beyond all at once."""
+    """The state machine of the coordinating rank.
+
+    ``buy_s(request, ready, late)``: seconds that going on without ``late`` costs beyond a run with all at
+    once.
+    """
 
     def __init__(
         self,
@@ -101,7 +106,7 @@ class Coordinator:
         starts: Mapping[int, int] | None = None,
         joining: Collection[int] = (),
     ) -> None:
-        """One that takes over gives what the last epoch said of ranks that joined (`Regroup`)."""
+        """Start from the last epoch; ``joined``, ``starts`` and ``joining`` are as its `Regroup` had them."""
         self.rank, self.epoch, self.members = rank, epoch, tuple(sorted(members))
         self.lost: dict[int, str] = {}
         self.severed: tuple[tuple[int, int], ...] = ()
@@ -115,8 +120,8 @@ class Coordinator:
         self._states: dict[int, WorkerState] | None = None
         self.joined, self.starts = dict(joined or {}), dict(starts or {})
         self._joining = set(joining)
-        # Enough must be left of each. Ranks that join count once the epoch is complete which lets them in;
-        # one that takes over does not know whether it was.
+        # A quorum of each base must survive. Joining ranks count once the epoch that lets them in is
+        # complete; a coordinator that takes over does not know whether it was.
         standing = tuple(rank for rank in self.members if rank not in self._joining)
         self.bases = [standing, self.members] if self._joining else [self.members]
         self._joined_before = dict(self.joined)
@@ -124,16 +129,16 @@ class Coordinator:
 
     @property
     def gathering(self) -> bool:
-        """Whether an epoch has begun, and not all members have said where they stand."""
+        """Whether an epoch has begun, and not all members have reported their state."""
         return self._states is not None
 
     @property
     def is_between(self) -> bool:
-        """Whether all parts of the last request were decided on, and none of the next."""
+        """Whether the last request is fully decided, and no part of the next."""
         return not self._round.parts
 
     def hear(self, rank: int, message: object, now_s: float) -> list[Decision]:
-        """What is decided because of a worker's message."""
+        """Take a worker's message and return the decisions that follow."""
         if isinstance(message, Join):
             if rank not in self.members:
                 self._waiting[rank] = (message, now_s)
@@ -148,7 +153,7 @@ class Coordinator:
         elif isinstance(message, WorkerState):
             return self._gather(rank, message, now_s)
         elif isinstance(message, Outdated):
-            # One that has died began an epoch that this rank has not heard of.
+            # A coordinator that has died began an epoch unknown to this rank.
             if message.epoch < self.epoch:
                 return []
             self.epoch = message.epoch
@@ -158,7 +163,7 @@ class Coordinator:
         return self.decide(now_s)
 
     def decide(self, now_s: float) -> list[Decision]:
-        """What is to be done now; also called every ``CYCLE_S``."""
+        """Return the decisions due now; also called every ``CYCLE_S``."""
         decisions: list[Decision] = []
         while self._states is None:
             if self._lets_in(now_s):
@@ -170,7 +175,7 @@ class Coordinator:
         return decisions
 
     def unmet(self, rank: int) -> tuple[int, ...]:
-        """The ranks that one which asks to be let in has to connect to before, and has not."""
+        """Return the ranks that a joining rank must still connect to."""
         join, _ = self._waiting[rank]
         needed = self._starts_of(self.members) | {
             other: asks.start for other, (asks, _) in self._waiting.items() if other < rank
@@ -178,11 +183,11 @@ class Coordinator:
         return tuple(other for other, start in needed.items() if join.met.get(other) != start)
 
     def silent(self, now_s: float, answers: Callable[[int], bool] = lambda rank: False) -> dict[int, str]:
-        """The ranks that have said nothing for so long that they count as lost, and why.
+        """Return the ranks that were silent for so long that they count as lost, with the reason.
 
-        ``answers(rank)`` is whether the kernel of another host acknowledges what ``rank`` there is sent: then
-        it is waited for ``ANSWERING`` times as long. Called every ``CYCLE_S``. Where it comes late this
-        process did not run either, and what others said meanwhile was not read: that time does not count.
+        ``answers(rank)`` returns whether the kernel of a rank on another host acknowledges data; such a rank
+        is waited for ``ANSWERING`` times as long. The method is called every ``CYCLE_S``. If a call comes
+        late, this process did not run either and read no messages, so that time does not count as silence.
         """
         unwatched_s = max(0.0, now_s - self._looked_s - _MOST_BETWEEN_LOOKS_S)
         self._looked_s = max(self._looked_s, now_s)
@@ -198,11 +203,11 @@ class Coordinator:
         }
 
     def lose(self, lost: Mapping[int, str], now_s: float) -> list[Decision]:
-        """Begin an epoch without ``lost``; raises LostRankError where too few are left.
+        """Begin an epoch without ``lost``; raises LostRankError if too few ranks are left.
 
-        Only a side with more than half of the members goes on, or with half of them and the lowest: so two
-        sides of a network that has come apart never both do. The members are those of the last epoch that all
-        of them have heard of: ranks that are lost one by one before the next are counted together.
+        Only a side with more than half of the members goes on, or with half of them and the leader, so two
+        sides of a split network never both do. Members are counted from the last epoch that all of them have
+        heard of, so ranks lost one by one before the next epoch count together.
         """
         gone = {rank: how for rank, how in lost.items() if rank in self.members}
         if not gone:
@@ -222,13 +227,13 @@ class Coordinator:
         return self.regroup(left, now_s)
 
     def heard_s(self, now_s: float) -> dict[int, float]:
-        """When each member was heard last; this rank is now."""
+        """Return when each member was last heard; for this rank that is now."""
         return {**self._heard, self.rank: now_s}
 
     def regroup(self, members: Sequence[int], now_s: float) -> list[Decision]:
-        """Begin an epoch with ``members``; what was decided in the last one is void.
+        """Begin an epoch with ``members``; decisions of the last epoch become void.
 
-        ``severed``, pairs of hosts between which nothing passes, are sent to all.
+        All members receive ``severed``, the pairs of hosts between which nothing passes.
         """
         self.epoch, self.members = self.epoch + 1, tuple(sorted(members))
         self.joined = {rank: seq for rank, seq in self.joined.items() if rank in self.members}
@@ -248,9 +253,9 @@ class Coordinator:
         ]
 
     def _lets_in(self, now_s: float) -> dict[int, int]:
-        """The ranks to let in now, and their starts: where all members have arrived at such a request.
+        """Return the ranks to let in now and their starts, if all members have arrived at such a request.
 
-        Each reaches every member, and those that are let in with it.
+        Each of these ranks has connected to every member and to the ranks let in with it.
         """
         ready = self._ready[self.seq]
         arrived = all(rank in ready and ready[rank][0].admits for rank in self.members)
@@ -276,7 +281,7 @@ class Coordinator:
         return {rank: self.starts.get(rank, 0) for rank in ranks}
 
     def _next_part(self, now_s: float) -> Go | None:
-        """The next part of the request at hand, where it is time for one."""
+        """Return the next part of the current request, or None if it is not yet due."""
         ready = self._ready[self.seq]
         here, every = self._round.covered(), set(self.members)
         fresh = set(ready) & every - here
@@ -309,8 +314,8 @@ class Coordinator:
         return go
 
     def _pays(self, request: CollectiveCall, fresh: set[int], missing: set[int], now_s: float) -> bool:
-        """Break-even: go on once waiting has cost as much as going on would beyond the whole."""
-        # One rank alone has nobody to go on with; later it brings what all others wait for.
+        """Return whether waiting has cost as much as going on without ``missing`` would (break-even)."""
+        # A first part needs two ranks. A later part may be one rank, as all others wait for its data.
         if not self._policy.relays or not request.partial or len(fresh) < 2 - bool(self._round.parts):
             return False
         if self._round.waiting is None:
@@ -327,7 +332,7 @@ class Coordinator:
             self._round.done_s = now_s
 
     def _allowed_s(self) -> float:
-        """T_fault (Sec. IV-C): counted from the end of the first part."""
+        """Return T_fault (Sec. IV-C), counted from the end of the first part."""
         if not self._round.done_s:
             return self._policy.silent_s
         first_s, done_s = self._round.first_s, self._round.done_s
@@ -335,7 +340,7 @@ class Coordinator:
         return fault_deadline_s(first_s, done_s, factor=factor, least_s=least_s) - done_s
 
     def _gather(self, rank: int, state: WorkerState, now_s: float) -> list[Decision]:
-        """Once all members have said where they stand: where they go on."""
+        """Collect the members' states; with the last one, return where they go on."""
         if state.epoch != self.epoch or self._states is None:
             return []
         self._states[rank] = state
@@ -354,7 +359,7 @@ class Coordinator:
         kept = 0
         while all(len(parts) > kept for parts in at_it) and len({parts[kept] for parts in at_it}) == 1:
             kept += 1
-        # Of a rank that is lost some chunks may be in the first part, and nobody knows which.
+        # Chunks of a lost rank may be in the first part, and no rank knows which.
         open_to = frozenset[int]().union(
             *(state.open_to for state in states.values() if state.done == furthest)
         )
@@ -372,7 +377,7 @@ class Coordinator:
         self.seq, self._round = furthest, _Round(parts=list(at_it[0][:kept]))
         decisions: list[Decision] = [Resume(self.epoch, furthest, kept, holders)]
         if kept and not set(self.members) - self._round.covered():
-            # All that the survivors have is in: one more part of nobody ends the request.
+            # All data of the survivors is in: one more, empty part ends the request.
             request = next(iter(self._ready[furthest].values()))[0]
             decisions.append(Go(self.epoch, furthest, request, (), kept, last=True))
             self._ready.pop(furthest)
@@ -380,9 +385,9 @@ class Coordinator:
         return decisions + self.decide(now_s)
 
     def _keep_ready(self, seq: int) -> None:
-        """Forget who was ready for requests before ``seq``, and who is no member.
+        """Forget requests before ``seq`` and ranks that are no members.
 
-        The others stay: one may have become ready after it said where it stands.
+        The rest stays: a rank may have become ready after it reported its state.
         """
         for at in list(self._ready):
             if at < seq:

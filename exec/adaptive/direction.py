@@ -1,4 +1,4 @@
-"""The coordinating rank: sends what the coordinator decides, has links measured, replans, swaps schedules."""
+"""The coordinating rank: sends decisions, has links measured, replans, and swaps schedules."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Direction"]
 
-# Between measuring because runs have changed the job works so many times as long as measuring held it up:
-# links that change faster than that are not followed.
+# Minimum work between two measurements caused by changed runs, as a multiple of a measurement's duration.
+# Links that change faster are not followed.
 _REST = 25
-# Contexts that are not ready on all ranks after so long never will be: a rank has no room for them.
+# Contexts not ready on all ranks after this long never will be: a rank has no room for them.
 _GIVEN_UP_S = 60.0
-# Runs that are waited for to become as slow as links are measured to be.
+# Runs to wait for the measured slowdown to show.
 _AWAITED = 10
-# What a rate is off by from one measurement to the next although nothing has changed: no reason for a search.
+# Change of a rate between two measurements that is noise, and no reason for a search.
 _CHANGED = math.log(1.1)
-# A rank that has said nothing for three heartbeats is sent something, to see whether its host answers.
+# A rank silent for three heartbeats is sent a probe, to see whether its host answers.
 _PROBED_S = 0.3
-# What psutil calls a process that does nothing any more.
+# psutil's states of a process that does no more work.
 _STILL = ("stopped", "tracing-stop", "zombie", "dead")
 
 
 class Direction:
-    """Drives a `Coordinator`; all calls come from one thread."""
+    """Driver of a `Coordinator`; all calls come from one thread."""
 
     def __init__(self, session: Session, group: Group, members: Sequence[int], epoch: int) -> None:
         self._session = session
@@ -81,7 +81,7 @@ class Direction:
         )
         self._now: Network = session.capability
         self._first = group
-        # The links of spares that have joined, as they were measured first; until then they are guessed.
+        # First measurements of the links of spares that have joined; guessed until then.
         self._first_links = {(link.src, link.dst): link for link in session.first_links}
         self._severed = Severed(group.mesh.host, session.severed, time.monotonic())
         self.coordinator.severed = self._severed.pairs
@@ -89,34 +89,36 @@ class Direction:
         self._slow, self._slow_of = SlowParts(self._links_of(session.capability)), self.coordinator.members
         self._replanner = Replanner(self._planned, session.replan_s)
         self._warmed = False
-        # What searches found, and the epochs and versions that these began in.
+        # Results of searches, with the epoch and version in which each search began.
         self._plans: list[tuple[tuple[int, int], Replanned]] = []
-        # The first schedules of a session are set up with contexts for late ranks. Answers about those of
-        # later ones: the number of the question, and packed parts, none where it failed.
+        # The first schedules of a session are set up with contexts for late ranks. For later ones: answers as
+        # (number of the request, packed parts); the parts are empty on failure.
         self._late = LateContexts(made=() if epoch else (0,))
         self._compiled: list[tuple[int, bytes]] = []
         self._guard = SwapGuard()
-        # The newest version, that in use, and the one before it, whose contexts are kept.
+        # The newest version, the one in use, and the one before it, whose contexts are kept.
         self._version, self._in_use = 0, 0
         self._before: tuple[int, dict[CollectiveCall, Level]] | None = None
-        # What was found and is not believed yet, and the runs that were waited for since.
+        # A search result that is not yet believed, and the runs since it was found.
         self._doubtful: Replanned | None = None
         self._waited = 0
         self._measuring = 0
-        # Ranks go on with rings after one is lost; or links changed while schedules were looked for.
+        # A new search is due: ranks use first schedules after a loss, or links changed during the last
+        # search.
         self._anew = False
         self._installing: dict[Installed, set[int]] = {}
         self._rows: dict[int, MeasuredLinks] = {}
         self._levels: dict[CollectiveCall, Level] = {}
         self._is_measuring = False
-        # The gains of the version whose contexts are being made, and since when; what all have made of it.
+        # The gains of the version whose contexts are being made, when that began, and the version that all
+        # have.
         self._gains: dict[int, Mapping[CollectiveCall, float]] = {}
         self._installing_s = 0.0
         self._made: int | None = None
-        # When links may be measured again although it is not their turn.
+        # Earliest time for a measurement out of turn.
         self._rested_s = 0.0
-        # Requests whose last part is under way, the version in use then, and whether it is the only one; what
-        # each part of a request took each rank that has said so.
+        # Requests whose last part is under way, with the version in use then and whether that part is the
+        # only one; and the seconds that each part of a request took on each rank that has reported.
         self._under_way: dict[int, tuple[CollectiveCall, int, bool]] = {}
         self._took_s: dict[int, dict[int, dict[int, float]]] = {}
         self._costs: dict[CollectiveCall, SimulatedCosts] = {}
@@ -126,7 +128,7 @@ class Direction:
 
     @property
     def wait_s(self) -> float:
-        """How long to wait for messages before ``tick``."""
+        """Seconds to wait for messages before the next ``tick``."""
         return CYCLE_S
 
     def hear(self, rank: int, message: Any) -> None:
@@ -149,7 +151,7 @@ class Direction:
             self._session.send(rank, Meet(tuple(map(mesh.whereabouts, self.coordinator.unmet(rank)))))
 
     def tick(self) -> None:
-        """Decide anew, as time has passed."""
+        """Decide again, as time has passed."""
         now_s = time.monotonic()
         if self._session.profile_every and not self._warmed and self._session.schedules:
             self._warmed = True
@@ -171,9 +173,9 @@ class Direction:
             self.lose(silent)
 
     def lose(self, lost: Mapping[int, str], start: int | None = None) -> None:
-        """Go on without ``lost``, whose processes are ended if they are not.
+        """Go on without ``lost``, and end their processes.
 
-        With ``start`` it is known which start of them: one that was let in since is not lost by it.
+        With ``start``, only that start of the ranks is lost: one that was let in since stays.
         """
         if start is not None:
             starts = self.coordinator.starts
@@ -185,7 +187,7 @@ class Direction:
         self._send(decisions)
 
     def _begin_anew(self) -> None:
-        """What was under way ends with its epoch, whose members go on with first schedules."""
+        """Drop all work of the old epoch; the members go on with first schedules."""
         self._version, self._in_use, self._before, self._doubtful = 0, 0, None, None
         self._guard.begin_anew()
         self._late.begin_anew()
@@ -200,7 +202,7 @@ class Direction:
         self._anew = True
 
     def _sever_and_heal(self, now_s: float) -> None:
-        """Begin an epoch around pairs of hosts that have stalled, and use those again that carry."""
+        """Begin an epoch around stalled pairs of hosts, and use healed pairs again."""
         if self.coordinator.gathering:
             return
         found = self._severed.found(self.coordinator.heard_s(now_s), self._goes_on, now_s)
@@ -217,20 +219,20 @@ class Direction:
             self._measure_due = False
 
     def _goes_on(self, pairs: tuple[HostPair, ...]) -> bool:
-        """Whether the members reach each other without the links between ``pairs`` of hosts."""
+        """Return whether the members reach each other without the links between ``pairs`` of hosts."""
         return is_connected(self._network(pairs))
 
     def _names(self, pair: HostPair) -> tuple[str, ...]:
-        """What the profile calls the hosts of a pair."""
+        """Return the profile's names of the hosts of a pair."""
         hosts = self._session.capability.hosts
         return tuple(hosts[self._session.slots.index(rank)] for rank in pair)
 
     def close(self) -> None:
-        """End what runs beside."""
+        """End the replanner."""
         self._replanner.close()
 
     def _is_settled(self) -> bool:
-        """Whether the members of this epoch work with schedules of their own, and this rank with the last."""
+        """Return whether the members have schedules of this epoch and this rank uses the chosen version."""
         ranks, session = len(self.coordinator.members), self._session
         if self.coordinator.gathering or session.epoch != self.coordinator.epoch:
             return False
@@ -239,13 +241,13 @@ class Direction:
         return all(schedule.network.ranks == ranks for schedule in session.schedules.values())
 
     def _probe_silent(self, now_s: float) -> None:
-        """Have the hosts of ranks that say nothing acknowledge something, or not, before it is asked."""
+        """Probe silent ranks on other hosts, so that `_answers` knows whether their kernels reply."""
         for rank, heard_s in self.coordinator.heard_s(now_s).items():
             if now_s - heard_s > _PROBED_S and self._is_elsewhere(rank):
                 self._first.mesh.probe(rank)
 
     def _answers(self, rank: int) -> bool:
-        """Whether ``rank`` is on another host, whose kernel acknowledges what is sent there."""
+        """Return whether ``rank`` is on another host whose kernel acknowledges data."""
         return self._is_elsewhere(rank) and not self._first.mesh.is_mute(rank)
 
     def _is_elsewhere(self, rank: int) -> bool:
@@ -282,7 +284,7 @@ class Direction:
                 self._between(decision)
 
     def _welcome(self, regroup: Regroup) -> None:
-        """Tell those that join what the others have agreed on; have their links measured once they are in."""
+        """Send joining ranks what the others have agreed on; have their links measured later."""
         session, base = self._session, self._session.base
         # A spare may be on a host that was known by another name.
         self._severed.hosts = self._first.mesh.host
@@ -300,13 +302,13 @@ class Direction:
         self._measure_due |= bool(regroup.joining)
 
     def _between(self, go: Go) -> None:
-        """After a request: measure where it is time."""
+        """Start a measurement after a request if it is due."""
         every = self._session.profile_every
         if every and (go.seq + 1) % every == 0:
             self.measure()
 
     def measure(self) -> bool:
-        """Have all ranks measure their links before the next request, if they do not already; whether so."""
+        """Have all ranks measure their links before the next request; return False if they already do."""
         if self._is_measuring:
             return False
         self._is_measuring = True
@@ -335,12 +337,12 @@ class Direction:
         self._learn(found)
         if self._has_changed():
             self._replan()
-        # The search is under way beside the job while links are measured once more.
+        # The search runs beside the job while links are measured once more.
         if self._name_slow():
             self.measure()
 
     def _learn(self, found: Sequence[LinkNow]) -> None:
-        """Take what the links of spares carry when they are first measured for what they can carry."""
+        """Take the first measurement of a spare's links as their capability."""
         guessed = self._session.guessed
         new = {
             (link.src, link.dst): link
@@ -356,7 +358,7 @@ class Direction:
             self._slow_of = ()
 
     def _has_changed(self) -> bool:
-        """Whether a link costs clearly more or less than when schedules were last looked for."""
+        """Return whether a link's cost differs clearly from the one in the last search."""
         now, before = self._network(), self._searched
         if before is None or before.hosts != now.hosts or before.links != now.links:
             return True
@@ -364,7 +366,7 @@ class Direction:
         return bool(off.max(initial=0.0) > _CHANGED)
 
     def _name_slow(self) -> bool:
-        """Say what has become slow, and what no longer is; whether that takes one more measurement."""
+        """Report newly slow and recovered parts; return whether one more measurement is needed."""
         if self._slow_of != self.coordinator.members:
             self._slow = SlowParts(self._links_of(self._session.capability))
             self._slow_of = self.coordinator.members
@@ -375,7 +377,7 @@ class Direction:
         return found.doubtful
 
     def _replan(self) -> None:
-        # What is looked for has to be faster than what will be in use.
+        # A search must beat the schedules that will be in use when it ends.
         if self._replanner.busy or self._gains or not self._is_settled():
             self._anew = True
             return
@@ -386,13 +388,13 @@ class Direction:
         self._anew = False
 
     def _network(self, severed: Sequence[HostPair] | None = None) -> Network:
-        """The links between the members, as they are now, without those of severed pairs."""
+        """Return the current links between the members, without those of severed pairs."""
         pairs = self._severed.pairs if severed is None else severed
         mesh = self._first.mesh
         return without_pairs(self._links_of(self._now), mesh.host, self.coordinator.members, pairs)
 
     def _links_of(self, network: Network) -> Network:
-        """The part of a network of all ranks that joins the members."""
+        """Return the part of a network of all ranks that joins the members."""
         members = self.coordinator.members
         return restricted(network, [self._session.slots.index(rank) for rank in members])[0]
 
@@ -403,8 +405,8 @@ class Direction:
         seconds = time.monotonic() - self._replan_started_s
         changed = bool(found.schedules)
         self._session.tell("planned", seconds, detail={"gain": found.gain, "used": "now", "changed": changed})
-        # What was found for other members, or is faster than what is not in use any more, is of no use; a
-        # search for these follows.
+        # Results for other members, or compared with schedules no longer in use, are dropped; a new search
+        # follows.
         if of != (self.coordinator.epoch, self._in_use):
             return
         if not changed:
@@ -414,7 +416,7 @@ class Direction:
         self._install_if_believed()
 
     def _install_if_believed(self) -> None:
-        """Have contexts made for what was found, once runs are as slow as links are measured to be."""
+        """Have contexts made for the found schedules once runs are as slow as the measured links predict."""
         found, now_s = self._doubtful, time.monotonic()
         if found is None:
             return
@@ -433,12 +435,12 @@ class Direction:
         self._send([Install(self.coordinator.epoch, self._version, found.schedules, found.parts)])
 
     def _disbelieve(self, found: Replanned, why: str) -> None:
-        """Drop what was found; links that stay as they were measured are a reason to search again."""
+        """Drop the found schedules; if links stay as measured, the next measurement starts a new search."""
         self._doubtful = self._searched = None
         self._session.tell("disbelieved", detail={"gain": found.gain, "why": why})
 
     def _installed(self, rank: int, message: Installed) -> None:
-        """Once all have made them: change to the contexts of a version, and later to those for late ranks."""
+        """Swap to a version once all ranks have made its contexts; then reveal those for late ranks."""
         if message.epoch != self.coordinator.epoch:
             return
         ranks = self._installing.setdefault(message, set())
@@ -454,9 +456,9 @@ class Direction:
             self._swap_if_made()
 
     def _swap_if_made(self) -> None:
-        """Change to the version that all have made, between two requests.
+        """Swap to the version that all ranks have made, between two requests.
 
-        Within one, later parts would need contexts for late ranks that the version does not have yet.
+        Within a request, later parts would need contexts for late ranks that the version does not have yet.
         """
         version = self._made
         if version is None or self.coordinator.gathering or not self.coordinator.is_between:
@@ -471,15 +473,15 @@ class Direction:
         self._guard.swapped()
         self._in_use = version
         if self._late.under_way:
-            # To compile what is not in use any more would disturb the trial.
+            # Compiling for schedules no longer in use would disturb the trial.
             self._late.cancel()
             self._replanner.stop_compiling()
         self._send([Swap(self.coordinator.epoch, version)])
 
     def _make_late(self, now_s: float) -> None:
-        """Have contexts made for late ranks where there are none, once no other schedules are on their way.
+        """Have missing contexts for late ranks made, while no other schedules are on their way.
 
-        That takes time from the runs: none is on trial then.
+        Making them slows the runs, so no swap may be on trial meanwhile.
         """
         session, version = self._session, self._in_use
         changes = self._anew or self._replanner.busy or self._gains or self._doubtful is not None
@@ -500,7 +502,7 @@ class Direction:
         self._replanner.compile_late(session.schedules, lambda parts: self._compiled.append((number, parts)))
 
     def _watch(self, rank: int, done: PartDone) -> None:
-        """Measure when runs have become slower or faster for good."""
+        """Measure links once runs have become slower or faster for good."""
         parts = self._took_s.setdefault(done.seq, {})
         parts.setdefault(done.number, {})[rank] = done.seconds
         if not done.last or len(parts[done.number]) < len(self.coordinator.members):
@@ -509,15 +511,15 @@ class Direction:
         request, version, alone = self._under_way.pop(done.seq, (None, 0, False))
         if request is None or version != self._in_use:
             return
-        # A run takes as long as on the slowest rank, which is another one when other links are slow.
+        # A run takes as long as on its slowest rank, which changes with the slow links.
         longest_s = sum(max(took_s.values()) for took_s in parts.values())
-        # What looks for schedules or makes contexts takes time from the runs beside it.
+        # Searching and making contexts slow the runs beside them.
         disturbed = self._replanner.busy or bool(self._gains)
         self._guard.ran(request, longest_s, disturbed=disturbed)
         self._judge_swap()
         self._waited += 1
         self._install_if_believed()
-        # A level is that of runs in one part.
+        # A level holds only runs in one part.
         if not alone or disturbed or version != self._in_use or self._gains:
             return
         level = self._level(request)
@@ -529,12 +531,13 @@ class Direction:
             self.measure()
 
     def _judge_swap(self) -> None:
-        """Go back to the schedules before the last swap where runs are slower since."""
+        """Go back to the schedules before the last swap if runs are slower since."""
         trial = self._guard.judged()
         if trial is None:
             return
         if self._before is None:
-            # All went back. Where that did not help, the network has changed since, which is nobody's error.
+            # This was a swap back. If it did not help, the network has changed since, and no prediction was
+            # wrong.
             if trial.has_gained:
                 self._guard.doubt(time.monotonic())
             return
@@ -545,7 +548,7 @@ class Direction:
         detail = {"version": self._in_use, "before_s": trial.before_s, "after_s": trial.after_s}
         self._in_use, self._levels = self._before
         self._before = None
-        # What was found, or is looked for, is faster than what is no longer in use.
+        # Found schedules and running searches were compared with a version no longer in use.
         self._anew |= self._replanner.busy or bool(self._gains) or self._doubtful is not None
         self._doubtful = None
         self._gains.clear()
@@ -553,20 +556,21 @@ class Direction:
         self._session.tell("rolled back", detail=detail)
         self._send([Swap(self.coordinator.epoch, self._in_use)])
         if self._late.exist(self._in_use):
-            # They may have been made after the other schedules came into use.
+            # Its contexts for late ranks may have been finished after the other schedules came into use.
             self._send([Reveal(self.coordinator.epoch, self._in_use)])
 
     def _level(self, request: CollectiveCall) -> Level:
-        """What runs take; at first as simulated, as links may differ from the profile from the start."""
+        """Return the level of a request's runs; it starts from the simulated time."""
         if request not in self._levels:
             self._levels[request] = Level(replay(self._session.schedule_of(request)).time_s)
         return self._levels[request]
 
     def _buy_s(self, request: CollectiveCall, ready: frozenset[int], late: frozenset[int]) -> float:
-        """What going on without the late ranks costs beyond the collective of all, in measure with real runs.
+        """Return the seconds that going on without the late ranks costs beyond one collective of all.
 
-        Both phases are simulated. At least a cycle: so long the news of a rank may be on its way. Infinite
-        while this rank has no schedules for the members yet, or they lack contexts for late ranks.
+        Both phases are simulated, and scaled to real runs. The cost is at least one cycle, the delay of a
+        rank's message. It is infinite while this rank has no schedules for the members, or no contexts for
+        late ranks.
         """
         if not self._is_settled() or not self._late.exist(self._in_use):
             return math.inf

@@ -1,7 +1,7 @@
-"""Whether the times of runs have changed for good: the reason to measure links before it is their turn.
+"""Detection of lasting changes in run times, a reason to measure links out of turn.
 
-A run alone says little: others' work holds it up. The level of the runs is learned from the first few of
-them; when several in a row lie on one side of it, further off than noise, they have left it.
+A single run says little, as other work may hold it up. The level is learned from the first few runs. When
+several runs in a row lie on one side of it by more than noise, they have left it.
 """
 
 from __future__ import annotations
@@ -12,29 +12,30 @@ from collections import deque
 
 __all__ = ["Level"]
 
-# How many runs a level is learned from at least, and at most.
+# Least and most runs that a level is learned from.
 _LEARNED, _REMEMBERED = 3, 9
-# So many in a row are no chance: where one in twenty lies so far off on one side, three do once in 8000 runs.
+# Runs in a row that are no chance: if one in twenty lies off on one side, three in a row do once in 8000
+# runs.
 _IN_A_ROW = 3
-# How far off they must be: a factor, more where runs scatter more (so many of their standard deviations).
+# Least distance: a factor, or standard deviations where runs scatter more.
 _LEAST, _DEVIATIONS = math.log(1.2), 2.5
-# Runs that are learned while rates change scatter for that: what is so far off is news in any case.
+# Rates that change during learning widen the scatter; a distance beyond this always counts.
 _MOST = math.log(1.3)
-# A standard deviation of normal noise is so many times the median of the absolute ones.
+# Ratio of a normal distribution's standard deviation to its median absolute deviation.
 _NORMAL = 1.4826
-# Predictions of other schedules are off by up to a third: only what is further from them is news.
+# Predictions of other schedules are off by up to a third; only a larger distance counts.
 _UNFORESEEN = math.log(1.5)
 
 
 class Level:
-    """What runs of one schedule take; ``expected_s`` is what they were predicted to take, if they were.
+    """The usual time of runs of one schedule; ``expected_s`` is the predicted time, if any.
 
-    What the first runs have taught stays, so that small steps away from it add up. Once the runs have left
-    it (``take``), they have come to another (``left``): each change is reported once.
+    The first runs set the level for good, so that small steps away from it add up. After `take` has returned
+    True, `left` is the new level: each change is reported once.
     """
 
     def __init__(self, expected_s: float | None = None) -> None:
-        # One rank alone sends nothing, which takes no time.
+        # A single rank sends nothing, which takes no time.
         self._expected_s = expected_s or None
         self._at: deque[float] = deque(maxlen=_REMEMBERED)
         self._off: deque[float] = deque(maxlen=_IN_A_ROW)
@@ -46,11 +47,11 @@ class Level:
 
     @property
     def expected_s(self) -> float | None:
-        """What the next run should take: as usual, or as predicted where what is usual is far from that."""
+        """The usual time of runs; the predicted one if the usual time is far from it."""
         return self._expected_s if self._is_unforeseen() else self.usual_s
 
     def take(self, seconds: float) -> bool:
-        """Whether the runs, of which this one is the last, are slower or faster for good."""
+        """Add a run, and return whether the runs have become slower or faster for good."""
         log = math.log(max(seconds, 1e-9))
         if len(self._at) < _LEARNED:
             self._at.append(log)
@@ -66,13 +67,13 @@ class Level:
         return len(self._off) == _IN_A_ROW or self._is_unforeseen()
 
     def left(self) -> Level:
-        """The level that the runs have come to."""
+        """Return the level that the runs have moved to."""
         found = Level()
         found._at.extend(self._off if len(self._off) == _IN_A_ROW else self._at)
         return found
 
     def changed(self, gain: float) -> Level:
-        """The level of another schedule, predicted to be ``gain`` times as fast."""
+        """Return the level of another schedule that is predicted to be ``gain`` times as fast."""
         usual_s = self.usual_s
         return Level(None if usual_s is None or self._off else usual_s / gain)
 

@@ -1,6 +1,6 @@
-"""A job of many equal collectives on an adaptive session: a task of ranks, for figures and for trying it.
+"""A job of many equal collectives on an adaptive session, for figures and for trying it out.
 
-Each rank computes for a while (it sleeps), asks for its collective, waits, and checks every element.
+Each rank computes for a while (it sleeps), starts its collective, waits, and checks every element.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from synth.network import Network
 __all__ = ["Iterations", "IterationsReport", "ReadyTimes", "gathered", "iterations_task"]
 
 _CYCLE = 16
-# How long survivors take at most to begin an epoch.
+# Longest time in which survivors begin an epoch.
 _REGROUPED_S = 30.0
 
 
 @dataclass(frozen=True, eq=False)
 class Iterations:
-    """What to run: ``iterations`` times a collective, of blocks of ``count`` elements as in `Session.setup`.
+    """The job: ``iterations`` times a collective on blocks of ``count`` elements, as in `Session.setup`.
 
-    ``computing_s[i, r]`` is how long rank r computes before request i; None is not at all. ``profile_every``
-    0 measures links never, and no schedule is ever changed then. With ``rejoin`` ranks that were started
-    again are let in before each request.
+    ``computing_s[i, r]`` is how long rank r computes before request i; None for not at all. With
+    ``profile_every`` 0 links are never measured and schedules never change. With ``rejoin`` ranks that were
+    started again are let in before each request.
     """
 
     iterations: int
@@ -52,9 +52,9 @@ class Iterations:
 
 @dataclass(frozen=True, eq=False)
 class ReadyTimes:
-    """When a rank was ready for each request and when it had the result, by its host's monotonic clock.
+    """Times at which a rank was ready for each request and had its result, by its host's monotonic clock.
 
-    A rank that joined has a time for each from request ``first`` on.
+    A rank that joined has a time for each request from ``first`` on.
     """
 
     rank: int
@@ -65,7 +65,7 @@ class ReadyTimes:
 
 @dataclass(frozen=True, eq=False)
 class IterationsReport:
-    """What came of it: on the ranks that lived, ``wrong`` elements, and what happened besides."""
+    """The outcome: surviving ranks, the number of ``wrong`` elements on them, and the session's events."""
 
     members: tuple[int, ...]
     lost: dict[int, str]
@@ -77,7 +77,7 @@ class IterationsReport:
 
 
 def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> IterationsReport | None:
-    """Run it on this rank; the coordinator returns the report, the others None."""
+    """Run the job on this rank; return the report on the coordinator, None on others."""
     started_s = time.monotonic()
     if hasattr(progress, "on_lost"):
         progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how, lost.start))
@@ -100,7 +100,8 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
     first = None
     while seq < asked.iterations:
         if asked.rejoin:
-            # Each iteration is two requests, and this the first; a rank that joins goes on with the second.
+            # Each iteration is two requests, of which this is the first; a joining rank goes on with the
+            # second.
             seq = session.admit().next_seq // 2
         first = seq if first is None else first
         progress.update(seq, asked.iterations, asked.kind)
@@ -133,7 +134,7 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
 
 
 def _tell(session: Session, progress: Safekeeping, told: int) -> int:
-    """Hand over the events since the first ``told``, those of the rank that decides; how many there are."""
+    """Hand over the coordinator's events after the first ``told``; return the number of all events."""
     events = session.events[told:]
     if session.rank == session.coordinator:
         for event in events:
@@ -142,7 +143,7 @@ def _tell(session: Session, progress: Safekeeping, told: int) -> int:
 
 
 class _Data:
-    """What one rank gives and should get: small whole numbers, so that sums are exact in any order."""
+    """The input and expected output of one rank: small whole numbers, whose sums are exact in any order."""
 
     def __init__(self, asked: Iterations, rank: int, ranks: int) -> None:
         self._asked, self._rank = asked, rank
@@ -151,12 +152,12 @@ class _Data:
         self._wanted: dict[tuple[int, ...], tuple[Array, int]] = {}
 
     def given(self, seq: int) -> Array:
-        """This rank's data for request ``seq``."""
+        """Return this rank's data for request ``seq``."""
         data: Array = self._own + self._own.dtype.type(seq % _CYCLE)
         return data
 
     def wrong(self, found: Array, members: tuple[int, ...], seq: int) -> int:
-        """How many elements of a result of ``members`` are not what they should be, or too few or many."""
+        """Return how many elements of a result of ``members`` are wrong, missing or too many."""
         if members not in self._wanted:
             self._wanted = {members: self._expected(members)}
         base, times = self._wanted[members]
@@ -165,7 +166,7 @@ class _Data:
         return int(np.count_nonzero(found.astype(np.float64) != base + times * (seq % _CYCLE)))
 
     def _expected(self, members: Sequence[int]) -> tuple[Array, int]:
-        """(the result of request 0, how much of what is added to all data is in it)."""
+        """Return the result of request 0, and how often a constant added to all data is in the result."""
         kind, count, rank = self._asked.kind, self._asked.count, self._rank
         at = rank if kind in ("reduce_scatter", "all_to_all") else 0
         if kind == "broadcast":
@@ -184,7 +185,7 @@ class _Data:
 
 
 def gathered(session: Session, value: Any) -> list[Any]:
-    """What every member has, also where one is lost meanwhile: then the others gather again; collective."""
+    """Return every member's value, and gather again among the survivors if one is lost; collective."""
     while True:
         epoch = session.epoch
         try:

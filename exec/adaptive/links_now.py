@@ -1,11 +1,11 @@
-"""What links carry at this moment: a profile quick enough for the middle of a job (AdapCC, Sec. IV-B).
+"""Measurement of link costs in the middle of a job (AdapCC, Sec. IV-B).
 
-First within hosts, then between them in N - 1 rounds: in round i a host sends to the one i places on, so
-that each NIC carries one flow each way. A receiver times the arrival of what is sent, and leaves out the
-first part, which goes into buffers on the way; no clocks are compared. How much is sent follows from how
-fast the first of it arrives: a slow link is not given what a fast one takes in that time. Where the flows of
-others have filled a queue on the way, it is sent for longer: a new flow has its share of the rate only after
-some round trips. A link that carries nothing ends the wait after some seconds.
+Links within hosts come first, then those between hosts in N - 1 rounds: in round i a host sends to the one i
+places on, so that each NIC carries one flow each way. A receiver times the arrivals and leaves out the first
+part, which fills buffers on the way; no clocks are compared. The first arrivals set how much is sent, so that
+a slow link gets less than a fast one. If other flows have filled a queue on the way, the train lasts longer,
+as a new flow gets its share of the rate only after some round trips. A wait for a dead link ends after some
+seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 # Long enough for a rate, short enough for a job that waits.
 _TARGET_S, _FIRST_BYTES, _MOST_BYTES = 0.03, 64 << 10, 8 << 20
-# Behind the queues of others a train takes so many round trips, up to so long.
+# Length of a train in round trips, for links with full queues, and its limit in seconds.
 _ROUND_TRIPS, _MOST_TARGET_S = 12, 0.6
 _PIECE_BYTES = 16 << 10
 _PINGS = 5
@@ -46,19 +46,19 @@ _COPIES, _COPY_BYTES = 4, 256 << 10
 _LEAST_ALPHA_S, _LEAST_BETA = 1e-7, 1e-12
 _GUESSED_ALPHA_S, _GUESSED_BETA = 1e-4, 1e-9
 _PING, _PONG, _TRAIN, _CAME = range(1, 5)
-# Over a link that carries anything the exchange takes a small part of this.
+# A live link needs a small part of this.
 _PATIENCE_S = 3.0
-# A train so many times slower than usual is sent again, up to so many trains.
+# A train slower than usual by this factor is sent again, up to this many trains.
 _DOUBTED, _TRAINS = 1.1, 3
-# How often links are measured for a network.
+# Measurements per network.
 _MEASURED = 3
-# What a receiver says of a train instead of how many bytes have come.
+# A receiver's replies about a train, in place of the bytes received.
 _ALL, _AGAIN, _NOTHING = 0, -1, -2
 
 
 @dataclass(frozen=True)
 class LinkNow:
-    """What one directed link costs now, by ranks of the group."""
+    """The current cost of one directed link; ranks are those of the group."""
 
     src: int
     dst: int
@@ -71,12 +71,12 @@ def measured_links(
     severed: Iterable[tuple[int, int]] = (),
     usual: Mapping[tuple[int, int], float] | None = None,
 ) -> list[LinkNow]:
-    """The links into this rank; collective.
+    """Measure the links into this rank; collective.
 
-    The first rank of a host measures for all of its ranks, which share its NIC. Between hosts of ``severed``
-    pairs (lowest ranks, as the mesh numbers them) nothing is measured. A link over which nothing comes for
-    some seconds has infinite beta. One that seems slower than ``usual`` (s/byte, by ranks of the group) is
-    tried again before that is believed: ranks that wait for a core look like slow links.
+    The first rank of a host measures for all of its ranks, which share its NIC. Links between hosts of
+    ``severed`` pairs (their lowest ranks, as in the mesh) are skipped. A link that delivers nothing for some
+    seconds has infinite beta. A link that seems slower than ``usual`` (s/byte, by ranks of the group) is
+    measured again, as ranks that wait for a core look like slow links.
     """
     within = _within(group)
     group.Barrier()
@@ -103,7 +103,7 @@ def measured_links(
 
 
 def guessed_network(group: Group) -> Network:
-    """Every rank linked to every other; the NIC of a host is one port out and one in."""
+    """Return a network that links every rank to every other, with one port out and one in per host."""
     names = _host_names(group)
     links = []
     for src, here in enumerate(names):
@@ -115,7 +115,7 @@ def guessed_network(group: Group) -> Network:
 
 
 def measured_network(group: Group) -> Network:
-    """The network of ``group`` as it is now: the middle one of some measurements is what a link can carry."""
+    """Measure the network of ``group``: each link has the median of several measurements; collective."""
     found: dict[tuple[int, int], list[LinkNow]] = {}
     for _ in range(_MEASURED):
         for each in group.allgather(measured_links(group)):
@@ -126,7 +126,7 @@ def measured_network(group: Group) -> Network:
 
 
 def _host_names(group: Group) -> list[str]:
-    """What the host of each rank calls itself, or a number where two bear one name."""
+    """Return the host name of each rank, or numbered names if two hosts have one name."""
     hosts = _by_host(group)
     called = [group.mesh.names[group.members[ranks[0]]] for ranks in hosts]
     if len({*called}) < len(called):
@@ -136,15 +136,15 @@ def _host_names(group: Group) -> list[str]:
 
 
 def betas_of(network: Network) -> dict[tuple[int, int], float]:
-    """Seconds a byte of each link, by its ends."""
+    """Return the seconds per byte of each link, by its ends."""
     ends = zip(network.src.tolist(), network.dst.tolist(), strict=True)
     return dict(zip(ends, network.beta_s_per_byte.tolist(), strict=True))
 
 
 def with_links(network: Network, found: Sequence[LinkNow], ranks: Sequence[int] | None = None) -> Network:
-    """``network`` with the costs that were measured; others keep theirs.
+    """Return ``network`` with the measured costs in ``found``; other links keep theirs.
 
-    ``ranks[r]`` is what ``found`` calls rank r of the network; not given, the same.
+    ``found`` calls rank r of the network ``ranks[r]``; by default r.
     """
     if not found:
         return network
@@ -161,9 +161,9 @@ def with_links(network: Network, found: Sequence[LinkNow], ranks: Sequence[int] 
 
 
 def with_spares(network: Network, spares: Sequence[str]) -> Network:
-    """``network`` and ranks on the hosts ``spares``, whose links are guessed: they have not been measured.
+    """Return ``network`` with ranks on the hosts ``spares`` added, whose links are guessed.
 
-    Each costs what those of its kind, within a host or between hosts, cost in the middle.
+    Each guess is the median of the known links of its kind, within a host or between hosts.
     """
     hosts = (*network.hosts, *spares)
     rows = range(network.links)
@@ -189,7 +189,7 @@ def with_spares(network: Network, spares: Sequence[str]) -> Network:
 
 
 def _middle(network: Network, *, within: bool) -> tuple[float, float]:
-    """Median alpha and beta of the links within hosts or between them; of all where there is none."""
+    """Return the median alpha and beta of the links within or between hosts; of all if there are none."""
     chosen = network.within_host == within
     if not chosen.any():
         chosen = np.ones(network.links, dtype=np.bool_)
@@ -200,7 +200,7 @@ def _middle(network: Network, *, within: bool) -> tuple[float, float]:
 
 
 def _by_host(group: Group) -> list[list[int]]:
-    """The ranks of each host."""
+    """Return the ranks of each host."""
     found: dict[int, list[int]] = {}
     for rank, member in enumerate(group.members):
         found.setdefault(group.mesh.host[member], []).append(rank)
@@ -208,7 +208,7 @@ def _by_host(group: Group) -> list[list[int]]:
 
 
 def _within(group: Group) -> list[LinkNow]:
-    """Links from ranks of this host: n copies of s bytes against one of n·s (Sec. IV-B)."""
+    """Measure the links from ranks of this host: n copies of s bytes against one of n·s (Sec. IV-B)."""
     rank = group.Get_rank()
     peers = next(ranks for ranks in _by_host(group) if rank in ranks)
     if len(peers) == 1:
@@ -230,10 +230,10 @@ def _within(group: Group) -> list[LinkNow]:
 
 
 def _send_train(group: Group, there: int) -> None:
-    """Answer the pings of ``there``, then send it data as often as it asks; both ends agree how that went."""
+    """Answer the pings of ``there``, then send it trains of data until it has enough."""
     ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
     times_s = [time.perf_counter()]
-    # Whoever is lost is so for the other end and for the next call as well.
+    # The other end and the next call notice a lost rank as well.
     with contextlib.suppress(TimeoutError, LostRankError):
         for _ in range(_PINGS):
             group.Send(ball, there, _PONG, deadline_s)
@@ -250,7 +250,7 @@ def _send_train(group: Group, there: int) -> None:
                 said = int(group.recv(there, _CAME))
         except LostRankError:
             return
-        # A new connection for each train: an old one would still go slowly after what it has lost before.
+        # Each train has a new connection, as an old one stays slow after earlier packet loss.
         group.drop_flow(there, (_TRAIN,), outgoing=True)
     if said == _NOTHING:
         group.drop_flow(there, (_PONG,), outgoing=True)
@@ -258,14 +258,14 @@ def _send_train(group: Group, there: int) -> None:
 
 
 def _target_s(round_trip_s: float) -> float:
-    """How long a train should take: longer where a round trip takes much of that."""
+    """Return how long a train should take: longer for long round trips."""
     return min(_MOST_TARGET_S, max(_TARGET_S, _ROUND_TRIPS * round_trip_s))
 
 
 def _send_batches(group: Group, there: int, target_s: float, deadline_s: float) -> int:
-    """Send for about ``target_s``: each batch twice as large, two on their way; what ``there`` said last.
+    """Send batches for about ``target_s``, each twice as large, two in flight; return the last reply.
 
-    That is how many bytes have come, or how the train went.
+    The reply is the number of bytes received, or how the train went.
     """
     started_s, sent, size, came = time.perf_counter(), 0, _FIRST_BYTES, 1
     for number in itertools.count():
@@ -285,7 +285,10 @@ def _send_batches(group: Group, there: int, target_s: float, deadline_s: float) 
 
 
 def _received_trains(group: Group, back: int, usual_s_per_byte: float) -> tuple[float, float]:
-    """(alpha in s, beta in s/byte) from ``back``, the best of some trains; infinite beta if nothing comes."""
+    """Return (alpha in s, beta in s/byte) from ``back``, the best of some trains.
+
+    Beta is infinite if nothing arrives.
+    """
     ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
     times_s, best = list[float](), math.inf
     try:
@@ -297,7 +300,7 @@ def _received_trains(group: Group, back: int, usual_s_per_byte: float) -> tuple[
             at_s = _arrivals(group, back, deadline_s)
             group.drop_flow(back, (_TRAIN,), outgoing=False)
             best = min(best, max(_LEAST_BETA, steady_s(at_s) / _PIECE_BYTES))
-            # A long train is not in doubt: it was slow for as long as runs are.
+            # A long train is trusted: the link was slow for as long as runs last.
             is_long = _target_s(min(np.diff(times_s))) > 2 * _TARGET_S
             if best <= _DOUBTED * usual_s_per_byte or is_long or not left:
                 break
@@ -313,7 +316,7 @@ def _received_trains(group: Group, back: int, usual_s_per_byte: float) -> tuple[
 
 
 def _arrivals(group: Group, back: int, deadline_s: float) -> list[float]:
-    """When the pieces of one train had arrived, in seconds."""
+    """Return the arrival times of the pieces of one train, in seconds."""
     size, at_s = np.zeros(1, np.int64), list[float]()
     while True:
         group.Recv(size, back, _TRAIN, deadline_s)
@@ -324,10 +327,11 @@ def _arrivals(group: Group, back: int, deadline_s: float) -> list[float]:
 
 
 def steady_s(at_s: Sequence[float]) -> float:
-    """Seconds from one arrival of equal pieces to the next, where some are seen late but none early.
+    """Return the seconds between arrivals of equal pieces, some of which are seen late but none early.
 
-    The slope of the line below all arrivals that is nearest to them on average: the edge in the middle of
-    their lower convex hull (Moon, Skelly and Towsley 1999). The first quarter went into buffers.
+    It is the slope of the line below all arrivals that is nearest to them on average: the middle edge of
+    their lower convex hull (Moon, Skelly and Towsley 1999). The first quarter, which filled buffers, is left
+    out.
     """
     first = len(at_s) // 4
     hull: list[tuple[int, float]] = []
@@ -343,6 +347,6 @@ def steady_s(at_s: Sequence[float]) -> float:
 
 
 def _is_above(left: tuple[int, float], middle: tuple[int, float], right: tuple[int, float]) -> bool:
-    """Whether ``middle`` is on the line from ``left`` to ``right``, or above it."""
+    """Return whether ``middle`` is on or above the line from ``left`` to ``right``."""
     rise = (right[1] - left[1]) * (middle[0] - left[0])
     return rise <= (middle[1] - left[1]) * (right[0] - left[0])

@@ -1,7 +1,7 @@
-"""What the ranks of an adaptive session say to each other; ranks are numbered as at its start.
+"""Messages between the ranks of an adaptive session; ranks are numbered as at its start.
 
-Workers tell the coordinator that they are ready, how far they are and that they live; the coordinator sends
-all of them the same decisions in the same order, and each carries them out one after the other.
+Workers send the coordinator their readiness, progress and heartbeats. The coordinator sends all workers the
+same decisions in the same order, and each worker carries them out one after the other.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ __all__ = [
 ]
 
 
-# The collectives of a session.
+# Collectives that a session offers.
 SERVED: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
 _WHOLE = ("all_reduce", "broadcast", "reduce")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
-# What goes on without late ranks. A broadcast has the data of one rank alone, and waits for every rank.
+# Collectives that go on without late ranks. A broadcast has the data of one rank alone, so it waits for all.
 _PARTIAL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "reduce")
-# Chunks of late ranks may join the first part of these.
+# Collectives whose first part chunks of late ranks may join.
 JOINABLE = ("all_reduce",)
 
 
 @dataclass(frozen=True)
 class CollectiveCall:
-    """One collective that is asked for: what all ranks must agree on.
+    """One requested collective; all ranks must agree on it.
 
-    ``count`` is the elements of a block (``exec.program.layout.Layout``): of a rank's buffer, of its share of
-    an all_gather or reduce_scatter, of what one rank has for another in an all_to_all. ``root`` is 0 where
-    the kind has none.
+    ``count`` is the elements of a block (``exec.program.layout.Layout``): a rank's buffer, its share of an
+    all_gather or reduce_scatter, or its data for one other rank in an all_to_all. ``root`` is 0 for kinds
+    without one.
     """
 
     kind: Kind
@@ -79,22 +79,22 @@ class CollectiveCall:
 
     @property
     def admits(self) -> bool:
-        """Whether it is no collective but the moment at which ranks that wait to join are let in."""
+        """Whether it is the special request that lets waiting ranks in."""
         return not self.count
 
     @property
     def rooted(self) -> bool:
-        """Whether it can only be done while its root lives."""
+        """Whether it needs its root alive."""
         return self.kind in ("broadcast", "reduce", "gather", "scatter")
 
     @property
     def alike(self) -> bool:
-        """Whether all ranks end with the same, so that one can give its result to another."""
+        """Whether all ranks end with the same result, so that one can give it to another."""
         return self.kind in ("all_reduce", "all_gather", "broadcast")
 
     @property
     def partial(self) -> bool:
-        """Whether it may go on without late ranks, whose data follows in parts of their own."""
+        """Whether it may go on without late ranks, whose data follows in later parts."""
         return self.kind in _PARTIAL and not self.admits
 
     @property
@@ -103,25 +103,25 @@ class CollectiveCall:
         return self.kind in JOINABLE
 
     def size_bytes(self, ranks: int) -> int:
-        """The larger of a rank's two buffers where ``ranks`` take part."""
+        """Return the size of the larger of a rank's two buffers, for ``ranks`` ranks."""
         return (1 if self.kind in _WHOLE else ranks) * self.block_bytes
 
 
-# All give nothing, and get the ranks that are let in.
+# Carries no data; its result is the ranks that are let in.
 ADMIT = CollectiveCall("all_gather", "sum", "int64", 0, 8)
 
 
 def leader_of(members: Collection[int], joined: Mapping[int, int]) -> int:
-    """The member that decides: the lowest of those who are there longest.
+    """Return the member that decides: the lowest rank among the longest-standing members.
 
-    ``joined`` are the requests by which members were let in that were not there from the start.
+    ``joined`` maps members that were let in later to the requests that let them in.
     """
     return min(members, key=lambda rank: (joined.get(rank, -1), rank))
 
 
 @dataclass(frozen=True)
 class Beat:
-    """A worker lives."""
+    """A worker is alive."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class PartDone:
-    """A worker has carried out part ``number`` of a request, in ``seconds``; ``last``: it has the result."""
+    """A worker has carried out part ``number`` of a request in ``seconds``; ``last``: it has the result."""
 
     epoch: int
     seq: int
@@ -145,11 +145,11 @@ class PartDone:
 
 @dataclass(frozen=True)
 class WorkerState:
-    """Where a worker stands when an epoch begins.
+    """A worker's state when an epoch begins.
 
-    It has the results of all requests before ``done``, the last few of which it keeps; of request ``done``
-    it has carried out ``parts``; ``ready`` are those it has data for. ``open_to`` are late ranks chunks of
-    which may be in the first of these parts. ``done`` is -1 on a rank that joins, until it has been told
+    It has the results of all requests before ``done`` and keeps the last few of them. Of request ``done`` it
+    has carried out ``parts``. ``ready`` are the requests that it has data for. ``open_to`` are late ranks
+    whose chunks may be in the first of these parts. ``done`` is -1 on a joining rank that does not yet know
     where it goes on.
     """
 
@@ -162,9 +162,9 @@ class WorkerState:
 
 @dataclass(frozen=True)
 class Installed:
-    """A worker has made contexts for a version of the schedules, beside the work.
+    """A worker has made contexts for a version of the schedules, beside the job.
 
-    First those that all ranks' data needs; ``late``: those for late ranks, too.
+    With ``late`` they are the contexts for late ranks, else those in which all ranks are ready.
     """
 
     epoch: int
@@ -182,14 +182,14 @@ class Stalled:
 
 @dataclass(frozen=True)
 class Outdated:
-    """A worker has been told to begin an epoch that is no later than its own, ``epoch``."""
+    """A worker received a `Regroup` for an epoch no later than its own, ``epoch``."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class Join:
-    """A rank that was started again asks to be let in; ``met`` are the ranks that it reaches, by start."""
+    """A restarted rank requests admission; ``met`` maps the ranks that it reaches to their starts."""
 
     start: int
     met: Mapping[int, int]
@@ -197,7 +197,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Meet:
-    """To a rank that asks to be let in: connect to these first."""
+    """To a rank that requests admission: connect to these ranks first."""
 
     others: tuple[Whereabouts, ...]
 
@@ -212,9 +212,9 @@ class ReconnectionAttempt:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredLinks:
-    """What the links into a worker carried now: (source, alpha in s, beta in s/byte) each.
+    """Current costs of the links into a worker: (source, alpha in s, beta in s/byte) each.
 
-    Beta is infinite where nothing came. The job stood still for ``seconds``.
+    Beta is infinite for a link that delivered nothing. The job stood still for ``seconds``.
     """
 
     epoch: int
@@ -225,14 +225,14 @@ class MeasuredLinks:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the coordinator decides; one of an earlier epoch is void."""
+    """A decision of the coordinator; void if it is of an earlier epoch."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class Go(Decision):
-    """Carry out the data of ``part`` for a request; the others are relays. ``last``: then it is whole."""
+    """Carry out a request with the data of ``part``, others as relays; ``last`` completes the request."""
 
     seq: int
     request: CollectiveCall
@@ -243,13 +243,13 @@ class Go(Decision):
 
 @dataclass(frozen=True)
 class Regroup(Decision):
-    """A new epoch begins with ``members``; say where you stand.
+    """A new epoch begins with ``members``; each reports its state.
 
-    ``severed`` are pairs of hosts, by their lowest ranks, between which nothing passes. ``joined`` are the
-    members that were let in later, and by which request; ``starts`` how often members and lost ranks were
-    started before, where they were. ``joining`` have not yet been told where they go on. ``links`` are those
-    of spares that have joined, as they were measured first. ``network`` is what the coordinator takes the
-    links for: where a rank was lost while they were measured at the start, others may know less or more.
+    ``severed`` are pairs of hosts, by their lowest ranks, between which nothing passes. ``joined`` maps
+    members that were let in later to the request that let them in. ``starts`` counts the earlier starts of
+    members and lost ranks, if any. ``joining`` do not yet know where they go on. ``links`` are the first
+    measurements of the links of spares that have joined. ``network`` is the coordinator's view of the links:
+    if a rank was lost while they were first measured, the views of the ranks may differ.
     """
 
     members: tuple[int, ...]
@@ -264,9 +264,9 @@ class Regroup(Decision):
 
 @dataclass(frozen=True)
 class Resume(Decision):
-    """Go on at request ``seq``, whose first ``kept`` parts are whole on all.
+    """Go on at request ``seq``, whose first ``kept`` parts are complete on all ranks.
 
-    ``holders`` names, for each request before it that some lack, a worker that has its result.
+    ``holders`` names a worker with the result of each earlier request that some ranks lack.
     """
 
     seq: int
@@ -276,7 +276,7 @@ class Resume(Decision):
 
 @dataclass(frozen=True, eq=False)
 class Install(Decision):
-    """Make contexts for ``schedules``, by request, beside the work; ``parts`` are packed."""
+    """Make contexts for ``schedules``, by request, beside the job; ``parts`` are packed."""
 
     version: int
     schedules: Mapping[CollectiveCall, Schedule]
@@ -285,7 +285,7 @@ class Install(Decision):
 
 @dataclass(frozen=True, eq=False)
 class InstallLate(Decision):
-    """Make the contexts of ``version`` for late ranks beside the work; ``parts`` are packed."""
+    """Make the contexts of ``version`` for late ranks beside the job; ``parts`` are packed."""
 
     version: int
     parts: bytes
@@ -293,21 +293,21 @@ class InstallLate(Decision):
 
 @dataclass(frozen=True)
 class Swap(Decision):
-    """From now on the contexts of ``version`` are used."""
+    """Use the contexts of ``version`` from now on."""
 
     version: int
 
 
 @dataclass(frozen=True)
 class Reveal(Decision):
-    """From now on the contexts for late ranks of ``version`` are used, as far as it is the one in use."""
+    """Use the contexts for late ranks of ``version`` from now on, if that version is in use."""
 
     version: int
 
 
 @dataclass(frozen=True)
 class Measure(Decision):
-    """Measure the links now, those between hosts of ``severed`` pairs left out."""
+    """Measure the links now, except between hosts of ``severed`` pairs."""
 
     number: int
     severed: tuple[tuple[int, int], ...] = ()
@@ -317,8 +317,8 @@ class Measure(Decision):
 class Welcome(Decision):
     """To a rank that joins: what the others have agreed on so far.
 
-    ``network`` is what the links can carry, guessed for those of the ranks ``guessed``, ``requests`` were set
-    up in this order, and links are measured every so many requests.
+    ``network`` is the capability of the links, guessed for those of the ranks ``guessed``. ``requests`` were
+    set up in this order. Links are measured every ``profile_every`` requests.
     """
 
     network: Network

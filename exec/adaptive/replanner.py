@@ -1,4 +1,4 @@
-"""Schedules beside the job: planned in a process of their own, which the job does not wait for."""
+"""Search for new schedules beside the job, in a separate process that the job does not wait for."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from synth.simulation import moved_to
 
 __all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
 
-# What is less faster is not worth new contexts, and measurements have noise.
+# A smaller gain is not worth new contexts, as measurements have noise.
 _LEAST_GAIN = 1.03
-# How often a search is begun, where its process dies.
+# Attempts at a search whose process dies.
 _TRIES = 2
-# How much of the budget methods are begun in; the last of them may take longer, and predictions come after.
+# Share of the budget in which methods may start: the last one may run over, and predictions follow.
 _SEARCHING = 0.6
-# A search that takes so many times its budget is ended, and its process with it.
+# A search that takes this many times its budget is killed with its process.
 _PATIENCE = 5
-# How many schedules of a request are remembered.
+# Schedules remembered per request.
 _KNOWN = 4
 _COMMAND = """
 import sys
@@ -53,10 +53,10 @@ _ELEMENT_BYTES = 8
 
 @dataclass(frozen=True, eq=False)
 class Replanned:
-    """What a search found: schedules that are faster than those in use, and how many times each is.
+    """The result of a search: schedules faster than those in use, and the factor for each.
 
-    ``parts`` are theirs of all ranks, compiled and packed. ``before_s`` is what the schedules in use take on
-    the network of the search.
+    ``parts`` are the compiled and packed parts of all ranks. ``before_s`` is the time of the schedules in use
+    on the network of the search.
     """
 
     schedules: Mapping[CollectiveCall, Schedule] = field(default_factory=dict)
@@ -66,18 +66,17 @@ class Replanned:
 
     @property
     def gain(self) -> float:
-        """The largest of ``gains``; 1.0 where nothing is faster."""
+        """The largest of ``gains``; 1.0 if nothing is faster."""
         return max(self.gains.values(), default=1.0)
 
 
 def first_schedules(
     network: Network, requests: Sequence[CollectiveCall], members: Sequence[int]
 ) -> dict[CollectiveCall, Schedule]:
-    """A schedule for each request at once: a ring (Patarasuk 2009), or greedy where links lack for one.
+    """Return a quick schedule for each request: a ring (Patarasuk 2009), or greedy if links lack for one.
 
-    An all_to_all is sent directly, or by paths where links lack. ``members`` are the numbers of the
-    network's ranks in requests. These are what a job goes on with at a moment's notice, until a synthesis
-    finds better ones.
+    An all_to_all is sent directly, or along paths if links lack. ``members`` are the ranks of the network,
+    numbered as in requests. A job uses these schedules until a synthesis finds better ones.
     """
     return {request: _first(network, request, members) for request in requests}
 
@@ -93,18 +92,18 @@ def _first(network: Network, request: CollectiveCall, members: Sequence[int]) ->
 def good_schedules(
     network: Network, requests: Sequence[CollectiveCall], members: Sequence[int], budget_s: float
 ) -> dict[CollectiveCall, Schedule]:
-    """The best schedule for each request that ``budget_s`` seconds find."""
+    """Return the best schedule for each request that is found in ``budget_s`` seconds."""
     return {
         request: _synthesized(network, request, members, budget_s / len(requests)) for request in requests
     }
 
 
 class Replanner:
-    """One process that looks for better schedules, kept for search after search.
+    """One process that searches for better schedules, kept for search after search.
 
-    ``found`` is called on a thread with what a search came to. After ``budget_s`` seconds, counted from when
-    the process has loaded its compiled loops, a search takes the best that it has found. A process that
-    dies is replaced, and it ends with this one, whichever way this one ends.
+    ``found`` is called on a thread with the result of a search. After ``budget_s`` seconds, counted from when
+    the process has loaded its compiled loops, a search returns its best result. A process that dies is
+    replaced. The process ends with its parent, even if the parent is killed.
     """
 
     def __init__(self, found: Callable[[Replanned], None], budget_s: float) -> None:
@@ -124,12 +123,12 @@ class Replanner:
 
     @property
     def pid(self) -> int | None:
-        """The process that searches; None where there is none."""
+        """The process that searches; None if there is none."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
     def warm(self, network: Network, now: Mapping[CollectiveCall, Schedule]) -> None:
-        """Start the process where there is none, and have it plan these once, for nobody; returns at once."""
+        """Start the process if there is none, and warm it up by a search that is dropped; return at once."""
         with self._lock:
             if self._closed or self.pid is not None:
                 return
@@ -142,7 +141,7 @@ class Replanner:
             near.send(_Search(network, dict(now), self._budget_s, wanted=False))
 
     def start(self, network: Network, now: Mapping[CollectiveCall, Schedule]) -> None:
-        """Look for schedules that are faster on ``network`` than those in use."""
+        """Start a search for schedules that are faster on ``network`` than those in use."""
         search = _Search(network, dict(now), self._budget_s)
         self._thread = threading.Thread(target=self._run, args=(search,), name="replanner", daemon=True)
         self._thread.start()
@@ -150,15 +149,15 @@ class Replanner:
     def compile_late(
         self, schedules: Mapping[CollectiveCall, Schedule], made: Callable[[bytes], None]
     ) -> None:
-        """Have the process compile the `late_parts` of ``schedules``; ``made`` gets them packed, on a thread.
+        """Compile the `late_parts` of ``schedules`` in the process; pass them packed to ``made`` on a thread.
 
-        It gets b"" where there is no process, it ends before, or it is asked for others.
+        ``made`` gets b"" if there is no process, if it ends first, or if other parts are requested.
         """
         work = threading.Thread(target=self._compile_late, args=(schedules, made), daemon=True)
         work.start()
 
     def stop_compiling(self) -> None:
-        """Have the process give up on late parts."""
+        """Make the process give up on late parts."""
         self.compile_late({}, lambda parts: None)
 
     def _compile_late(
@@ -169,7 +168,7 @@ class Replanner:
             if pipe is not None:
                 with self._asking:
                     pipe.send(dict(schedules))
-                    # Answers come in the order of questions.
+                    # Answers come in the order of requests.
                     self._answered.acquire()
                 try:
                     parts = pipe.recv_bytes()
@@ -198,7 +197,7 @@ class Replanner:
         self._found(found or Replanned())
 
     def _asked(self, search: _Search) -> Replanned:
-        """What the process answers within the budget; raises EOFError or OSError where it dies."""
+        """Return the process's answer within the budget; raises EOFError or OSError if it dies."""
         best: Replanned = Replanned()
         pipe = self._pipe
         pipe.send(search)
@@ -208,7 +207,7 @@ class Replanner:
             best, over = pipe.recv()
             if over:
                 return best
-        # A search that is deep in compiled loops hears nothing.
+        # A search inside compiled loops does not read messages.
         with self._lock:
             self._end()
         return best
@@ -222,7 +221,7 @@ class Replanner:
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What the process is asked: each request anew, ``budget_s`` for all. ``wanted``: say what is found."""
+    """A search order for all requests in ``budget_s``; results are sent back if ``wanted``."""
 
     network: Network
     now: Mapping[CollectiveCall, Schedule]
@@ -231,19 +230,19 @@ class _Search:
 
 
 def _started(*pipes: Any) -> subprocess.Popen[bytes]:
-    """A process that serves ``pipes``; multiprocessing's would run the caller's script once more there."""
+    """Start a process that serves ``pipes``; multiprocessing would run the caller's script again in it."""
     ends = [pipe.fileno() for pipe in pipes]
     command = [sys.executable, "-P", "-c", _COMMAND, *map(str, ends), *sys.path]
     return subprocess.Popen(command, pass_fds=ends, stdin=subprocess.DEVNULL)
 
 
 def serve(*ends: int) -> None:
-    """What that process does with the file descriptors ``ends``."""
+    """Serve the pipes with the file descriptors ``ends``, in the started process."""
     _serve(*map(multiprocessing.connection.Connection, ends))
 
 
 def _serve(pipe: Any, parts_pipe: Any) -> None:
-    """In the process: search until nobody is there to ask, and compile beside that."""
+    """Search until the other end is gone, and compile beside that; runs in the process."""
     os.nice(5)
     working = threading.Lock()
     threading.Thread(target=_compile, args=(parts_pipe, working), daemon=True).start()
@@ -261,7 +260,7 @@ def _serve(pipe: Any, parts_pipe: Any) -> None:
 
 
 def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
-    """On a thread of the process: hear what is asked, and end the process once the other end is gone."""
+    """Queue search orders, and kill the process once the other end is gone; runs on a thread of it."""
     with contextlib.suppress(OSError, EOFError):
         while True:
             asked.put(pipe.recv())
@@ -269,7 +268,7 @@ def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
 
 
 def _compile(pipe: Any, working: threading.Lock) -> None:
-    """On a thread of the process: compile late parts, unless those of other schedules are asked for.
+    """Compile late parts until others are requested; runs on a thread of the process.
 
     A search waits for one part at most, and no part takes the core from a search.
     """
@@ -282,7 +281,7 @@ def _compile(pipe: Any, working: threading.Lock) -> None:
                 if one is None:
                     break
                 found[one[0]] = one[1]
-                # Let a search that waits go first.
+                # Let a waiting search go first.
                 time.sleep(0.001)
             pipe.send_bytes(b"" if pipe.poll() else packed(found))
 
@@ -290,9 +289,9 @@ def _compile(pipe: Any, working: threading.Lock) -> None:
 def _replanned(
     search: _Search, known: dict[CollectiveCall, list[Schedule]]
 ) -> Iterator[tuple[Replanned, bool]]:
-    """What is better so far, after each request, and whether that is all.
+    """Yield the better schedules so far after each request, and whether that was the last request.
 
-    ``known`` are schedules of earlier searches: links that recover want what they had.
+    ``known`` are schedules of earlier searches: links that recover need their old schedules again.
     """
     better, gains, before_s = (
         dict[CollectiveCall, Schedule](),
@@ -320,19 +319,19 @@ def _replanned(
 
 
 def _remember(known: list[Schedule], schedule: Schedule) -> list[Schedule]:
-    """Put ``schedule`` among the last few; those that are not the same as it."""
+    """Put ``schedule`` among the last few known ones; return those that differ from it."""
     others = [one for one in known if not _alike(one, schedule)]
     known[:] = [*others, schedule][-_KNOWN:]
     return others
 
 
 def _fits(one: Schedule, other: Schedule) -> bool:
-    """Whether both are for as many ranks and the same root, which members that come and go renumber."""
+    """Return whether both schedules have equal ranks and root, which change when members come and go."""
     return one.network.ranks == other.network.ranks and one.collective.root == other.collective.root
 
 
 def _alike(one: Schedule, other: Schedule) -> bool:
-    """Whether both send the same chunks over the same links, in one order."""
+    """Return whether both schedules send the same chunks over the same links, in one order."""
     return (
         one.network.ranks == other.network.ranks
         and one.chunk_bytes == other.chunk_bytes
@@ -342,7 +341,7 @@ def _alike(one: Schedule, other: Schedule) -> bool:
 
 
 def _planned_bytes(network: Network, request: CollectiveCall) -> int:
-    """The size that is planned for: a little more, so that it divides into what phases are cut into."""
+    """Return the size to plan for: rounded up so that it divides into the pieces of phases."""
     unit = math.lcm(network.ranks, 64) * PIECES * _ELEMENT_BYTES
     size_bytes = request.size_bytes(network.ranks)
     whole = -(-size_bytes // unit) * unit
@@ -356,7 +355,7 @@ def _synthesized(
     budget_s: float | None = None,
     method: str = "auto",
 ) -> Schedule:
-    """The schedule whose program is predicted to be done soonest: ports of hosts are shared."""
+    """Return the schedule whose program has the lowest predicted time, with shared ports of hosts."""
     asked = CollectiveRequest(request.kind, members.index(request.root) if request.rooted else 0)
     search = SynthesisRequest(
         network=network,

@@ -1,9 +1,9 @@
 """An adaptive session: collectives called thousands of times while links, workers and ranks change (AdapCC).
 
-Each rank has one session. The caller's thread asks for collectives; a thread of the session carries out what
-the coordinator decides, also for ranks whose caller is late: they relay. Schedules are made anew beside the
-job from what the links carry now, and all ranks change to them between the same two requests. Ranks that were
-lost and started again are let in where the callers say.
+Each rank has one session. The caller's thread requests collectives; a thread of the session carries out the
+coordinator's decisions. It does so even when the caller is late: the rank then relays. New schedules for the
+current links are made beside the job, and all ranks change to them between the same two requests. Ranks that
+were lost and started again are let in when the callers call ``admit``.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ TOPIC = "session"
 _BEAT_S = 0.1
 # How often the ends of a severed pair try to reach each other.
 _TRY_S = 0.5
-# How often a rank asks to be let in, and for how long it may know of none that it could ask.
+# How often a rank requests admission, and how long it may know no rank to send the request to.
 _ASK_S, _ALONE_S = 0.5, 10.0
 _LOOK_S = 0.02
 
 
 @dataclass(frozen=True)
 class SessionEvent:
-    """What a session did besides its collectives: "measured", "planned", "swapped", "lost", "resumed" …
+    """An event of a session besides its collectives: "measured", "planned", "swapped", "lost", "resumed" …
 
-    ``at_s`` counts from the start of the session; ``seconds`` is how long it took, ``stood_s`` for how long
-    of that the job stood still.
+    ``at_s`` counts from the start of the session. ``seconds`` is the duration, of which the job stood still
+    for ``stood_s``.
     """
 
     what: str
@@ -71,9 +71,9 @@ class SessionEvent:
 
 @dataclass(frozen=True)
 class Admission:
-    """What a request that lets ranks in has come to, the same on every rank.
+    """The result of a request that lets ranks in, the same on every rank.
 
-    ``members`` take part from request ``next_seq`` on, ``joined`` of them are new.
+    ``members`` take part from request ``next_seq`` on; ``joined`` of them are new.
     """
 
     next_seq: int
@@ -82,7 +82,7 @@ class Admission:
 
     @property
     def source(self) -> int:
-        """The lowest rank that was there before, of which those that are new can have what they lack."""
+        """The lowest rank that was a member before; new ranks can copy their missing state from it."""
         return min(set(self.members) - set(self.joined))
 
 
@@ -95,16 +95,16 @@ class _Gone:
 
 
 class Session:
-    """Collectives on the ranks of ``group``; making it and ``setup`` are collective, and so are its methods.
+    """Collectives on the ranks of ``group``; the constructor, ``setup`` and the collectives are collective.
 
-    ``network`` is what a profile says the links can carry (ranks as in the group); without one they are
-    measured. ``policy`` says how long ranks wait for each other, ``replan_s`` how long a synthesis beside
-    the job may take, ``fence`` ends the process of a rank that is counted as lost, so that it cannot come
-    back. Raises LostRankError where ranks are lost and too few are left.
+    ``network`` is the links' capability from a profile (ranks as in the group); without one the links are
+    measured. ``policy`` sets how long ranks wait for each other. ``replan_s`` limits a synthesis beside the
+    job. ``fence`` ends the process of a lost rank, so that it cannot come back. Raises LostRankError if too
+    few ranks are left.
 
-    On a rank that is started later (`launch` with ``rejoin`` or ``spare``) it is made once the others have
-    called ``admit``, for which it waits ``join_s`` at most, else LostRankError. What was set up then is known
-    to it.
+    On a rank that is started later (`launch` with ``rejoin`` or ``spare``) the constructor waits up to
+    ``join_s`` until the others call ``admit``, else raises LostRankError. The rank then knows what they have
+    set up.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Session:
             for rank, how in tuple(self._mesh.lost.items()):
                 if rank in group.members:
                     self._lost(rank, how, self._mesh.starts[rank])
-            # Where a rank is lost already, the others go on as where it is lost later.
+            # If a rank is already lost, the others go on as after a later loss.
             with contextlib.suppress(LostRankError):
                 group.Barrier()
         self._threads = [
@@ -153,7 +153,7 @@ class Session:
 
     @property
     def size(self) -> int:
-        """How many ranks there were at the start, and spares."""
+        """The number of ranks at the start, with spares."""
         return len(self.slots)
 
     @property
@@ -163,7 +163,7 @@ class Session:
 
     @property
     def epoch(self) -> int:
-        """How often ranks were lost, or hosts no longer reached each other."""
+        """The number of regroupings: after losses, after admissions, and around severed hosts."""
         return self._backend.epoch
 
     @property
@@ -173,17 +173,17 @@ class Session:
 
     @property
     def severed(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of hosts, by their lowest ranks, that live and between which nothing passes."""
+        """Pairs of live hosts, by their lowest ranks, between which nothing passes."""
         return self._backend.severed
 
     @property
     def seen(self) -> Sequence[Seen]:
-        """On the coordinator: what was decided for each request so far."""
+        """The decisions for each request so far; empty on ranks other than the coordinator."""
         return tuple(self._direction.coordinator.seen) if self._direction else ()
 
     @property
     def joined_late(self) -> Sequence[tuple[int, int]]:
-        """(request, bytes) of this rank's data that joined a part under way for which it was late."""
+        """(request, bytes) of this rank's data that joined a running part although it was late."""
         return tuple(self._backend.joined_late)
 
     @property
@@ -192,58 +192,58 @@ class Session:
         return self._backend.version.schedules
 
     def schedule_of(self, request: CollectiveCall) -> Schedule:
-        """The schedule in use for ``request``, made on the spot where this rank has not set it up yet."""
+        """Return the schedule in use for ``request``; make it now if this rank has not set it up yet."""
         return self._backend.schedule_of(request)
 
     @property
     def version(self) -> int:
-        """The number of the schedules in use: 0 for the first of an epoch, else what they were built as."""
+        """The number of the schedules in use; 0 for the first ones of an epoch."""
         return self._backend.version.number
 
     @property
     def profile_every(self) -> int:
-        """After how many requests the links are measured; 0 for never."""
+        """The number of requests between measurements of the links; 0 for never."""
         return self._backend.profile_every
 
     @property
     def coordinator(self) -> int:
-        """The rank that decides: the lowest of those that live and are there longest."""
+        """The rank that decides: the lowest among the longest-standing live members."""
         return leader_of(self.members, self.joined)
 
     @property
     def joined(self) -> Mapping[int, int]:
-        """The members that were started again, and the number of the request by which each was let in."""
+        """The members that were started again, and the number of the request that let each in."""
         return self._backend.joined
 
     @property
     def starts(self) -> Mapping[int, int]:
-        """How often ranks had been started before they were let in, where they were."""
+        """The number of earlier starts of each rank that was let in again."""
         return self._backend.starts
 
     @property
     def joining(self) -> tuple[int, ...]:
-        """The members that have not been told yet where they go on."""
+        """The members that do not yet know where they go on."""
         return self._backend.joining
 
     @property
     def base(self) -> Network:
-        """What the links can carry, as it was known, or guessed, at the start."""
+        """The capability of the links as known, or guessed, at the start."""
         assert self._backend.base is not None, "asked before this rank was let in"
         return self._backend.base
 
     @property
     def first_links(self) -> tuple[LinkNow, ...]:
-        """What the links of spares carried when they were first measured, as of the last epoch."""
+        """The first measurements of the links of spares, as of the last epoch."""
         return self._backend.links
 
     @property
     def requests(self) -> tuple[CollectiveCall, ...]:
-        """What was set up, in this order on every rank."""
+        """The requests that were set up, in the same order on every rank."""
         return self._backend.requests
 
     @property
     def next_seq(self) -> int:
-        """The number of the next request that this rank asks for; calls of ``admit`` count."""
+        """The number of this rank's next request; calls of ``admit`` count."""
         return self._backend.next_seq
 
     def setup(
@@ -254,21 +254,21 @@ class Session:
         kind: Kind = "all_reduce",
         root: int | None = None,
     ) -> None:
-        """Make buffers, a schedule and the contexts of a collective before they are needed; collective.
+        """Make the buffers, schedule and contexts of a collective in advance; collective.
 
-        It waits for what this rank has asked for. A rank that is lost meanwhile is left out as in a request.
-        ``count`` is as in MPI: elements of a rank's buffer, for an all_gather and a reduce_scatter of its
-        share, for an all_to_all of what it has for one other. ``op`` matters where something is reduced,
-        ``root`` for a broadcast and a reduce. Of an all_reduce contexts are made for all ranks, for each rank
-        that may be late alone, and of small requests for each pair; others when they occur.
+        Waits for this rank's earlier requests. A rank that is lost meanwhile is left out as in a request.
+        ``count`` is as in MPI: elements of a rank's buffer, of its share for an all_gather or reduce_scatter,
+        of its data for one other rank for an all_to_all. ``op`` matters for reductions, ``root`` for a
+        broadcast and a reduce. An all_reduce has contexts for all ranks, for each single late rank, and for
+        each pair if it is small; others are made when they occur.
         """
         self._backend.setup(self._request(kind, count, dtype, op, root))
 
     def ask(self, kind: Kind, data: Array, op: str = "sum", root: int | None = None) -> Work:
-        """Ask for a collective by its name, with ``data`` as the method of this name has it.
+        """Start a collective by name, with ``data`` as for the method of that name.
 
-        ``data`` is flat and stays as it is until the work is done. A lost rank keeps its place in it, but
-        has none in results: those have a block for each of ``work.members``, in this order.
+        ``data`` is flat and must not change until the work is done. A lost rank keeps its place in ``data``
+        but has none in results: those have a block for each of ``work.members``, in this order.
         """
         if data.ndim != 1 or not data.flags.c_contiguous:
             raise UsageError(f"data: expected a flat, contiguous array, found shape {data.shape}")
@@ -283,7 +283,7 @@ class Session:
         return self.ask("all_reduce", data, op)
 
     def all_gather(self, data: Array) -> Work:
-        """The ``data`` of all members, one after the other."""
+        """Gather the ``data`` of all members, one after the other."""
         return self.ask("all_gather", data)
 
     def reduce_scatter(self, data: Array, op: str = "sum") -> Work:
@@ -295,25 +295,25 @@ class Session:
         return self.ask("all_to_all", data)
 
     def broadcast(self, data: Array, root: int) -> Work:
-        """The ``data`` of rank ``root`` on all; of the others only its size and type count.
+        """Send the ``data`` of rank ``root`` to all; other ranks' ``data`` only sets size and type.
 
-        Its work raises LostRankError, on every rank, where the root is lost before all have its data.
+        Its work raises LostRankError on every rank if the root is lost before all have its data.
         """
         return self.ask("broadcast", data, root=root)
 
     def reduce(self, data: Array, root: int, op: str = "sum") -> Work:
         """Reduce ``data`` to rank ``root``; the others end with an empty array.
 
-        Its work raises LostRankError, on every rank, where the root is lost before it has the result.
+        Its work raises LostRankError on every rank if the root is lost before it has the result.
         """
         return self.ask("reduce", data, op, root)
 
     def admit(self) -> Admission:
-        """Let in the ranks that were started again and wait; collective, with no request under way.
+        """Let in the ranks that were started again, and wait; collective, with no request under way.
 
-        Where none waits it costs a message to the coordinator and back. On a rank that joined the first call
-        returns at once what it was let in by, so that its loop may be that of the others. All go on with
-        first schedules; better ones follow, as after a loss. Raises UsageError where requests are under way.
+        If no rank waits, it costs one message to the coordinator and back. On a rank that joined, the first
+        call returns its own admission at once, so that all ranks can run the same loop. All ranks go on with
+        first schedules; better ones follow, as after a loss. Raises UsageError if requests are under way.
         """
         own, self._own_admission = self._own_admission, None
         if own is not None:
@@ -322,15 +322,15 @@ class Session:
         return _admission_of(work, None)
 
     def profile(self, every: int) -> None:
-        """Measure the links every so many requests, 0 for never, and replan; the same on every rank."""
+        """Measure the links every ``every`` requests (0: never) and replan; the same on every rank."""
         self._backend.profile_every = every
 
     def survivors(self, name: str) -> Group:
-        """The group of the members that live, for calls of the caller's own that bear this name."""
+        """Return the group of live members, for the caller's own calls under this name."""
         return self._backend.group.named(name)
 
     def close(self) -> None:
-        """End the session; collective over the members that live. Its works must be done."""
+        """End the session; collective over the live members. Its works must be done."""
         self._backend.leave()
         self._closed.set()
         if self._direction is not None:
@@ -348,11 +348,11 @@ class Session:
         )
 
     def send(self, rank: int, message: object) -> None:
-        """Say something to one rank of the session."""
+        """Send a message to one rank of the session."""
         self._mesh.send(rank, TOPIC, message)
 
     def _join(self, limit_s: float) -> Admission:
-        """Ask the others again and again to be let in, having connected to all whom they name."""
+        """Request admission repeatedly, and connect to all ranks that the others name."""
         started_s, asked_s, alone_since_s = time.monotonic(), -_ASK_S, math.inf
         while self._backend.admission.empty():
             now_s, met = time.monotonic(), self._mesh.met
@@ -380,7 +380,7 @@ class Session:
         return admission
 
     def _measured(self, network: Network | None) -> Network:
-        """What the links can carry: as given, or as they are now."""
+        """Return the capability of the links: as given, or as measured now."""
         measured_s = time.monotonic()
         if network is None:
             network = self._measured_now()
@@ -396,10 +396,10 @@ class Session:
         return with_spares(network, self._names_of_spares(network))
 
     def _measured_now(self) -> Network | None:
-        """What the links carry now; None where a rank is lost meanwhile.
+        """Measure the links now; return None if a rank is lost meanwhile.
 
-        Then this rank may have none and another one have it: all take the coordinator's with the epoch that
-        begins without the lost rank.
+        In that case other ranks may have a result: all adopt the coordinator's with the epoch that begins
+        without the lost rank.
         """
         group = self._first.among(self._first.members, "first links")
 
@@ -418,7 +418,7 @@ class Session:
             group.close()
 
     def _names_of_spares(self, network: Network) -> list[str]:
-        """The host of each spare, named as the network does, or so that it has no other one's name."""
+        """Return the host of each spare, named as in the network or with a name that is new in it."""
         host, names = self._mesh.host, dict[int, str]()
         for rank, name in zip(self._first.members, network.hosts, strict=True):
             names.setdefault(host[rank], name)
@@ -428,7 +428,7 @@ class Session:
         return [names[host[rank]] for rank in self.slots[network.ranks :]]
 
     def _lost(self, rank: int, how: str, start: int) -> None:
-        """On any thread of the mesh: a rank is lost."""
+        """Note a lost rank; runs on any thread of the mesh."""
         self._gone.add((rank, start))
         self._inbox.put((rank, _Gone(how, start)))
 
@@ -447,7 +447,7 @@ class Session:
         return asked
 
     def _hear(self, rank: int, message: Any) -> None:
-        """On the mesh's thread: sort what comes."""
+        """Sort incoming messages; runs on the mesh's thread."""
         if isinstance(message, Decision):
             if isinstance(message, Regroup):
                 self._backend.break_off(message)
@@ -463,7 +463,7 @@ class Session:
                 self.send(self.coordinator, Beat())
 
     def _try_severed(self) -> None:
-        """Where this host is one end of a severed pair: see whether the other can be reached again."""
+        """Try to reach the other host of each severed pair that this host is in."""
         while not self._closed.wait(_TRY_S):
             for pair in self.severed:
                 here, there = (
@@ -473,7 +473,7 @@ class Session:
                     self.send(self.coordinator, ReconnectionAttempt(pair, self._mesh.reaches(there[0])))
 
     def _direct(self) -> None:
-        """Coordinate while this is the lowest rank that lives; else only see whether it has become so."""
+        """Coordinate while this rank is the leader; else wait to become it."""
         while not self._closed.is_set():
             wait_s = 0.05 if self._direction is None else self._direction.wait_s
             with contextlib.suppress(queue.Empty):
@@ -485,7 +485,7 @@ class Session:
 
     def _take(self, rank: int, message: Any) -> None:
         if self._direction is None:
-            # A rank that is lost may have been started again meanwhile, and is no member then.
+            # A lost rank may have been started again meanwhile, and is no member then.
             starts, members = self.starts, self.members
             gone = {one for one in members if (one, starts.get(one, 0)) in self._gone}
             if not members or self.rank != leader_of({*members} - gone or {self.rank}, self.joined):
@@ -498,7 +498,7 @@ class Session:
             self._guarded(self._direction.hear, rank, message)
 
     def _guarded(self, act: Callable[..., None], *given: Any) -> None:
-        """What the coordinator cannot go on from ends every work with the reason."""
+        """Call ``act``; on an error, end every work with it."""
         try:
             act(*given)
         except Exception as error:

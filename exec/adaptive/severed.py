@@ -1,9 +1,9 @@
-"""Pairs of hosts between which nothing passes though both live: when they count so, and when no longer.
+"""Pairs of live hosts between which nothing passes: when they count as severed, and when as healed.
 
-A state machine without threads or clocks. A rank says that its data to or from another is stalled. If both
-hosts go on to say that they live, the pair is severed, and the schedules go round. Its ends then try a new
-connection again and again; once one has come about each time for long enough, the pair carries again. Each
-time that it fails anew it has to hold twice as long, so that it does not flap.
+A state machine without threads or clocks. A rank reports that its data to or from another is stalled. If both
+hosts still send heartbeats, the pair is severed and schedules go around it. Its ends then try a new
+connection again and again; once every try has succeeded for long enough, the pair is used again. After each
+new failure it has to hold twice as long, against flapping.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["FIRST_HOLD_S", "HostPair", "Severed", "is_connected", "pair_of", "wi
 HostPair = tuple[int, int]
 """The lowest ranks of two hosts, rising."""
 
-# Who has been heard so lately lives; who has not may be lost, which others decide.
+# A rank heard this recently is alive; others may be lost, which is decided elsewhere.
 _LIVES_S = 0.35
-# How long an end may take to be heard again before what it said is dropped.
+# Seconds after which a report is dropped if an end stays silent.
 _DROPPED_S = 10.0
 FIRST_HOLD_S, _MOST_HOLD_S = 2.0, 120.0
 
 
 @dataclass
 class _Cut:
-    """A severed pair: since when new connections have come about each time, None while they do not."""
+    """A severed pair: since when, and since when all new connections succeed (None if the last failed)."""
 
     since_s: float
     good_since_s: float | None = None
@@ -54,7 +54,7 @@ class Severed:
         return tuple(sorted(self._cut))
 
     def stalled(self, rank: int, peer: int, now_s: float) -> None:
-        """A rank waits for data from or to ``peer``, and nothing passes."""
+        """Note that nothing passes between ``rank`` and ``peer``."""
         pair = pair_of(self.hosts, rank, peer)
         if pair[0] != pair[1] and pair not in self._cut:
             self._said.setdefault(pair, (now_s, rank, peer))
@@ -62,10 +62,10 @@ class Severed:
     def found(
         self, heard_s: Mapping[int, float], goes_on: Callable[[tuple[HostPair, ...]], bool], now_s: float
     ) -> tuple[HostPair, ...]:
-        """The pairs that are severed from now on.
+        """Return the pairs that are newly severed.
 
-        ``heard_s`` is when each member was heard last; pairs without which the rest cannot reach each other,
-        as ``goes_on`` says, are not given up.
+        ``heard_s`` is when each member was last heard. A pair is kept if ``goes_on`` says that the rest could
+        not reach each other without it.
         """
         new: list[HostPair] = []
         for pair, (said_s, *ends) in tuple(self._said.items()):
@@ -80,14 +80,14 @@ class Severed:
         return tuple(new)
 
     def tried(self, pair: HostPair, reached: bool, now_s: float) -> None:
-        """One end of a severed pair has tried a new connection."""
+        """Note whether an end of a severed pair made a new connection."""
         cut = self._cut.get(pair)
         if cut is not None:
             good_since_s = now_s if cut.good_since_s is None else cut.good_since_s
             cut.good_since_s = good_since_s if reached else None
 
     def healed(self, now_s: float) -> dict[HostPair, float]:
-        """The pairs that carry again from now on, and for how many seconds they did not."""
+        """Return the pairs that newly carry again, and for how many seconds they did not."""
         found = {
             pair: now_s - cut.since_s
             for pair, cut in self._cut.items()
@@ -98,12 +98,12 @@ class Severed:
         return found
 
     def hold_s(self, pair: HostPair) -> float:
-        """How long new connections must come about before the pair is used again."""
+        """Return how long new connections must succeed before the pair is used again."""
         return min(_MOST_HOLD_S, FIRST_HOLD_S * 2.0 ** (self._times.get(pair, 1) - 1))
 
 
 def pair_of(hosts: list[int], rank: int, peer: int) -> HostPair:
-    """The pair of hosts of two ranks."""
+    """Return the pair of hosts of two ranks."""
     here, there = hosts[rank], hosts[peer]
     return min(here, there), max(here, there)
 
@@ -111,7 +111,7 @@ def pair_of(hosts: list[int], rank: int, peer: int) -> HostPair:
 def without_pairs(
     network: Network, hosts: list[int], members: Iterable[int], pairs: Iterable[HostPair]
 ) -> Network:
-    """``network``, whose ranks are ``members``, without the links between hosts of ``pairs``."""
+    """Return ``network``, whose ranks are ``members``, without the links between hosts of ``pairs``."""
     host = np.array([hosts[rank] for rank in members])
     gone = np.zeros(network.links, dtype=np.bool_)
     for one, other in pairs:
@@ -121,5 +121,5 @@ def without_pairs(
 
 
 def is_connected(network: Network) -> bool:
-    """Whether every rank reaches every other over links."""
+    """Return whether every rank reaches every other over links."""
     return not strong_components(network, np.arange(network.links)).any()

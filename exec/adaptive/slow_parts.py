@@ -1,8 +1,8 @@
-"""Names what has become slow: a host most of whose links lost bandwidth, else single links between hosts.
+"""Detection of slow parts: a host most of whose links lost bandwidth, else single links between hosts.
 
-What links carry now is compared with what they can carry, by the rules of a watch (`probes.profiling`). A
-name is given, or taken back, when two measurements in a row agree on it. A part that is named stays so until
-it is half way back.
+Current link costs are compared with the links' capability, by the rules of a watch (`probes.profiling`). A
+part is named, or cleared, when two measurements in a row agree. A named part stays named until it is half way
+back.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from synth.network import Network
 
 __all__ = ["Findings", "Slow", "SlowParts", "profile_of"]
 
-# A link that lost less of its bandwidth is within what one quick measurement may be off.
+# A smaller loss of bandwidth is within the error of one quick measurement.
 _SHARE = 0.15
-# Measurements in a row that disagree are given up: the links change faster than they can be named.
+# After this many disagreeing measurements in a row, the links change too fast to be named.
 _MOST_DOUBTS = 4
 
 Key = tuple[str, ...]
@@ -30,9 +30,10 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Slow:
-    """A host, by its name, that ``sends``, ``receives`` or does both slowly, or a link from one to another.
+    """A slow host that ``sends``, ``receives`` or does both slowly, or a slow link from one host to another.
 
-    One name is a host, two are a link, none is everything. It is ``factor`` times slower than it can be.
+    One name in ``hosts`` is a host, two are a link, none is everything. ``factor`` is how many times slower
+    it is than its capability.
     """
 
     hosts: tuple[str, ...]
@@ -42,7 +43,7 @@ class Slow:
 
 @dataclass(frozen=True)
 class Findings:
-    """What is slow from now on, what no longer is, and whether a measurement more is needed to be sure."""
+    """Parts newly slow, parts newly recovered, and whether one more measurement is needed to be sure."""
 
     slow: tuple[Slow, ...]
     recovered: tuple[Slow, ...]
@@ -50,7 +51,7 @@ class Findings:
 
 
 class SlowParts:
-    """Compares measurements with ``capability``, whose ranks are those that are measured."""
+    """Comparison of measurements with ``capability``, which has the same ranks."""
 
     def __init__(self, capability: Network) -> None:
         self._baseline = profile_of(capability)
@@ -61,11 +62,11 @@ class SlowParts:
 
     @property
     def named(self) -> tuple[Slow, ...]:
-        """What counts as slow."""
+        """The parts that count as slow."""
         return tuple(slow for slow, _ in self._named.values())
 
     def judge(self, now: Network, at_s: float) -> Findings:
-        """Take a measurement of the same links, made at ``at_s`` (seconds since 1970)."""
+        """Judge a measurement of the same links, made at ``at_s`` (seconds since 1970)."""
         if not len(self._baseline.links.src):
             return Findings((), (), doubtful=False)
         verdict = judged(self._history, self._baseline, profile_of(now), at_s, _SHARE)
@@ -89,7 +90,7 @@ class SlowParts:
 
 
 def profile_of(network: Network) -> Profile:
-    """The links between the first ranks of the hosts of ``network``, as a profile of the hosts."""
+    """Return the links between the first ranks of the hosts of ``network``, as a profile of the hosts."""
     first: dict[str, int] = {}
     for rank, host in enumerate(network.hosts):
         first.setdefault(host, rank)
@@ -117,7 +118,7 @@ def profile_of(network: Network) -> Profile:
 
 
 def _by_part(changes: Sequence[Change], hosts: Sequence[str]) -> dict[Key, tuple[Slow, tuple[int, ...]]]:
-    """What changed, and the rows of its links, by part; a host that sends and receives slowly is one."""
+    """Group the changes and the rows of their links by part; a host slow both ways is one part."""
     found: dict[Key, tuple[Slow, tuple[int, ...]]] = {}
     for change in changes:
         slow = _slow(change, hosts)

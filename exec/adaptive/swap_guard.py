@@ -1,12 +1,12 @@
-"""When to change to a schedule that is predicted to be faster, and when to roll that back.
+"""Decision to swap to a schedule that is predicted to be faster, and to roll a swap back.
 
-A prediction is made from links that were measured within a moment. Flows of others come and go: they crowd
-out the short trains of a measurement, or have moved on by the time that a new schedule is in use. So a
-prediction has to explain the runs that it is made for, every swap is on trial, one that has made runs slower
-is taken back. Where that helps, the prediction was wrong; the more were wrong of late, the more the next
-one has to promise. One that comes true makes up for one that was wrong.
+A prediction rests on links measured within a moment. Flows of others come and go: they crowd out the short
+trains of a measurement, or are gone when a new schedule comes into use. So a prediction must explain the runs
+that it is made for, every swap is on trial, and one that made runs slower is rolled back. If the rollback
+helps, the prediction was wrong. Each recent wrong prediction raises the gain that the next one must promise;
+one that comes true cancels a wrong one.
 
-Runs count in one part or in several: where a host is slow, most go without it first.
+Runs in several parts count too: most runs on a slow host start without it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from exec.adaptive.messages import CollectiveCall
 
 __all__ = ["SwapGuard", "SwapTrial"]
 
-# So many runs of each request tell what they take; the middle one of three is no chance of one rank's.
+# Runs that measure a request: the median of three resists an outlier on one rank.
 _RUNS = 3
-# A trial ends after so many runs: a search may be under way all the time, or what ran before runs no more.
+# Most runs of a trial: a search may run all the time, and old requests may never run again.
 _LONGEST = 10 * _RUNS
-# Runs may be faster than predicted by so much, as schedules are where links are shared.
+# Runs may be this much faster than predicted, as schedules on shared links are.
 _EXPLAINED = 1.5
-# Runs of equal schedules differ by as much on a busy host.
+# Runs of equal schedules differ by this factor on a busy host.
 _ALIKE = 1.1
-# A predicted gain that is less is not worth new contexts, as measurements have noise.
+# A smaller predicted gain is not worth new contexts, as measurements have noise.
 _LEAST_GAIN = 1.03
-# For so long a wrong prediction counts, and so many count at most.
+# How long a wrong prediction counts, and how many count at most.
 _REMEMBERED_S, _MOST = 600.0, 6
 
 
 @dataclass(frozen=True)
 class SwapTrial:
-    """What runs took before a swap and take after it, in seconds; of several requests one of each."""
+    """Times of runs before and after a swap, in seconds; sums over requests with one run of each."""
 
     before_s: float
     after_s: float
@@ -53,40 +53,40 @@ class SwapTrial:
 
 
 class SwapGuard:
-    """Remembers the last runs of each request, and the predictions that were wrong. Times are monotonic."""
+    """Memory of the last runs of each request and of wrong predictions; times are monotonic."""
 
     def __init__(self) -> None:
         self._runs: dict[CollectiveCall, deque[float]] = {}
-        # What runs took before the swap that is on trial; how many there were since, and those on their own.
+        # Times before the swap on trial, the number of runs since, and those without work beside them.
         self._before: dict[CollectiveCall, float] | None = None
         self._since: Counter[CollectiveCall] = Counter()
         self._alone: dict[CollectiveCall, deque[float]] = {}
         self._doubts: deque[float] = deque(maxlen=_MOST)
-        # Whether the last prediction did not explain the runs.
+        # Whether the last prediction failed to explain the runs.
         self._unexplained = False
 
     @property
     def on_trial(self) -> bool:
-        """Whether it is not known yet what the last swap has come to."""
+        """Whether the last swap has not been judged yet."""
         return self._before is not None
 
     def begin_anew(self) -> None:
-        """Other members run other schedules."""
+        """Forget all runs, as other members run other schedules."""
         self._runs.clear()
         self._before = None
         self._unexplained = False
 
     def ran(self, request: CollectiveCall, seconds: float, *, disturbed: bool = False) -> None:
-        """Note what the parts of a run took together; ``disturbed``: beside a search or the like."""
+        """Note the seconds of all parts of a run; ``disturbed`` if a search or other work ran beside it."""
         self._runs.setdefault(request, deque(maxlen=_RUNS)).append(seconds)
         self._since[request] += 1
         if not disturbed:
             self._alone.setdefault(request, deque(maxlen=_RUNS)).append(seconds)
 
     def explains(self, before_s: Mapping[CollectiveCall, float]) -> bool:
-        """Whether runs are as slow as the schedules in use are predicted to be on the measured links.
+        """Return whether runs are as slow as predicted for the schedules in use on the measured links.
 
-        What has not run yet says nothing.
+        Requests without enough runs are ignored.
         """
         runs = {request: self._runs.get(request, ()) for request in before_s}
         known = _usual_s(runs)
@@ -97,17 +97,17 @@ class SwapGuard:
         self._unexplained = False
 
     def unexplained(self, now_s: float) -> None:
-        """Note that a prediction did not explain the runs: once is chance, twice in a row one was wrong."""
+        """Note that a prediction did not explain the runs; twice in a row counts as one wrong prediction."""
         if self._unexplained:
             self.doubt(now_s)
         self._unexplained = True
 
     def least_gain(self, now_s: float) -> float:
-        """How many times as fast a schedule has to be predicted: squared for each recent wrong prediction."""
+        """Return the predicted gain that a swap needs: squared for each recent wrong prediction."""
         return float(_LEAST_GAIN ** self.caution(now_s))
 
     def caution(self, now_s: float) -> int:
-        """1, doubled for each recent wrong prediction."""
+        """Return 1, doubled for each recent wrong prediction."""
         while self._doubts and now_s - self._doubts[0] > _REMEMBERED_S:
             self._doubts.popleft()
         return 1 << len(self._doubts)
@@ -117,20 +117,20 @@ class SwapGuard:
         self._doubts.append(now_s)
 
     def trust(self, now_s: float) -> None:
-        """Note that a prediction came true: the oldest recent wrong one is forgotten."""
+        """Note that a prediction came true, and forget the oldest recent wrong one."""
         if self.caution(now_s) > 1:
             self._doubts.popleft()
 
     def swapped(self) -> None:
-        """Another schedule is in use from now on, on trial."""
+        """Start the trial of a swap."""
         self._before = {request: statistics.median(runs) for request, runs in self._runs.items()}
         self._since.clear()
         self._alone.clear()
 
     def judged(self) -> SwapTrial | None:
-        """What the last swap has come to; None before that is known, once it was told, and if never known.
+        """Return the outcome of the last swap; None if unknown or already reported.
 
-        Runs on their own tell it, others only where there are too few of these for long.
+        Undisturbed runs decide it; others count only if those stay too few.
         """
         if self._before is None:
             return None
@@ -150,5 +150,5 @@ class SwapGuard:
 
 
 def _usual_s(runs: Mapping[CollectiveCall, Collection[float]]) -> dict[CollectiveCall, float]:
-    """The median of the last runs of each request, where there are enough."""
+    """Return the median of the last runs of each request that has enough of them."""
     return {request: statistics.median(some) for request, some in runs.items() if len(some) == _RUNS}

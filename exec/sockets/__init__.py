@@ -1,9 +1,9 @@
-"""Processes of one run over TCP: connections that only they can make, and groups of ranks without MPI.
+"""Connections over TCP between the processes of one run, and groups of ranks without MPI.
 
 In: the run's key and an all-gather of a few bytes. Out: a `Group` of ranks, which stands in for an MPI
-communicator and outlives the death of its members. Read `group`, `mesh` and `wires`; below them
-`channel` (messages with MACs), `greeter` (who is let in), `listeners` and `reach`. Where a connection carries
-nothing though both ends live: `unacknowledged` and `stalls` find it, `detours` goes round.
+communicator and outlives the death of its members. Read `group`, `mesh` and `wires`; below them are `channel`
+(messages with MACs), `greeter` (authenticates connections), `listeners` and `reach`. `unacknowledged` and
+`stalls` find connections that carry nothing though both ends live; `detours` goes around them.
 """
 
 import lazy_loader as lazy

@@ -1,10 +1,10 @@
-"""Messages between two processes of one run: each bears a MAC, and none is read without.
+"""Authenticated messages between two processes of one run: each has a MAC, checked before it is decoded.
 
-Both ends know the run's key. In the greeting each shows that it does, over a nonce of either end; so far
-nobody is sent or believed more than a few bytes. The keys of the two directions of this one connection
-come of the run's key and both nonces. A message is its length, the MAC (keyed BLAKE2b, RFC 7693) of its
-number and its content, and the content. One that was changed, cut, repeated, left out or moved is
-refused before it is read. Contents are records (`exec.records`), never code. Nothing is encrypted.
+Both ends know the run's key. In the greeting each proves that it does, over a nonce of either end; until then
+neither sends or accepts more than a few bytes. The keys of the two directions of a connection are derived
+from the run's key and both nonces. A message is its length, the MAC (keyed BLAKE2b, RFC 7693) of its number
+and content, and the content. A message that was changed, cut, repeated, left out or moved is refused before
+it is decoded. Contents are records (`exec.records`), never code. Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["ANSWER_BYTES", "BrokenMessage", "Challenge", "Channel", "greet", "ke
 
 _MAGIC = b"ccctl ranks 1\n"
 _NONCE_BYTES = _MAC_BYTES = 32
-# What the other end may say before it has shown that it knows the key: its nonce and a MAC.
+# Bytes accepted before the other end has proven the key: its nonce and a MAC.
 ANSWER_BYTES = _NONCE_BYTES + _MAC_BYTES
 _HEADER = struct.Struct(f">Q{_MAC_BYTES}s")
-# At a time, so that one end that says much does not keep the others waiting.
-# A length is believed up to here before its MAC was seen.
+# Largest length accepted before the MAC is checked.
 _MOST_BYTES = 1 << 36
+# Limits of one read, so that one busy end does not keep the others waiting.
 _READ_BYTES, _MOST_READS = 1 << 20, 64
 
 
@@ -59,23 +59,24 @@ class Channel:
         return self._end.fileno()
 
     def send(self, message: object) -> None:
-        """Send one message; raises OSError where the other end is gone.
+        """Send one message; raises OSError if the other end is gone.
 
-        What is no record raises UnsendableError before a byte is sent.
+        Raises UnsendableError before a byte is sent if the message is no record.
         """
-        # In one piece, or a short message would wait until the header is acknowledged (Nagle's algorithm).
+        # One piece, as a short message would otherwise wait for the header's acknowledgement (Nagle's
+        # algorithm).
         self._end.sendall(self._framed(message))
 
     def post(self, message: object) -> None:
-        """Send one message as far as the other end takes it at once; ``flush`` sends the rest.
+        """Send as much of one message as the other end takes at once; ``flush`` sends the rest.
 
-        Raises OSError where the other end is gone. An end that has posted sends nothing more by ``send``.
+        Raises OSError if the other end is gone. After ``post`` an end must not use ``send``.
         """
         self._outgoing += self._framed(message)
         self.flush()
 
     def flush(self) -> None:
-        """Send what was posted, as far as the other end takes it at once; raises OSError where it is gone."""
+        """Send as much of the posted data as the other end takes at once; raises OSError if it is gone."""
         while self._outgoing:
             try:
                 sent = self._end.send(self._outgoing, socket.MSG_DONTWAIT)
@@ -85,29 +86,29 @@ class Channel:
 
     @property
     def backlog(self) -> bool:
-        """Whether something that was posted has not been taken yet."""
+        """Whether posted data is still unsent."""
         return bool(self._outgoing)
 
     def wait_for_room(self, limit_s: float) -> None:
-        """Wait until the other end may take more of what was posted, or ``limit_s`` seconds."""
+        """Wait until the other end may take more posted data, for at most ``limit_s`` seconds."""
         poll = select.poll()
         poll.register(self._end, select.POLLOUT)
         poll.poll(math.ceil(1000 * limit_s))
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Of ``framed_bytes``, all that messages came to so far, what the other host has acknowledged."""
+        """Bytes of ``framed_bytes``, the size of all messages so far, acknowledged by the other host."""
         return self.framed_bytes - len(self._outgoing) - unacknowledged_bytes(self._end)
 
     def goes_nowhere(self) -> bool:
-        """Whether the connection carries nothing, though the other end has room."""
+        """Return whether the connection carries nothing, though the other end has room."""
         return goes_nowhere(self._end)
 
     def arrived(self) -> list[Any]:
-        """The messages that have come whole, without waiting for more.
+        """Return the complete messages received so far, without waiting.
 
-        Where none has: raises EOFError or OSError if the connection has ended, BrokenMessage if what came is
-        not what was sent.
+        If there are none: raises EOFError or OSError if the connection has ended, BrokenMessage if the data
+        is not what was sent.
         """
         if self._ended is None:
             try:
@@ -125,7 +126,7 @@ class Channel:
         return messages
 
     def receive(self) -> Any:
-        """The next message, waited for; raises what ``arrived`` does."""
+        """Wait for the next message and return it; raises as ``arrived``."""
         while True:
             messages = self.arrived()
             if messages:
@@ -134,21 +135,22 @@ class Channel:
             self._poll(None)
 
     def put_back(self, messages: Sequence[Any]) -> None:
-        """Let ``messages``, the last that came, come again."""
+        """Return ``messages``, the last received ones, to the front of the queue."""
         self._waiting.extendleft(reversed(messages))
 
     def readable(self, limit_s: float = 0.0) -> bool:
-        """Whether something comes within ``limit_s``, be it the end of the connection."""
+        """Return whether data, or the end of the connection, arrives within ``limit_s``."""
         return self._poll(math.ceil(1000 * limit_s))
 
     def limit_sending(self, seconds: int) -> None:
-        """Let ``send`` raise OSError where the other end takes nothing for so long."""
+        """Make ``send`` raise OSError if the other end takes nothing for this long."""
         self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, 0))
 
     def expect_acknowledgements(self, limit_s: float) -> None:
-        """Let the connection end with TimeoutError where the other host acknowledges nothing for so long.
+        """Make the connection end with TimeoutError if the other host acknowledges nothing for ``limit_s``.
 
-        Its kernel does, however busy or stopped the process is. Nothing on a connection within one host.
+        A live host's kernel acknowledges, however busy or stopped the process is. No effect on a connection
+        within one host.
         """
         if self._end.family == socket.AF_UNIX:
             return
@@ -160,18 +162,18 @@ class Channel:
             self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * limit_s))
 
     def outlast(self, limit_s: float) -> None:
-        """Let the connection not end for so long where nothing is acknowledged."""
+        """Keep the connection for ``limit_s`` although nothing is acknowledged."""
         with contextlib.suppress(OSError, AttributeError):
             self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * limit_s))
 
     def detach(self) -> socket.socket:
-        """The connection itself, for data without MACs; the channel is not to be used any more."""
+        """Return the socket for data without MACs; the channel must not be used any more."""
         if self._buffer or self._waiting:
             raise BrokenMessage("said more than was expected")
         return self._end
 
     def close(self) -> None:
-        """Hang up, also on a thread that sends."""
+        """Close the connection, even while another thread sends."""
         with contextlib.suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
         self._end.close()
@@ -220,25 +222,25 @@ class Channel:
 
 
 class Challenge:
-    """What one who connects is asked, and whether the answer shows that it knows the key."""
+    """The question to a connecting process, and the check that its answer proves the key."""
 
     def __init__(self, key: bytes) -> None:
         self._key, self._nonce = key, secrets.token_bytes(_NONCE_BYTES)
 
     @property
     def question(self) -> bytes:
-        """What the other end is sent first."""
+        """The first bytes sent to the other end."""
         return _MAGIC + self._nonce
 
     def proof(self, answer: bytes) -> bytes:
-        """What the other end is sent after its answer; raises BrokenMessage on a wrong one."""
+        """Return the reply to the other end's answer; raises BrokenMessage if the answer is wrong."""
         nonces = self._nonce + answer[:_NONCE_BYTES]
         if not hmac.compare_digest(answer[_NONCE_BYTES:], _derived(self._key, b"rank shows", nonces)):
             raise BrokenMessage("does not know the key")
         return _derived(self._key, b"command shows", nonces)
 
     def channel(self, end: socket.socket, answer: bytes) -> Channel:
-        """The channel to the end that gave the right answer."""
+        """Return the channel to the end that gave the right answer."""
         nonces = self._nonce + answer[:_NONCE_BYTES]
         return Channel(
             end, _derived(self._key, b"to rank", nonces), _derived(self._key, b"to command", nonces)
@@ -246,9 +248,9 @@ class Challenge:
 
 
 def greet(end: socket.socket, key: bytes, limit_s: float) -> Channel:
-    """The channel on ``end``, where the other end has asked and then shown that it knows the key.
+    """Answer the other end's challenge, check its proof of the key, and return the channel on ``end``.
 
-    Raises OSError or EOFError, with ``end`` closed, where it has not within ``limit_s``.
+    Raises OSError or EOFError, with ``end`` closed, if that takes longer than ``limit_s`` or fails.
     """
     deadline_s = time.monotonic() + limit_s
     try:
@@ -270,7 +272,7 @@ def greet(end: socket.socket, key: bytes, limit_s: float) -> Channel:
 
 
 def key_of_wires(key: bytes) -> bytes:
-    """The key of the connections between ranks, which tells nothing of the run's own."""
+    """Return the key of the connections between ranks, which does not reveal the run's key."""
     return _derived(key, b"wires", b"")
 
 

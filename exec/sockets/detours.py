@@ -1,8 +1,7 @@
-"""Messages that arrive once and in order although one may come two ways.
+"""Delivery of messages once and in order, although each may arrive by two routes.
 
-Where the connection between two ranks carries nothing any more, while both live, messages go round over a
-third rank. What was sent before may still arrive by itself; so each message has a number, and the receiver
-takes each once.
+If the connection between two live ranks carries nothing any more, messages go around over a third rank.
+Earlier messages may still arrive directly, so each message has a number and the receiver takes each once.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from dataclasses import dataclass
 
 __all__ = ["OrderedMessages", "Passed", "Sent"]
 
-# So long nothing is acknowledged before messages go round.
+# Time without acknowledgements before messages take a detour.
 MUTE_S = 0.4
 
 
 @dataclass(frozen=True)
 class Passed:
-    """A message from ``origin`` to ``dest`` on its way round; ``starts`` are those of the two."""
+    """A message from ``origin`` to ``dest`` on a detour; ``starts`` are those of the two ranks."""
 
     origin: int
     dest: int
@@ -37,7 +36,7 @@ class OrderedMessages:
         self._early: dict[int, bytes] = {}
 
     def take(self, number: int, content: bytes) -> list[bytes]:
-        """What may be read now that message ``number`` has come; it may have come before."""
+        """Take message ``number``, possibly a repeat, and return the messages that are now in order."""
         if number >= self._next:
             self._early.setdefault(number, content)
         found = []
@@ -48,9 +47,9 @@ class OrderedMessages:
 
 
 class Sent:
-    """What was sent to one peer and is not acknowledged; whether its connection carries anything.
+    """The unacknowledged messages to one peer, and whether its connection carries anything.
 
-    ``goes_nowhere`` says that of the connection at this moment.
+    ``goes_nowhere`` tells that of the connection at this moment.
     """
 
     def __init__(self, goes_nowhere: Callable[[], bool]) -> None:
@@ -62,12 +61,12 @@ class Sent:
         self.mute = False
 
     def next_number(self) -> int:
-        """The number of the next message."""
+        """Return the number of the next message."""
         self._number += 1
         return self._number - 1
 
     def note(self, number: int, end_byte: int, content: bytes) -> None:
-        """Remember a message, whose last byte is number ``end_byte`` of the connection."""
+        """Remember a message whose last byte is number ``end_byte`` of the connection."""
         if not self._waiting:
             self._since_s = time.monotonic()
         self._waiting.append((end_byte, number, content))
@@ -78,7 +77,7 @@ class Sent:
         return bool(self._waiting)
 
     def look(self, acknowledged_bytes: int, now_s: float) -> None:
-        """Forget what has arrived; ``mute`` then says whether messages have to go round."""
+        """Forget acknowledged messages, and set ``mute`` if messages have to take a detour."""
         before, self._acknowledged_bytes = self._acknowledged_bytes, acknowledged_bytes
         while self._waiting and self._waiting[0][0] <= acknowledged_bytes:
             self._waiting.popleft()
@@ -88,7 +87,7 @@ class Sent:
             self.mute = now_s - self._since_s > MUTE_S and self._goes_nowhere()
 
     def to_pass(self, relay: int) -> list[tuple[int, bytes]]:
-        """What ``relay`` has not been given yet, as (number, content); all of it where the relay is new."""
+        """Return the messages that ``relay`` lacks, as (number, content); all of them for a new relay."""
         if self._passed_from is None or self._passed_from[0] != relay:
             self._passed_from = (relay, 0)
         least = self._passed_from[1]

@@ -1,8 +1,8 @@
-"""Lets the processes of one run in: whoever reaches the port is asked for the run's key.
+"""Admission of the processes of one run: each connection must prove that it knows the run's key.
 
-On one host the port is a socket in a folder of the user's alone, which no other user can reach. Between
-hosts anybody can who is on their network. One thread hears all who have not shown the key yet: each may
-say so much, for so long, and where there are too many, the one who came first has to go.
+On one host the port is a socket in a folder that no other user can reach. Between hosts anybody on their
+network can reach it. One thread serves all connections that have not yet proven the key: each may send few
+bytes in limited time, and if there are too many, the oldest is closed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["Greeter"]
 
 _log = logging.getLogger(__name__)
 
-# Who is heard at a time without having shown the key, apart from those expected, and for how long.
+# Most unproven connections at a time besides the expected ones, and how long each may last.
 _MOST_STRANGERS = 256
 _PATIENCE_S = 10.0
 
 
 @dataclass(eq=False)
 class _Guest:
-    """Somebody who has connected and is not known to be of the run yet."""
+    """A connection that is not yet known to be of the run."""
 
     end: socket.socket
     challenge: Challenge
@@ -40,10 +40,10 @@ class _Guest:
 
 
 class Greeter:
-    """Greets who knows the key until closed, and hands over each channel with the first message on it.
+    """Server that greets processes that know the key, and hands over each channel with its first message.
 
-    ``arrived(message, channel)`` is called on a thread of its own; what it raises hangs up on that one.
-    ``expected`` is how many may arrive at a time.
+    ``arrived(message, channel)`` is called on a thread of its own; if it raises, that channel is closed.
+    ``expected`` is the number of processes that may arrive at a time.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Greeter:
         self._thread.start()
 
     def close(self) -> None:
-        """Greet no more; who has not been handed over is hung up on."""
+        """Stop greeting, and close every connection that has not been handed over."""
         with self._lock:
             self._closed = True
             for channel in self._welcomed:
@@ -96,7 +96,7 @@ class Greeter:
         except BlockingIOError:
             return
         except OSError:
-            # Too many open files, for one.
+            # Probably too many open files.
             if not self._drop_oldest():
                 time.sleep(0.05)
             return
@@ -140,7 +140,7 @@ class Greeter:
         channel.put_back(messages[1:])
         self._forget(guest)
         guest.end.setblocking(True)
-        # What is said to one takes its time, and nobody else should wait for it.
+        # Handling a guest takes time; a thread keeps the others from waiting.
         threading.Thread(target=self._welcome, args=(messages[0], channel), name="greet", daemon=True).start()
 
     def _welcome(self, message: Any, channel: Channel) -> None:

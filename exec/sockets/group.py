@@ -1,7 +1,7 @@
 """A group of ranks over TCP: the part of an MPI communicator that plans, profiles and sessions use.
 
-Collective calls pair up by their order, as in MPI. When a member dies, whoever waits in the group raises
-LostRankError; the survivors go on in a group of their own (``among``), which is made without a message.
+Collective calls pair up by their order, as in MPI. When a member dies, calls that wait in the group raise
+LostRankError; the survivors go on in a new group (``among``), which is made without communication.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _TOLD_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
 def join(rank: int, size: int, exchange: Exchange, key: bytes, spares: Sequence[Whereabouts] = ()) -> Group:
-    """The group of all ranks of a run that are there at its start; collective.
+    """Return the group of all ranks that are present at a run's start; collective.
 
-    ``exchange`` is an all-gather of a few bytes over whatever the ranks have already (their launcher, MPI, a
-    store); ``key`` are 32 secret bytes that all of them know. ``spares``, the last of the ``size`` ranks, are
-    not there yet: they may join a session. Raises UnavailableError where a rank cannot be reached.
+    ``exchange`` is an all-gather of a few bytes over an existing medium (the launcher, MPI, a store); ``key``
+    is 32 secret bytes known to all ranks. ``spares``, the last of the ``size`` ranks, are absent at first:
+    they may join a session. Raises UnavailableError if a rank cannot be reached.
     """
     return Group(Mesh(rank, size, exchange, key, spares), range(size - len(spares)), "0")
 
 
 def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
-    """The group of all ranks for one that is started alone, while the others go on: a spare, or again.
+    """Return the group of all ranks for a rank that is started later than the others.
 
-    It is of no use but to make a session, which the others let in: each call in it raises LostRankError.
-    Raises UnavailableError where this rank is on another host than before.
+    The group only serves to make a session, which the others let in: any other call in it raises
+    LostRankError. Raises UnavailableError if this rank is on another host than before.
     """
     group = Group(Mesh(rank, size, meeting, key), range(size), "0")
     group.revoke("this rank was started later: what the ranks say to each other needs a session")
@@ -54,7 +54,7 @@ def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
 
 
 class Group:
-    """Some ranks of a mesh, renumbered from 0: ``members[i]`` is what the mesh calls rank i.
+    """Some ranks of a mesh, renumbered from 0: ``members[i]`` is rank i's number in the mesh.
 
     ``epoch`` names the connections for data, which duplicates share: their runs come one after the other.
     """
@@ -73,26 +73,26 @@ class Group:
         return len(self.members)
 
     def Dup(self) -> Group:  # noqa: N802
-        """The same ranks, with messages of their own; every member makes its duplicates in one order."""
+        """Return the same ranks with messages of their own; members make their duplicates in one order."""
         return Group(self.mesh, self.members, self.epoch, f"{self._name}{next(self._duplicates)}/")
 
     def Free(self) -> None:  # noqa: N802
         self.mesh.forget(self._name)
 
     def named(self, name: str) -> Group:
-        """The same ranks, with messages of their own, for a thread that calls beside others."""
+        """Return the same ranks with messages of their own, for a thread that calls beside others."""
         return Group(self.mesh, self.members, self.epoch, f"{self.epoch}/{name}/")
 
     def among(self, members: Sequence[int], epoch: str) -> Group:
-        """The group of ``members``, numbers of the mesh, in a new epoch; alike on all of them."""
+        """Return the group of ``members``, numbers of the mesh, in a new epoch; the same on all of them."""
         return Group(self.mesh, sorted(members), epoch)
 
     def revoke(self, why: str) -> None:
-        """Let every call in this epoch, and every run on its wires, raise LostRankError."""
+        """Make every call in this epoch, and every run on its wires, raise LostRankError."""
         self.mesh.revoke(f"{self.epoch}/", why)
 
     def check(self) -> None:
-        """Raise LostRankError where a member is lost or the group is revoked."""
+        """Raise LostRankError if a member is lost or the group is revoked."""
         self.mesh.check(self._name)
         for rank, how in tuple(self.mesh.lost.items()):
             if rank in self.members:
@@ -103,7 +103,7 @@ class Group:
         self.mesh.close_flows(f"{self.epoch}/")
 
     def allgather(self, value: Any) -> list[Any]:
-        """What every member gave, in the order of ranks."""
+        """Return the values of all members, in the order of ranks."""
         for member in self.members:
             self.mesh.send(member, self._name, value)
         return [self._next(rank) for rank in range(len(self.members))]
@@ -112,14 +112,14 @@ class Group:
         self.allgather(None)
 
     def bcast(self, value: Any, root: int = 0) -> Any:
-        """What ``root`` gave, on every member."""
+        """Return the value of ``root``, on every member."""
         if self._rank == root:
             for member in self.members:
                 self.mesh.send(member, self._name, value)
         return self._next(root)
 
     def gather(self, value: Any, root: int = 0) -> list[Any] | None:
-        """What every member gave, at ``root``; None elsewhere."""
+        """Return the values of all members at ``root``; None elsewhere."""
         self.mesh.send(self.members[root], self._name, value)
         return [self._next(rank) for rank in range(len(self.members))] if self._rank == root else None
 
@@ -128,16 +128,16 @@ class Group:
         self.mesh.send(self.members[dest], f"{self._name}#{tag}", value)
 
     def recv(self, source: int, tag: int = 0) -> Any:
-        """The next object of one member."""
+        """Return the next object of one member."""
         return self.mesh.receive(self.members[source], f"{self._name}#{tag}")
 
     def Send(  # noqa: N802
         self, data: Any, dest: int, tag: int = 0, deadline_s: float = math.inf
     ) -> None:
-        """Send bytes, or a contiguous array, over the connection for data; returns once they are sent.
+        """Send bytes, or a contiguous array, over the connection for data; return once they are sent.
 
-        Raises TimeoutError where they are not at ``deadline_s`` of the monotonic clock: the connection is of
-        no more use then (``drop_flow``).
+        Raises TimeoutError at ``deadline_s`` of the monotonic clock; the connection is then unusable
+        (``drop_flow``).
         """
         end = self.mesh.outgoing(self.members[dest], self._flow(tag), deadline_s)
         view, sent = _bytes_of(data), 0
@@ -152,7 +152,7 @@ class Group:
     def Recv(  # noqa: N802
         self, data: Any, source: int, tag: int = 0, deadline_s: float = math.inf
     ) -> None:
-        """Fill a contiguous array with what ``source`` sends next over the connection for data.
+        """Fill a contiguous array with the next data of ``source`` on the connection for data.
 
         Raises TimeoutError as ``Send``.
         """
@@ -171,9 +171,9 @@ class Group:
             got += count
 
     def arrivals(self, source: int, tag: int, count: int, piece_bytes: int, deadline_s: float) -> list[float]:
-        """When each of ``count`` pieces that ``source`` sends had arrived at this host, in seconds.
+        """Return the arrival times at this host of ``count`` pieces from ``source``, in seconds.
 
-        By the kernel's clock, so that a reader which waits for a core does not matter. Raises as ``Recv``.
+        The kernel takes the times, so a reader that waits for a core does not matter. Raises as ``Recv``.
         """
         end = self.mesh.incoming(self.members[source], self._flow(tag), deadline_s)
         end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -196,12 +196,12 @@ class Group:
         return found
 
     def drop_flow(self, peer: int, tags: Sequence[int], *, outgoing: bool) -> None:
-        """Close connections for data to or from one member; the next call makes others."""
+        """Close connections for data to or from one member; the next call opens new ones."""
         for tag in tags:
             self.mesh.drop_flow(self.members[peer], self._flow(tag), outgoing=outgoing)
 
     def wires(self, specifications: Sequence[Wire]) -> FlowWires:
-        """The connections of a plan to ranks of other hosts."""
+        """Return the connections of a plan to ranks of other hosts."""
         wires = sorted(specifications, key=lambda wire: not wire.outgoing)
         ends = []
         for wire in wires:
@@ -229,7 +229,7 @@ class Group:
 
 
 def _arrived_s(told: Sequence[tuple[int, int, bytes]]) -> float:
-    """The time of arrival among what the kernel tells of a message; else now."""
+    """Return the arrival time in the kernel's data about a message; else now."""
     for level, kind, data in told:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
             seconds, nanoseconds = _TIMESPEC.unpack_from(data)

@@ -1,8 +1,8 @@
-"""Agrees on the key of a run over a medium that others can read, such as a store of PyTorch.
+"""Agreement on a run's key over a medium that others can read, such as a store of PyTorch.
 
-Rank 0 draws the key. It hands it to each rank under a pad from a Diffie-Hellman exchange in the 2048-bit
-group of RFC 3526 (Sec. 3). Whoever only reads the medium learns nothing. Whoever can also write it could
-stand between the ranks, unless all have a secret from their launcher, which is then part of every pad.
+Rank 0 draws the key and sends it to each rank under a pad from a Diffie-Hellman exchange in the 2048-bit
+group of RFC 3526 (Sec. 3). A reader of the medium learns nothing. A writer could stand between the ranks,
+unless all have a secret from their launcher, which is then part of every pad.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _KEY_BYTES = _MAC_BYTES = 32
 def agree(rank: int, size: int, exchange: Callable[[bytes], list[bytes]], secret: bytes = b"") -> bytes:
     """Return the same 32 secret bytes on all ranks; collective.
 
-    ``exchange`` is an all-gather of bytes in the order of ranks, called twice. ``secret`` is what the
-    launcher gave all ranks, if it did. Raises UnavailableError where a rank has another secret, or somebody
-    interferes. O(size) exponentiations on rank 0.
+    ``exchange`` is an all-gather of bytes in the order of ranks, called twice. ``secret`` is the launcher's
+    secret, if any. Raises UnavailableError if a rank has another secret or somebody interferes. O(size)
+    exponentiations on rank 0.
     """
     private = secrets.randbits(_PRIVATE_BITS) | 1 << (_PRIVATE_BITS - 1)
     own = pow(_GENERATOR, private, _PRIME).to_bytes(_PUBLIC_BYTES, "big")
     public = exchange(own)
 
     def pads(other: int, recipient: int) -> tuple[bytes, bytes]:
-        """The pad and the key of the MAC that rank 0 and ``recipient`` share."""
+        """Return the pad and the MAC key that rank 0 and ``recipient`` share."""
         theirs = int.from_bytes(public[other], "big")
         if len(public[other]) != _PUBLIC_BYTES or not 1 < theirs < _PRIME - 1:
             raise _refused(other)

@@ -1,4 +1,4 @@
-"""Where a process listens: at no more addresses than those it wants to hear need."""
+"""Listening sockets of a process, at as few addresses as possible."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 __all__ = ["listen", "own_addresses_towards"]
 
 _BACKLOG = 4096
-# What an address of a socket in a folder may take: sun_path(7).
+# Longest path of a Unix socket: sun_path(7).
 _LONGEST_PATH = 107
-# A name server that does not answer is not waited for; the answer is worth no more.
+# Longest wait for a name server.
 _PATIENCE_S = 2.0
 _MOST_ADDRESSES = 8
-# Nothing is sent: a datagram socket that is connected only has its route looked up.
+# Connecting a datagram socket sends nothing; it only looks up the route.
 _ANY_PORT = 9
 
 
 def listen(folder: Path, hosts: Sequence[str] = ()) -> list[socket.socket]:
-    """The sockets at which ranks reach this process: those of this host alone, or those on ``hosts``.
+    """Open the sockets at which ranks reach this process: on this host alone, or from ``hosts``.
 
-    The one for this host lies in ``folder``, or where its name is too long at the loopback address. For
-    other hosts there is one at each address of this host from which they are reached; where that cannot be
-    told, one at all addresses.
+    The socket for this host lies in ``folder``, or at the loopback address if its path is too long. For other
+    hosts there is one socket at each address of this host that they reach; one at all addresses if that is
+    unknown.
     """
     path = str(folder / "control")
     if hosts:
@@ -43,10 +43,10 @@ def _server(address: str) -> socket.socket:
 
 
 def own_addresses_towards(hosts: Sequence[str]) -> list[str]:
-    """The addresses (IPv4) from which this host reaches ``hosts``, those of the loopback last.
+    """Return the addresses (IPv4) from which this host reaches ``hosts``, loopback addresses last.
 
-    Empty where one of them is unknown, cannot be routed to, or is not found out in two seconds, and where
-    there are many.
+    Empty if a host is unknown, has no route or takes over two seconds to resolve, or if there are many
+    addresses.
     """
     found: queue.SimpleQueue[set[str]] = queue.SimpleQueue()
     threading.Thread(target=lambda: found.put(_sources(hosts)), name="routes", daemon=True).start()

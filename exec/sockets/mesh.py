@@ -1,10 +1,9 @@
-"""All ranks of one run, each connected to each: messages by topic, and connections for data.
+"""The mesh of all ranks of one run: messages by topic, and connections for data.
 
-One thread reads what the others say and sorts it; whoever waits for something waits on one condition. A
-connection that ends is a rank that is lost: everybody who waits for it learns so, and the others go on.
-A connection that carries nothing though both ends live is done without: messages go round over a third rank.
-A rank that is lost may be started again; it then connects to all that live, and what its earlier start
-still says is not heard.
+One thread reads and sorts the messages of the others; all waiting calls share one condition. A rank whose
+connection ends is lost: calls that wait for it raise, and the others go on. If a connection carries nothing
+though both ends live, messages take a detour over a third rank. A lost rank may be started again; it then
+connects to all live ranks, and messages of its earlier start are dropped.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ Exchange = Callable[[bytes], list[bytes]]
 
 _log = logging.getLogger(__name__)
 
-# How long the other ranks may take to connect, and a flow to come about.
+# Longest time for the other ranks to connect, and for a flow to open.
 _MEETING_S = 120.0
-# How often who waits looks whether what it waits for can still come.
+# Interval at which waiting calls check for losses.
 _LOOK_S = 0.05
-# How often the connections are looked at, and one that somebody waits for is tried.
+# Interval of the check of all connections, and of probes to an awaited one.
 _TICK_S, _TRY_EVERY_S = 0.1, 0.2
 _TRY, _MET = "mesh/try", "mesh/met"
 _OUTLASTED_S = 86400.0
@@ -52,17 +51,17 @@ _OUTLASTED_S = 86400.0
 
 @dataclass(frozen=True)
 class _NoWay:
-    """A relay says that it does not reach ``dest`` either."""
+    """A relay cannot reach ``dest`` either."""
 
     dest: int
 
 
 @dataclass(frozen=True)
 class Whereabouts:
-    """Where a rank is: its host (``host`` is the lowest rank there), process and addresses.
+    """The location of a rank: its host (``host`` is the lowest rank there), process and addresses.
 
-    ``start`` counts how often the rank was started before. Of a spare, which has not been there yet, ``host``
-    and ``name`` are those that it is expected on, and ``key`` is empty.
+    ``start`` counts the rank's earlier starts. For a spare that has not joined, ``host`` and ``name`` are the
+    expected ones and ``key`` is empty.
     """
 
     rank: int
@@ -76,10 +75,10 @@ class Whereabouts:
 
 @dataclass(frozen=True)
 class Meeting:
-    """What a rank that is started again needs to join the others.
+    """The data with which a restarted rank joins the others.
 
-    ``start`` counts how often it was started before, ``known`` is where each rank is or was, and ``living``
-    are those to connect to.
+    ``start`` counts its earlier starts, ``known`` is where each rank is or was, and ``living`` are the ranks
+    to connect to.
     """
 
     start: int
@@ -89,9 +88,9 @@ class Meeting:
 
 @dataclass(frozen=True)
 class _Introduction:
-    """The first message on a connection: who calls, and for which flow; "" is for messages.
+    """The first message on a connection: the caller and the flow; "" is the flow of messages.
 
-    ``where`` is that of a rank which was started again.
+    ``where`` is the location of a rank that was started again.
     """
 
     rank: int
@@ -100,17 +99,18 @@ class _Introduction:
 
 
 class Mesh:
-    """The connections of ``rank`` to the other ranks of a run of ``size``; collective to make.
+    """The connections of ``rank`` to the other ranks of a run of ``size``; making it is collective.
 
-    A rank that was started again gives a ``Meeting`` instead of an exchange, and makes its own alone. Those
+    A rank that was started again passes a ``Meeting`` instead of an exchange, and makes its mesh alone. Ranks
     of ``living`` that do not answer then count as lost.
 
-    ``spares``, the last of the ``size`` ranks, are not there at the start, and take no part in the exchange:
-    they join as ranks that are started again do.
+    ``spares``, the last of the ``size`` ranks, are absent at the start and take no part in the exchange: they
+    join like ranks that are started again.
 
-    Raises UnavailableError where a rank cannot be reached, or the host is not the one that it was.
-    ``host[r]`` is the lowest rank on the host of r, ``names[r]`` what that host calls itself, ``pids[r]``
-    its process, ``starts[r]`` how often it was started before.
+    Raises UnavailableError if a rank cannot be reached, or if this rank is on the wrong host.
+
+    ``host[r]`` is the lowest rank on the host of r, ``names[r]`` that host's name, ``pids[r]`` its process,
+    ``starts[r]`` the number of its earlier starts.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Mesh:
             self._meet()
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         self._closed = True
         self._greeter.close()
         for listener in self._listeners:
@@ -176,7 +176,7 @@ class Mesh:
         self._awoken.close()
 
     def send(self, peer: int, topic: str, payload: object) -> None:
-        """Send a message to ``peer``, which may be this rank; to one that is lost nothing is sent."""
+        """Send a message to ``peer``, which may be this rank; do nothing if it is lost."""
         if peer == self.rank:
             self._deliver(peer, topic, payload)
             return
@@ -184,7 +184,7 @@ class Mesh:
             self._send(peer, encode((topic, payload)))
 
     def probe(self, peer: int) -> None:
-        """Have something under way to ``peer``, so that its host must answer if the connection carries."""
+        """Send ``peer`` a message if none is under way, so that its host must acknowledge something."""
         now_s = time.monotonic()
         if peer != self.rank and now_s - self._tried_s.get(peer, 0.0) > _TRY_EVERY_S:
             self._tried_s[peer] = now_s
@@ -192,15 +192,15 @@ class Mesh:
                 self.send(peer, _TRY, None)
 
     def is_mute(self, peer: int) -> bool:
-        """Whether the connection to ``peer`` carries nothing, so that messages go round."""
+        """Return whether the connection to ``peer`` carries nothing, so that messages take a detour."""
         return peer in self._sent and self._sent[peer].mute
 
     def on_stalled(self, hear: Callable[[int], None]) -> None:
-        """Let ``hear(peer)`` be called when data from or to ``peer`` is waited for, and nothing passes."""
+        """Register ``hear(peer)``, called when awaited data from or to ``peer`` does not move."""
         self._on_stalled.append(hear)
 
     def stalled(self, peer: int) -> None:
-        """Say that nothing passes between this rank and ``peer``."""
+        """Report that nothing passes between this rank and ``peer``."""
         for hear in self._on_stalled:
             hear(peer)
 
@@ -219,7 +219,7 @@ class Mesh:
 
     @property
     def names(self) -> list[str]:
-        """What the host of each rank calls itself."""
+        """The host name of each rank."""
         return [where.name for where in self._known]
 
     @property
@@ -229,48 +229,48 @@ class Mesh:
 
     @property
     def starts(self) -> list[int]:
-        """How often each rank was started before."""
+        """The number of earlier starts of each rank."""
         return [where.start for where in self._known]
 
     @property
     def start(self) -> int:
-        """How often this rank was started before."""
+        """The number of earlier starts of this rank."""
         return self._known[self.rank].start
 
     def whereabouts(self, rank: int) -> Whereabouts:
-        """Where ``rank`` is, or was when it was lost."""
+        """Return where ``rank`` is, or was when it was lost."""
         return self._known[rank]
 
     @property
     def met(self) -> dict[int, int]:
-        """The ranks that a rank which was started again is connected to, and their starts."""
+        """The ranks that a restarted rank is connected to, and their starts."""
         with self._changed:
             return {peer: start for peer, start in self._met.items() if peer not in self.lost}
 
     def meet(self, others: Iterable[Whereabouts]) -> None:
-        """Connect to ranks that were started again after this one had met the others."""
+        """Connect to ranks that were started again after this rank had met the others."""
         self._meet_again(where for where in others if self._met.get(where.rank, -1) < where.start)
 
     def on_admitted(self, hear: Callable[[], None]) -> None:
-        """Let ``hear()`` be called when the others have let in this rank, which was started again."""
+        """Register ``hear()``, called when the others have let in this restarted rank."""
         self._on_admitted.append(hear)
 
     def admitted(self) -> None:
-        """Say that the others have let this rank in."""
+        """Report that the others have let this rank in."""
         for hear in self._on_admitted:
             hear()
 
     def reaches(self, peer: int) -> bool:
-        """Whether a new connection to ``peer`` comes about."""
+        """Return whether a new connection to ``peer`` succeeds."""
         channel = first_to_answer(self._known[peer].addresses, self._key)
         if channel is not None:
             channel.close()
         return channel is not None
 
     def receive(self, peer: int, topic: str) -> Any:
-        """The next message of ``peer`` on ``topic``, waited for.
+        """Wait for the next message of ``peer`` on ``topic`` and return it.
 
-        Raises LostRankError where the rank is lost or the topic is revoked.
+        Raises LostRankError if the rank is lost or the topic is revoked.
         """
         with self._changed:
             while True:
@@ -283,7 +283,7 @@ class Mesh:
                 self._changed.wait(_LOOK_S)
 
     def subscribe(self, topic: str, hear: Callable[[int, Any], None]) -> None:
-        """Let ``hear(peer, message)`` be called, on the reading thread, with what comes on ``topic``."""
+        """Register ``hear(peer, message)`` for messages on ``topic``; it is called on the reading thread."""
         with self._changed:
             self._subscribers[topic] = hear
             early = [(key, box) for key, box in self._boxes.items() if key[0] == topic]
@@ -292,14 +292,14 @@ class Mesh:
                     hear(peer, box.popleft())
 
     def on_lost(self, hear: Callable[[int, str, int], None]) -> None:
-        """Let ``hear(rank, how, start)`` be called once for each rank that is lost from now on."""
+        """Register ``hear(rank, how, start)``, called once for each rank that is lost from now on."""
         with self._changed:
             self._on_lost.append(hear)
 
     def lose(self, peer: int, how: str, start: int | None = None) -> None:
-        """Count ``peer`` as lost: its connection has ended, or it was decided so.
+        """Count ``peer`` as lost, after its connection ended or by decision.
 
-        With ``start`` only that start of the rank: one that was started again since is not lost by it.
+        With ``start`` only that start of the rank is lost: a later start stays.
         """
         with self._changed:
             began = self._known[peer].start
@@ -324,36 +324,36 @@ class Mesh:
         self.lose(peer, how, self._known[peer].start)
 
     def revoke(self, prefix: str, why: str) -> None:
-        """Let whoever waits on a topic that begins with ``prefix``, now or later, raise LostRankError."""
+        """Make all waits on topics that begin with ``prefix``, now or later, raise LostRankError."""
         with self._changed:
             self._revoked[prefix] = why
             self._changed.notify_all()
 
     def check(self, topic: str) -> None:
-        """Raise LostRankError where ``topic`` is revoked."""
+        """Raise LostRankError if ``topic`` is revoked."""
         for prefix, why in self._revoked.items():
             if topic.startswith(prefix):
                 raise LostRankError(why)
 
     def forget(self, topic: str) -> None:
-        """Drop what has come on ``topic``."""
+        """Drop all messages received on ``topic``."""
         with self._changed:
             for key in [key for key in self._boxes if key[0] == topic]:
                 del self._boxes[key]
 
     def outgoing(self, peer: int, flow: str, deadline_s: float = math.inf) -> socket.socket:
-        """The connection on which this rank sends data to ``peer``; made at first use, then kept.
+        """Return the connection for data to ``peer``; opened at first use, then kept.
 
-        Raises TimeoutError where it has not come about at ``deadline_s`` of the monotonic clock.
+        Raises TimeoutError if it is not open at ``deadline_s`` of the monotonic clock.
         """
         return self._flow(peer, flow, deadline_s, outgoing=True)
 
     def incoming(self, peer: int, flow: str, deadline_s: float = math.inf) -> socket.socket:
-        """The connection on which ``peer`` sends data to this rank; ``peer`` makes it. As ``outgoing``."""
+        """Return the connection for data from ``peer``, which opens it; otherwise as ``outgoing``."""
         return self._flow(peer, flow, deadline_s, outgoing=False)
 
     def drop_flow(self, peer: int, flow: str, *, outgoing: bool) -> None:
-        """Close one connection for data; the next use makes another."""
+        """Close one connection for data; the next use opens a new one."""
         with self._changed:
             end = self._flows.pop((peer, flow, outgoing), None)
         if end is not None:
@@ -391,7 +391,7 @@ class Mesh:
             return self._flows[(peer, flow, False)]
 
     def _opened(self, peer: int, flow: str, limit_s: float) -> socket.socket:
-        """A connection for data to ``peer``, which is told which flow it is for."""
+        """Open a connection for data to ``peer`` and announce its flow."""
         channel = first_to_answer(self._known[peer].addresses, self._key)
         if channel is None:
             if limit_s < math.inf:
@@ -403,7 +403,7 @@ class Mesh:
         return _prepared(channel.detach())
 
     def _introduce(self, exchange: Exchange, spares: Sequence[Whereabouts]) -> list[socket.socket]:
-        """Tell the others where this rank listens, and hear where they do."""
+        """Exchange the addresses at which ranks listen; return this rank's listeners."""
         said = json.dumps([socket.gethostname(), repr(host_key()), os.getpid()]).encode()
         hosts = [json.loads(text) for text in exchange(said)]
         keys = [key for _, key, _ in hosts]
@@ -420,12 +420,12 @@ class Mesh:
         return listeners
 
     def _introduce_anew(self, meeting: Meeting) -> list[socket.socket]:
-        """Listen, and take all others for lost until they are met."""
+        """Open listeners on a restarted rank, and count all other ranks as lost until they are met."""
         key, name, known = repr(host_key()), socket.gethostname(), meeting.known
         before, others = known[self.rank], meeting.living - {self.rank}
         host = before.host
         if not before.key:
-            # A spare has not been there before; its host may be known by another name.
+            # A spare is new; its host may be known by another name.
             host = min((known[rank].host for rank in others if known[rank].key == key), default=host)
         for rank in others:
             if (known[rank].host == host) != (known[rank].key == key):
@@ -456,9 +456,9 @@ class Mesh:
             self._wake()
 
     def _renew(self, where: Whereabouts, channel: Channel) -> bool:
-        """Take a rank that was started again for itself: nothing of its earlier start is left; whether so.
+        """Replace a restarted rank's earlier start; return False, with the channel closed, if it is outdated.
 
-        On the thread that reads, so that no message of the earlier start is read after this.
+        This runs on the reading thread, so that no message of the earlier start is read afterwards.
         """
         peer = where.rank
         if where.start < self._known[peer].start or (
@@ -530,17 +530,17 @@ class Mesh:
             self._sent[peer] = Sent(channel.goes_nowhere)
             self._changed.notify_all()
         self._selector.register(channel, selectors.EVENT_READ, peer)
-        # Messages may have come with the introduction.
+        # Messages may have arrived with the introduction.
         self._fresh.put(peer)
         self._wake()
 
     def _wake(self) -> None:
-        """Have the thread that reads look at what is fresh."""
+        """Wake the reading thread to handle new connections."""
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
 
     def _send(self, peer: int, content: bytes) -> None:
-        """Send one message, and wait until it has gone where the connection carries anything."""
+        """Send one message, and wait until it has left if the connection carries anything."""
         with self._changed:
             channel, sent = self._channels[peer], self._sent[peer]
         try:
@@ -553,19 +553,19 @@ class Mesh:
                 with self._sending[peer]:
                     channel.flush()
         except (OSError, ValueError) as error:
-            # A connection that another thread has closed is no file any more.
+            # ValueError: another thread has closed the connection.
             self._broke(peer, channel, f"broke its connection ({error})")
             return
         if sent.mute:
             self._go_round(peer)
 
     def _waits(self, peer: int, channel: Channel) -> bool:
-        """Whether a sender waits: the thread that reads never does, or nobody would read."""
+        """Return whether a sender must wait; the reading thread never does, or nobody would read."""
         backlog = channel.backlog and not self._sent[peer].mute and self._channels[peer] is channel
         return backlog and peer not in self.lost and threading.current_thread() is not self._reader
 
     def _post(self, peer: int, frame: object) -> None:
-        """Send what bears no number, without waiting."""
+        """Send an unnumbered frame without waiting."""
         channel = self._channels[peer]
         try:
             with self._sending[peer]:
@@ -574,7 +574,7 @@ class Mesh:
             self._broke(peer, channel, f"broke its connection ({error})")
 
     def _go_round(self, peer: int) -> None:
-        """Give a third rank what ``peer`` has not acknowledged."""
+        """Send the messages that ``peer`` has not acknowledged to a third rank."""
         ends = (self.host[self.rank], self.host[peer])
         unfit = self._unfit.setdefault(peer, set())
         fit = (
@@ -592,7 +592,7 @@ class Mesh:
             self._post(relay, Passed(self.rank, peer, number, content, starts))
 
     def _pass_on(self, passed: Passed) -> None:
-        """As a relay: on the thread that reads."""
+        """Take or forward a message on a detour; runs on the reading thread."""
         if passed.dest == self.rank:
             if passed.starts == (self._known[passed.origin].start, self.start):
                 self._take(passed.origin, passed.number, passed.content)
@@ -605,7 +605,7 @@ class Mesh:
             self.probe(passed.dest)
 
     def _look(self) -> None:
-        """See what has been acknowledged, and let messages go round where nothing is."""
+        """Check acknowledgements, and send messages on a detour if there are none."""
         now_s = time.monotonic()
         for peer, sent in tuple(self._sent.items()):
             channel = self._channels[peer]
@@ -642,11 +642,11 @@ class Mesh:
                 self._look()
 
     def _hear_fresh(self, fresh: int | tuple[Whereabouts, Channel]) -> None:
-        """Hear one who has just connected, or whom this rank has connected to."""
+        """Handle a new connection, made by either end."""
         if isinstance(fresh, int):
             self._hear(fresh)
         elif self._renew(*fresh):
-            # Messages may have come with the introduction.
+            # Messages may have arrived with the introduction.
             self._hear(fresh[0].rank)
 
     def _hear(self, peer: int) -> None:
@@ -661,7 +661,7 @@ class Mesh:
             try:
                 self._hear_frame(peer, frame)
             except (ValueError, TypeError, AttributeError, LookupError) as error:
-                # Only who knows the key could have sent it; the rank goes on without that end.
+                # Only a process with the key could have sent it; the rank goes on without that peer.
                 self._broke(peer, channel, f"sent what is no message ({error})")
                 return
 
@@ -707,18 +707,18 @@ def _server(address: str) -> socket.socket:
 
 
 def _listeners(others: Collection[str]) -> list[socket.socket]:
-    """Where ranks of the hosts ``others`` can connect to this one."""
+    """Open listeners at which ranks of the hosts ``others`` can connect."""
     addresses = own_addresses_towards(sorted(others)) if others else ["127.0.0.1"]
     return [_server(address) for address in addresses] or [_server("0.0.0.0")]
 
 
 def _published(listeners: Collection[socket.socket]) -> list[str]:
-    """Where others reach ``listeners``, as host:port."""
+    """Return the addresses of ``listeners`` for other ranks, as host:port."""
     return [f"{address}:{port}" for one in listeners for address, port in _reached(one)]
 
 
 def _reached(listener: socket.socket) -> list[tuple[str, int]]:
-    """Where others reach a listener: at its address, or at every one of this host."""
+    """Return the addresses of a listener for other ranks: its own, or all of this host."""
     address, port = listener.getsockname()[:2]
     if address != "0.0.0.0":
         return [(address, port)]

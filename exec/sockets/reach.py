@@ -1,4 +1,4 @@
-"""Connects to a process of the same run, at the first of its addresses where it answers."""
+"""Connection to a process of the same run, at the first of its addresses that answers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from exec.sockets.channel import Channel, greet
 
 __all__ = ["UNHEARD_S", "first_to_answer"]
 
-# A process whose host is cut off hears of it when nothing has been acknowledged for so long.
+# Seconds without acknowledgements after which a connection ends.
 UNHEARD_S = 20
-# How long a connection may take to come about, and the other end to greet.
+# Longest time to connect, and for the other end to greet.
 _REACHED_S = 3.0
 _ANSWERED_S = 10.0
-# Before the next address is tried beside those before.
+# Delay before the next address is tried in parallel.
 _HEAD_START_S = 0.25
-# How often one asks that was turned away.
+# Attempts after being turned away, and the pause between them.
 _ATTEMPTS, _AGAIN_S = 20, 0.25
 
 
 def first_to_answer(addresses: Sequence[str], key: bytes) -> Channel | None:
-    """A channel by the address where the other end answers first; each has a head start over the next.
+    """Return a channel to the address that answers first; None if none does.
 
-    So a stranger who listens at one of them and says nothing holds nobody up (RFC 8305 does the same).
+    Each address has a head start over the next, so a stranger that listens at one of them in silence delays
+    nobody (as in RFC 8305).
     """
     answers: queue.SimpleQueue[Channel | None] = queue.SimpleQueue()
     under_way = 0
@@ -48,9 +49,9 @@ def first_to_answer(addresses: Sequence[str], key: bytes) -> Channel | None:
 
 
 def _answer(address: str, key: bytes) -> Channel | None:
-    """The channel to ``address``; None where it is not to be had.
+    """Return the channel to ``address``; None on failure.
 
-    Who is turned away, as too many others ask at the same time, tries again.
+    An end that turns the caller away, because too many connect at once, is tried again.
     """
     for _ in range(_ATTEMPTS):
         try:

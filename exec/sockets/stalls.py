@@ -1,8 +1,8 @@
-"""Tells a peer that has nothing to send yet from a connection that carries nothing.
+"""Detection of connections that carry nothing, as opposed to a peer that has nothing to send yet.
 
-Who waits for data of a peer, or for room to send it some, has its host asked for a sign of life; a host that
-lives answers at once, whatever its processes do. Where no answer comes, and no data either, for a second,
-the connection is stalled.
+A rank that waits for a peer's data, or for room to send, probes the peer's host. The kernel of a live host
+answers at once, whatever its processes do. A connection without answer and without data for a second is
+stalled.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from exec.sockets.unacknowledged import goes_nowhere
 
 __all__ = ["STALL_S", "Peers", "Pending", "Stalls"]
 
-# So long nothing may pass.
+# Time without progress after which a connection counts as stalled.
 STALL_S = 1.0
 _PROBE_AFTER_S, _LOOK_EVERY_S = 0.2, 0.05
 
 
 class Peers(Protocol):
-    """What a mesh knows of its ranks."""
+    """The methods of a mesh that `Stalls` uses."""
 
     def probe(self, peer: int) -> None:
-        """Have the host of ``peer`` answer."""
+        """Make the host of ``peer`` answer."""
 
     def is_mute(self, peer: int) -> bool:
-        """Whether it does not."""
+        """Return whether the host of ``peer`` does not answer."""
 
     def stalled(self, peer: int) -> None:
-        """Say that nothing passes."""
+        """Report that nothing passes."""
 
 
 @dataclass(frozen=True)
 class Pending:
-    """What is waited for at one end of a connection; ``moved`` changes with each byte that passes."""
+    """A wait at one end of a connection; ``moved`` changes with each byte that passes."""
 
     peer: int
     end: socket.socket
@@ -46,7 +46,7 @@ class Pending:
 
 
 class Stalls:
-    """Watches what a rank waits for; ``look`` whenever nothing moves."""
+    """Monitor of a rank's waits; call ``look`` whenever nothing moves."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
@@ -55,12 +55,12 @@ class Stalls:
         self._told: set[int] = set()
 
     def look(self, pending: Iterable[Pending], now_s: float | None = None) -> None:
-        """Probe the peers that are waited for, and say which of them is stalled, once until it moves."""
+        """Probe the awaited peers, and report each stalled one once until it moves."""
         now_s = time.monotonic() if now_s is None else now_s
         if now_s - self._looked_s < _LOOK_EVERY_S:
             return
         if now_s - self._looked_s > STALL_S / 2:
-            # Nobody waited meanwhile.
+            # No call waited meanwhile.
             self._since.clear()
         self._looked_s = now_s
         waiting: dict[int, list[Pending]] = {}

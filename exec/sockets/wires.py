@@ -1,7 +1,7 @@
 """Connections of a plan between hosts, over TCP: messages move between a link's counters and a socket.
 
-Each connection of a program has a socket of its own, on which its messages follow each other in their order;
-so none waits behind another's, and nothing but the bytes is sent.
+Each connection of a program has its own socket, which carries its messages in order. So no message waits
+behind another connection's, and nothing but the data is sent.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from probes.base import LostRankError, Mask
 __all__ = ["FlowWires"]
 
 _POLL_MS = 20
-# Linux's number of the option, which Python does not name, and no limit.
+# Linux's number of the option, which Python lacks, and the value for no limit.
 _SO_MAX_PACING_RATE, _UNPACED = 47, 2**64 - 1
-# At what rate each socket is paced: plans share them.
+# The pacing rate of each socket; plans share sockets.
 _PACED: WeakKeyDictionary[socket.socket, int] = WeakKeyDictionary()
 _NOTHING = memoryview(b"")
 
 
 class FlowWires:
-    """All wires of one rank; ``begin`` before each run, ``serve`` whenever the interpreter comes back.
+    """All wires of one rank; call ``begin`` before each run, and ``serve`` whenever the interpreter returns.
 
-    ``check`` raises where the run cannot go on; ``stalls`` is told what is waited for. What a rank sends is
-    buffered by the kernel, so a message counts as read once the socket has taken it.
+    ``check`` raises if the run cannot go on; ``stalls`` receives the pending waits. The kernel buffers sent
+    data, so a message counts as read once the socket has taken it.
     """
 
     def __init__(
@@ -52,15 +52,16 @@ class FlowWires:
             end.begin(run)
 
     def leave_out(self, messages: Mapping[tuple[bool, int, int], Mask]) -> None:
-        """In the runs to come send nothing in place of these messages, which both ends leave out.
+        """Leave these messages out of the coming runs, at both ends.
 
-        They are given for each wire by its direction (whether outgoing), peer and channel; none: send all.
+        Each wire's messages are keyed by direction (whether outgoing), peer and channel; without any all are
+        sent.
         """
         for end in self._ends:
             end.leave_out(messages.get(end.key))
 
     def serve(self, *, wait: bool) -> bool:
-        """Move what can be moved; with ``wait`` stay a while until something can. Whether a message ended."""
+        """Move available data, with ``wait`` after a short wait for some; return whether a message ended."""
         if self._move():
             return True
         self._stalls.look(self._pending())
@@ -76,12 +77,12 @@ class FlowWires:
         return False
 
     def move_to(self, moved: Callable[[Array], Array]) -> None:
-        """Carry ``moved(message)`` in place of each message; between runs."""
+        """Replace each message's memory by ``moved(message)``; between runs."""
         for end in self._ends:
             end.move_to(moved)
 
     def free(self) -> None:
-        """Forget the messages; the sockets stay, for plans to come."""
+        """Forget the messages; the sockets stay for later plans."""
         self._ends = []
 
     def _pending(self) -> Iterator[Pending]:
@@ -101,7 +102,7 @@ class FlowWires:
 
 
 def _pace(end: socket.socket, bytes_per_s: float) -> None:
-    """Have the kernel send at this rate, however much it is given; 0: as fast as it can."""
+    """Have the kernel send at this rate at most; 0 is no limit."""
     rate = max(1, round(bytes_per_s)) if bytes_per_s else _UNPACED
     if _PACED.get(end, _UNPACED) != rate:
         end.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("Q", rate))
@@ -109,9 +110,9 @@ def _pace(end: socket.socket, bytes_per_s: float) -> None:
 
 
 class _End:
-    """One end of a connection: how many messages of this run are through, and how much of the next.
+    """One end of a connection: messages of this run that are through, and progress of the next one.
 
-    ``member`` is what the mesh calls its peer, ``moved`` the bytes so far.
+    ``member`` is its peer's number in the mesh, ``moved`` the bytes so far.
     """
 
     def __init__(self, wire: Wire, member: int, end: socket.socket) -> None:
@@ -139,7 +140,7 @@ class _End:
             _pace(self.socket, self._bytes_per_s)
 
     def wants(self) -> bool:
-        """Whether a message could move if the socket let it."""
+        """Return whether a message could move if the socket allowed it."""
         number = self._through
         if number == len(self._messages):
             return False
@@ -149,7 +150,7 @@ class _End:
         return free or bool(self._counters[1] > self._base + number - self._depth)
 
     def push(self) -> bool:
-        """Send what the interpreter has written; whether a message is through."""
+        """Send messages that the interpreter has written; return whether one is through."""
         before = self._through
         while self.wants():
             message = self._messages[self._through]
@@ -163,7 +164,7 @@ class _End:
         return self._through > before
 
     def pull(self) -> bool:
-        """Receive what fits; whether a message is through."""
+        """Receive messages that fit; return whether one is through."""
         before = self._through
         while self.wants():
             message = self._messages[self._through]
