@@ -1,11 +1,11 @@
 """AdapCC's synthesizer (Sec. IV-D): M sub-collectives, each with its own tree and part of the tensor.
 
 An integer program chooses the trees and the parts (``tree_strategy``), between hosts and then inside them
-(``two_level_strategy``); here the chunks of every sub-collective follow its tree in a pipeline.
-all_reduce reduces and broadcasts back over the same tree; all_gather and reduce_scatter are one
-broadcast or reduce for every rank. Where some ranks take part only as relays, trees of all are cut back
-to what leads to a member. Those whose chunks have one source and one target each, such as all_to_all, go
-along paths (``synth.adapcc.path_milp``).
+(``two_level_strategy``); here the chunks of every sub-collective follow its tree in a pipeline. all_reduce
+reduces and broadcasts back over the same tree; all_gather and reduce_scatter are one broadcast or reduce for
+every rank. If some ranks take part only as relays, the trees are pruned to the ranks that lead to a member.
+Collectives whose chunks have one source and one target each, such as all_to_all, use paths
+(``synth.adapcc.path_milp``).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ CHUNK_BYTES = (4 << 20, 1 << 20, 256 << 10, 128 << 10, 64 << 10)
 _TREES = ("reduce", "broadcast", "all_reduce", "all_gather", "reduce_scatter")
 _BACK = ("broadcast", "all_gather", "all_reduce")
 _TURNED = ("broadcast", "all_gather")
-# How far apart chunks begin, and how far the levels of a tree are apart, in turns.
+# (turns between the starts of chunks, turns between the levels of a tree).
 _PACES = ((1.0, 1.0), (0.25, 1.0), (4.0, 1.0), (0.5, 4.0), (1.0, 8.0))
 _MOST_SENDS = 400_000
 _FEW_HOSTS = 8
 _FEW_CHUNKS = 4096
-# Strategies that are remembered; a network is itself alone, so none is taken for another's.
+# Recent plans. Networks compare by identity, so no network gets another's plan.
 _PLANS: dict[tuple[object, ...], TwoLevelPlan] = {}
 _MOST_PLANS = 8
 _DIGITS = 2
 
 
 def suits(network: Network, collective: Collective) -> bool:
-    """Whether there are hosts to choose between, and few: the programs are then solved in passing."""
+    """Return whether there are several but few hosts, so that the programs are solved quickly."""
     hosts = len(set(network.hosts))
     return 1 < hosts <= _FEW_HOSTS and hosts < network.ranks and collective.chunks <= _FEW_CHUNKS
 
@@ -59,7 +59,7 @@ def synthesize(
     solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
 ) -> Schedule:
-    """The schedule of AdapCC's strategy for this chunk, with the gap of its programs; see ``solve``."""
+    """Return the schedule of AdapCC's strategy for this chunk size, with its programs' gap; see ``solve``."""
     schedule, planned = solve(
         network,
         shape,
@@ -82,10 +82,10 @@ def solve(
     solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
 ) -> tuple[Schedule, TwoLevelPlan | Routes]:
-    """(schedule, the strategy that it follows, with the gap of its integer programs).
+    """Return (schedule, the strategy that it follows, with the gap of its integer programs).
 
-    Strategies are remembered, so other chunks of the same tensor cost no second search. Raises
-    NotApplicableError where no trees or paths lead everywhere, or the program would be too large.
+    Strategies are cached, so other chunk sizes of the same tensor cost no second search. Raises
+    NotApplicableError if no trees or paths reach every rank, or if the program would be too large.
     """
     if shape.parts:
         raise NotApplicableError(f"adapcc does not serve {shape.label}: it takes one collective at a time")
@@ -110,7 +110,7 @@ def choose(
     solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
 ) -> tuple[Schedule, TwoLevelPlan | Routes]:
-    """``solve`` with the chunk size C among ``candidates`` that simulates best; sizes as in nccl-tests."""
+    """Return ``solve`` for the candidate chunk size that simulates best; sizes as in nccl-tests."""
     best: tuple[Schedule, TwoLevelPlan | Routes] | None = None
     one = collective(kind, network.ranks, 1, root)
     for candidate in candidates:
@@ -144,7 +144,7 @@ def _planned(
     time_limit_s: float,
     seed: int,
 ) -> TwoLevelPlan:
-    """The plan for about so many bytes: chunks of any size add up to a little more or less."""
+    """Return the plan for about this many bytes; rounding lets chunk sizes of one tensor share a plan."""
     about_bytes = round(total_bytes, _DIGITS - len(str(total_bytes)))
     key = (network, kind, root, about_bytes, sub_collectives, solver, seed)
     if key not in _PLANS:
@@ -167,7 +167,7 @@ def _planned(
 def _piped(
     network: Network, shape: Collective, chunk_bytes: int, planned: TwoLevelPlan, seed: int
 ) -> Schedule:
-    """Every chunk along its tree, the oldest first, at the pace that simulates best."""
+    """Return the schedule at the pace that simulates best; chunks follow their trees, oldest first."""
     made = [_at_pace(network, shape, chunk_bytes, planned, seed, *pace) for pace in _PACES]
     return min(made, key=lambda schedule: replay(schedule).time_s)
 
@@ -197,7 +197,7 @@ def _at_pace(
 
 
 def _parts(shape: Collective, planned: TwoLevelPlan) -> list[tuple[Indices, Indices, Floats]]:
-    """(links up, chunks, round in which each begins) of every sub-collective."""
+    """Return (links up, chunks, round in which each begins) of every sub-collective."""
     chunks = np.arange(shape.chunks)
     if shape.kind in ("all_gather", "reduce_scatter"):
         rounds = np.arange(shape.share, dtype=float)
@@ -213,7 +213,7 @@ def _parts(shape: Collective, planned: TwoLevelPlan) -> list[tuple[Indices, Indi
 
 
 def _leading(network: Network, up: Indices, depth: Indices, members: Indices) -> Mask:
-    """The ranks with a member at or below them: what only relays hang on carries nothing."""
+    """Return the ranks with a member at or below them; branches of relays only carry nothing."""
     leads = np.zeros(len(up), dtype=bool)
     leads[members] = True
     for rank in np.argsort(-depth, kind="stable").tolist():
@@ -223,7 +223,7 @@ def _leading(network: Network, up: Indices, depth: Indices, members: Indices) ->
 
 
 def _dealt(share: Floats, count: int) -> Indices:
-    """For each of ``count`` chunks its sub-collective, evenly mixed: whoever is furthest behind gets it."""
+    """Return the sub-collective of each of ``count`` chunks: each goes to the one most below its share."""
     owner = np.empty(count, dtype=np.int64)
     given = np.zeros(len(share))
     for chunk in range(count):

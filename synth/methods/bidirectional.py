@@ -1,6 +1,6 @@
-"""The bidirectional ring: every chunk goes both ways round, half of the ring each.
+"""The bidirectional ring: every chunk goes both ways round, half of the ring each way.
 
-Half the steps of a ring; and where links have a direction each, half its time in bandwidth too.
+It takes half the steps of a ring. If links are full duplex, it also takes half the bandwidth time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ __all__ = ["synthesize"]
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Both ways round the cheapest cycle; raises NotApplicableError where a way back lacks a link.
+    """Return the schedule both ways round the cheapest cycle.
 
-    Serves all but the point-to-point collectives. O(ranks · chunks) sends.
+    Serves all but the point-to-point collectives. Raises NotApplicableError for others, and if a link back is
+    missing. O(ranks · chunks) sends.
     """
     kinds = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
     if collective.kind not in kinds:
@@ -43,7 +44,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def _reach(ranks: int, lap: Indices, way: int) -> Indices:
-    """How far the chunks of a lap go this way; the longer way alternates, so that both carry as much."""
+    """Return the hops of each lap's chunks this way; laps alternate the longer way, for equal loads."""
     return (ranks - 1 + (lap + way) % 2) // 2
 
 

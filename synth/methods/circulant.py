@@ -1,16 +1,16 @@
 """All_reduce round a slow rank: reduce to it and broadcast from it, both at once, on a circulant graph.
 
-In round t rank v sends to rank v + s(t mod q), the q = ⌈log₂ N⌉ skips s each about half of the next (Träff,
-arXiv 2312.11236, has such broadcasts that are optimal in rounds). The root sends a chunk each round, and each
-rank passes on the newest chunk that its target lacks: n chunks take n − 1 + q rounds where N is a power of
-two, else a few more. The reduction is such a broadcast reversed in time with the ranks numbered backwards,
-so that it uses the same links in each round: every rank sends and receives one chunk of the one and one of
-the other.
+In round t rank v sends to rank v + s(t mod q), where each of the q = ⌈log₂ N⌉ skips s is about half of the
+next (Träff, arXiv 2312.11236, has such broadcasts that are optimal in rounds). The root sends a chunk each
+round, and each rank forwards the newest chunk that its target lacks. So n chunks take n − 1 + q rounds if N
+is a power of two, and a few more otherwise. The reduction is such a broadcast reversed in time, with the
+ranks numbered backwards. It uses the same links in each round: every rank sends and receives one chunk of the
+reduction and one of the broadcast.
 
-The slowest rank is the root. It sends and receives one chunk a round where the others do two, so it may have
-half of their bandwidth, and a rank that it speaks with has nothing else to do on that port in that round.
-All takes about n + 2q rounds. A tree of depth 1, which a packing has on a switch, ends with N sends one after
-the other.
+The slowest rank is the root. It sends and receives one chunk a round while the others do two, so half of
+their bandwidth is enough for it, and its peer in a round has nothing else to do on that port. The all_reduce
+takes about n + 2q rounds. A tree of depth 1, as a packing has on a switch, instead ends with N sends one
+after the other.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from synth.scheduling import in_start_order
 
 __all__ = ["slow_rank", "suits", "synthesize"]
 
-# From so much less bandwidth than that of the others on a rank counts as slow.
+# A rank is slow if its seconds per byte exceed those of all others by this factor.
 _SLOWER = 1.04
-# Rounds between the last part of a chunk's sum and its broadcast: the latency of a link passes.
+# Rounds between the end of a chunk's reduction and its broadcast, to hide the latency of a link.
 _PAUSE = 1
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """All_reduce of all ranks where each has a link to each; raises NotApplicableError for others.
+    """Return an all_reduce of all ranks, rooted at the slowest rank, or at rank 0 if all are alike.
 
-    The slowest rank is the root, rank 0 where all are alike. O(ranks · chunks) sends.
+    Raises NotApplicableError for other collectives, and unless every two ranks are linked. O(ranks · chunks)
+    sends.
     """
     if collective.kind != "all_reduce" or not collective.whole:
         raise NotApplicableError(f"circulant does not serve {collective.label}, or not on a subset of ranks")
@@ -50,7 +51,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError("circulant needs two ranks")
     root = int(np.argmax(_rank_betas(network)))
     hold_s = float(np.median(network.hold_s(chunk_bytes)))
-    # A chunk that arrives in one round goes on in the next one of its stream: meanwhile latency passes.
+    # Several streams of chunks alternate, so that a chunk's latency passes during the rounds of the others.
     latency_s = 0.0 if network.hold_alpha else float(np.median(network.alpha_s))
     streams = max(1, min(math.ceil((latency_s / hold_s + 1) / 2), collective.chunks))
     sends = _all_reduce(ranks, -(-collective.chunks // streams))
@@ -58,7 +59,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     for stream in range(streams):
         chunk = sends.chunk * streams + stream
         kept = chunk < collective.chunks
-        # Reductions first: the broadcast then leaves the root's chunk the rest of the round to arrive.
+        # Reductions go first: the root's chunk then has the rest of the round to arrive before its broadcast.
         turn = (sends.round * streams + stream) * 2 + (sends.op == COPY)
         columns.append(np.stack((turn, chunk, sends.src, sends.dst, sends.op.astype(np.int64)))[:, kept])
     turn, chunk, src, dst, op = np.concatenate(columns, axis=1)
@@ -69,12 +70,12 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def suits(network: Network, collective: Collective) -> bool:
-    """Whether it is an all_reduce on which one rank has less bandwidth to each other than those have."""
+    """Return whether this is an all_reduce with one rank of less bandwidth than all others."""
     return collective.kind == "all_reduce" and slow_rank(network) is not None
 
 
 def slow_rank(network: Network) -> int | None:
-    """The one rank whose links are slower than the others', where every two ranks are linked; else None."""
+    """Return the one rank with slower links than the others; None if there is none or pairs lack links."""
     if network.ranks < 4 or (link_table(network, 1 << 20) < 0).sum() > network.ranks:
         return None
     beta = _rank_betas(network)
@@ -85,14 +86,14 @@ def slow_rank(network: Network) -> int | None:
 
 
 def _rank_betas(network: Network) -> Floats:
-    """For each rank the median seconds per byte of the links that it sends over."""
+    """Return for each rank the median seconds per byte of the links that it sends over."""
     start, links = network.out_links
     betas = np.split(network.beta_s_per_byte[links], start[1:-1])
     return floats([np.median(each) if len(each) else np.inf for each in betas])
 
 
 class _Sends(NamedTuple):
-    """In each row the round, the chunk, the places of source and destination in the graph, the op."""
+    """Table of sends: round, chunk, source and destination as places in the graph, op."""
 
     round: Indices
     chunk: Indices
@@ -103,18 +104,19 @@ class _Sends(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _all_reduce(places: int, chunks: int) -> _Sends:
-    """Reduce to place 0 and broadcast from it, the links of both those of one skip in each round."""
+    """Return the sends of a reduction to place 0 and a broadcast from it, with equal skips in each round."""
     made = [_over(_skips(places, more), places, chunks) for more in (0, 1)]
     return min(made, key=lambda sends: int(sends.round.max()))
 
 
 def _over(skips: list[int], places: int, chunks: int) -> _Sends:
-    """The sends over these skips, of which the reduction uses the last first."""
+    """Return the sends over these skips; the reduction uses them in reverse order."""
     count = len(skips)
     at, chunk, src, dst = _broadcast(skips, places, chunks)
     rounds = int(at.max()) + 1
     begins = rounds - chunks + 1 + _PAUSE
-    # The broadcast that is reversed goes through the skips backwards, so this one meets it in each round.
+    # The reduction goes through the skips backwards, so the broadcast does too, to use the same one each
+    # round.
     phase = (rounds - 1 - begins) % count
     met = [skips[(phase - step) % count] for step in range(count)]
     then, copied, giver, taker = _broadcast(met, places, chunks)
@@ -128,9 +130,9 @@ def _over(skips: list[int], places: int, chunks: int) -> _Sends:
 
 
 def _skips(places: int, more: int) -> list[int]:
-    """⌈log₂ N⌉ skips from about N / 2 down to 1, each half of the one before rounded up, and ``more``.
+    """Return ⌈log₂ N⌉ skips from about N / 2 down to 1, each half of the last rounded up, plus ``more``.
 
-    For some N one of the two keeps up with a chunk a round where the other does not.
+    For some N only one of the two values of ``more`` sustains a chunk a round.
     """
     skips = [places]
     for power in reversed(range((places - 1).bit_length())):
@@ -139,7 +141,7 @@ def _skips(places: int, more: int) -> list[int]:
 
 
 def _broadcast(skips: list[int], places: int, chunks: int) -> tuple[Indices, Indices, Indices, Indices]:
-    """(round, chunk, source, destination) of every send, from place 0, in the order of rounds."""
+    """Return (round, chunk, source, destination) of every send of a broadcast from place 0, by rounds."""
     held = np.zeros((places, chunks), dtype=np.bool_)
     held[0] = True
     place = np.arange(places)

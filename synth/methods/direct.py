@@ -1,7 +1,7 @@
-"""Direct: every rank sends what another needs straight to it, in one step.
+"""Direct: every rank sends each target its data over one link, in one step.
 
-all_reduce is all-pairs (GC3 Sec. 6.1): each rank reduces its share of all the others, then sends it to all,
-two steps in all. In each step rank r begins with rank r + 1, so that no receiver is met by all at once.
+all_reduce is all-pairs (GC3 Sec. 6.1) and takes two steps: each rank reduces its share from all others, then
+sends it to all. In each step rank r begins with rank r + 1, so that no receiver has all senders at once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["all_pairs", "synthesize"]
 def synthesize(
     network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0, method: str = "direct"
 ) -> Schedule:
-    """Every chunk from its sources to its targets over one link each.
+    """Return a schedule that sends every chunk from its sources to its targets over one link each.
 
-    Raises NotApplicableError where a link is missing. O(ranks · chunks) sends.
+    Raises NotApplicableError if a link is missing. O(ranks · chunks) sends.
     """
     if not collective.whole:
         raise NotApplicableError(f"{method} does not serve {collective.label}")
@@ -44,17 +44,17 @@ def synthesize(
 
 
 def all_pairs(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """All-pairs all_reduce, by its own name."""
+    """Return the all-pairs all_reduce under its own method name."""
     if collective.kind != "all_reduce":
         raise NotApplicableError(f"all_pairs does not serve {collective.kind}")
     return synthesize(network, collective, chunk_bytes, seed=seed, method="all_pairs")
 
 
 def _add(sends: Sends, table: Ints, op: int, collective: Collective, method: str) -> None:
-    """Between the owner of each chunk and every other rank: towards it to reduce, from it to copy.
+    """Add sends between each chunk's owner and all other ranks: to it for a reduce, from it for a copy.
 
-    The first chunks of all owners go before their second ones, and so on, and copies after sums. So the
-    first sums are complete, and are copied out, while later ones still come in.
+    The first chunks of all owners go before their second chunks, and copies after sums. So the first sums are
+    complete, and are copied out, while later sums still arrive.
     """
     ranks = len(table)
     owner, lap = collective.owner_of()

@@ -1,9 +1,9 @@
 """Recursive doubling, and halving and doubling (Thakur, Rabenseifner, Gropp).
 
-In every step the ranks that hold a chunk double, or those that hold a part of its sum halve.
+In every step the number of ranks that hold a chunk doubles, or the number that hold a part of its sum halves.
 
-Partners are XOR 2^s where the number of ranks is a power of two, else 2^s places round the ring (Bruck);
-either way it takes ⌈log₂ N⌉ steps. broadcast and reduce run over the binomial tree that this makes.
+The partner in step s is rank XOR 2^s if the number of ranks is a power of two, else 2^s places round the ring
+(Bruck); both take ⌈log₂ N⌉ steps. broadcast and reduce use the binomial tree of these steps.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _Partner = Callable[[Indices, Indices], Indices]
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """all_gather, broadcast and reduce in ⌈log₂ N⌉ steps; raises NotApplicableError for others.
+    """Return an all_gather, broadcast or reduce in ⌈log₂ N⌉ steps.
 
-    O(ranks · chunks) sends.
+    Raises NotApplicableError for other collectives. O(ranks · chunks) sends.
     """
     if collective.kind not in ("all_gather", "broadcast", "reduce"):
         raise NotApplicableError(f"doubling does not serve {collective.kind}")
@@ -39,10 +39,10 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def halving_doubling(
     network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0
 ) -> Schedule:
-    """reduce_scatter by recursive halving, and all_reduce as that and then all_gather (Rabenseifner).
+    """Return reduce_scatter by recursive halving, or all_reduce by that and all_gather (Rabenseifner).
 
-    Each takes ⌈log₂ N⌉ steps and as many bytes as a ring, also where N is no power of two. Raises
-    NotApplicableError for others. O(ranks · chunks) sends.
+    Each phase takes ⌈log₂ N⌉ steps and as many bytes as a ring, also if N is no power of two. Raises
+    NotApplicableError for other collectives. O(ranks · chunks) sends.
     """
     if collective.kind not in ("reduce_scatter", "all_reduce"):
         raise NotApplicableError(f"halving_doubling does not serve {collective.kind}")
@@ -52,7 +52,7 @@ def halving_doubling(
 def _paired(
     network: Network, collective: Collective, chunk_bytes: int, method: str, seed: int, period: int
 ) -> Schedule:
-    """By the first way to pair ranks for which all links are there; laps are ``period`` turns apart."""
+    """Return the schedule of the first pairing with all links there; laps are ``period`` turns apart."""
     table = link_table(network, chunk_bytes)
     owner, lap = collective.owner_of()
     after = _steps(network.ranks) if collective.reduces else 0
@@ -76,7 +76,7 @@ def _steps(ranks: int) -> int:
 
 
 def _partners(ranks: int) -> Iterator[_Partner]:
-    """The ways to pair ranks, the better first."""
+    """Yield the ways to pair ranks, the better one first."""
     if ranks & (ranks - 1) == 0:
         yield lambda owner, place: owner ^ place
     yield lambda owner, place: (owner - place) % ranks
@@ -85,9 +85,9 @@ def _partners(ranks: int) -> Iterator[_Partner]:
 def _add_tree(
     sends: Sends, table: Ints, owner: Indices, partner: _Partner, op: int, turn: Indices, method: str
 ) -> None:
-    """Each chunk from its owner to every place by doubling, or by halving from all to it (``REDUCE``).
+    """Add sends of each chunk from its owner to every place by doubling, or back by halving (``REDUCE``).
 
-    ``turn`` is that of the first step of each chunk. Raises NotApplicableError for a link that is missing.
+    ``turn`` is the turn of the first step of each chunk. Raises NotApplicableError if a link is missing.
     """
     ranks, chunk = len(table), np.arange(len(owner))
     steps = _steps(ranks)

@@ -1,16 +1,16 @@
-"""Collectives over packings of trees, pipelined in chunks: as much as the network can carry at once.
+"""Collectives over packings of trees, pipelined in chunks, at the most that the network can carry at once.
 
-All_reduce takes spanning trees: reduce-scatter followed by all-gather cannot use both directions of
-every link all the time (the corner of a mesh needs its egress for one half and its ingress for the
-other), a chunk that is reduced up a tree and broadcast down the same tree does. Where directions differ in
-cost, and that carries more, it is broadcast down another tree of the same root. All_gather and
-broadcast take rooted trees as ForestColl does; reduce_scatter and reduce are their reversal in time on
-the transposed network.
+All_reduce uses spanning trees: a chunk is reduced up a tree and broadcast down the same tree, which uses both
+directions of every link all the time. Reduce-scatter followed by all-gather cannot do that: the corner of a
+mesh needs its egress for one half and its ingress for the other. If the directions of links differ in cost, a
+chunk is broadcast down another tree of the same root, if that carries more. All_gather and broadcast use
+rooted trees, as ForestColl does; reduce_scatter and reduce are their reversals in time on the transposed
+network.
 
-Chunks enter in the proportion of the trees' shares. In an all_reduce, which of two ready sends goes
-first, the reduction of a later chunk or the broadcast of an earlier one, decides how fast the pipeline
-fills and drains: a few leads of reductions, in chunks, are tried, and the fastest is kept. Where the network
-queues nothing keeps to such an order: there each link of a tree is a stream for each way (``synth.streams``).
+Chunks enter in proportion to the trees' shares. In an all_reduce the order of the reductions of later chunks
+and the broadcasts of earlier ones decides how fast the pipeline fills and drains. A few leads of reductions,
+in chunks, are tried, and the fastest is kept. A network that queues keeps no such order; there each link of a
+tree is one stream for each direction (``synth.streams``).
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ __all__ = ["synthesize"]
 _LEADS = (96, 48, 192, 0)
 _SERVED = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce")
 _MOST_ROOTS = 40
-# How much less a packing of pairs must load before it is taken.
+# A packing of pairs of trees is used only if its load is lower by this factor.
 _WORTH_PAIRS, _WORTH_PAIRS_IN_QUEUES = 1.01, 1.04
 _SENDS_FOR_ALL_LEADS = 300_000
-# How much less than they could carry ports may carry beyond what they must, and what that may cost.
+# Headroom that ports keep, as a part of their capacity; then the factors in time that it, and few trees, may
+# cost.
 _HEADROOMS = (0.5, 0.3, 0.2, 0.1, 0.05)
 _AS_GOOD, _FEWER_MAY_COST = 1.005, 1.02
 
@@ -59,12 +60,12 @@ _AS_GOOD, _FEWER_MAY_COST = 1.005, 1.02
 def synthesize(
     network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0, solver: str = "cbc"
 ) -> Schedule:
-    """The pipelined trees, for collectives of all ranks other than all_to_all, scatter and gather.
+    """Return the pipelined trees, for collectives of all ranks other than all_to_all, scatter and gather.
 
-    ``solver`` divides ports that links share among the trees of an all_gather. Raises NotApplicableError for
-    other collectives, and of more than 40 ranks for an all_reduce where links do not lead both ways and for
-    an all_gather where trees cannot be counted; UnavailableError without the solver. O(leads · sends · log
-    sends) after the packing, which is made once for a network.
+    ``solver`` divides shared ports among the trees of an all_gather. Raises UnavailableError without the
+    solver, and NotApplicableError for other collectives and for some of more than 40 ranks: an all_reduce if
+    links do not lead both ways, an all_gather if its trees cannot be counted. O(leads · sends · log sends)
+    after the packing, which is computed once for a network.
     """
     if not collective.whole or collective.kind not in _SERVED:
         raise NotApplicableError(f"forest does not serve {collective.label}, or not on a subset of ranks")
@@ -88,7 +89,7 @@ def synthesize(
 
 
 def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: int, solver: str) -> Schedule:
-    """All_gather and broadcast; the others as their reversals in time."""
+    """Return an all_gather or broadcast, or the reversal in time of one."""
     if collective.reversal:
         spread = _rooted(network.transposed(), collective.reversal, chunk_bytes, seed, solver)
         return in_start_order(reversed_in_time(spread, network, collective))
@@ -110,7 +111,7 @@ def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: in
 
 
 def _trees(network: Network, collective: Collective, seed: int, solver: str) -> RootedPacking:
-    """Whole trees for an all_gather, where bandwidths can be counted in them; else by a linear program."""
+    """Return whole trees for an all_gather if its trees can be counted; else the packing of an LP."""
     if collective.kind == "broadcast":
         return _rooted_packing(network, collective.root, seed)
     try:
@@ -123,7 +124,7 @@ def _trees(network: Network, collective: Collective, seed: int, solver: str) -> 
 
 @lru_cache(maxsize=4)
 def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
-    """The packing for an all_gather (root -1) or a broadcast."""
+    """Return the packing for an all_gather (root -1) or a broadcast."""
     ranks = network.ranks
     demand = np.full(ranks, 1 / ranks) if root < 0 else (np.arange(ranks) == root).astype(float)
     enough_s = least_s_per_byte(network, "all_gather" if root < 0 else "broadcast", max(root, 0))
@@ -132,9 +133,10 @@ def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
 
 @lru_cache(maxsize=2)
 def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
-    """The packings to try for an all_reduce: of trees for both ways, and of a tree for each way.
+    """Return the packings to try for an all_reduce: with one tree for both ways, and with one for each way.
 
-    The second only where it carries more: it has more trees, and takes longer to find.
+    The second is computed only if the first misses the bound, and kept only if it carries more: it has more
+    trees and takes longer.
     """
     enough_s = least_s_per_byte(network, "all_reduce")
     found: list[_TwoWayPacking] = []
@@ -160,10 +162,10 @@ def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
 
 
 def _packed(network: Network, enough_s: float, seed: int) -> list[Packing]:
-    """Spanning trees; where a network queues, with as much headroom as takes no time, and as few as can be.
+    """Return packings of spanning trees; if the network queues, with free headroom, and with few trees.
 
-    There nothing keeps to an order: what is close to its limit anywhere falls behind, and trees of small
-    shares are slow to pass on a chunk.
+    A network that queues keeps no order: flows that use a resource near its limit fall behind, and trees of
+    small shares forward a chunk slowly.
     """
     edges = pair_links(network)
     packing = pack(edges, enough_s_per_byte=enough_s, seed=seed)
@@ -178,7 +180,7 @@ def _packed(network: Network, enough_s: float, seed: int) -> list[Packing]:
 
 
 def _interleaved(share: Floats, chunks: int) -> Indices:
-    """For each chunk its tree: as many as its share, spread evenly over the sequence."""
+    """Return the tree of each chunk, in proportion to the shares and spread evenly over the sequence."""
     exact = share * chunks
     count = np.floor(exact).astype(int)
     count[np.argsort(count - exact, kind="stable")[: chunks - count.sum()]] += 1
@@ -206,7 +208,7 @@ def _over_trees(
         tree = packing.trees[at]
         chunk = np.flatnonzero(tree_of == at)[:, None]
         (up, reduce, rising), (down, copy, falling) = tree.ways()
-        # By chunk, then by level; `lead` moves broadcasts among the reductions of other chunks.
+        # Order by chunk, then by level; ``lead`` delays broadcasts behind the reductions of later chunks.
         sends.add(chunk, up, reduce, chunk * 2 * ranks + rising)
         falling = chunk * 2 * ranks + falling
         sends.add(chunk, down, copy, falling, falling + lead * 2 * ranks)
@@ -214,7 +216,7 @@ def _over_trees(
 
 
 def _streamed(packing: _TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
-    """The trees as streams, one for each link and way; sends in the order in which they start."""
+    """Return the trees as streams, one for each link and direction; sends in the order of their starts."""
     tree_of = _interleaved(packing.share, collective.chunks)
     columns: list[tuple[Indices, ...]] = []
     first = 0
@@ -244,7 +246,7 @@ def _streamed(packing: _TwoWayPacking, collective: Collective, chunk_bytes: int,
 
 
 def _paired(network: Network, up: Indices, down: Indices) -> TwoWayTree:
-    """Links up to a root and links down from it, with their depths."""
+    """Return the links up to a root and the links down from it, with their depths."""
     above = np.full(network.ranks, -1)
     above[network.src[up]] = network.dst[up]
     below = np.full(network.ranks, -1)

@@ -1,17 +1,17 @@
 """Link-centric greedy synthesis over bitsets: TACOS's matching of chunks to links (Sec. IV), event by event.
 
-At every instant, each link that is free, and whose ports are free, takes a chunk that its source
-holds and its destination neither holds nor awaits. Four choices decide the quality:
+At every instant, each free link with free ports takes a chunk that its source holds and its destination
+neither holds nor awaits. Four choices decide the quality:
 
 - *rarest of K*: among K sampled candidates the chunk with the fewest copies goes first;
-- *cluster-first*: a slow link prefers chunks that no rank in the destination's cluster of faster
-  links holds or awaits, so that slow links carry each chunk into a cluster once;
+- *cluster-first*: a slow link prefers chunks that no rank in the destination's cluster of faster links holds
+  or awaits, so that each chunk enters a cluster over a slow link only once;
 - *strict*: a slow link never carries a chunk that its destination's cluster already holds or awaits;
-- *rotate*: when many links are free at once, those of equal distance between their ranks choose
-  together, a perfect matching on a switch, so that no port is left without a partner.
+- *rotate*: when many links are free at once, those of equal distance between their ranks choose together, a
+  perfect matching on a switch, so that no port is left without a partner.
 
-What TACOS's release gets wrong cannot happen: a chunk is chosen when the link starts, from what the
-source holds then, and is never exchanged afterwards. O(sends · chunks / 64) at worst.
+Unlike in TACOS's release, a chunk is chosen when its link starts, among those that the source then holds, and
+is never exchanged later. O(sends · chunks / 64) at worst.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from synth.scheduling import (
 __all__ = ["POLICIES", "MatchingPolicy", "policies", "synthesize"]
 
 _MOST_LEVELS = 8
-# Starts differ by their dice alone: up to so many of them, of so many sends together.
+# Starts differ only by their random seed. Limits: the number of starts, and the sends of all starts together.
 _MOST_STARTS, _MOST_SENDS = 8, 50_000
 _STRIDE = 1_000_003
 
@@ -59,7 +59,7 @@ POLICIES = (
 
 
 def policies(network: Network) -> tuple[MatchingPolicy, ...]:
-    """The policies that differ on this network, the most promising first.
+    """Return the policies that differ on this network, the most promising first.
 
     If all links are of one level, all ranks are one cluster, and preferences for clusters make no difference.
     If a switch joins clusters of faster links, the strict policy comes first.
@@ -73,7 +73,7 @@ def policies(network: Network) -> tuple[MatchingPolicy, ...]:
 
 @dataclass(frozen=True)
 class _Search:
-    """How to look for a schedule: the starts of a policy until a time, by ``time.perf_counter``."""
+    """Parameters of a search: a policy's starts are tried until ``end_s``, by ``time.perf_counter``."""
 
     chunk_bytes: int
     seed: int
@@ -90,12 +90,12 @@ def synthesize(
     policy: MatchingPolicy = POLICIES[0],
     time_limit_s: float = float("inf"),
 ) -> Schedule:
-    """The best schedule of one policy: of several starts where they take milliseconds, else of one.
+    """Return the best schedule of one policy, from several starts if they take milliseconds.
 
-    reduce_scatter and reduce are the reversal in time of all_gather and broadcast on the transposed
-    network; all_reduce is a reduce_scatter and an all_gather in one table, so that each chunk turns
-    round as soon as it is complete (TACOS Sec. IV-D). After ``time_limit_s`` nothing more is started.
-    Raises NotApplicableError if a rank cannot be reached.
+    reduce_scatter and reduce are the reversal in time of all_gather and broadcast on the transposed network.
+    all_reduce is a reduce_scatter and an all_gather in one table, so that each chunk is spread as soon as its
+    sum is complete (TACOS Sec. IV-D). After ``time_limit_s`` no further start is tried. Raises
+    NotApplicableError if a rank cannot be reached.
     """
     search = _Search(chunk_bytes, seed, policy, time.perf_counter() + time_limit_s)
     if collective.kind == "all_reduce":
@@ -113,7 +113,7 @@ def synthesize(
 
 
 def _all_reduce(network: Network, collective: Collective, search: _Search) -> tuple[Ints, Ints, Bytes]:
-    """Each chunk is reduced at one member, in turns, and spread from there."""
+    """Return sends that reduce each chunk at one member, members in turns, and spread it from there."""
     members = collective.held()
     owned = np.arange(network.ranks)[:, None] == collective.owner_of()[0]
     there_chunk, there_link, arrival_s = _spread(network, owned, members, search)
@@ -122,7 +122,8 @@ def _all_reduce(network: Network, collective: Collective, search: _Search) -> tu
     if opposite is None:
         back_chunk, back_link = _gathered(network, owned, members, search)
     else:
-        # Turned round it is the same network: what spreads on it gathers, too, and is searched for once.
+        # If each link has an opposite one, the network equals its transpose, and one search serves both
+        # phases.
         order = backwards(arrival_s)
         back_chunk, back_link = there_chunk[order], ints(opposite[there_link[order]])
     op = np.concatenate((np.full(len(back_chunk), REDUCE), np.full(len(there_chunk), COPY)))
@@ -130,14 +131,14 @@ def _all_reduce(network: Network, collective: Collective, search: _Search) -> tu
 
 
 def _gathered(network: Network, wanted: Mask, held: Mask, search: _Search) -> tuple[Ints, Ints]:
-    """From all that hold to the one that wants: the mirror image of spreading, last arrival first."""
+    """Return sends from all holders to the one rank that wants the sum: spreading, reversed in time."""
     chunk, link, arrival_s = _spread(network.transposed(), wanted, held, search)
     order = backwards(arrival_s)
     return chunk[order], link[order]
 
 
 def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tuple[Ints, Ints, Floats]:
-    """Every chunk from its source to who wants it: (chunk, link, arrival) in the order of starts.
+    """Return (chunk, link, arrival) of sends to all ranks that want a chunk, in the order of starts.
 
     Ranks that do not want a chunk do not relay it.
     """
@@ -151,7 +152,7 @@ def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tupl
     state = link_state(network.link_port_start, network.link_port, *network.port_links)
 
     def started(seed: int) -> tuple[tuple[Ints, Ints, Floats], float]:
-        """What one start finds, and when the last send of it arrives."""
+        """Return the sends of one start, and the arrival of the last one."""
         chunk, link, arrival_s, missing = match(wires, state, calendar, held, wanted, search.policy, seed)
         if missing >= 0:
             raise NotApplicableError(
@@ -172,9 +173,9 @@ def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tupl
 
 
 def _by_first_port(network: Network) -> tuple[Ints, Ints, Ints]:
-    """(start, links out of each rank, for each row the next with another first port).
+    """Return (start, links out of each rank, for each row the next row with another first port).
 
-    A rank's many links through one busy port can then be passed over in one step.
+    A rank's many links through one busy port can then be skipped in one step.
     """
     start, links = network.out_links
     has_port = np.diff(network.link_port_start) > 0
@@ -189,7 +190,7 @@ def _by_first_port(network: Network) -> tuple[Ints, Ints, Ints]:
 
 
 def _clusters(network: Network) -> tuple[Ints, Ints]:
-    """(level of each link, [level, rank] cluster): clusters are joined by links of lower levels."""
+    """Return (level of each link, [level, rank] cluster); links of lower levels join a cluster."""
     level = _levels(network)
     levels = int(level.max(initial=0)) + 1
     cluster = np.empty((levels, network.ranks), np.int32)
@@ -199,9 +200,9 @@ def _clusters(network: Network) -> tuple[Ints, Ints]:
 
 
 def _levels(network: Network) -> Ints:
-    """The level of each link, cheap links first.
+    """Return the level of each link, cheap links first.
 
-    Of links that cost the same, those between hosts are a level of their own, above those inside hosts.
+    Among links of equal cost, those between hosts form a level of their own, above those inside hosts.
     """
     costs = cost_levels(network)[:_MOST_LEVELS]
     cost = np.minimum(np.searchsorted(costs * (1 + 1e-9), network.beta_s_per_byte), len(costs) - 1)

@@ -1,8 +1,8 @@
 """Hierarchical: rings within hosts, and rings across hosts between ranks of the same place.
 
-A chunk is whole first at one rank. It is reduced round the ring of every host at the rank of that place,
-then across hosts (GC3 Sec. 6.3; DS-Sync Table II); it is spread the other way: across hosts, then round
-each. So what crosses between hosts is a host's share, through all NICs at once.
+To reduce a chunk, every host reduces it round its ring to the rank of one place, then those ranks reduce it
+across hosts (GC3 Sec. 6.3; DS-Sync Table II). To spread it, the order is reversed: across hosts, then round
+each host. So only a host's share crosses between hosts, through all NICs at once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["synthesize"]
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """all_gather, reduce_scatter, all_reduce, broadcast and reduce over hosts of equal size.
+    """Return all_gather, reduce_scatter, all_reduce, broadcast or reduce over hosts of equal size.
 
-    Raises NotApplicableError where hosts differ, have no ring, or lack a link to the next host.
-    O(ranks · chunks) sends.
+    Raises NotApplicableError if hosts differ, have no ring, or lack a link to the next host, and for other
+    collectives. O(ranks · chunks) sends.
     """
     kinds = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
     if collective.kind not in kinds:
@@ -47,8 +47,10 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 @dataclass(frozen=True, eq=False)
 class _Rings:
-    """``inside[h, p]`` and ``across[h, p]``: the links from place p of host h to the next place, to the
-    same place of the next host; ``host`` and ``place`` of every rank.
+    """Links of the rings, and the place of every rank.
+
+    ``inside[h, p]`` leads from place p of host h to its next place, ``across[h, p]`` to the same place of the
+    next host. ``host`` and ``place`` are by rank.
     """
 
     inside: Indices
@@ -84,7 +86,7 @@ def _rings(network: Network, chunk_bytes: int) -> _Rings:
     for at, ranks in enumerate(members):
         inner, _ = restricted(network, ranks)
         found = cycle(inner, inner.travel_s(chunk_bytes), fastest_links(inner, chunk_bytes))
-        # Every ring starts at its host's first rank, so that the same places of two hosts are alike.
+        # Every ring starts at its host's first rank, so that equal places of two hosts correspond.
         first = found.index(0)
         order[at] = ranks[found[first:] + found[:first]]
     table = link_table(network, chunk_bytes)

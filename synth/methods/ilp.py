@@ -1,10 +1,10 @@
 """TACOS-ILP (Sec. V): optimal schedules by integer programs over the time-expanded network.
 
-The horizon grows from the largest proven bound; below greedy's time every horizon is asked whether a
-schedule can end by it. So the solver proves more than it searches: the first horizon that is not
-infeasible is the optimum, and each infeasible one raises the lower bound. When time runs out, what
-the solver has is completed by shortest paths (Sec. V-B); what is too large for one program is done in
-short windows one after the other (time clustering, Sec. V-C). The best schedule found is returned.
+The horizon grows from the largest proven bound up to greedy's time; at each one a program decides whether a
+schedule can end by it. The first feasible horizon is the optimum, and each infeasible one raises the lower
+bound. When time runs out, the solver's partial solution is completed by shortest paths (Sec. V-B). A problem
+too large for one program is solved in short windows one after the other (time clustering, Sec. V-C). The best
+schedule found is returned.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from synth.tacos_ilp import CLOSE, HorizonSearch, Mechanism, copies_to_all
 
 __all__ = ["both_halves", "solve", "suits", "synthesize"]
 
-# An all_gather on nine ranks. Up to here CBC mostly ends within seconds, beyond it rarely does.
+# An all_gather on nine ranks. CBC mostly ends within seconds up to this size, and rarely beyond it.
 _MOST_DELIVERIES = 72
 _GREEDY_SENDS = 60_000
 _MOST_GREEDY_RUNS = 48
 
 
 def suits(network: Network, collective: Collective) -> bool:
-    """Whether the integer program is small enough to be solved in passing."""
+    """Return whether the integer program is small enough to be solved quickly."""
     if collective.chunks > 2 * _MOST_DELIVERIES:
         return False
     copies = int((collective.wanted() & ~collective.held()).sum())
@@ -57,10 +57,11 @@ def synthesize(
     time_step_s: float | None = None,
     mechanism: Mechanism = "auto",
 ) -> Schedule:
-    """The best schedule found within the time limit; ``outcome.status`` is "optimal" only if proven.
+    """Return the best schedule found within the time limit; its status is "optimal" only if proven.
 
-    The search begins with schedules of other methods; one of these keeps its name if no program finds a
-    faster one. With a ``mechanism`` other than "auto" it begins with shortest paths alone, as in the paper.
+    The search begins with schedules of other methods; such a schedule keeps its method's name if no program
+    finds a faster one. With a ``mechanism`` other than "auto" it begins with shortest paths alone, as in the
+    paper.
     """
     return solve(
         network,
@@ -88,13 +89,13 @@ def solve(
     mechanism: Mechanism = "auto",
     warm: bool = True,
 ) -> tuple[Schedule, Bound | None]:
-    """(schedule, the larger bound of infeasible horizons and ``synth.bounds.wavefront_bound``, if any).
+    """Return (schedule, the largest bound of infeasible horizons and ``synth.bounds.wavefront``, if any).
 
-    reduce_scatter and reduce are the reversal in time of their mirror images; all_reduce is both
-    halves, each within half the time, and has no bound of its own. ``time_step_s`` is TACOS's discretization
-    factor; ``mechanism`` uses early termination or time clustering alone; without ``warm`` shortest paths are
-    all it begins with. Raises NotApplicableError where a rank cannot be reached, UnavailableError without
-    the solver.
+    reduce_scatter and reduce are the reversals in time of their mirror images; all_reduce is both halves,
+    each within half the time, and has no bound of its own. ``time_step_s`` is TACOS's discretization factor.
+    ``mechanism`` selects early termination or time clustering alone. Without ``warm`` the search begins with
+    shortest paths only. Raises NotApplicableError if a rank cannot be reached, UnavailableError without the
+    solver.
     """
     if collective.parts or (collective.kind == "custom" and collective.reduces):
         raise NotApplicableError(
@@ -139,7 +140,7 @@ def solve(
 
 
 def _warm_starts(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Iterator[Schedule]:
-    """Schedules to begin with: the greedy's where it serves, with many seeds if small, else that of paths."""
+    """Yield first schedules: the greedy's, with many seeds if small; else one of shortest paths."""
     if not copies_to_all(collective):
         yield paths.synthesize(network, collective, chunk_bytes, seed=seed)
         return
@@ -162,7 +163,7 @@ def _with_outcome(schedule: Schedule, bound: Bound | None) -> Schedule:
 
 
 def _reversible(network: Network) -> bool:
-    """Whether schedules run backwards take as long: a port's links must delay what leaves it alike."""
+    """Return whether reversed schedules take as long: all links of a port need the same alpha."""
     if network.hold_alpha:
         return True
     start, links = network.port_links
@@ -177,9 +178,9 @@ def both_halves(
     seed: int,
     made_by: Callable[[Collective], Schedule],
 ) -> Schedule:
-    """An all_reduce in one table: chunk c is reduced at member c mod N and spread from there.
+    """Return an all_reduce in one table: chunk c is reduced at member c mod N and spread from there.
 
-    It is called ``method`` where that made a half.
+    Its method is ``method`` if at least one half is by that method.
     """
     members = collective.size
     share = -(-collective.chunks // members)

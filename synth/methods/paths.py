@@ -1,11 +1,11 @@
-"""Paths: every chunk its own way, chosen so that no link or port is busier than it must be.
+"""Paths: every chunk takes its own path, so that no link or port is busier than necessary.
 
-Point-to-point chunks (all_to_all, scatter, gather, all_to_next, custom) take paths of least congestion;
-chunks for several ranks grow trees over the same loads, sums trees towards one of their targets. Then all
-sends are lined up by list scheduling: those with farthest to go first, or shift by shift, so that on a
-switch each step is close to a perfect matching. While that is not close to what the busiest link needs, they
-are lined up backwards from the end and forwards again, each time by the starts of the last, which is known
-as forward-backward improvement in project scheduling.
+Point-to-point chunks (all_to_all, scatter, gather, all_to_next, custom) take paths of least congestion.
+Chunks for several ranks grow trees over the same loads; sums grow trees towards one of their targets. List
+scheduling then orders all sends: those with the longest way left first, or shift by shift, so that on a
+switch each step is close to a perfect matching. While the result is not close to the time of the busiest
+link, sends are ordered backwards from the end and forwards again, each time by the starts of the last order.
+Project scheduling calls this forward-backward improvement.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _WORK = 600_000_000
 _MOST_WORK_ON_TREES = 2_000_000_000
 _MOST_HOPS_MORE = 4
 _CLOSE = 1.01
-# Where latency is this part of the time of the busiest link, ways are looked for on which alphas count as
-# much as the bytes of a link that is half as busy as the busiest: exp(ETA / 2) times.
+# If latency is at least this part of the busiest link's time, a second set of paths is tried. There an alpha
+# counts as much as the bytes of a link half as busy as the busiest: exp(ETA / 2) times.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
 _MOST_TURNS = 4
@@ -41,9 +41,9 @@ _FEW_SENDS = 200_000
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Any collective but several at once, on any network that joins who takes part.
+    """Return a schedule of any single collective, on any network that joins its members.
 
-    Raises UsageError where a rank cannot be reached, NotApplicableError where trees would take too long.
+    Raises UsageError if a rank cannot be reached, NotApplicableError if trees would take too long.
     """
     if collective.parts:
         raise NotApplicableError("paths serves one collective at a time")
@@ -65,7 +65,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     found = _fastest(network, collective, chunk_bytes, seed, sends, enough_s)
     latency_s = np.where(np.arange(path.shape[1]) < hops[:, None], network.alpha_s[path], 0.0).sum(axis=1)
     if len(points) and not len(many) and latency_s.max() > _NOTICEABLE * enough_s:
-        # Ways of fewer and faster hops, which load links more.
+        # Paths of fewer and faster hops, at higher loads.
         ways = _Ways(network, resources(network, chunk_bytes, _LATENCY))
         near = ways.points(points, source[points], target[points], free_s, seed)
         sends = _Table.of(network, collective, chunk_bytes, [], (points, *near))
@@ -79,7 +79,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def _fastest(
     network: Network, collective: Collective, chunk_bytes: int, seed: int, sends: _Table, enough_s: float
 ) -> Schedule:
-    """Lined up by either order of urgency, then forwards and backwards in turns, the best of all."""
+    """Return the best of both orders of urgency and their improvements backwards and forwards."""
 
     def lined_up(urgency: Floats) -> tuple[Schedule, float]:
         block = Sends()
@@ -87,7 +87,7 @@ def _fastest(
         found = block.schedule(network, collective, chunk_bytes, "paths", seed)
         return found, replay(found).time_s
 
-    # Where ports are shared, shifts promise more; what comes close to the busiest link is good enough.
+    # With shared ports, shifts promise more. A result close to the busiest link's time ends the search.
     orders = [sends.shift, -sends.togo_s] if network.ports else [-sends.togo_s, sends.shift]
     best, best_s = lined_up(orders[0])
     if best_s > enough_s:
@@ -103,7 +103,7 @@ def _fastest(
 
 
 def _backwards_s(schedule: Schedule, sends: _Table) -> Floats:
-    """For each send how late it can start, lined up from the end: what arrived last leaves first there."""
+    """Return the latest start of each send, from ordering them backwards: the last arrival goes first."""
     network, collective = schedule.network, schedule.collective
     mirror = network.transposed()
     turned = custom(network.ranks, collective.targets, collective.sources, collective.reduced)
@@ -116,7 +116,7 @@ def _backwards_s(schedule: Schedule, sends: _Table) -> Floats:
 
 
 def _rows_of(schedule: Schedule, sends: _Table) -> Indices:
-    """The row of each send: no chunk goes over a link twice."""
+    """Return the row of each send; no chunk uses a link twice."""
     links = schedule.network.links
     order = np.argsort(schedule.chunk.astype(np.int64) * links + schedule.link)
     rows = np.empty(len(order), dtype=np.int64)
@@ -126,7 +126,7 @@ def _rows_of(schedule: Schedule, sends: _Table) -> Indices:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """All sends, with their turns and two orders of urgency: what is left of the way, and the shift."""
+    """All sends, with their turns and two orders of urgency: the time left on the way, and the shift."""
 
     chunk: Indices
     link: Indices
@@ -152,7 +152,7 @@ class _Table:
         togo_s = np.cumsum(left_s[:, ::-1], axis=1)[:, ::-1][used]
         away = (collective.target_of()[points] - collective.source_of()[points]) % network.ranks
         chunk, turn = (np.broadcast_to(each, used.shape)[used] for each in (points[:, None], step))
-        # Within a shift what has farther to go is first.
+        # Within a shift sends with more of their way left go first.
         shift = (
             np.broadcast_to(away[:, None], used.shape)[used] - togo_s / (togo_s.max(initial=0.0) + 1e-30) / 2
         )
@@ -181,7 +181,7 @@ class _Ways:
     forwards: Resources
 
     def trees(self, collective: Collective, chunks: Indices, load_s: Floats) -> Iterator[_Tree]:
-        """Sums to one of their targets, copies to all."""
+        """Yield the trees of each chunk: a sum is reduced to one target, a copy goes to all targets."""
         start, links = self.network.in_links
         backwards = self.forwards._replace(
             src=self.network.dst, dst=self.network.src, out_start=start, out_links=links
@@ -209,7 +209,7 @@ class _Ways:
     def points(
         self, chunk: Indices, source: Indices, target: Indices, load_s: Floats, seed: int
     ) -> tuple[Indices, Indices]:
-        """(hops, links) of every chunk's path."""
+        """Return (hops, links) of every chunk's path."""
         order = np.argsort(source, kind="stable")
         starts = np.flatnonzero(np.diff(source[order], prepend=-1))
         first = np.append(starts, len(order))
@@ -228,6 +228,6 @@ class _Ways:
 
 
 def _hop_diameter(network: Network) -> int:
-    """The most hops that any shortest path takes, or at most twice that."""
+    """Return an upper bound on the hops of any shortest path, at most twice the true value."""
     hops = distances_s(network, np.ones(network.links), np.zeros(1, np.int64))
     return max(1, 2 * int(hops[np.isfinite(hops)].max()))

@@ -1,7 +1,7 @@
 """The ring: every chunk travels round one cycle through all ranks (Patarasuk and Yuan).
 
-All-reduce takes 2(N−1) steps of M/N bytes, which is optimal in bandwidth where each rank has one
-port; broadcast and reduce run down the chain in a pipeline of chunks.
+All-reduce takes 2(N−1) steps of M/N bytes, which is optimal in bandwidth if each rank has one port. Broadcast
+and reduce pipeline chunks along the chain.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def synthesize(
     seed: int = 0,
     order: Sequence[int] | None = None,
 ) -> Schedule:
-    """The ring over the cheapest cycle found, or through the ranks in this ``order``.
+    """Return the ring over the cheapest cycle found, or through the ranks in this ``order``.
 
-    Raises NotApplicableError where no cycle is found or links lack for it. O(ranks · chunks) sends.
+    Raises NotApplicableError if no cycle is found or its links are missing. O(ranks · chunks) sends.
     """
     if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"):
         raise NotApplicableError(f"ring does not serve {collective.kind}")
@@ -47,7 +47,7 @@ def synthesize(
     ranks = network.ranks
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
     owner, lap = owner_places(collective, list(order))
-    # From one root chunks follow one another hop by hop; else a lap begins when the one before it is over.
+    # Chunks of one root follow one another hop by hop; otherwise a lap begins when the last one has ended.
     halves = 2 if collective.kind == "all_reduce" else 1
     turn = lap if collective.kind in ("broadcast", "reduce") else lap * halves * ranks
     sends = Sends()
@@ -59,9 +59,9 @@ def synthesize(
 
 
 def fills(network: Network, collective: Collective) -> bool:
-    """Whether a ring can use the full receive rate of every rank, and all rings are equally fast.
+    """Return whether a ring can use the full receive rate of every rank, and all rings are equally fast.
 
-    That is so if all links have the same rate, each rank receives through one port, and sends through one.
+    That is so if all links have the same rate and each rank receives through one port and sends through one.
     """
     if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce") or not collective.whole:
         return False
@@ -80,16 +80,16 @@ def fills(network: Network, collective: Collective) -> bool:
 
 @lru_cache(maxsize=32)
 def best_cycle(network: Network, chunk_bytes: int) -> list[int]:
-    """The cycle for chunks of one size, searched once; NotApplicableError where none is found."""
+    """Return the cheapest cycle found for one chunk size, cached; raise NotApplicableError without one."""
     return cycle(network, network.travel_s(chunk_bytes), fastest_links(network, chunk_bytes))
 
 
 def cycle(network: Network, cost_s: Floats, links: dict[tuple[int, int], int]) -> list[int]:
-    """Ranks in the order of a cycle that visits each once: rank order or a search, improved or not.
+    """Return the ranks in the order of a cycle that visits each once: rank order or a search, then improved.
 
-    The cost of a cycle is its slowest link, then the sum. The search goes to the cheapest next rank,
-    the one with the fewest ways onward first (Warnsdorff), and gives up after 20 000 steps. Up to 512
-    ranks pieces are then moved to where they are cheaper, if links differ.
+    The cost of a cycle is its slowest link, then the sum. The search goes to the cheapest next rank, among
+    equals to the one with the fewest ways onward (Warnsdorff), and gives up after 20 000 steps. If links
+    differ and there are at most 512 ranks, pieces of the cycle are then moved to cheaper places.
     """
     found = [
         order
@@ -114,7 +114,7 @@ def _improved(order: list[int], cost_s: Floats, links: dict[tuple[int, int], int
     if np.ptp(cost_s[rows]) <= 1e-9 * cost_s[rows].max() or len(order) < 4:
         return order
     cost = np.full((len(order),) * 2, np.inf)
-    # Powers make the slowest links count most.
+    # The fourth power makes the slowest links count most.
     cost[pairs[:, 0], pairs[:, 1]] = (cost_s[rows] / cost_s[rows].max()) ** 4
     better: list[int] = shortened(np.array(order), cost).tolist()
     return better
@@ -159,7 +159,7 @@ def _choices(
     cost_s: Floats,
     links: dict[tuple[int, int], int],
 ) -> list[int]:
-    """Ranks to go to next, the best last."""
+    """Return the ranks to visit next, the best last."""
 
     def badness(other: int) -> tuple[float, int, int]:
         ways = sum(not visited[next_rank] for next_rank in onward[other]) if len(onward[other]) < 16 else 0
@@ -169,16 +169,16 @@ def _choices(
 
 
 def owner_places(collective: Collective, order: list[int]) -> tuple[Indices, Indices]:
-    """For each chunk the place on the cycle at which it is whole first, and its lap.
+    """Return for each chunk the place on the cycle where it is whole first, and its lap.
 
-    Of an all_reduce the places take turns.
+    The chunks of an all_reduce go to the places in turns.
     """
     owner, lap = collective.owner_of()
     return owner if collective.kind == "all_reduce" else np.argsort(order)[owner], lap
 
 
 def _round(sends: Sends, start: Indices, hops: Ints, op: int, turn: Indices) -> None:
-    """Each chunk goes round, from the rank at its ``start`` to the one just before it."""
+    """Add sends of each chunk round the ring, from the rank at its ``start`` to the one just before it."""
     chunk = np.arange(len(start))
     step = np.arange(len(hops) - 1)
     sends.add(chunk[:, None], hops[(start[:, None] + step) % len(hops)], op, turn[:, None] + step)

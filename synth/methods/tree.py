@@ -1,7 +1,7 @@
-"""Double binary trees: two trees, a rank that is inner in one is a leaf in the other (Sanders, Speck, Träff).
+"""Double binary trees: two trees; a rank that is inner in one is a leaf in the other (Sanders, Speck, Träff).
 
-Half of the chunks go through each tree, so every rank sends and receives each byte once up and once
-down, and the latency is logarithmic. This is what NCCL calls Tree.
+Half of the chunks go through each tree, so every rank sends and receives each byte once up and once down, and
+the latency is logarithmic. This is what NCCL calls Tree.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["parents", "synthesize"]
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Double binary trees over ranks in their order, for all_reduce, broadcast and reduce.
+    """Return double binary trees over ranks in their order, for all_reduce, broadcast and reduce.
 
-    Raises NotApplicableError for other collectives and where a tree edge has no link.
+    Raises NotApplicableError for other collectives and if a tree edge has no link.
     """
     if collective.kind not in ("all_reduce", "broadcast", "reduce"):
         raise NotApplicableError(f"tree does not serve {collective.kind}")
@@ -46,10 +46,10 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def parents(ranks: int) -> tuple[list[int], list[int]]:
-    """For each of the two trees the parent of every rank, -1 at its root.
+    """Return for each of the two trees the parent of every rank, -1 at its root.
 
-    In the first tree a rank's height is the number of its trailing zero bits: odd ranks are leaves.
-    The second is its mirror image (an even number of ranks) or itself moved on by one (odd).
+    In the first tree a rank's height is the number of its trailing zero bits: odd ranks are leaves. The
+    second is its mirror image (for an even number of ranks) or the same tree shifted by one rank (odd).
     """
     first = [-1]
     for rank in range(1, ranks):
@@ -67,7 +67,7 @@ def parents(ranks: int) -> tuple[list[int], list[int]]:
 
 
 def _rooted(parent: list[int], collective: Collective) -> list[int]:
-    """The same tree hung from the collective's root, if it has one: edges above the root turn round."""
+    """Return the tree rerooted at the collective's root, if it has one: edges above it turn round."""
     if collective.kind == "all_reduce":
         return parent
     turned = list(parent)

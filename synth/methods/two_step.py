@@ -1,7 +1,7 @@
-"""All_to_all in few steps: what crosses between hosts is gathered at ranks of one host, and sent at once.
+"""All_to_all in few steps: data that crosses between hosts is gathered at ranks of one host and sent at once.
 
-Two-step: within the host to the rank of the target's place, then across hosts (GC3 Sec. 2). Messages
-between hosts are as many ranks larger, and each NIC only talks to its like.
+Two-step: within the host to the rank of the target's place, then across hosts (GC3 Sec. 2). Messages between
+hosts are larger by the number of ranks a host, and each NIC talks only to NICs of the same place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ __all__ = ["synthesize", "three_step"]
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """all_to_all over hosts of equal size; raises NotApplicableError for others, or for a missing link."""
+    """Return a two-step all_to_all over hosts of equal size.
+
+    Raises NotApplicableError for other collectives, if hosts differ, and if a link is missing.
+    """
     if collective.kind != "all_to_all":
         raise NotApplicableError(f"two_step does not serve {collective.kind}")
     members = hosts_of(network, "two_step")
@@ -33,10 +36,10 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def three_step(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Within the host to the rank that speaks to the target's host, across, within (GC3 Sec. 6.2).
+    """Return an all_to_all in three steps: to the rank that serves the target's host, across, within.
 
-    All that a host has for another crosses together, through few and large messages. Each host has
-    size // hosts ranks that speak to another one (at least one), so that all NICs work. Raises as
+    As in GC3 Sec. 6.2, all data of one host for another crosses together, in few and large messages. Each
+    host has size // hosts ranks (at least one) for each other host, so that all NICs work. Raises as
     ``synthesize`` does.
     """
     if collective.kind != "all_to_all":
@@ -62,9 +65,9 @@ def _relayed(
     method: str,
     seed: int,
 ) -> Schedule:
-    """Every chunk through its ``stops`` (one rank a chunk each) in turn; equal ones are one stop.
+    """Return a schedule of every chunk through its ``stops`` (arrays of ranks) in turn; equal stops merge.
 
-    In each step a rank begins with the rank after it. Raises NotApplicableError where a link is missing.
+    In each step a rank begins with the rank after it. Raises NotApplicableError if a link is missing.
     """
     table = link_table(network, chunk_bytes)
     chunk = np.arange(collective.chunks)

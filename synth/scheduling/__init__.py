@@ -1,8 +1,10 @@
-"""Scheduling: an order for given sends (list scheduling, justification), places for them in a period (modulo
-scheduling, edge colouring), or sends for given chunks (matching, exchange, stars).
+"""Scheduling: an order, a place in a period, or a link for each send.
+
+List scheduling and justification order given sends. Modulo scheduling and edge colouring give them places in
+a period. Matching, exchange and stars choose the sends of given chunks.
 
 In: a network with sends or chunks. Out: sends in the order of their starts, or with their starts in a period.
-On symmetric networks `symmetric_spreading` and `symmetric_paths`, for one send of each orbit.
+`symmetric_spreading` and `symmetric_paths` do so on symmetric networks, for one send of each orbit.
 """
 
 import lazy_loader as lazy

@@ -1,8 +1,8 @@
-"""Exchange: all_reduces of few bytes, in which near blocks of ranks send each other their sums.
+"""Exchange: all_reduces of few bytes, in which blocks of nearby ranks send each other their sums.
 
-Recursive doubling (Thakur, Rabenseifner, Gropp) where two blocks at a time do, one-shot where all ranks do at
-once; on any network and for any number of ranks. An all_reduce that goes in to a root and out again takes
-twice as long where latency counts.
+It is recursive doubling (Thakur, Rabenseifner, Gropp) if two blocks at a time exchange, and one-shot if all
+ranks exchange at once; it works on any network and for any number of ranks. An all_reduce through a root
+takes twice as long if latency dominates.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from synth.simulation import replay
 
 __all__ = ["chunk_counts", "pays", "suits", "synthesize"]
 
-# Up to so many sums of blocks are handed on at a level; more take long to plan, and are slow.
+# The most sums of blocks that are exchanged at a level; more take long to plan and are slow.
 _MOST_SUMS = 5_000
 _MOST_RANKS = 256
-# The most chunks into which a buffer is cut for the ways out of a rank, and for the ranks of a host.
+# The most chunks of a buffer for the links out of a rank, and for the ranks of a host.
 _MOST_WAYS, _MOST_OF_HOST = 8, 16
-# The most chunks in a row for each of these ways, and the most sends for which there is more than one.
+# The most chunks in a row for each of these links, and the most sends with several in a row.
 _MOST_LAPS, _MOST_SENDS = 32, 10_000
-# As many powers of two as each rank of a host has chunks in a row, for each way.
+# The number of powers of two tried as chunks in a row, if each rank of a host has a share.
 _LAPS_OF_SHARES = 6
-# Plans are compared with few chunks. Those within this factor of the best are made with all chunks: two of
-# them, or more of few sends altogether.
+# Plans are first compared with few chunks. Those within this factor of the best are made with all chunks: at
+# least two, and more if together they have few sends.
 _NEAR, _LEAST_PLANS, _MOST_SENDS_OF_PLANS = 1.1, 2, 20_000
-# How many times the way to the farthest rank it may cost to send all bytes at every level.
+# Sending all bytes at every level may cost this factor times the latency to the farthest rank.
 _FARTHEST = 1.5
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """All_reduce by exchange of sums between blocks of ranks, two or more at a time, whichever is faster.
+    """Return an all_reduce by exchange of sums between blocks of ranks, two or more at a time.
 
-    Recursive doubling where two at a time are, one-shot where all are. Chunks take different links in
-    turn. Where blocks are far apart, each rank may first sum up its share of what is near, and exchange only
-    that. Raises NotApplicableError for other collectives and where ranks are apart. O(ranks · chunks ·
-    log ranks) sends, or ranks² · chunks.
+    The faster choice is made at each level: pairs give recursive doubling, all ranks at once give one-shot.
+    Chunks take different links in turn. If blocks are far apart, each rank may first sum up its share of a
+    block's chunks and exchange only that. Raises NotApplicableError for other collectives and if links do not
+    join the ranks. O(ranks · chunks · log ranks) sends, or ranks² · chunks.
     """
     if collective.kind != "all_reduce" or not collective.whole:
         raise NotApplicableError(f"exchange does not serve {collective.label}")
@@ -64,7 +64,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError(f"exchange is for 2 to {_MOST_RANKS} ranks")
     ways = min(collective.chunks, _ways(network))
     laps = collective.chunks // ways
-    # Blocks are chosen for all chunks of a way as one, so that finer chunks do not change them.
+    # Blocks are chosen as if all chunks of a way were one, so that finer chunks do not change them.
     used: list[Floats] = []
     ladders = [[nearest_blocks(network, chunk_bytes * laps, used) for _ in range(ways)]]
     ladders += _by_digits(network, ways)
@@ -91,9 +91,10 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def chunk_counts(network: Network) -> list[int]:
-    """Into how many chunks it is worth to cut the buffer.
+    """Return the numbers of chunks into which to cut the buffer.
 
-    As many as links out of a rank, or as ranks of a host; and multiples, so that levels overlap in time.
+    These are the number of links out of a rank, the number of ranks of a host, and multiples, so that levels
+    overlap in time.
     """
     ways = _ways(network)
     host = network.hosts.count(network.hosts[0])
@@ -101,26 +102,26 @@ def chunk_counts(network: Network) -> list[int]:
     most = _MOST_SENDS / (network.ranks * math.log2(max(2, network.ranks)))
     laps = [1 << power for power in range(_MOST_LAPS.bit_length())]
     if network.queues:
-        # Ranks are CPUs: each message costs them time that alpha does not include.
+        # Ranks are CPUs, and each message costs them time that alpha does not include.
         return sorted({1, ways, share, 2 * share})
     counts = {1, *(ways * lap for lap in laps), *(ways * share * lap for lap in laps[:_LAPS_OF_SHARES])}
     return sorted(count for count in counts if count <= max(most, ways, 2 * ways * share))
 
 
 def _ways(network: Network) -> int:
-    """Over how many links a rank can send at once."""
+    """Return the number of links over which a rank can send at once."""
     degree = int(np.bincount(network.src, minlength=network.ranks).max(initial=1))
     return 1 if network.ports else min(max(degree, 1), _MOST_WAYS)
 
 
 def suits(network: Network, collective: Collective) -> bool:
-    """Whether there is an exchange, and few enough ranks for it to be found soon."""
+    """Return whether this is an all_reduce of few enough ranks for an exchange to be found quickly."""
     few = 2 <= network.ranks <= _MOST_RANKS
     return collective.kind == "all_reduce" and collective.whole and few
 
 
 def pays(network: Network, collective: Collective, chunk_bytes: int) -> bool:
-    """Whether latency weighs enough: a ring moves twice the bytes at most, doubling log₂ N times."""
+    """Return whether latency dominates: a ring moves at most twice the bytes, doubling log₂ N times."""
     ranks = network.ranks
     bandwidth = _least_bandwidth(network)
     times = math.log2(ranks) - 2 * (ranks - 1) / ranks
@@ -129,7 +130,7 @@ def pays(network: Network, collective: Collective, chunk_bytes: int) -> bool:
 
 
 def _least_bandwidth(network: Network) -> float:
-    """Bytes per second that come in at the rank that has the least, by all of its links and ports."""
+    """Return the receive rate in bytes per second of the slowest rank, over all its links and ports."""
     with np.errstate(divide="ignore"):
         rate = 1.0 / network.beta_s_per_byte
     start = network.link_port_start
@@ -146,13 +147,13 @@ def _least_bandwidth(network: Network) -> float:
 
 
 def _nodes(levels: Sequence[Blocks], low: int, high: int) -> list[Blocks]:
-    """The blocks of level ``high``, each as the blocks of level ``low`` in it."""
+    """Return the blocks of level ``high``, each as its blocks of level ``low``."""
     of = {block[0]: block for block in levels[low]}
     return [[of[rank] for rank in whole if rank in of] for whole in levels[high]]
 
 
 def _joined(network: Network, levels: Sequence[Blocks], chunk_bytes: int) -> list[int]:
-    """The levels at which to exchange: of all ways to leave levels out the fastest, each level by itself."""
+    """Return the levels at which to exchange: the fastest selection, each level timed by itself."""
     last = len(levels) - 1
     travel_s = network.travel_s(chunk_bytes)
     far_s = distances_s(network, travel_s, np.arange(network.ranks))
@@ -183,23 +184,23 @@ def _joined(network: Network, levels: Sequence[Blocks], chunk_bytes: int) -> lis
 
 
 def _diameter_s(blocks: Blocks, far_s: Floats) -> float:
-    """The longest way that a block's sum has to go to a rank of another."""
+    """Return the longest path time from a block's sum to a rank of another block."""
     ranks = [rank for block in blocks for rank in block]
     return max(float(far_s[np.ix_(block, ranks)].min(axis=0).max()) for block in blocks)
 
 
 @dataclass(frozen=True)
 class _Shares:
-    """A plan in which each rank sums up its share of the chunks of its block.
+    """A plan in which each rank sums up its share of its block's chunks.
 
-    Blocks are those of level ``above[0]``; the sums are exchanged at the other levels of ``above``.
+    These blocks are those of level ``above[0]``; the sums are exchanged at the other levels of ``above``.
     """
 
     above: tuple[int, ...]
 
 
 def _shares(network: Network, levels: Sequence[Blocks], joined: Sequence[int], laps: int) -> list[_Shares]:
-    """Plans for all levels whose blocks can share chunks: hosts, and blocks of up to ``laps`` ranks."""
+    """Return plans for all levels whose blocks can share chunks: hosts, or blocks of ≤ ``laps`` ranks."""
     last = len(levels) - 1
     hosts = _shared_level(network, levels)
     found = []
@@ -213,7 +214,7 @@ def _shares(network: Network, levels: Sequence[Blocks], joined: Sequence[int], l
 
 @dataclass(frozen=True, eq=False)
 class _Way:
-    """A plan: the blocks of each way out of a rank, the levels that exchange, and what is shared."""
+    """A plan: the blocks for each link out of a rank, the levels that exchange, and the shares."""
 
     levels: Sequence[Sequence[Blocks]]
     joined: Sequence[Sequence[int]]
@@ -223,7 +224,7 @@ class _Way:
 def _promising(
     network: Network, collective: Collective, chunk_bytes: int, wanted: Sequence[_Way]
 ) -> list[_Way]:
-    """The few plans that are fastest when each has only as many chunks as its blocks have ranks."""
+    """Return the few plans that are fastest if each has only as many chunks as its blocks have ranks."""
     ways = len(wanted[0].levels)
     laps = collective.chunks // ways
     rough_s: list[float] = []
@@ -243,7 +244,7 @@ def _promising(
 
 
 def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> ExchangePlanner:
-    """All sends. Chunk n uses the blocks of way n mod ways, and is share n div ways of each block."""
+    """Return the planned sends; chunk n uses the blocks of way n mod ways, as share n div ways of a block."""
     found, levels = ExchangePlanner(network, chunks, chunk_bytes), way.levels
     found.plan(
         [
@@ -255,10 +256,10 @@ def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> Exch
 
 
 def _by_digits(network: Network, ways: int) -> list[list[list[Blocks]]]:
-    """Ladders of blocks of ranks that differ in ever more digits, by the translations of the network.
+    """Return ladders of blocks of ranks that differ in ever more digits of the network's translations.
 
-    In the second one ways take the digits in different orders: on a torus rows exchange first for some
-    chunks, columns for others, so that links are loaded alike. None without two digits.
+    The second ladder takes the digits in a different order for each way: on a torus some chunks are exchanged
+    along rows first, others along columns, so that links are loaded alike. Return [] without two digits.
     """
     symmetry = found_symmetry(network)
     if symmetry is None or len(symmetry.network.sizes) < 2:
@@ -282,7 +283,7 @@ def _by_digits(network: Network, ways: int) -> list[list[list[Blocks]]]:
 
 
 def _halved(digit: Indices, size: int) -> Iterator[Indices]:
-    """The digit as several: of two values each as long as it is even."""
+    """Yield the digit as several digits: two-valued ones as long as its size is even."""
     while size % 2 == 0 and size > 2:
         yield digit % 2
         digit, size = digit // 2, size // 2
@@ -292,7 +293,7 @@ def _halved(digit: Indices, size: int) -> Iterator[Indices]:
 def _steps(
     levels: Sequence[Blocks], joined: Sequence[int], shares: _Shares | None, share: int
 ) -> list[list[Step]]:
-    """The steps of one chunk, level by level; with ``shares`` the ``share``-th rank of each block owns it."""
+    """Return the steps of one chunk by level; with ``shares`` the ``share``-th rank of a block owns it."""
     if shares is None:
         return [list(map(Exchange, nodes)) for nodes in _between(levels, joined)]
     blocks = [sorted(block) for block in levels[_level(levels, shares.above[0])]]
@@ -305,7 +306,7 @@ def _steps(
 
 
 def _between(levels: Sequence[Blocks], joined: Sequence[int]) -> Iterator[list[Blocks]]:
-    """The blocks that exchange between each level of ``joined`` and the next; at last all ranks are one."""
+    """Yield the blocks that exchange between each level of ``joined`` and the next, up to all ranks."""
     for low, high in pairwise(joined):
         top = _level(levels, high, high == joined[-1])
         if low < top:
@@ -313,13 +314,13 @@ def _between(levels: Sequence[Blocks], joined: Sequence[int]) -> Iterator[list[B
 
 
 def _level(levels: Sequence[Blocks], level: int, to_the_top: bool = False) -> int:
-    """``level``, or the last level there is; always the last one ``to_the_top``."""
+    """Return ``level``, or the last level if there are fewer; always the last one if ``to_the_top``."""
     last = len(levels) - 1
     return last if to_the_top else min(level, last)
 
 
 def _shared_level(network: Network, levels: Sequence[Blocks]) -> int | None:
-    """The level whose blocks are the hosts, of which there are several with several ranks; None without."""
+    """Return the level whose blocks are the hosts; None with one host, or one rank a host."""
     hosts = set(network.hosts)
     if len(hosts) in (1, network.ranks):
         return None

@@ -1,9 +1,9 @@
-"""Edge colouring: where each send holds one port out and one port in, no period is longer than the busiest.
+"""Edge colouring: if each send holds one port out and one port in, the busiest port sets the period.
 
-Sends of equal length are edges between ports out and ports in, places in the period colours: as many colours
-as the busiest port has edges suffice (König 1916). A send takes the earliest place that is free at both its
-ports; where there is none, two places are exchanged along an alternating path. Periods share no chunk, so any
-place will do: a send that waits for its place starts a part of a period later.
+Sends of equal length are edges between ports out and ports in; places in the period are colours. As many
+colours as the busiest port has edges suffice (König 1916). A send takes the earliest place that is free at
+both its ports; if there is none, two places are swapped along an alternating path. Periods share no chunk, so
+any place is valid: a send that waits for its place only starts a part of a period later.
 
 The length of a place may differ between ports, such as those of switches inside hosts and those of NICs; the
 period is the same for all.
@@ -20,16 +20,16 @@ from synth.simulation import touched
 
 __all__ = ["coloured"]
 
-# Of a place in the period.
+# Rounding margin, as a part of a place in the period.
 _SLACK = 1e-9
 
 
 def coloured(schedule: Schedule) -> tuple[Floats, float] | None:
-    """When each send of the first period starts, and after how many seconds the next period begins.
+    """Return (start of each send of the first period, seconds from one period to the next).
 
     The period is as long as the busiest port needs. ``schedule`` has the sends of one period, each after
-    those that bring its chunk to its source. None unless each send holds one port out and one port in, and
-    the sends of each port are equally long. O(sends · (places of a period + longest path)).
+    those that bring its chunk to its source. Return None unless each send holds one port out and one port in
+    and all sends of a port are equally long. O(sends · (places of a period + longest path)).
     """
     network, link = schedule.network, schedule.link
     rows, port = network.ports_along(link)
@@ -47,7 +47,7 @@ def coloured(schedule: Schedule) -> tuple[Floats, float] | None:
     out, into = port[0::2], port[1::2]
     if np.intersect1d(out, into).size:
         return None
-    # A little longer, so that what has arrived at the end of a place has done so beyond all rounding.
+    # A margin, so that rounding never puts an arrival after the end of its place.
     place_s = np.maximum(longest_s[out], longest_s[into]) * (1 + _SLACK)
     period_s = float((used * longest_s).max()) * (1 + _SLACK)
     places = np.floor(period_s / place_s * (1 + _SLACK)).astype(np.int64)
@@ -69,7 +69,7 @@ def _started_s(
     slots: int,
     places: Indices,
 ) -> Floats:
-    """When each send starts: the first time at its place after the sends that it waits for."""
+    """Return the start of each send: the first time at its place after the sends that it waits for."""
     ready_s = np.zeros(slots)
     start_s = np.zeros(len(place))
     for row in range(len(place)):
@@ -90,9 +90,9 @@ def _coloured(
     slots: int,
     places: Indices,
 ) -> Indices:
-    """The place in the period of each send: no two at a port have the same."""
+    """Return the place of each send in the period; no two sends of a port share one."""
     outs, ins = port_out.max() + 1, port_in.max() + 1
-    # Which send holds a port at a place; -1: none.
+    # The send that holds a port at a place; -1: none.
     by_out = np.full((outs, places.max()), -1, np.int64)
     by_in = np.full((ins, places.max()), -1, np.int64)
     ready_s = np.zeros(slots)
@@ -112,7 +112,8 @@ def _coloured(
             elif by_in[two, at] < 0 and free_in < 0:
                 free_in = at
         if taken < 0:
-            # A path from the port in comes to ports out by what is free at this one: never here.
+            # The path from the port in reaches only ports out that use ``free_out``, so it never reaches this
+            # one.
             _exchange(port_out, port_in, by_out, by_in, place, two, free_out, free_in)
             taken = begin + (free_out - begin) % most
         at = taken % most
@@ -132,7 +133,7 @@ def _exchange(
     there: int,
     back: int,
 ) -> None:
-    """Exchange two places along the path from a port in, at which ``there`` is free then."""
+    """Swap the places ``there`` and ``back`` along the path from a port in, to free ``there`` at it."""
     path = np.empty(2 * (len(by_out) + len(by_in)), np.int64)
     count, row, now, inward = 0, by_in[at_in, there], there, True
     while row >= 0:

@@ -1,7 +1,7 @@
-"""All_reduces by exchange: blocks of ranks that hold their own sum send it to one another, level by level.
+"""All_reduces by exchange: blocks of ranks send one another their sums, level by level.
 
-Recursive doubling is this with two blocks at a time; one-shot with every rank as a block of its own, all
-at once. Each sum takes the way on which it comes first: straight, or through ranks that want it, too.
+With two blocks at a time this is recursive doubling; with every rank as a block of its own, all at once, it
+is one-shot. Each sum takes the path on which it arrives first: directly, or through ranks that want it, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OWN = -1
 
 @dataclass(frozen=True)
 class Collect:
-    """The contributions of ``block`` are summed up on their way to ``owner``."""
+    """A step in which the contributions of ``block`` are summed up on their way to ``owner``."""
 
     block: list[int]
     owner: int
@@ -44,7 +44,7 @@ class Collect:
 
 @dataclass(frozen=True)
 class Exchange:
-    """Every block's sum goes to all ranks of the other blocks."""
+    """A step in which every block's sum goes to all ranks of the other blocks."""
 
     blocks: Blocks
 
@@ -55,7 +55,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class HandOut:
-    """The result goes from ``owner`` to all of ``block``."""
+    """A step in which the result goes from ``owner`` to all of ``block``."""
 
     owner: int
     block: list[int]
@@ -69,21 +69,21 @@ Step = Collect | Exchange | HandOut
 
 
 class _Job(Protocol):
-    """The transport of one sum; the ranks ``left`` still have to send, or to be sent to."""
+    """The transport of one sum; the ranks ``left`` still have to send it, or to receive it."""
 
     left: list[int]
 
     def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
-        """(arrival, source, target, since when the source has it) of the send that would arrive first."""
+        """Return (arrival, source, target, time from which the source has it) of the send to arrive first."""
         ...
 
 
 @dataclass(eq=False)
 class _Running:
-    """A step of one chunk that is planned.
+    """A step of one chunk that is being planned.
 
     ``before`` counts the unfinished steps that it waits for, ``jobs`` its own unfinished jobs. ``after`` are
-    the steps that wait for it, ``brought`` (target, row, arrival) of its sends.
+    the steps that wait for it, ``brought`` is (target, row, arrival) of each of its sends.
     """
 
     chunk: int
@@ -95,7 +95,7 @@ class _Running:
 
 
 class ExchangePlanner:
-    """Plans the sends of an all_reduce; each takes the link on which it is expected to arrive first."""
+    """Planner of an all_reduce's sends; each send takes the link on which it is expected to arrive first."""
 
     def __init__(self, network: Network, chunks: int, chunk_bytes: int) -> None:
         ranks = network.ranks
@@ -106,7 +106,7 @@ class ExchangePlanner:
         self._travel_s = np.where(there, network.travel_s(chunk_bytes)[table], np.inf)
         self._hold_s = network.hold_s(chunk_bytes)
         self._port_hold_s = network.port_hold_s(chunk_bytes)
-        # When each pair's link can take a send next, and which pairs a port is on the way of.
+        # The time from which each pair's link is free, and the pairs whose links use each port.
         self._free_s = np.zeros(ranks * ranks)
         pair = np.full(network.links, -1)
         pair[table[there]] = np.flatnonzero(there)
@@ -124,19 +124,19 @@ class ExchangePlanner:
 
     @property
     def time_s(self) -> float:
-        """When the last rank is expected to have all."""
+        """The expected time at which the last rank has the result."""
         return float(self._ready_s.max())
 
     def plan(self, levels: Sequence[Sequence[Sequence[Step]]]) -> None:
-        """Plan ``levels[chunk][level]``: each step waits for those of lower levels that share ranks with it.
+        """Plan ``levels[chunk][level]``; a step waits for the steps of lower levels that share ranks with it.
 
-        Of the possible sends of all steps and chunks, the one that arrives first is planned next. Raises
+        Among the possible sends of all steps and chunks, the one to arrive first is planned next. Raises
         NotApplicableError if a link is missing.
         """
         waiting = deque(
             run for chunk, own in enumerate(levels) for run in _in_order(chunk, own) if not run.before
         )
-        # Keys are arrivals as last computed. Arrivals only get later, so the least one is computed again.
+        # Keys are arrivals as last computed. Arrivals only get later, so the least one is recomputed.
         heap: list[tuple[float, int, _Job, _Running]] = []
         number = 0
         while waiting or heap:
@@ -181,13 +181,13 @@ class ExchangePlanner:
         ]
 
     def _carry(self, run: _Running, job: _Job, source: int, target: int, since_s: float) -> None:
-        """Plan a send. A sum counts at its target at once, an exchanged sum when the step is over."""
+        """Plan a send; a collected sum counts at its target at once, an exchanged one when the step ends."""
         known = self._known[run.chunk]
         if isinstance(job, _Spread):
             op = COPY if isinstance(run.step, HandOut) else REDUCE
             parts = job.brought.get(source, known[source])
             row, arrival_s = self._send(run.chunk, source, target, op, parts, since_s)
-            # What was overwritten is passed on as it is.
+            # A copy overwrites the target's data and is forwarded unchanged.
             job.served(target, arrival_s, [row] if op == REDUCE else [])
             run.brought.append((target, row, arrival_s))
             return
@@ -198,7 +198,7 @@ class ExchangePlanner:
         run.brought.append((target, row, arrival_s))
 
     def _over(self, run: _Running) -> list[_Running]:
-        """Let the arrivals of a finished step count; the steps that waited for no other one."""
+        """Apply the arrivals of a finished step, and return the steps that waited for no other one."""
         known, ready_s = self._known[run.chunk], self._ready_s[run.chunk]
         for rank, row, arrival_s in run.brought:
             if isinstance(run.step, Exchange):
@@ -209,7 +209,7 @@ class ExchangePlanner:
         return [later for later in run.after if not later.before]
 
     def schedule(self, collective: Collective, method: str, seed: int) -> Schedule:
-        """The sends in the order in which they start."""
+        """Return the sends in the order of their starts."""
         table = np.array(self._rows, dtype=np.int64).reshape(-1, 3)
         flat = [part for parts in self._addends for part in parts]
         return in_start_order(
@@ -243,7 +243,7 @@ class ExchangePlanner:
 
 
 class _Spread:
-    """The spreading of one sum: the ranks that have it and since when, and the ranks that are left."""
+    """The spreading of one sum: its holders, since when each holds it, and the ranks still to reach."""
 
     def __init__(self, block: list[int], others: list[int], ready_s: Floats) -> None:
         self.held, self.held_s = list(block), ready_s[block].tolist()
@@ -251,7 +251,7 @@ class _Spread:
         self.brought: dict[int, list[int]] = {}
 
     def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
-        """(arrival, source, target, since when the source has it) of the send that would arrive first."""
+        """Return (arrival, source, target, time from which the source has it) of the send to arrive first."""
         pairs = np.asarray(self.held)[:, None] * len(travel_s) + np.asarray(self.left)
         comes_s = np.maximum(free_s[pairs], np.asarray(self.held_s)[:, None])
         comes_s += travel_s.ravel()[pairs]
@@ -288,7 +288,7 @@ class _Sum:
             inside.append(rank)
 
     def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
-        """As in `_Job`, of the ranks that wait for no other one."""
+        """Return the same as `_Job`, among the ranks that wait for no other one."""
         found = (math.inf, -1, -1, 0.0)
         for rank in self.left:
             if self._waits[rank]:
@@ -307,7 +307,7 @@ class _Sum:
 
 
 def _in_order(chunk: int, levels: Sequence[Sequence[Step]]) -> list[_Running]:
-    """The steps of a chunk; each waits for the last step of a lower level at any of its ranks."""
+    """Return the steps of a chunk; each waits for the last step of a lower level at any of its ranks."""
     found: list[_Running] = []
     last: dict[int, _Running] = {}
     for level in levels:
@@ -323,11 +323,11 @@ def _in_order(chunk: int, levels: Sequence[Sequence[Step]]) -> list[_Running]:
 
 
 def nearest_blocks(network: Network, chunk_bytes: int, used: list[Floats]) -> list[Blocks]:
-    """Levels of blocks, from single ranks to one of all; each pairs blocks of the one below, near ones first.
+    """Return levels of blocks, from single ranks to all ranks; each pairs the nearest blocks of the last.
 
-    Those of different hosts are only paired when each host is one block.
-    ``used[level]`` counts how often each link was taken there, each of which makes it longer by what a
-    chunk holds it; the links of these levels are added. Raises NotApplicableError where ranks are apart.
+    Blocks of different hosts are paired only when each host is one block. ``used[level]`` counts how often
+    each link was taken there; each use makes the link longer by a chunk's hold time. The links of these
+    levels are added. Raises NotApplicableError if links do not join the ranks.
     """
     travel_s, hold_s = network.travel_s(chunk_bytes), network.hold_s(chunk_bytes)
     table = link_table(network, chunk_bytes)
@@ -347,7 +347,7 @@ def nearest_blocks(network: Network, chunk_bytes: int, used: list[Floats]) -> li
 
 
 def _hosts_of(network: Network, blocks: Blocks) -> Ints:
-    """The host of each block, while a host has several of them; then all blocks are alike."""
+    """Return the host of each block while some host has several blocks; then 0 for all."""
     number = {host: at for at, host in enumerate(dict.fromkeys(network.hosts))}
     hosts = ints([number[network.hosts[block[0]]] for block in blocks])
     return hosts if len(blocks) > len(number) > 1 else ints(np.zeros(len(blocks)))
@@ -360,7 +360,7 @@ def _paired(blocks: Blocks, distance_s: Floats, table: Ints, used: Floats, hosts
     cost = np.maximum(farthest, farthest.T)
     if not np.isfinite(cost).all():
         raise NotApplicableError("exchange needs ways from every rank to every other")
-    # Ways of equal links are equally long, however they were added up.
+    # Rounding makes paths over equal links equally long, in whatever order they were added up.
     one, other = np.triu_indices(len(blocks), 1)
     long = cost[one, other]
     rough = np.round(long / max(float(long.min()), math.ulp(1.0)), 6)

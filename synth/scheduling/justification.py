@@ -1,7 +1,7 @@
-"""Justification (Wiest; Valls, Ballestín, Quintanilla): lists given sends forwards and backwards in turn.
+"""Justification (Wiest; Valls, Ballestín, Quintanilla): lists sends forwards and backwards in turn.
 
 This finds a better order for them. The sends that end last in one pass go first in the next one, in the other
-direction. So sends that others wait for go early, and sends that none waits for go late. The link of each
+direction. So sends that others wait for go early, and sends that no other waits for go late. The link of each
 chunk stays the same.
 """
 
@@ -18,24 +18,24 @@ from synth.simulation import replay
 
 __all__ = ["justified"]
 
-# After so many passes, or so many in a row without gain, the order is left as it is.
+# The most passes, and the most passes in a row without gain.
 _MOST_PASSES, _MOST_IN_VAIN = 8, 3
 # A pass must come below this share of the best time to count as a gain.
 _GAIN = 0.999
-# Up to so many sends a second order is begun with.
+# The most sends for which a second starting order is tried.
 _FEW_SENDS = 10_000
 
 
 def justified(schedule: Schedule) -> Schedule:
-    """The same sends in the best order found; ``schedule`` itself if none is faster.
+    """Return the same sends in the best order found; ``schedule`` itself if none is faster.
 
-    Schedules with streams are returned as they are. O(passes · (sends + addends) · log sends).
+    Schedules with streams are returned unchanged. O(passes · (sends + addends) · log sends).
     """
     if len(schedule.stream) or not schedule.sends:
         return schedule
     forwards = of_schedule(schedule)
     backwards = forwards.reversed()
-    # Begun with the order that there is, and with the longest way that is left from each send.
+    # Start from the given order, and from the longest path after each send.
     begun = [_back_s(schedule, backwards, replay(schedule).arrival_s)]
     if schedule.sends <= _FEW_SENDS:
         begun.append(_tails_s(schedule, backwards))
@@ -53,7 +53,7 @@ def _improved(
     best: Schedule,
     best_s: float,
 ) -> tuple[Schedule, float]:
-    """(the best order, its time) of passes forwards and backwards; most is left of what goes first."""
+    """Return (best order, its time) of passes forwards and backwards; sends with most time left go first."""
     vain, link = 0, schedule.link.astype(np.int64)
     for _ in range(_MOST_PASSES):
         order, arrival_s = line_up(schedule.network, schedule.chunk_bytes, link, forwards, floats(-left_s))
@@ -68,15 +68,13 @@ def _improved(
 
 
 def _back_s(schedule: Schedule, backwards: Precedence, arrival_s: Floats) -> Floats:
-    """What is left of the time when each send starts, if time runs backwards and what arrives last leaves
-    first.
-    """
+    """Return the time left at the start of each send, from listing backwards: the last arrival goes first."""
     link, network = schedule.link.astype(np.int64), schedule.network.transposed()
     return line_up(network, schedule.chunk_bytes, link, backwards, floats(-arrival_s))[1]
 
 
 def _tails_s(schedule: Schedule, backwards: Precedence) -> Floats:
-    """Seconds from the start of each send to the last arrival of any send after it, if none has to queue."""
+    """Return seconds from each send's start to the last arrival of a send after it, without queueing."""
     travel_s = np.zeros(backwards.sends + backwards.milestones)
     travel_s[: schedule.sends] = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
     return _longest_paths_s(travel_s, backwards.waits, *backwards.successors)[: schedule.sends]
@@ -84,7 +82,7 @@ def _tails_s(schedule: Schedule, backwards: Precedence) -> Floats:
 
 @compiled
 def _longest_paths_s(duration_s: Floats, waits: Indices, after_start: Indices, after: Indices) -> Floats:
-    """For each node the longest path that ends with it, all durations along it added up (Kahn's order)."""
+    """Return for each node the longest path that ends with it, as a sum of durations (Kahn's order)."""
     end_s = duration_s.copy()
     ready = np.empty(len(waits), np.int64)
     count = 0

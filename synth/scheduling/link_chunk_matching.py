@@ -36,7 +36,7 @@ PLAIN, CLUSTER, STRICT = range(3)
 
 
 class MatchingPolicy(NamedTuple):
-    """One way of choosing: which chunks a slow link prefers, and how many candidates it samples."""
+    """A rule of choice: the chunks that a slow link prefers, and the number of candidates it samples."""
 
     preference: int
     sample: int
@@ -44,11 +44,11 @@ class MatchingPolicy(NamedTuple):
 
 
 class LinkFigures(NamedTuple):
-    """What matching knows of a network's links, beside their ports.
+    """The links as matching needs them, besides their ports.
 
-    ``level`` is each link's class of cost and ``cluster[level, rank]`` the rank's cluster of links of
-    lower levels. The links out of rank r are ``out_links[out_start[r]:out_start[r + 1]]``, and ``next_group``
-    of each skips the links of one port; ``turns`` is the order of rotation.
+    ``level`` is each link's cost class and ``cluster[level, rank]`` the rank's cluster of links of lower
+    levels. The links out of rank r are ``out_links[out_start[r]:out_start[r + 1]]``; ``next_group`` of each
+    row skips the links of one port. ``turns`` is the order of rotation.
     """
 
     src: Indices
@@ -64,11 +64,11 @@ class LinkFigures(NamedTuple):
 
 
 class _Chunks(NamedTuple):
-    """Sets of chunks: what each rank has, and what it awaits or does not want.
+    """Sets of chunks: those that each rank has, and those that it awaits or does not want.
 
-    By level, ``home`` is what a rank holds at first, or has got over links of higher levels, and so is first
-    to have, and ``in_cluster`` what is in a cluster or awaited there; with one level they are not kept.
-    ``copies`` counts the sends of each chunk.
+    For each level, ``home`` has the chunks that a rank held at first or received over links of higher levels,
+    and ``in_cluster`` those that a cluster holds or awaits; with one level both stay empty. ``copies`` counts
+    the sends of each chunk.
     """
 
     has: Words
@@ -96,10 +96,10 @@ def match(
     policy: MatchingPolicy,
     seed: int,
 ) -> tuple[Ints, Ints, Floats, int]:
-    """(chunk, link, arrival) of every send in the order of starts, and a rank left wanting, or -1.
+    """Return (chunk, link, arrival) of every send by start, and a rank with a chunk missing, or -1.
 
-    ``held`` and ``wanted`` are (ranks, chunks). ``state`` is of free links and ``calendar`` is empty, before
-    and after.
+    ``held`` and ``wanted`` are (ranks, chunks). ``state`` must have all links free and ``calendar`` must be
+    empty; both are so again afterwards.
     """
     dice = dice_of(seed)
     links, ranks = len(wires.src), len(held)
@@ -138,7 +138,7 @@ def match(
 
 @compiled
 def _chunks_of(wires: LinkFigures, held: Mask, wanted: Mask) -> tuple[_Chunks, int]:
-    """The sets before the first send, and how many sends there will be."""
+    """Return the sets before the first send, and the total number of sends."""
     ranks, count = held.shape
     levels, words = len(wires.cluster), (count + 63) // 64
     rows = ranks if levels > 1 else 1
@@ -177,9 +177,9 @@ def _begin(
     events: int,
     now_s: float,
 ) -> tuple[int, int, int]:
-    """Let every candidate that is free take a chunk, level by level.
+    """Let every free candidate take a chunk, level by level.
 
-    (The first link of the highest level that did, or -1; how many have been sent; how many events are due.)
+    Return (first link of the highest level to do so, or -1; sends so far; pending events).
     """
     levels, lead = len(wires.cluster), -1
     for level in range(levels):
@@ -215,7 +215,7 @@ def _end(
     events: int,
     now_s: float,
 ) -> tuple[int, int]:
-    """End all holds and travels that end now: (how many links may take a chunk, how many events are due)."""
+    """End all holds and travels due now, and return (links that may take a chunk, pending events)."""
     candidates, links = 0, len(wires.src)
     while events > 0 and calendar.heap_s[0] <= now_s * (1 + 1e-12):
         send, queue, events = take(calendar, events)
@@ -241,7 +241,7 @@ def _end(
                 at = wires.next_group[at]
                 continue
             at += 1
-            # An idle link had nothing to take before: only this chunk can be of use to it.
+            # An idle link had nothing to take before, so only this chunk can be of use to it.
             if is_free(state, onward) and not contains(chunks.awaited[wires.dst[onward]], chunk):
                 candidates = offer(state, onward, instant, candidates)
     return candidates, events
@@ -251,11 +251,11 @@ def _end(
 def _choose(
     chunks: _Chunks, cluster: Indices, level: int, src: int, dst: int, policy: MatchingPolicy, dice: Words
 ) -> int:
-    """A chunk that ``src`` has and ``dst`` neither has nor awaits, the rarest of a sample, or -1."""
+    """Return a chunk that ``src`` has and ``dst`` neither has nor awaits, the rarest of a sample, or -1."""
     held, awaited, copies, sample = chunks.has[src], chunks.awaited[dst], chunks.copies, policy.sample
     if policy.preference != PLAIN and len(cluster) > 1:
         clustered = chunks.in_cluster[level, cluster[level, dst]]
-        # What a rank alone brings in goes first: nobody else can send it, and each serves its peers evenly.
+        # Chunks that this rank brought into its cluster go first: no other rank there can send them yet.
         chunk = _rarest(chunks.home[level, src], awaited, clustered, copies, sample, dice)
         if chunk >= 0:
             return chunk

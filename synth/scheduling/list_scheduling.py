@@ -1,8 +1,8 @@
 """List scheduling (Graham 1969): given sends, ordered event by event, become a schedule.
 
-A method says which chunk goes over which link and gives each send a turn. A send is ready when
-everything that earlier turns bring to its source, of its chunk, has arrived; whenever a link and its
-ports are free, the most urgent ready send goes.
+A method assigns chunks to links and gives each send a turn. A send is ready when all sends of its chunk that
+reach its source in earlier turns have arrived. Whenever a link and its ports are free, the most urgent ready
+send goes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Sends", "in_order", "in_start_order", "line_up", "link_of"]
 
 
 class Sends:
-    """Collects sends, each with its turn: among sends that could start, the lowest turn goes first."""
+    """Collector of sends, each with its turn; among sends that could start, the lowest turn goes first."""
 
     def __init__(self) -> None:
         self._blocks: list[list[Indices]] = []
@@ -38,10 +38,10 @@ class Sends:
         turn: int | Indices,
         urgency: int | Indices | Floats | None = None,
     ) -> None:
-        """``chunk`` goes over ``link``; its turn must be later than those of the sends it needs.
+        """Add sends of ``chunk`` over ``link``; a turn must be later than those of the sends it needs.
 
-        Of the sends that are ready the lowest ``urgency`` goes first, by default the lowest turn.
-        Each may be one number or a column; they are broadcast against each other.
+        Among ready sends the lowest ``urgency`` goes first, by default the lowest turn. Each argument may be
+        one number or a column; they are broadcast against each other.
         """
         columns = (chunk, link, op, turn, turn if urgency is None else urgency)
         self._blocks.append([column.ravel() for column in np.broadcast_arrays(*map(np.asarray, columns))])
@@ -49,9 +49,9 @@ class Sends:
     def schedule(
         self, network: Network, collective: Collective, chunk_bytes: int, method: str, seed: int = 0
     ) -> Schedule:
-        """The schedule in which each send starts as soon as it is ready and its link and ports are free.
+        """Return the schedule in which each send starts once it is ready and its link and ports are free.
 
-        O(sends · log sends). Sends of what never arrives are left out, and the judge will miss them.
+        O(sends · log sends). Sends whose data never arrives are left out, and the checker reports them.
         """
         chunk, link, op, turn, urgency = (
             np.concatenate([block[at] for block in self._blocks] or [np.zeros(0, np.int64)])
@@ -72,12 +72,12 @@ class Sends:
 
 
 def in_start_order(schedule: Schedule) -> Schedule:
-    """The same sends, in the order in which replaying them starts them: times stay what they are."""
+    """Return the same sends in the order of their starts in a replay; all times stay the same."""
     return in_order(schedule, np.argsort(replay(schedule).start_s, kind="stable"))
 
 
 def in_order(schedule: Schedule, order: Indices) -> Schedule:
-    """The same sends, the row ``order[n]`` as the n-th."""
+    """Return the same sends, with row ``order[n]`` as the n-th."""
     chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
     stream = schedule.stream[order] if len(schedule.stream) else schedule.stream
     found = replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op), stream=ints(stream))
@@ -91,7 +91,7 @@ def in_order(schedule: Schedule, order: Indices) -> Schedule:
 
 
 def link_of(links: dict[tuple[int, int], int], src: int, dst: int, method: str) -> int:
-    """The row of the link src → dst; NotApplicableError if there is none."""
+    """Return the row of the link src → dst; raise NotApplicableError if there is none."""
     try:
         return links[src, dst]
     except KeyError:
@@ -101,10 +101,10 @@ def link_of(links: dict[tuple[int, int], int], src: int, dst: int, method: str) 
 def line_up(
     network: Network, chunk_bytes: int, link: Indices, precedence: Precedence, urgency: Indices | Floats
 ) -> tuple[Indices, Floats]:
-    """(rows in the order of their starts, arrival of each row); the least ``urgency`` goes first of those
-    that are ready.
+    """Return (rows by start, arrival of each row); among ready sends the least ``urgency`` goes first.
 
-    Sends that are never ready are left out of the order, and arrive never. O((sends + edges) · log sends).
+    Sends that are never ready are left out of the order, and their arrival is infinite. O((sends + edges) ·
+    log sends).
     """
     sends = _Sends(
         link.astype(np.int64), urgency.astype(np.float64), precedence.waits, *precedence.successors
@@ -119,7 +119,7 @@ def line_up(
     state = link_state(network.link_port_start, network.link_port, *network.port_links)
     hold_s = network.hold_s(chunk_bytes)
     port_hold_s = network.port_hold_s(chunk_bytes)
-    # A port that is held for another time than its link is set free by an event of its own.
+    # A port with another hold time than its link is freed by an event of its own.
     apart = port_hold_s != hold_s[network.port_user]
     events = 2 + int(np.bincount(network.port_user[apart], minlength=1).max())
     times = _Times(hold_s, network.travel_s(chunk_bytes), port_hold_s, apart)
@@ -127,8 +127,9 @@ def line_up(
 
 
 class _Sends(NamedTuple):
-    """Of each send its link and its urgency; of each node of the precedence graph how many others it waits
-    for, and which ones wait for it: ``after[after_start[n]:after_start[n + 1]]``. Sends come first.
+    """The link and urgency of each send, and the precedence graph; sends are its first nodes.
+
+    Node n waits for ``waits[n]`` others, and ``after[after_start[n]:after_start[n + 1]]`` wait for it.
     """
 
     link: Indices
@@ -139,8 +140,9 @@ class _Sends(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """Seconds for which a send holds its link and flies over it, and, of each entry of the ports, for which
-    it holds that port; ``apart`` where the last is not the first.
+    """Seconds for which a send holds its link, travels over it, and holds each of its ports.
+
+    ``apart`` marks ports with another hold time than their link.
     """
 
     hold_s: Floats
@@ -150,10 +152,9 @@ class _Times(NamedTuple):
 
 
 class _Queues(NamedTuple):
-    """For each link the sends that are ready, and room for the milestones that are reached.
+    """The ready sends of each link, and room for milestones that are reached.
 
-    The sends are a heap by urgency, ``queued`` of them, in the link's own stretch of one array from ``start``
-    on.
+    A link's sends are a heap by urgency: ``queued`` of them, from ``start`` on in one shared array.
     """
 
     start: Indices
@@ -167,7 +168,7 @@ class _Queues(NamedTuple):
 def _run(
     sends: _Sends, queues: _Queues, state: LinkState, times: _Times, events: int
 ) -> tuple[Indices, Floats]:
-    """The sends in the order of their starts, and their arrivals; each is good for so many ``events``."""
+    """Return the sends in the order of their starts, and their arrivals; ``events`` is the most per send."""
     hold_s, travel_s, port_hold_s, apart = times
     count, queued = len(sends.link), queues.queued
     order, arrival_s = np.empty(count, np.int64), np.full(count, np.inf)
@@ -219,7 +220,7 @@ def _run(
 def _arrive(
     sends: _Sends, queues: _Queues, state: LinkState, send: int, instant: int, candidates: int
 ) -> int:
-    """A send has come: queue what waited for it; how many links may send."""
+    """Queue the sends that waited for ``send``, which has arrived, and return the number of candidates."""
     node, left = send, 0
     while True:
         for at in range(sends.after_start[node], sends.after_start[node + 1]):
@@ -240,7 +241,7 @@ def _arrive(
 
 @compiled
 def _queue(sends: _Sends, queues: _Queues, state: LinkState, send: int, instant: int, candidates: int) -> int:
-    """A send is ready: it joins the queue of its link; how many links may send."""
+    """Add a ready send to the queue of its link, and return the number of candidates."""
     link = sends.link[send]
     low = queues.start[link]
     queues.queued[link] = push(
@@ -253,7 +254,7 @@ def _queue(sends: _Sends, queues: _Queues, state: LinkState, send: int, instant:
 def _end_hold(
     queues: _Queues, state: LinkState, link: int, apart: Mask, instant: int, candidates: int
 ) -> int:
-    """A link is free again, and those of its ports that are held as long; how many links may send."""
+    """Free a link and its ports with the same hold time, and return the number of candidates."""
     state.free[link] = True
     if queues.queued[link]:
         candidates = offer(state, link, instant, candidates)
@@ -265,7 +266,7 @@ def _end_hold(
 
 @compiled
 def _free_port(queues: _Queues, state: LinkState, port: int, instant: int, candidates: int) -> int:
-    """A port is free again; how many links may send."""
+    """Free a port, and return the number of candidates."""
     state.free[len(state.offered) + port] = True
     for user in range(state.user_start[port], state.user_start[port + 1]):
         if queues.queued[state.user[user]]:

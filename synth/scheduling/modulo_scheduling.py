@@ -1,9 +1,9 @@
 """Modulo scheduling: the sends of one period take places in a cycle, so that periods overlap densely.
 
 Software pipelining of loops (Rau and Glaeser 1981; Lam 1988) for sends: links and ports are the machine's
-units, the sends of a period the body of the loop. A send takes the earliest time at which everything that it
-holds is free in every period, counted modulo the period; chunks of two periods have nothing to do with each
-other, so any period is possible that no link or port needs longer than.
+units, the sends of a period the body of the loop. A send takes the earliest time at which all its resources
+are free in every period, modulo the period. Chunks of two periods are independent, so a period need only be
+as long as the busiest link or port needs.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from synth.simulation import touched
 
 __all__ = ["least_period_s", "modulo_scheduled"]
 
-# Times are whole ticks, of which the shortest hold has so many; rounding makes no gap too short.
+# Times are integer ticks; the shortest hold has this many, so that rounding makes no gap too short.
 _TICKS_A_HOLD = 1 << 24
 _ROUNDED = 1e-6
 
 
 def least_period_s(schedule: Schedule) -> float:
-    """What the busiest link or port needs for the sends of ``schedule``: no period is shorter."""
+    """Return the time that the busiest link or port needs for ``schedule``: no period is shorter."""
     network = schedule.network
     start, resource = network.link_resources
     counts = np.bincount(schedule.link, minlength=network.links)
@@ -34,12 +34,11 @@ def least_period_s(schedule: Schedule) -> float:
 
 
 def modulo_scheduled(schedule: Schedule, period_s: float) -> tuple[Floats, float] | None:
-    """When each send of the first period starts, and after how many seconds the next period begins.
+    """Return (start of each send of the first period, seconds from one period to the next).
 
-    The sends of ``schedule`` are those of a period, a send after all that bring to its source what it
-    carries; those that most must follow take their places first. The period is ``period_s``, rounded up to
-    what fits times that are rounded up. None where some send finds no place.
-    O(sends · (log sends + sends of a link or port)).
+    ``schedule`` has the sends of one period, each after all sends that bring its data to its source; sends
+    with the longest chains after them are placed first. The period is ``period_s``, rounded up to whole
+    ticks. Return None if some send finds no place. O(sends · (log sends + sends of a link or port)).
     """
     network = schedule.network
     held_s = network.held_s(schedule.chunk_bytes)
@@ -77,7 +76,7 @@ def modulo_scheduled(schedule: Schedule, period_s: float) -> tuple[Floats, float
     slots = len(held)
     rows = np.arange(schedule.sends)
     out_rows, in_rows = np.lexsort((rows, leaves)), np.lexsort((rows, enters))
-    # A tick more, so that what has arrived has done so beyond all rounding.
+    # A margin of one tick, so that rounding never puts an arrival after a departure.
     travel = np.ceil(network.travel_s(schedule.chunk_bytes) / tick_s).astype(np.int64) + 1
     after = _after(leaves.astype(np.int64), enters.astype(np.int64), schedule.link, travel, slots)
     waits = _Waits(
@@ -96,11 +95,11 @@ def modulo_scheduled(schedule: Schedule, period_s: float) -> tuple[Floats, float
 
 
 class _Waits(NamedTuple):
-    """Of each send the slots that it leaves and enters, its link the ticks that it and what waits for it
-    take at least, and of each link the ticks to arrive.
+    """The slots that each send leaves and enters, its link, and the longest chain from it on.
 
-    The sends that leave slot s are ``out_rows[out_start[s]:out_start[s + 1]]``, those that enter it are in
-    ``in_rows``, in the order of the table.
+    ``travel`` is the ticks to arrive over each link, ``after`` the ticks of the chain. The sends that leave
+    slot s are ``out_rows[out_start[s]:out_start[s + 1]]``; those that enter it are in ``in_rows``; both in
+    the order of the table.
     """
 
     leaves: Indices
@@ -115,12 +114,12 @@ class _Waits(NamedTuple):
 
 
 class _Cycles(NamedTuple):
-    """What each resource does within a period.
+    """The busy times of each resource within a period.
 
     Link e holds ``resource[start[e]:start[e + 1]]``, each for ``hold`` ticks. Resource r is busy from
     ``begin[first[r] + i]`` to ``end[first[r] + i]``, ``taken[r]`` times, by rising begins within the period.
-    Where all sends hold it equally long, that is ``alike[r]``, and ``spare[r]`` is how many places for them
-    may be lost to gaps that are too short.
+    If all sends hold it equally long, ``alike[r]`` is that hold, and ``spare[r]`` is the number of places
+    that gaps too short for a send may still waste.
     """
 
     start: Indices
@@ -136,7 +135,7 @@ class _Cycles(NamedTuple):
 
 @compiled
 def _placed(waits: _Waits, cycles: _Cycles, held: np.ndarray, period: int) -> Indices:
-    """When each send starts; nothing where one finds no place."""
+    """Return the start of each send; an empty array if one finds no place."""
     sends, slots = len(waits.link), len(held)
     start = np.full(sends, -1, np.int64)
     arrival = np.zeros(sends, np.int64)
@@ -174,7 +173,7 @@ def _release(
     what: Indices,
     size: int,
 ) -> int:
-    """Queue the sends that leave ``slot`` and wait for nothing more; the size of the queue."""
+    """Queue the sends out of ``slot`` that no longer wait, and return the size of the queue."""
     before = len(waits.link)
     if next_in[slot] < waits.in_start[slot + 1]:
         before = waits.in_rows[next_in[slot]]
@@ -189,7 +188,7 @@ def _release(
 
 @compiled
 def _place(cycles: _Cycles, link: int, ready: int, period: int) -> int:
-    """Take the earliest time from ``ready`` on at which all that ``link`` holds is free; -1: none."""
+    """Take the earliest time from ``ready`` on at which all resources of ``link`` are free; -1: none."""
     low, high = cycles.start[link], cycles.start[link + 1]
     at, agreed, now = low, 0, ready
     while agreed < high - low:
@@ -206,7 +205,7 @@ def _place(cycles: _Cycles, link: int, ready: int, period: int) -> int:
 
 @compiled
 def _gap(cycles: _Cycles, resource: int, place: int, period: int) -> tuple[int, int, int]:
-    """(how many begin no later than ``place``, end of the one before, begin of the one after), unwrapped."""
+    """Return (number that begin by ``place``, end of the one before, begin of the one after), unwrapped."""
     first, taken = cycles.first[resource], cycles.taken[resource]
     low, high = 0, taken
     while low < high:
@@ -222,7 +221,7 @@ def _gap(cycles: _Cycles, resource: int, place: int, period: int) -> tuple[int, 
 
 @compiled
 def _free_from(cycles: _Cycles, resource: int, hold: int, now: int, period: int) -> int:
-    """The earliest time from ``now`` on that wastes no place that is needed."""
+    """Return the earliest free time from ``now`` on that wastes no more places than can be spared."""
     taken = cycles.taken[resource]
     if not taken:
         return now
@@ -268,7 +267,7 @@ def _take(cycles: _Cycles, resource: int, hold: int, now: int, period: int) -> N
 
 @compiled
 def _after(leaves: Indices, enters: Indices, link: Ints, travel: Indices, slots: int) -> Indices:
-    """Of each send the ticks that it and what waits for it take at least, one after the other."""
+    """Return for each send the ticks of the longest chain of sends that begins with it."""
     longest = np.zeros(slots, np.int64)
     found = np.zeros(len(link), np.int64)
     for row in range(len(link) - 1, -1, -1):

@@ -1,7 +1,7 @@
 """Pipelining: each chunk of a schedule is cut into parts, which take the same links one after another.
 
-A chunk is passed on only when all of it has come; its parts can be under way on several links at once. The
-sends are given; in which order the parts go is chosen among several priority rules.
+A chunk is forwarded only when all of it has arrived; its parts can travel on several links at once. The sends
+are given; the order of the parts is chosen among several priority rules.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from synth.simulation import replay
 
 __all__ = ["pipelined"]
 
-# By which part of the time of the whole, divided by their number, each part starts after the one before it.
+# The delay of each part after the last one, as a fraction of (time of the whole / number of parts).
 _STAGGERS = (0.0, 0.25, 0.5)
 
 
 def pipelined(schedule: Schedule, shape: Collective, chunk_bytes: int) -> Schedule:
-    """The sends of ``schedule`` for every part of its chunks, in the fastest of some orders.
+    """Return the sends of ``schedule`` for every part of its chunks, in the fastest of some orders.
 
-    ``shape`` is its collective with some times as many chunks, each of ``chunk_bytes``. Parts start together
-    or staggered, or all are summed up one after the other before results are handed on.
-    O(sends · parts · log (sends · parts)).
+    ``shape`` is its collective with a multiple of the chunks, each of ``chunk_bytes``. Parts start together,
+    or staggered, or all are summed up one after the other before results are spread. O(sends · parts · log
+    (sends · parts)).
     """
     parts = shape.chunks // schedule.collective.chunks
     timing = replay(schedule)
@@ -44,7 +44,7 @@ def pipelined(schedule: Schedule, shape: Collective, chunk_bytes: int) -> Schedu
 
 
 def _in_parts(schedule: Schedule, parts: int, shape: Collective, chunk_bytes: int) -> Schedule:
-    """All sends of the first part of each chunk, then all of the second, and so on."""
+    """Return all sends of the first part of each chunk, then all of the second, and so on."""
     part = np.repeat(np.arange(parts), schedule.sends)
     found = replace(
         schedule,
@@ -67,12 +67,12 @@ def _in_parts(schedule: Schedule, parts: int, shape: Collective, chunk_bytes: in
 
 
 def _rules(schedule: Schedule, parts: int, timing: Timing) -> Iterator[Floats]:
-    """The urgency of each send by each rule."""
+    """Yield the urgency of each send by each rule."""
     part = np.repeat(np.arange(parts), schedule.sends)
     start_s = np.tile(timing.start_s, parts)
     for stagger in _STAGGERS:
         yield floats(start_s + part * (timing.time_s * stagger / parts))
     sums = np.tile(schedule.op == REDUCE, parts)
     if sums.any() and not sums.all():
-        # The sums of all parts, one part after the other, then their results.
+        # The sums of all parts in turn, then their results.
         yield floats(start_s + (part + np.where(sums, 0, parts)) * timing.time_s)

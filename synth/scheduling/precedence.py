@@ -1,8 +1,8 @@
-"""The precedence graph of sends: which of them must have arrived before each may start.
+"""The precedence graph of sends: the sends that must have arrived before each one may start.
 
-An activity-on-node network. Its nodes are the sends and milestones, which take no time. A milestone stands
-for what a slot holds after some of the sends that enter it. If many sends bring a sum and many pass it on,
-there are as many edges as sends of both kinds together, not as pairs of them.
+It is an activity-on-node network. Its nodes are the sends, and milestones, which take no time. A milestone is
+the arrival of the first n sends into a slot. If many sends bring a sum and many forward it, there are as many
+edges as sends of both kinds together, not one for each pair.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["Precedence", "of_schedule", "of_turns"]
 
 @dataclass(frozen=True, eq=False)
 class Precedence:
-    """Edges ``before[i] → after[i]`` between nodes: the ``sends``, then as many ``milestones``.
+    """Edges ``before[i] → after[i]`` between nodes: the ``sends``, then the ``milestones``.
 
-    Sends ``missing`` wait for what never arrives.
+    Sends in ``missing`` wait for data that never arrives.
     """
 
     sends: int
@@ -35,7 +35,7 @@ class Precedence:
 
     @property
     def waits(self) -> Indices:
-        """For each node how many others it waits for."""
+        """The number of nodes that each node waits for."""
         counts = np.bincount(self.after, minlength=self.sends + self.milestones)
         counts[self.missing] += 1
         return counts.astype(np.int64)
@@ -48,14 +48,14 @@ class Precedence:
         return start, self.after[order]
 
     def reversed(self) -> Precedence:
-        """The same sends backwards in time."""
+        """Return the same sends backwards in time."""
         return Precedence(self.sends, self.milestones, self.after, self.before, self.missing)
 
 
 def of_turns(
     network: Network, collective: Collective, chunk: Indices, link: Indices, turn: Indices
 ) -> Precedence:
-    """Each send waits for everything that earlier turns bring to its source, of its chunk.
+    """Return the graph in which each send waits for all earlier turns of its chunk into its source.
 
     O(sends · log sends).
     """
@@ -63,9 +63,10 @@ def of_turns(
 
 
 def of_schedule(schedule: Schedule) -> Precedence:
-    """Each send waits for its addends; without any, for all that earlier rows bring to its source.
+    """Return the graph in which each send waits for its addends.
 
-    O((sends + addends) · log sends).
+    A send without addends waits for all earlier rows of its chunk into its source. O((sends + addends) · log
+    sends).
     """
     rows = np.arange(schedule.sends)
     columns = schedule.network, schedule.collective, schedule.chunk, schedule.link, rows
@@ -86,10 +87,10 @@ def of_schedule(schedule: Schedule) -> Precedence:
 def _of_slots(
     network: Network, collective: Collective, chunk: Indices, link: Indices, turn: Indices, waiting: Indices
 ) -> Precedence:
-    """The sends ``waiting`` wait for what earlier turns bring to their slots."""
+    """Return the graph in which the sends ``waiting`` wait for earlier turns into their slots."""
     sends = len(chunk)
     leaves, enters, held = touched(network, collective, chunk, link)
-    # Turns only matter by their order: ranks of them fit into integers and compare exactly.
+    # Only the order of turns matters: their ranks are integers and compare exactly.
     place = np.unique(turn, return_inverse=True)[1].astype(np.int64)
     places = int(place.max(initial=0)) + 1
     # All sends by the slot that they enter, in the order of their turns.
@@ -99,13 +100,13 @@ def _of_slots(
     slot = leaves[waiting].astype(np.int64)
     first = np.searchsorted(key, slot * places)
     past = np.searchsorted(key, slot * places + place[waiting])
-    # A slot that holds nothing waits for the first send that brings something.
+    # An empty slot waits for the first send into it.
     empty = (past == first) & ~held[slot]
     there = np.searchsorted(key, (slot + 1) * places) > first
     past = past + (empty & there)
     missing = waiting[empty & ~there]
     waits = past > first
-    # One milestone for each number of sends that some send waits for, after the one before it in its slot.
+    # One milestone for each number of sends that some send waits for; milestones of a slot form a chain.
     marks, of = np.unique(past[waits], return_inverse=True)
     start = np.zeros(len(marks), np.int64)
     start[of] = first[waits]

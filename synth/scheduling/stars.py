@@ -1,10 +1,9 @@
 """Stars: the owner of a chunk sends it to all ranks of its host, and over one link to each other host.
 
-The rank at which it arrives there sends it to all others of that host. So on a dragonfly (Kim, Dally, Scott,
-Abts) every chunk crosses to each group once, along a tree of three levels, and all links are loaded as evenly
-as the network allows. Owners send their first chunks, then their
-second ones, and so on; a chunk crosses to another host as soon as it is at the source of the link that leads
-there. No search: O(sends · log sends).
+There the receiving rank sends it to all others of its host. So on a dragonfly (Kim, Dally, Scott, Abts) every
+chunk crosses to each group once, along a tree of three levels, and all links are loaded as evenly as the
+network allows. Owners send their first chunks, then their second ones, and so on. A chunk crosses to another
+host as soon as it is at the source of the link that leads there. There is no search: O(sends · log sends).
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from synth.scheduling.time_reversal import backwards
 
 __all__ = ["suits", "synthesize"]
 
-# On fewer ranks the search is as fast, and finds schedules as good.
+# On fewer ranks the search takes no longer and finds equally good schedules.
 _FEWEST_RANKS = 32
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """all_gather; reduce_scatter as one backwards in time; all_reduce as the one after the other.
+    """Return an all_gather, a reduce_scatter (one backwards in time) or an all_reduce (both in turn).
 
     Raises NotApplicableError for other collectives, on one host, and unless links join all ranks of each host
     and any two hosts.
@@ -60,7 +59,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def suits(network: Network, collective: Collective) -> bool:
-    """Whether there are several hosts and many ranks, no ports, and all links that the stars need."""
+    """Return whether there are several hosts and many ranks, no ports, and all links of the stars."""
     hosts = len(set(network.hosts))
     if network.ranks < _FEWEST_RANKS or not 1 < hosts < network.ranks or len(network.link_port):
         return False
@@ -72,7 +71,7 @@ def suits(network: Network, collective: Collective) -> bool:
 
 
 def _gateways(network: Network) -> tuple[Indices, Indices]:
-    """(links between hosts, in the order of their pairs of hosts; how many each linked pair has)."""
+    """Return (links between hosts, ordered by pair of hosts; number of links of each linked pair)."""
     across = np.flatnonzero(~network.within_host)
     pair = (
         network.host_of[network.src[across]].astype(np.int64) * network.ranks
@@ -85,7 +84,7 @@ def _gateways(network: Network) -> tuple[Indices, Indices]:
 def _spread(
     network: Network, owner: Indices, lap: Indices, chunk_bytes: int
 ) -> tuple[Indices, Indices, Floats]:
-    """(chunk, link, estimated start) of all sends that bring each chunk from its owner to all ranks."""
+    """Return (chunk, link, estimated start) of all sends from each chunk's owner to all ranks."""
     hosts = int(network.host_of.max()) + 1
     if hosts < 2:
         raise NotApplicableError("stars needs several hosts")
@@ -102,7 +101,7 @@ def _spread(
     place[of_host] = np.arange(size)
 
     def to_all_of_host(ranks: Indices) -> Indices:
-        """[each of ``ranks``, other rank of its host]: the link."""
+        """Return [rank of ``ranks``, other rank of its host]: the link between them."""
         others = (place[ranks][:, None] + np.arange(1, size)) % size
         links = table[ranks[:, None], of_host[network.host_of[ranks][:, None], others]]
         if (links < 0).any():
@@ -112,7 +111,7 @@ def _spread(
     chunks = np.arange(len(owner))
     near = to_all_of_host(owner)
     near_s = lap[:, None] * hold_s[near]
-    # The links to another host are dealt to the ranks of a host in turn.
+    # The ranks of a host use the links to another host in turn.
     far_host = (network.host_of[owner][:, None] + np.arange(1, hosts)) % hosts
     start = np.concatenate(([0], np.cumsum(counts)))
     pair = (
@@ -138,14 +137,14 @@ def _spread(
 
 
 def _in_turns(link: Indices, ready_s: Floats, hold_s: Floats) -> Floats:
-    """When each send starts if those of a link go one after the other, in the order of ``ready_s``."""
+    """Return the starts of sends if those of a link go one after the other, in the order of ``ready_s``."""
     order = np.lexsort((ready_s, link))
     link, ready_s = link[order], ready_s[order]
     first = np.flatnonzero(np.diff(link, prepend=-1))
     number = np.arange(len(link)) - np.repeat(first, np.diff(np.append(first, len(link))))
     before_s = number * hold_s[link]
-    # start = before + the largest (ready - before) of the sends of the link up to this one. ``apart_s`` keeps
-    # the running maximum of one link above that of the links before it.
+    # A send starts at before + the largest (ready - before) among the link's sends up to it. ``apart_s``
+    # keeps the running maximum of one link above those of earlier links.
     apart_s = float(ready_s.max() + before_s.max()) + 1.0
     group = np.cumsum(number == 0)
     since_s = np.maximum.accumulate(ready_s - before_s + group * apart_s) - group * apart_s

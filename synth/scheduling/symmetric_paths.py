@@ -1,8 +1,8 @@
 """An all_to_all on a symmetric network: chunks take shortest paths that load all orbits of links alike.
 
-Between two ranks many paths are equally short. Paths from one rank of each orbit are chosen one by one, the
-last hop of each over the link with the least load so far; the paths of all other ranks are their translates.
-Then the hops are list-scheduled (Graham 1969): a free link takes the chunk that has farthest to go.
+Between two ranks many paths are equally short. Paths from one rank of each orbit are chosen one by one, each
+with its last hop over the link with the least load so far; the paths of all other ranks are translates of
+these. Then the hops are list-scheduled (Graham 1969): a free link takes the chunk with the longest way left.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from synth.scheduling.symmetric_spreading import RankDigits, all_free, far_end, 
 
 __all__ = ["all_to_all_sends"]
 
-# With more links than these no shortest paths are computed: each chunk takes a direct link.
+# With more links no shortest paths are computed, and each chunk takes a direct link.
 _MOST_LINKS = 1 << 22
 _SLACK = 1e-9
 
 
 class _Links(NamedTuple):
-    """The costs of the link e of each orbit, and its resources: ``held[held_start[e]:held_start[e + 1]]``.
+    """The costs of link e of each orbit, and its resources ``held[held_start[e]:held_start[e + 1]]``.
 
     The links out of ranks of cell c are ``of_cell[of_cell_start[c]:of_cell_start[c + 1]]``.
     """
@@ -41,10 +41,10 @@ class _Links(NamedTuple):
 def all_to_all_sends(
     network: SymmetricNetwork, chunk_bytes: int, share: int
 ) -> tuple[Indices, Indices, Indices]:
-    """(chunk, link, shift) of each listed send, in the order of their starts; ``share`` chunks for each pair.
+    """Return (chunk, link, shift) of each listed send by start, with ``share`` chunks for each pair.
 
-    Raises NotApplicableError if there is no path to some rank; on networks with too many links for shortest
-    paths, if there is no direct link. O(hops · log hops), and for each orbit of ranks O(links · log ranks).
+    Raises NotApplicableError if there is no path to some rank, or no direct link if the network has too many
+    links for shortest paths. O(hops · log hops), and for each orbit of ranks O(links · log ranks).
     """
     links = _links_of(network, chunk_bytes)
     count, cells = network.ranks, len(network.cells)
@@ -74,7 +74,7 @@ def all_to_all_sends(
 def _links_of(network: SymmetricNetwork, chunk_bytes: int) -> _Links:
     rows = len(network.src)
     counts = np.diff(network.link_port_start)
-    # A link whose ports carry one at a time carries one at a time, too.
+    # A link whose ports carry one send at a time needs no resource of its own.
     held = np.where(counts > 0, counts, 1)
     start = offsets(held)
     resource = np.empty(start[-1], np.int64)
@@ -93,7 +93,7 @@ def _links_of(network: SymmetricNetwork, chunk_bytes: int) -> _Links:
 
 
 def _direct(network: SymmetricNetwork, links: _Links, share: int) -> tuple[Indices, Indices, Indices]:
-    """(start, link, source) of the hops of each chunk: one hop, over the fastest direct link."""
+    """Return (start, link, source) of each chunk's hops: one hop over the fastest direct link."""
     count, cells = network.ranks, len(network.cells)
     over = np.full(cells * count, -1)
     slowest_first = np.argsort(-links.travel_s, kind="stable")
@@ -115,7 +115,7 @@ def _ways(
     share: int,
     resources: int,
 ) -> tuple[Indices, Indices, Indices]:
-    """(start, link, source) of the hops of each chunk, on shortest paths; none if there is no path."""
+    """Return (start, link, source) of each chunk's hops on shortest paths; none if there is no path."""
     count, cells = len(ranks.cell), len(roots)
     load_s = np.zeros(resources)
     start = np.zeros(cells * count * share + 1, np.int64)
@@ -124,7 +124,7 @@ def _ways(
     used = 0
     for cell in range(cells):
         far_s, settled, order = _distances(links, ranks, roots[cell])
-        # For each lap and rank the link of the last hop to it, and the rank before.
+        # For each lap and rank: the link of the last hop to it, and the rank before it.
         entered = np.full((share, count), -1, np.int64)
         origin = np.full((share, count), -1, np.int64)
         for place in range(1, settled):
@@ -171,7 +171,7 @@ def _ways(
 
 @compiled
 def _distances(links: _Links, ranks: RankDigits, root: int) -> tuple[Floats, int, Indices]:
-    """(seconds to each rank, how many are reached, those in rising order) from ``root`` (Dijkstra 1959)."""
+    """Return (seconds to each rank, number reached, those in rising order) from ``root`` (Dijkstra 1959)."""
     count = len(ranks.cell)
     far_s, done = np.full(count, np.inf), np.zeros(count, np.bool_)
     order = np.empty(count, np.int64)
@@ -201,7 +201,7 @@ def _distances(links: _Links, ranks: RankDigits, root: int) -> tuple[Floats, int
 
 
 def _in_turn(links: _Links, start: Indices, link: Indices, resources: int) -> Indices:
-    """The hops in the order of their starts."""
+    """Return the hops in the order of their starts."""
     # Links with the same resources share a queue.
     number: dict[tuple[int, ...], int] = {}
     spans = zip(links.held_start[:-1].tolist(), links.held_start[1:].tolist(), strict=True)
@@ -235,10 +235,10 @@ def _list_scheduled(
     users: Indices,
     resources: int,
 ) -> Indices:
-    """The hops in the order of their starts; of those in a queue the one with the least urgency goes first.
+    """Return the hops by start; in each queue the hop with the least urgency value goes first.
 
     ``first`` are the hops that wait for no other, ``last`` those that no other waits for. Queue q has room
-    for the hops from ``room[q]`` to before ``room[q + 1]``; resource r is of the queues
+    for hops from ``room[q]`` to before ``room[q + 1]``; resource r belongs to the queues
     ``users[user_start[r]:user_start[r + 1]]``.
     """
     count, queues = len(link), len(room) - 1

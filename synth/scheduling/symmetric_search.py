@@ -1,8 +1,8 @@
-"""Searches for symmetric schedules: sends of the chunks of one rank of each orbit, the others by translation.
+"""Searches for symmetric schedules: sends of one rank's chunks of each orbit; translations give the rest.
 
-An all_gather is made by `spread`, an all_to_all by `all_to_all_sends`. A reduce_scatter is an all_gather
-backwards in time; an all_reduce is a reduce_scatter and then an all_gather. What is searched is one orbit of
-links and of chunks instead of all of them, and every link of an orbit is loaded alike.
+`spread` makes an all_gather, `all_to_all_sends` an all_to_all. A reduce_scatter is an all_gather backwards in
+time; an all_reduce is a reduce_scatter and then an all_gather. The search covers one link and one chunk of
+each orbit instead of all of them, and every link of an orbit is loaded alike.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from synth.simulation import replay
 __all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
 
 MOST_COMPARISONS = 200_000_000
-# On fewer ranks the search for all chunks is as fast.
+# On fewer ranks the search for all chunks takes no longer.
 _FEWEST_RANKS = 24
-# Fewer translations than this leave most of the search.
+# With fewer translations the search is hardly smaller.
 _FEWEST_TRANSLATIONS = 4
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """The fastest symmetric schedule as a plain one, with all sends listed.
+    """Return the fastest symmetric schedule as a plain one, with all sends listed.
 
-    Raises NotApplicableError for collectives that are not SYMMETRIC, where ranks own unequally many chunks,
-    and on networks without translations. O(all sends) beyond the search.
+    Raises NotApplicableError for collectives that are not SYMMETRIC, if ranks own different numbers of
+    chunks, and on networks without translations. O(all sends) besides the search.
     """
     found = found_symmetry(network)
     if found is None:
@@ -51,7 +51,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def suits(network: Network, shape: Collective) -> bool:
-    """Whether there are enough translations for the search to be worth it."""
+    """Return whether there are enough translations for the search to be worth it."""
     if network.ranks < _FEWEST_RANKS or shape.kind not in SYMMETRIC or not shape.whole:
         return False
     if shape.chunks % network.ranks:
@@ -64,16 +64,17 @@ def suits(network: Network, shape: Collective) -> bool:
 
 
 def comparisons(network: SymmetricNetwork, shape: Collective) -> int:
-    """How often the search asks whether a listed link may carry a chunk: once for each link and chunk."""
+    """Return the number of (listed link, chunk) pairs, each of which the search tests once."""
     return shape.chunks * len(network.src)
 
 
 def symmetric_schedules(
     network: SymmetricNetwork, shape: Collective, chunk_bytes: int, seed: int
 ) -> Iterator[SymmetricSchedule]:
-    """One schedule, or two where links of unlike cost may or may not keep out of blocks that have a chunk.
+    """Yield the strict schedule, and the other one too if links differ in cost.
 
-    Raises NotApplicableError if links do not lead from each rank to all others.
+    In a strict one, slow links never enter a block that has the chunk. Raises NotApplicableError if links do
+    not lead from each rank to all others.
     """
     if shape.kind == "all_to_all":
         chunk, link, shift = all_to_all_sends(network, chunk_bytes, shape.share)
@@ -81,7 +82,7 @@ def symmetric_schedules(
         columns = ints(chunk), ints(link), ints(shift), op
         yield SymmetricSchedule(network, shape, chunk_bytes, "symmetric", seed, *columns)
         return
-    # If all links cost the same, strict or not makes no difference.
+    # If all links cost the same, ``strict`` makes no difference.
     once = len(np.unique(network.beta_s_per_byte)) == 1 or comparisons(network, shape) > MOST_COMPARISONS
     for strict in (True,) if once else (True, False):
         whole = SymmetricSchedule(
@@ -100,7 +101,7 @@ def symmetric_schedules(
 
 
 def _spreading(whole: SymmetricSchedule, network: SymmetricNetwork, strict: bool) -> SymmetricSchedule:
-    """An all_gather on ``network`` of the chunks of ``whole``."""
+    """Return an all_gather on ``network`` of the chunks of ``whole``."""
     shape = collective("all_gather", network.ranks, whole.share)
     chunk, link, shift = spread(network, whole.chunk_bytes, whole.share, strict=strict)
     if len(chunk) < len(network.cells) * whole.share * (network.ranks - 1):
@@ -119,9 +120,9 @@ def _spreading(whole: SymmetricSchedule, network: SymmetricNetwork, strict: bool
 def _backwards(
     made: SymmetricSchedule, whole: SymmetricSchedule, opposite: Indices | None
 ) -> SymmetricSchedule:
-    """The all_gather ``made`` backwards in time, over the ``opposite`` links.
+    """Return the all_gather ``made`` backwards in time, over the ``opposite`` links.
 
-    If ``opposite`` is None, ``made`` is one on the transposed network.
+    If ``opposite`` is None, ``made`` is an all_gather on the transposed network.
     """
     order = np.argsort(-replay(made.quotient).arrival_s, kind="stable")
     link, network = made.link[order], whole.network
@@ -140,7 +141,7 @@ def _backwards(
 
 
 def _one_after_the_other(first: SymmetricSchedule, second: SymmetricSchedule) -> SymmetricSchedule:
-    """The sends of both; each resource carries those of ``first`` before those of ``second``."""
+    """Return the sends of both; each resource carries those of ``first`` before those of ``second``."""
     return replace(
         first,
         chunk=np.concatenate([first.chunk, second.chunk]),
@@ -151,7 +152,7 @@ def _one_after_the_other(first: SymmetricSchedule, second: SymmetricSchedule) ->
 
 
 def _opposite(network: SymmetricNetwork) -> Indices | None:
-    """For each orbit of links the orbit of the reversed links; None if some have none of the same cost.
+    """Return for each orbit of links the orbit of the reversed links; None if costs or ports differ.
 
     A link and its reversed link must have equally many ports, which pair up one to one in reverse order.
     """

@@ -1,10 +1,10 @@
 """An all_gather on a symmetric network: chunks of one rank of each orbit are spread greedily to all ranks.
 
 This is TACOS's matching of chunks to links (Sec. IV; `link_chunk_matching`) with one link for each orbit of
-links. When it and its ports are free, it sends the chunk that came first to the source of one of its
-translates whose target still lacks it. A slow link first looks for chunks that no rank has of the block of
-ranks around the target that faster links join. All other chunks are spread in the same way at the same time,
-by translation.
+links. When a link and its ports are free, it sends the chunk that first reached the source of one of its
+translates whose target still lacks it. A slow link first looks for chunks that are missing in the whole block
+around its target, where a block is a set of ranks that faster links join. All other chunks spread in the same
+way at the same time, by translation.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Table = NDArray[np.int64]
 
 
 class _Classes(NamedTuple):
-    """Classes of listed links: of one source and cost, and with the same ports.
+    """Classes of listed links with the same source, cost and ports.
 
     Class c has the links ``links[start[c]:start[c + 1]]`` out of the ranks of ``cell[c]``, and holds the
-    resources ``held[held_start[c]:held_start[c + 1]]``. ``block[c]`` is the number of a size of blocks: it
-    first looks for chunks that a block of this size lacks, 0 for single ranks. ``of_cell`` and ``of_held``
-    are the classes of each cell and of each resource.
+    resources ``held[held_start[c]:held_start[c + 1]]``. ``block[c]`` is the index of a block size: the class
+    first looks for chunks that a block of this size lacks; 0 is single ranks. ``of_cell`` and ``of_held`` are
+    the classes of each cell and of each resource.
     """
 
     cell: Indices
@@ -48,7 +48,7 @@ class _Classes(NamedTuple):
 
 
 class RankDigits(NamedTuple):
-    """The digits of ranks and of the targets of listed links, and which of them translations change.
+    """The digits of ranks and of the targets of listed links, and the digits that translations change.
 
     ``cell`` is the number of the cell of each rank.
     """
@@ -62,12 +62,12 @@ class RankDigits(NamedTuple):
 
 
 class _Progress(NamedTuple):
-    """Where chunks are, and which of them links have looked at.
+    """The places of chunks, and how far each link has looked through them.
 
-    ``known[chunk, rank]`` and ``entered[size of blocks, chunk, block]`` are 1 once a chunk is there or on its
+    ``known[chunk, rank]`` and ``entered[block size, chunk, block]`` are 1 once a chunk is there or on its
     way. ``came_chunk[cell, n]`` and ``came_rank[cell, n]`` are the n-th of ``came[cell]`` arrivals at the
-    ranks of a cell. ``first`` and ``again`` are how many of them each link has looked at, for blocks and for
-    single ranks; ``turn[class]`` is the place of the link that is asked first.
+    ranks of a cell. ``first`` and ``again`` count the arrivals that each link has looked at, for blocks and
+    for single ranks. ``turn[class]`` is the place of the link to try first.
     """
 
     known: Bytes
@@ -83,10 +83,10 @@ class _Progress(NamedTuple):
 def spread(
     network: SymmetricNetwork, chunk_bytes: int, share: int, *, strict: bool
 ) -> tuple[Indices, Indices, Indices]:
-    """(chunk, link, shift) of each listed send of ``share`` chunks a rank, in the order of their starts.
+    """Return (chunk, link, shift) of each listed send of ``share`` chunks a rank, in the order of starts.
 
-    ``strict``: slow links never enter a block that has the chunk. There are fewer than chunks · (ranks - 1)
-    sends if links do not join all ranks. O(sends · classes of links at a rank).
+    If ``strict``, slow links never enter a block that has the chunk. There are fewer than chunks · (ranks -
+    1) sends if links do not join all ranks. O(sends · classes of links at a rank).
     """
     classes, block_size = _classes(network, chunk_bytes)
     roots = np.repeat(network.cells, share)
@@ -96,7 +96,7 @@ def spread(
 
 
 def rank_table(network: SymmetricNetwork) -> RankDigits:
-    """The digits and cells by which compiled loops translate links."""
+    """Return the digits and cells with which compiled loops translate links."""
     ranks = np.arange(network.ranks)
     strides = np.array(network.strides, np.int64)
     sizes = np.array(network.sizes, np.int64)
@@ -111,7 +111,7 @@ def rank_table(network: SymmetricNetwork) -> RankDigits:
 
 
 def _classes(network: SymmetricNetwork, chunk_bytes: int) -> tuple[_Classes, Indices]:
-    """(the classes of links, the sizes of blocks that they look for, the first of them 1)."""
+    """Return (the classes of links, the block sizes that they look for, beginning with 1)."""
     rows = len(network.src)
     hold_s, travel_s = network.hold_s(chunk_bytes), network.travel_s(chunk_bytes)
     sizes, block = _blocks(network)
@@ -153,9 +153,9 @@ def _classes(network: SymmetricNetwork, chunk_bytes: int) -> tuple[_Classes, Ind
 
 
 def _blocks(network: SymmetricNetwork) -> tuple[Longs, Longs]:
-    """(sizes of blocks, the first 1; for each link which of them): blocks that no faster link leaves.
+    """Return (block sizes, beginning with 1; index of each link's size): blocks that no faster link leaves.
 
-    A link inside such a block, or without faster links, has single ranks.
+    A link inside such a block, or without faster links, has blocks of single ranks.
     """
     prefix = np.array([math.prod(network.sizes[:axis]) for axis in range(len(network.sizes) + 1)], np.int64)
     src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
@@ -171,7 +171,7 @@ def _blocks(network: SymmetricNetwork) -> tuple[Longs, Longs]:
 
 
 def _progress(network: SymmetricNetwork, chunks: int, classes: int, blocks: int) -> _Progress:
-    """Nothing has come to any rank."""
+    """Return the progress before the first arrival."""
     count, cells, links = network.ranks, len(network.cells), len(network.src)
     came = (cells, chunks * network.translations)
     return _Progress(
@@ -195,7 +195,7 @@ def _spread(
     progress: _Progress,
     strict: bool,
 ) -> tuple[Indices, Indices, Indices]:
-    """(chunk, link, source) of each send, in the order of their starts."""
+    """Return (chunk, link, source) of each send, in the order of starts."""
     total = len(roots) * (len(ranks.cell) - 1)
     count = len(classes.cell)
     busy_s = np.zeros(len(classes.of_held_start) - 1)
@@ -209,8 +209,8 @@ def _spread(
     for chunk in range(len(roots)):
         _mark(progress, block_size, chunk, roots[chunk])
         _arrive(progress, ranks.cell[roots[chunk]], chunk, roots[chunk])
-    # Classes that have just found a chunk mostly find the next one, too, so they go first; the others look
-    # through all chunks that came.
+    # A class that has just found a chunk mostly finds the next one, so it goes first; the others search
+    # through all arrivals.
     lucky = np.ones(count, np.bool_)
     while sent < total:
         for at in range(2 * woken):
@@ -259,7 +259,7 @@ def _spread(
 
 @compiled
 def all_free(busy_s: Floats, held: Indices, begin: int, end: int, now_s: float) -> bool:
-    """Whether the resources ``held[begin:end]`` are free at ``now_s``."""
+    """Return whether the resources ``held[begin:end]`` are free at ``now_s``."""
     free = True
     for place in range(begin, end):
         free = free and busy_s[held[place]] <= now_s
@@ -268,7 +268,7 @@ def all_free(busy_s: Floats, held: Indices, begin: int, end: int, now_s: float) 
 
 @compiled
 def wake(waking: Indices, stamp: Indices, one: int, instant: int, woken: int) -> int:
-    """Put ``one`` on the list ``waking`` of this instant, once; the new length of the list."""
+    """Put ``one`` on the list ``waking`` of this instant, once, and return the list's new length."""
     if stamp[one] == instant:
         return woken
     stamp[one], waking[woken] = instant, one
@@ -279,7 +279,7 @@ def wake(waking: Indices, stamp: Indices, one: int, instant: int, woken: int) ->
 def wake_users(
     start: Indices, user: Indices, which: int, waking: Indices, stamp: Indices, instant: int, woken: int
 ) -> int:
-    """`wake` all of ``user[start[which]:start[which + 1]]``; the new length of the list."""
+    """Put ``user[start[which]:start[which + 1]]`` on the list, and return its new length."""
     for place in range(start[which], start[which + 1]):
         woken = wake(waking, stamp, user[place], instant, woken)
     return woken
@@ -289,7 +289,7 @@ def wake_users(
 def _choice(
     classes: _Classes, ranks: RankDigits, block_size: Indices, one: int, progress: _Progress, strict: bool
 ) -> tuple[int, int, int, int]:
-    """(link, chunk, source, target) that a free class of links sends next; link -1 if there is none."""
+    """Return (link, chunk, source, target) of the next send of a free class; link -1 if there is none."""
     begin, end = classes.start[one], classes.start[one + 1]
     cell, block = classes.cell[one], classes.block[one]
     for lap in range(1 if block == 0 or strict else 2):
@@ -305,7 +305,7 @@ def _choice(
                 if lap == 0 and block > 0:
                     lacking = lacking and progress.entered[block, chunk, target // block_size[block]] == 0
                 if lacking:
-                    # The next link first, so that all get their turn.
+                    # The next link goes first next time, so that all get their turn.
                     progress.turn[one] = place + 1
                     return link, chunk, source, target
                 seen[link] += 1
@@ -314,7 +314,7 @@ def _choice(
 
 @compiled
 def far_end(ranks: RankDigits, link: int, source: int) -> int:
-    """The rank at which the translate of ``link`` ends that starts at ``source``."""
+    """Return the rank at which the translate of ``link`` that starts at ``source`` ends."""
     found = 0
     for axis in range(len(ranks.size)):
         digit = ranks.far[link, axis]
@@ -328,7 +328,7 @@ def far_end(ranks: RankDigits, link: int, source: int) -> int:
 
 @compiled
 def _mark(progress: _Progress, block_size: Indices, chunk: int, rank: int) -> None:
-    """The chunk is at the rank, or on its way to it."""
+    """Mark the chunk as at the rank or on its way to it."""
     progress.known[chunk, rank] = 1
     for block in range(1, len(block_size)):
         progress.entered[block, chunk, rank // block_size[block]] = 1
@@ -336,7 +336,7 @@ def _mark(progress: _Progress, block_size: Indices, chunk: int, rank: int) -> No
 
 @compiled
 def _arrive(progress: _Progress, cell: int, chunk: int, rank: int) -> None:
-    """From now on links out of the rank, one of ``cell``, can send the chunk."""
+    """Let links out of the rank, one of ``cell``, send the chunk from now on."""
     at = progress.came[cell]
     progress.came_chunk[cell, at], progress.came_rank[cell, at] = chunk, rank
     progress.came[cell] = at + 1

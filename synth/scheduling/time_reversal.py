@@ -1,7 +1,7 @@
 """Reversal in time: a schedule that copies, run backwards on the transposed network, sums up.
 
-So reduce_scatter is all_gather backwards, and reduce is broadcast (TACOS Sec. IV); which is which,
-``Collective.reversal`` says.
+So reduce_scatter is all_gather backwards, and reduce is broadcast backwards (TACOS Sec. IV);
+``Collective.reversal`` gives the pairs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["backwards", "reversed_in_time"]
 
 
 def backwards(arrival_s: Floats) -> Indices:
-    """The rows of sends when time runs backwards: what arrived last leaves first."""
+    """Return the rows of sends backwards in time: the last arrival goes first."""
     return np.argsort(-arrival_s, kind="stable")
 
 
 def reversed_in_time(schedule: Schedule, network: Network, collective: Collective) -> Schedule:
-    """``schedule``, made on the transposed network, as the sums of ``collective``; O(sends · log sends)."""
+    """Return ``schedule``, of the transposed network, reversed for ``collective``; O(sends · log sends)."""
     order = backwards(replay(schedule).arrival_s)
     return replace(
         schedule,
