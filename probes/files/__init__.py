@@ -1,4 +1,4 @@
-"""Files and folders, without trust in who wrote them: bounded reading, XML, ownership, locks."""
+"""Files and folders that are not trusted: bounded reading, XML, ownership, locks."""
 
 import lazy_loader as lazy
 

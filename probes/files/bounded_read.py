@@ -1,9 +1,8 @@
-"""The one way to read a file that somebody names: regular files and our own pipes, at most so many bytes.
+"""Reading of files that users name: regular files and our own pipes, up to a bound on their size.
 
-A path is a regular file, or one of this process's own descriptors (``/dev/stdin``, and the ``/dev/fd/63``
-of a shell's ``<(…)``). A named pipe, a device and a folder are refused without waiting for them. Nothing
-is held beyond the bound: a larger file is not read, and an endless stream or a compressed file is read
-only that far.
+A path is a regular file, or one of this process's own descriptors (``/dev/stdin``, and the ``/dev/fd/63`` of
+a shell's ``<(…)``). Named pipes, devices and folders are refused at once, without waiting. A larger file is
+not read at all; an endless stream or a compressed file is read up to the bound.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ __all__ = [
 MOST_BYTES = 256 << 20
 MOST_TEXT_BYTES = 16 << 20
 _STEP_BYTES = 1 << 20
-# Looking through a folder of many thousands of names would take longer than its use.
+# Comparing more names takes too long in a folder of many thousands.
 _MOST_COMPARED = 1000
-# Two names of five letters that end in .json and differ in one.
+# Accepts two names of five letters that end in .json and differ in one letter.
 _ALIKE = 0.89
 _GZIP = b"\x1f\x8b"
 
 
 def open_input(path: str | Path) -> io.FileIO:
-    """A regular file, or a descriptor of our own, open for reading; raises MissingInputError."""
+    """Open a regular file, or a descriptor of our own, for reading; raises MissingInputError."""
     name = str(path)
     try:
         # Without O_NONBLOCK, opening a named pipe waits for somebody to write into it.
@@ -58,12 +57,12 @@ def open_input(path: str | Path) -> io.FileIO:
     except BaseException:
         os.close(handle)
         raise
-    # A descriptor of a folder could not become a FileIO, which is why it is looked at first.
+    # FileIO would refuse the descriptor of a folder, so _require_readable checks it first.
     return io.FileIO(handle)
 
 
 def _like(name: str) -> str:
-    """A hint at the file of the same folder whose name is most like ``name``; "" where none is."""
+    """Return a hint at the file of the same folder whose name is most like ``name``; "" if none is close."""
     from difflib import get_close_matches
 
     path = Path(name)
@@ -75,9 +74,9 @@ def _like(name: str) -> str:
 
 
 def read_bytes(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The content of a file.
+    """Return the content of a file.
 
-    Raises MissingInputError where there is no file to read, and DataError beyond ``most_bytes``.
+    Raises MissingInputError if there is no file to read, and DataError beyond ``most_bytes``.
     """
     with open_input(path) as stream:
         if (size := os.fstat(stream.fileno()).st_size) > most_bytes:
@@ -86,15 +85,15 @@ def read_bytes(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: str | Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
-    """The content of a text file in UTF-8, with or without a byte order mark.
+    """Return the content of a text file in UTF-8, with or without a byte order mark.
 
-    Raises what ``read_bytes`` raises, and DataError for other encodings.
+    Raises the errors of ``read_bytes``, and DataError for other encodings.
     """
     return decoded(read_bytes(path, most_bytes), str(path))
 
 
 def decoded(content: bytes, source: str) -> str:
-    """Bytes as UTF-8, with or without a byte order mark; raises DataError for anything else."""
+    """Decode UTF-8, with or without a byte order mark; raises DataError for anything else."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -104,7 +103,7 @@ def decoded(content: bytes, source: str) -> str:
 
 
 def read_stream(stream: BinaryIO | io.RawIOBase, source: str, most_bytes: int = MOST_BYTES) -> bytes:
-    """A stream to its end; raises DataError beyond ``most_bytes``, MissingInputError if it cannot be read."""
+    """Read a stream to its end; raises DataError beyond ``most_bytes``, MissingInputError on failure."""
     try:
         return _up_to(lambda: stream.read(_STEP_BYTES), source, most_bytes)
     except OSError as error:
@@ -112,7 +111,7 @@ def read_stream(stream: BinaryIO | io.RawIOBase, source: str, most_bytes: int = 
 
 
 def inflated(content: bytes, source: str, most_bytes: int = MOST_BYTES) -> bytes:
-    """What a gzip file holds, or ``content`` where it is none; raises DataError beyond ``most_bytes``."""
+    """Decompress a gzip file; return other content unchanged. Raises DataError beyond ``most_bytes``."""
     if not content.startswith(_GZIP):
         return content
     try:

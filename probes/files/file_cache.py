@@ -1,8 +1,8 @@
 """A cache of files below the user's cache folder, each found by its key.
 
-A file may be machine code that will run, so it is read only where nobody but its user and root could have
-written it, where it is whole, and where it is what was asked for. None of it is needed: what cannot be
-read is made anew, what cannot be written is not kept, and why is logged once.
+A file may be machine code that will run. So it is read only if nobody but this user and root could have
+written it, if it is complete, and if its label matches the request. The cache is optional: an unreadable file
+is made again, an unwritable one is not kept, and the reason is logged once.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from pathlib import Path
 __all__ = ["FileCache", "ShippedFiles", "user_folder"]
 
 _log = logging.getLogger(__name__)
-# Without a handler of the application's, nothing is printed: the processes of a command share one stderr.
+# The NullHandler keeps logging quiet unless the application adds a handler: the processes of a command share
+# one stderr.
 logging.getLogger("probes").addHandler(logging.NullHandler())
 
 _MAGIC = b"ccctl kept 1\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
-# The largest loop takes less than 1 MiB, a schedule for hundreds of ranks some.
+# The largest compiled loop takes less than 1 MiB, a schedule for hundreds of ranks a few MiB.
 _MOST_BYTES = 64 << 20
-# The longest loop takes some seconds to compile, on a busy machine a multiple.
+# The longest loop takes seconds to compile, on a busy machine several times that.
 _PATIENCE_S = 60.0
-# No file is written for so long: the rest of a process that was killed.
+# No write takes this long; an older partial file was left by a killed process.
 _ABANDONED_S = 600.0
 _MOST_LINKS = 40
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -42,9 +43,9 @@ _ELSEWHERE = "set XDG_CACHE_HOME to a folder that you alone can write"
 
 
 def user_folder(name: str) -> Path | None:
-    """``$XDG_CACHE_HOME/ccctl/name``, else ``~/.cache/ccctl/name``; None where there is no home directory.
+    """Return ``$XDG_CACHE_HOME/ccctl/name`` or ``~/.cache/ccctl/name``; None without a home directory.
 
-    A relative XDG_CACHE_HOME counts for nothing, as its standard says.
+    A relative XDG_CACHE_HOME is ignored, as the XDG standard says.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not Path(base).is_absolute():
@@ -53,10 +54,10 @@ def user_folder(name: str) -> Path | None:
 
 
 class FileCache:
-    """The files in one folder, which need not exist; None keeps nothing. Raises no OSError.
+    """The files in one folder, which need not exist; None as the folder keeps nothing. Raises no OSError.
 
-    Messages call what it keeps ``what`` ("compiled loops"), and tell of doing without as ``without`` does.
-    Files that are older than ``most_age_s`` seconds are removed when others are written.
+    In messages, ``what`` names the content ("compiled loops"), and ``without`` says what happens if the cache
+    is not used. Files older than ``most_age_s`` seconds are removed when others are written.
     """
 
     def __init__(self, folder: Path | None, what: str, without: str, most_age_s: float | None = None) -> None:
@@ -66,7 +67,7 @@ class FileCache:
 
     @property
     def problem(self) -> str:
-        """Why what is kept is not used, or nothing new can be kept; "" where all is well."""
+        """The reason why the cache is not used or cannot be written; "" if there is none."""
         folder, problem = self._folder, self._why_not_used()
         if problem or folder is None:
             return problem
@@ -78,12 +79,12 @@ class FileCache:
         return ""
 
     def path(self, name: str) -> Path | None:
-        """Where a file is kept; None where none is."""
+        """Return the path of a file in the cache; None if the cache is not used."""
         folder = self._open()
         return folder / name if folder is not None else None
 
     def read(self, name: str, label: bytes) -> bytes | None:
-        """What was written as ``name`` with the same label; None where it is not there, whole and ours."""
+        """Return what was written as ``name`` with this label; None if missing, damaged or not trusted."""
         if (folder := self._open()) is None:
             return None
         try:
@@ -92,7 +93,7 @@ class FileCache:
             return None
 
     def write(self, name: str, label: bytes, content: bytes) -> None:
-        """Keep ``content``, whole or not at all."""
+        """Keep ``content``; the file is complete or absent, never partial."""
         if (folder := self._open()) is None:
             return
         rest = len(label).to_bytes(8, "little") + label + content
@@ -111,9 +112,9 @@ class FileCache:
 
     @contextlib.contextmanager
     def turn(self, name: str) -> Iterator[None]:
-        """The right to make ``name``, waited for: one process makes what many need at once.
+        """Wait for the right to make ``name``, so that one process makes what many need at once.
 
-        Given without it, too: after a while, and where the folder cannot be written.
+        The block runs without that right after a long wait, and if the folder cannot be written.
         """
         with contextlib.ExitStack() as stack:
             if (folder := self._open()) is not None:
@@ -123,19 +124,20 @@ class FileCache:
                     lock = _create(path)
                     stack.callback(os.close, lock)
                     if _locked(lock):
-                        # Who waits for this file finds what was made; who comes later makes a new one.
+                        # A process that waits for this file will find what was made. A later one makes a new
+                        # file.
                         stack.callback(_remove, path)
                 except OSError as error:
                     self._say(self._cannot_keep(error))
             yield
 
     def _open(self) -> Path | None:
-        """The folder; None where others could have written what lies there."""
+        """Return the folder; None if others could have written its files."""
         if self._trusted is None or self._folder is None:
             problem = self._why_not_used()
             if problem:
                 self._say(problem)
-            # A folder that is not there yet is looked at again.
+            # A missing folder is checked again at the next call.
             if problem or (self._folder is not None and self._folder.is_dir()):
                 self._trusted = not problem
             return None if problem else self._folder
@@ -159,7 +161,7 @@ class FileCache:
         return f"{self._what} cannot be kept in {self._folder}: {error.strerror}"
 
     def _sweep(self, folder: Path) -> None:
-        """Remove what killed processes left, and what is old."""
+        """Remove files left by killed processes, and files that are too old."""
         for left in folder.iterdir():
             is_rest = left.suffix in (".part", ".turn")
             most_age_s = _ABANDONED_S if is_rest else self._most_age_s
@@ -169,23 +171,23 @@ class FileCache:
 
 
 class ShippedFiles:
-    """Files of the same form that came with a package, in a folder of it that may be read-only.
+    """Files in the same format that were installed with a package, in a folder that may be read-only.
 
-    Whoever can change them can change the package's sources, too: nothing is asked about their owner.
+    Their owner is not checked: whoever can change them can change the package's sources, too.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def read(self, name: str, label: bytes) -> bytes | None:
-        """What came as ``name`` with this label; None where it is not there and whole."""
+        """Return what was shipped as ``name`` with this label; None if it is missing or damaged."""
         try:
             return _labelled((self._folder / name).read_bytes(), label)
         except OSError:
             return None
 
     def labels(self) -> Iterator[bytes]:
-        """The labels of all files that are whole."""
+        """Yield the labels of all undamaged files."""
         start = len(_MAGIC) + _DIGEST_BYTES + 8
         for path in sorted(self._folder.glob("*")):
             content = path.read_bytes()
@@ -195,10 +197,10 @@ class ShippedFiles:
 
 
 def _distrusted(folder: Path) -> str:
-    """Who but this user and root could change what lies in ``folder``; "" where nobody could.
+    """Say who but this user and root could change files in ``folder``; "" if nobody could.
 
-    Looks at each folder and symbolic link on the way, as far as they exist. In a folder with the sticky bit,
-    such as /tmp, others cannot rename what is ours.
+    Checks each existing folder and symbolic link on the path. In a folder with the sticky bit, such as /tmp,
+    others cannot rename our files.
     """
     at, links, waiting = Path("/"), 0, [*reversed(folder.absolute().parts)]
     while waiting:
@@ -222,9 +224,9 @@ def _distrusted(folder: Path) -> str:
 
 
 def _owners(*, ancestor: bool) -> set[int]:
-    """Who may own what is trusted: this user and root, who can do all that this user can.
+    """Return the trusted owners: this user and root, who can do everything this user can.
 
-    In a container without root's own numbers, what root owns outside appears as owned by nobody.
+    In a container whose root is not the host's, files of the host's root appear as owned by nobody.
     """
     owners = {os.geteuid(), 0}
     if ancestor:
@@ -235,7 +237,7 @@ def _owners(*, ancestor: bool) -> set[int]:
 
 
 def _others_write(status: os.stat_result) -> bool:
-    """Whether others than the owner may write there; a group that has the user alone is no other."""
+    """Return whether anybody but the owner may write; a group with only this user does not count."""
     if status.st_mode & stat.S_IWOTH:
         return True
     return bool(status.st_mode & stat.S_IWGRP) and status.st_gid != _own_group()
@@ -243,7 +245,7 @@ def _others_write(status: os.stat_result) -> bool:
 
 @functools.cache
 def _own_group() -> int | None:
-    """The group that only this user is in, where there is one by the custom of the same name."""
+    """Return this user's private group, of the same name and without other members; None if there is none."""
     try:
         user = pwd.getpwuid(os.geteuid())
         group = grp.getgrgid(user.pw_gid)
@@ -253,7 +255,7 @@ def _own_group() -> int | None:
 
 
 def _content(path: Path) -> bytes:
-    """A file of ours; raises OSError for any other. What hangs when opened, as a FIFO does, is none."""
+    """Return the content of a file of ours; raises OSError for any other, and does not hang on a FIFO."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb") as stream:  # noqa: PTH123 - a descriptor
         status = os.fstat(handle)
@@ -264,7 +266,7 @@ def _content(path: Path) -> bytes:
 
 
 def _labelled(content: bytes, label: bytes) -> bytes | None:
-    """What a file holds after its head; None where it is cut off, damaged or labelled otherwise."""
+    """Return the content after the head; None if the file is truncated, damaged or has another label."""
     head = len(label).to_bytes(8, "little") + label
     start = len(_MAGIC) + _DIGEST_BYTES
     found = content[start : start + len(head)]
@@ -274,7 +276,7 @@ def _labelled(content: bytes, label: bytes) -> bytes | None:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder and those above it. Raises OSError, also where another user was faster."""
+    """Make the folder and its parents. Raises OSError, also if another user made one first."""
     for place in (*reversed(folder.parents), folder):
         with contextlib.suppress(FileExistsError):
             place.mkdir(mode=0o755)
@@ -283,13 +285,13 @@ def _make(folder: Path) -> None:
 
 
 def _create(path: Path) -> int:
-    """A descriptor of a file to write, made where it is not there; no link is followed."""
+    """Open a file for writing and return its descriptor; creates the file, and follows no link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(path, flags, 0o644)
 
 
 def _locked(handle: int) -> bool:
-    """Lock a file; False where another process keeps it locked for long, or the file system has no locks."""
+    """Lock a file; return False after a long wait, or if the file system has no locks."""
     deadline_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline_s:
         try:

@@ -1,8 +1,8 @@
-"""One measurement at a time on each host: two at once would take each other's bandwidth for the network's.
+"""One measurement at a time on each host: concurrent measurements would disturb each other.
 
-The lock is a file of this user's, in a folder that nobody else can write, and is held by the first rank of
-a host. It counts among the measurements of one user: others can neither hold it nor be held up by it. The
-kernel gives it back when its process ends, however that ends.
+The lock is a file in a folder that only this user can write. The first rank of a host holds it. It excludes
+other measurements of the same user only: other users can neither hold it nor be delayed by it. The kernel
+releases it when its process ends for any reason.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ["FileLock", "HostLock", "folder", "held"]
 _PREFIX = "profile-"
 _NAP_S = 0.5
 _MOST_OWNER_BYTES = 200
-# No measurement takes so long.
+# No measurement takes this long.
 _ABANDONED_S = 86_400.0
 
 
 class FileLock:
-    """A lock that one process at a time has: a file in a folder, which may be taken and released again."""
+    """A lock that one process holds at a time, made of a file in a folder; it may be taken repeatedly."""
 
     def __init__(self, name: str, place: Path | None = None) -> None:
-        """``name`` is the file's; ``place`` its folder, by default that of this user's locks."""
+        """Name the file ``name`` in the folder ``place``, by default that of this user's locks."""
         self._name = name
         self._place = place
         self._file: int | None = None
 
     def take(self) -> str:
-        """Take it, and return ""; or what is said of whoever holds it.
+        """Take the lock and return ""; if another process holds it, return a description of that process.
 
-        Raises OSError and UnavailableError where there is no folder for it that is ours alone.
+        Raises OSError and UnavailableError if there is no folder that only this user can write.
         """
         place = self._place or folder()
         ownership.make(place)
@@ -63,7 +63,7 @@ class FileLock:
         return ""
 
     def release(self) -> None:
-        """Give it back; nothing happens where it is not held."""
+        """Release the lock; does nothing if it is not held."""
         if self._file is None:
             return
         with contextlib.suppress(OSError, UnavailableError):
@@ -72,7 +72,7 @@ class FileLock:
         self._file = None
 
     def _taken(self, inside: int) -> None:
-        """What is done in the folder ``inside`` when the lock has been taken: nothing."""
+        """Do nothing; subclasses may clean up in the folder ``inside`` after the lock is taken."""
 
 
 class HostLock(FileLock):
@@ -86,9 +86,9 @@ class HostLock(FileLock):
 
 
 def folder() -> Path:
-    """Where the locks of this user are: the same however a process was started.
+    """Return the folder of this user's locks, which does not depend on how a process was started.
 
-    Raises UnavailableError where this user has no home directory.
+    Raises UnavailableError if this user has no home directory.
     """
     given = os.environ.get("XDG_STATE_HOME", "")
     if Path(given).is_absolute():
@@ -103,10 +103,10 @@ def folder() -> Path:
 
 @contextlib.contextmanager
 def held(comm: Any, wait_s: float, progress: Progress) -> Iterator[list[str]]:
-    """The locks of all hosts of ``comm`` while the block runs; what it gives says which could not be had.
+    """Hold the locks of all hosts of ``comm`` while the block runs; yields messages on hosts without a lock.
 
-    The hosts are locked in one order, so that of two measurements one gets them all. Where another
-    measurement holds one, raises LockHeldError on every rank once it has waited for ``wait_s``.
+    All measurements lock the hosts in the same order, so that one of them gets all. If another measurement
+    holds a lock for ``wait_s``, raises LockHeldError on every rank.
     """
     name = _host()
     names: list[str] = comm.allgather(name)
@@ -124,7 +124,7 @@ def held(comm: Any, wait_s: float, progress: Progress) -> Iterator[list[str]]:
                 raise LockHeldError(holder)
             progress.update(0, 1, f"waiting for {waited_s:.0f} s: {holder}")
             progress.waiting(-1, f"the end of the other measurement, since {waited_s:.1f} s")
-            # Every rank sleeps: those that poll would disturb what is being measured.
+            # Every rank sleeps, because polling would disturb the other measurement.
             time.sleep(_NAP_S)
         yield unlocked
     finally:
@@ -133,7 +133,7 @@ def held(comm: Any, wait_s: float, progress: Progress) -> Iterator[list[str]]:
 
 
 def _take_all(comm: Any, names: list[str], lock: HostLock | None) -> tuple[str, list[str]]:
-    """(who holds one of the locks, "" where all were taken; what is said of hosts that have none)."""
+    """Return (holder of a lock, "" if all were taken; messages on hosts that cannot be locked)."""
     unlocked: list[str] = []
     for name in sorted(set(names)):
         root = names.index(name)
@@ -156,7 +156,7 @@ def _try(lock: HostLock) -> tuple[str, str]:
 
 
 def _host() -> str:
-    """The name of this host, and its network: containers and emulated hosts share all but that."""
+    """Return the host's name and network namespace, in which alone containers and emulated hosts differ."""
     try:
         network = Path("/proc/self/ns/net").stat().st_ino
     except OSError:

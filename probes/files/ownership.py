@@ -1,8 +1,8 @@
-"""Ownership of folders: whether anybody but this user could have put or changed anything in them.
+"""Ownership of folders: whether anybody but this user could have changed anything in them.
 
-A folder is ours where no part of its path is a symbolic link, every part belongs to this user or to
-root, and nobody else may write to it. A sticky folder such as /tmp may lie on the way: what is in it
-can only be renamed or removed by its owner.
+A folder is ours if no part of its path is a symbolic link, every part belongs to this user or root, and
+nobody else may write to it. A parent may be sticky, such as /tmp: only the owner can rename or remove a file
+in it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """A descriptor of the folder ``path``, which is absolute.
+    """Open the folder ``path``, which is absolute, and yield its descriptor.
 
-    Raises FileNotFoundError where it is not there, and UnavailableError where it is not ours.
+    Raises FileNotFoundError if it does not exist, and UnavailableError if it is not ours.
     """
     descriptor = os.open("/", _FLAGS)
     try:
@@ -42,9 +42,9 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def make(path: Path) -> None:
-    """Make the folder ``path`` and those above it, for this user to write and for all to read.
+    """Make the folder ``path`` and its parents, writable for this user and readable for all.
 
-    Raises OSError, and UnavailableError where one that is there is not ours.
+    Raises OSError, and UnavailableError if an existing one is not ours.
     """
     for place in (*reversed(path.parents), path):
         with contextlib.suppress(FileExistsError):
@@ -54,9 +54,9 @@ def make(path: Path) -> None:
 
 
 def refuse_foreign(path: Path, known: Callable[[str], bool]) -> bool:
-    """Whether the folder ``path`` is there; raises UnavailableError unless it and all that is in it is ours.
+    """Return whether ``path`` exists; raises UnavailableError unless the folder and its content are ours.
 
-    Everything in it must belong to this user and have a name that is ``known``.
+    Each entry must belong to this user and have a name that is ``known``.
     """
     try:
         with opened(path) as folder:
@@ -74,9 +74,9 @@ def refuse_foreign(path: Path, known: Callable[[str], bool]) -> bool:
 
 
 def remove(path: Path, known: Callable[[str], bool]) -> bool:
-    """Remove the folder ``path`` with all that is in it; whether it was there.
+    """Remove the folder ``path`` with its content; return whether it existed.
 
-    Raises UnavailableError as ``refuse_foreign`` does, and where something in it cannot be removed.
+    Raises UnavailableError as ``refuse_foreign`` does, and if something in it cannot be removed.
     """
     if not refuse_foreign(path, known):
         return False

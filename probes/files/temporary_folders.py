@@ -1,7 +1,7 @@
-"""Temporary folders: each new one first removes those that killed processes left.
+"""Temporary folders: making a new one first removes those that killed processes left.
 
-Each folder is locked by the processes that use it, for as long as they live. One that nobody holds
-locked was left behind. Only folders of this user and of the given name are touched.
+The processes that use a folder keep it locked while they live. So an unlocked folder was left behind. Only
+folders of this user and with the given prefix are removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A new folder for this user alone, in ``parent`` or where temporary files go, while the block runs."""
+    """Make a new private folder in ``parent`` (default: the temporary folder) for the block's duration."""
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     sweep(prefix, parent)
     path = parent / f"{prefix}{secrets.token_hex(8)}"
@@ -36,10 +36,10 @@ def folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def hold(path: Path, *, shared: bool = True) -> int:
-    """Make the folder ``path`` where it is not there; a descriptor that keeps it from being swept while open.
+    """Make the folder ``path`` if needed; return a descriptor that protects it from ``sweep`` while open.
 
-    Several processes may hold it ``shared``. Raises OSError, also where it is there and is not to be shared,
-    or is another user's.
+    Several processes may hold it ``shared``. Raises OSError, also if it exists and is not to be shared, or
+    belongs to another user.
     """
     while True:
         path.mkdir(mode=0o700, exist_ok=shared)
@@ -50,17 +50,17 @@ def hold(path: Path, *, shared: bool = True) -> int:
         if os.fstat(descriptor).st_uid != os.geteuid():
             os.close(descriptor)
             raise PermissionError(f"{path} belongs to another user")
-        # On a file system without locks, nothing is swept either.
+        # Without locks in the file system this fails, but so does any sweep.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        # Another process may have found it before it was locked, and have swept it.
+        # Another process may have swept the folder before it was locked.
         if path.exists():
             return descriptor
         os.close(descriptor)
 
 
 def sweep(prefix: str, parent: Path) -> None:
-    """Remove what killed processes of this user left of ``folder`` and ``hold`` in ``parent``."""
+    """Remove folders in ``parent`` that killed processes of this user left."""
     ours = re.compile(rf"{re.escape(prefix)}[0-9a-f]{{16}}")
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""XML that others wrote, read without trusting it: no document types, no entities, bounded in size."""
+"""XML from untrusted sources: no document types, no entities, bounded size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OTHERS = {"topology": "an hwloc topology (lstopo)", "nvidia_smi_log": "the outp
 
 @dataclass
 class XmlElement:
-    """One element: its tag and attributes, the line it starts on, what is inside it, text together."""
+    """One element: its tag and attributes, the line it starts on, its children and its joined text."""
 
     tag: str
     attributes: dict[str, str]
@@ -26,12 +26,12 @@ class XmlElement:
     text: str = ""
 
     def get(self, name: str) -> str:
-        """An attribute without surrounding space; "" if it is not there."""
+        """Return an attribute without surrounding space; "" if it is missing."""
         return self.attributes.get(name, "").strip()
 
 
 class _Refused(Exception):  # noqa: N818 - leaves the parser's callbacks, never this module
-    """What is wrong with the file, as text."""
+    """The reason why a file is refused."""
 
 
 class _Builder:
@@ -71,9 +71,9 @@ class _Builder:
 
 
 def parse_xml(content: bytes, source: str, doctype: str = "") -> XmlElement:
-    """The root element of a document; raises DataError that says why it is none.
+    """Return the root element of a document; raises DataError if it is not valid.
 
-    ``doctype`` is the one that may be named in it; an external definition is never fetched.
+    The document may name only the type ``doctype``; external definitions are never fetched.
     """
     if not content.strip():
         raise DataError(source, ["the file is empty"])
@@ -89,7 +89,7 @@ def parse_xml(content: bytes, source: str, doctype: str = "") -> XmlElement:
     except _Refused as error:
         raise DataError(source, [str(error)]) from error
     except Exception as error:
-        # Whatever a codec of Python raises when expat asks it for all 256 bytes of an encoding.
+        # expat decodes all 256 bytes with a Python codec, which may raise anything.
         raise DataError(source, [f"expected XML in UTF-8 or UTF-16: {error}"]) from error
     if builder.root is None:
         raise DataError(source, ["not XML: it has no element"])

@@ -1,4 +1,4 @@
-"""This machine while we run on it: memory, affinity, loopback traffic, GPU copies, recordings."""
+"""Live measurements of this machine: memory, affinity, loopback traffic, GPU copies, recordings."""
 
 import lazy_loader as lazy
 

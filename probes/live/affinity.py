@@ -1,4 +1,4 @@
-"""A process bound to the CPUs of one NUMA node for a while; memory that it touches first is there, too."""
+"""CPU affinity of a process to one NUMA node; memory that it then touches first is allocated on that node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["bound_to"]
 
 @contextmanager
 def bound_to(cpus: str) -> Iterator[None]:
-    """Run the block on these CPUs (the kernel's list form), of those this process may use; "" is any."""
+    """Run the block on these CPUs (the kernel's list form) as far as this process may use them; "" is any."""
     before = os.sched_getaffinity(0)
     wanted = set(cpu_numbers(cpus)) & before
     if wanted:

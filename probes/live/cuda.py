@@ -1,4 +1,4 @@
-"""CuPy, loaded where it is needed, and what CUDA reports as an error of ours."""
+"""CuPy, loaded on first use, and CUDA's errors as errors of ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["cuda_errors", "cupy_module", "gpu_count"]
 
 
 def cupy_module() -> Any:
-    """The module CuPy; raises UnavailableError where it cannot be loaded."""
+    """Return the module CuPy; raises UnavailableError if it cannot be loaded."""
     try:
         import cupy
     except ImportError as error:
@@ -22,7 +22,7 @@ def cupy_module() -> Any:
 
 @contextmanager
 def cuda_errors(gpu: int | None = None) -> Iterator[None]:
-    """What CUDA raises inside becomes an UnavailableError, which names the GPU where it is known."""
+    """Turn CUDA's errors in the block into an UnavailableError, which names the GPU if known."""
     cuda = cupy_module().cuda
     try:
         yield
@@ -32,9 +32,9 @@ def cuda_errors(gpu: int | None = None) -> Iterator[None]:
 
 
 def gpu_count() -> int:
-    """How many GPUs this process sees; raises UnavailableError where CUDA or CuPy is missing.
+    """Return the number of GPUs that this process sees; raises UnavailableError without CUDA or CuPy.
 
-    It makes no context, which would take memory of a GPU.
+    Creates no context, which would take GPU memory.
     """
     with cuda_errors():
         return int(cupy_module().cuda.runtime.getDeviceCount())

@@ -15,7 +15,7 @@ __all__ = ["CudaCopies"]
 _COPY_BYTES = 20 << 20
 _STREAMS = 8
 _TO_HOST = 2
-# Copies queued on each stream of the busy GPU, more where they ended too early.
+# Copies queued on each stream of the busy GPU; later tries queue more, so that the load lasts longer.
 _ROUNDS = (4, 16, 64)
 
 
@@ -29,22 +29,22 @@ class _Lane:
 
 
 class CudaCopies:
-    """20 MB from GPU to CPU, alone or while another GPU sends over eight streams; uses CuPy."""
+    """Copies of 20 MB from GPU to CPU, alone or while another GPU sends over eight streams; uses CuPy."""
 
     def __init__(self, gpus: Sequence[str], cpus: Mapping[str, str]) -> None:
-        """``gpus`` are bus ids, ``cpus`` the list of CPUs near each; raises UnavailableError without CUDA."""
+        """Prepare the GPUs with these bus ids; ``cpus`` lists the CPUs near each. Raises UnavailableError."""
         self._cuda = cupy_module().cuda
         with cuda_errors():
             self._numbers = {gpu: self._cuda.runtime.deviceGetByPCIBusId(gpu) for gpu in gpus}
             self._lanes = {gpu: self._lanes_of(gpu, cpus.get(gpu, "")) for gpu in gpus}
 
     def alone_gbs(self, gpu: str) -> float:
-        """GB/s of one copy while nothing else is copied."""
+        """Return GB/s of one copy without other traffic."""
         with cuda_errors():
             return self._timed(gpu)
 
     def beside_gbs(self, gpu: str, other: str) -> float:
-        """GB/s of one copy while ``other`` is busy; tried again with more load if that ended too early."""
+        """Return GB/s of one copy while ``other`` is busy; retries with more load if that ended too early."""
         for rounds in _ROUNDS:
             with cuda_errors():
                 ends = self._load(other, rounds)
@@ -68,7 +68,7 @@ class CudaCopies:
         return _COPY_BYTES / seconds / 1e9
 
     def _load(self, gpu: str, rounds: int) -> list[Any]:
-        """Queue ``rounds`` copies on each stream; the events at their ends."""
+        """Queue ``rounds`` copies on each stream; return the events at their ends."""
         ends = []
         with self._cuda.Device(self._numbers[gpu]):
             for lane in self._lanes[gpu]:

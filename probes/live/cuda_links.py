@@ -1,7 +1,7 @@
-"""One GPU as an end of links: copies from other GPUs of the host, and from and to the CPU, timed by events.
+"""One GPU as an end of links: copies from other GPUs of the host and to and from the CPU, timed by events.
 
-The memory of another process is opened through CUDA's IPC, so a copy takes the path that a collective
-takes: NVLink, PCIe peer to peer, or through the CPU where the machine allows neither.
+CUDA's IPC opens the memory of another process, so a copy takes the same path as a collective: NVLink, PCIe
+peer to peer, or through the CPU if the machine allows neither.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ __all__ = ["BUFFER_BYTES", "CudaEnd", "DeviceChoice", "cuda_end"]
 
 DeviceChoice = Literal["auto", "process", "cuda"]
 BUFFER_BYTES = 64 << 20
-# cudaMemcpyDefault: the driver knows from the addresses where they are, in another process, too.
+# cudaMemcpyDefault: the driver finds the direction from the addresses, even those of another process.
 _ANYWHERE = 4
 _LAZY_PEER_ACCESS = 1
 
 
 class CudaEnd:
-    """A GPU with a buffer that others may open, a buffer of its own, and pinned memory beside it."""
+    """A GPU with a buffer that other processes may open, a private buffer, and pinned host memory."""
 
     def __init__(self, number: int) -> None:
-        """Raises UnavailableError where CUDA cannot give the memory."""
+        """Allocate the buffers; raises UnavailableError if CUDA cannot give the memory."""
         self._cuda = cupy_module().cuda
         self._number = number
         with cuda_errors(self._number):
             self._cuda.Device(number).use()
-            # Not from the pool: a handle names a whole allocation.
+            # Not from the pool, because an IPC handle names a whole allocation.
             self._lent, self._own = (self._cuda.Memory(BUFFER_BYTES) for _ in range(2))
             self._pinned = self._cuda.alloc_pinned_memory(BUFFER_BYTES)
             self._stream = self._cuda.Stream(non_blocking=True)
@@ -40,14 +40,14 @@ class CudaEnd:
             self.bus_id: str = self._cuda.runtime.deviceGetPCIBusId(number)
 
     def lend(self) -> bytes:
-        """What another process on this host needs to open the lent buffer."""
+        """Return the handle with which another process on this host opens the lent buffer."""
         with cuda_errors(self._number):
             handle: bytes = self._cuda.runtime.ipcGetMemHandle(self._lent.ptr)
         return handle
 
     @contextmanager
     def borrowed(self, handle: bytes) -> Iterator[int]:
-        """The address of a buffer that another process lends, while the block runs."""
+        """Open a buffer that another process lends; yields its address while the block runs."""
         with cuda_errors(self._number):
             address: int = self._cuda.runtime.ipcOpenMemHandle(handle, _LAZY_PEER_ACCESS)
         try:
@@ -57,15 +57,15 @@ class CudaEnd:
                 self._cuda.runtime.ipcCloseMemHandle(address)
 
     def pull_s(self, address: int, size_bytes: int) -> float:
-        """Seconds of one copy from a borrowed buffer into this GPU."""
+        """Return the seconds of one copy from a borrowed buffer into this GPU."""
         return self._timed(self._own.ptr, address, size_bytes)
 
     def from_host_s(self, size_bytes: int) -> float:
-        """Seconds of one copy from pinned memory into this GPU."""
+        """Return the seconds of one copy from pinned memory into this GPU."""
         return self._timed(self._own.ptr, self._pinned.ptr, size_bytes)
 
     def to_host_s(self, size_bytes: int) -> float:
-        """Seconds of one copy from this GPU into pinned memory."""
+        """Return the seconds of one copy from this GPU into pinned memory."""
         return self._timed(self._pinned.ptr, self._own.ptr, size_bytes)
 
     def _timed(self, to: int, source: int, size_bytes: int) -> float:
@@ -80,9 +80,9 @@ class CudaEnd:
 
 
 def cuda_end(choice: DeviceChoice, local_rank: int) -> CudaEnd | None:
-    """The GPU of the n-th rank of a host, in turn where there are more ranks; None for a process.
+    """Return the GPU of a host's n-th rank, round-robin if there are more ranks; None for a process.
 
-    With "cuda", raises UnavailableError where there is no GPU; with "auto" such a rank is a process.
+    With "cuda", raises UnavailableError if there is no GPU; with "auto" such a rank is a process.
     """
     if choice == "process" or (choice == "auto" and find_spec("cupy") is None):
         return None

@@ -1,4 +1,4 @@
-"""Which processes are on one host."""
+"""Identity of hosts: which processes are on one host."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["host_key"]
 
 
 def host_key() -> tuple[object, ...]:
-    """What two processes have in common that can share memory and are one host to everybody.
+    """Return a key that is equal for processes that can share memory and are one host to the network.
 
-    Namespaces count: the hosts of a lab are one kernel, but only wires lie between them.
+    It includes namespaces: the hosts of a lab are one kernel, but are joined by virtual wires only.
     """
     boot = Path("/proc/sys/kernel/random/boot_id")
     spaces = [_inode(f"/proc/self/ns/{kind}") for kind in ("net", "pid", "user")]

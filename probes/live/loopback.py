@@ -1,7 +1,7 @@
-"""Traffic over a NIC and back by sockets, believed only where the NIC's own byte counter proves it.
+"""Traffic over a NIC and back by sockets, trusted only if the NIC's own byte counter proves it.
 
-The kernel hands what is sent to a local address to the receiver at once: as a rule the NIC never sees it,
-and a probe that timed it would tell of memory (AdapCC's published program does).
+The kernel delivers traffic to a local address directly, as a rule without the NIC. A probe that timed it
+would measure memory (AdapCC's published program does).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class SocketLoopback:
         self._proven = cache(self._prove)
 
     def refusal(self, nic: str) -> str:
-        """Why such traffic does not reach the NIC; "" where it does. Sends 20 MB the first time."""
+        """Return why such traffic does not reach the NIC; "" if it does. The first call sends 20 MB."""
         return self._proven(nic)
 
     def round_trip_s(self, nic: str, node: int) -> float:
-        """Seconds there and back, the least of a hundred, from a process bound to a NUMA node."""
+        """Return the least round trip of a hundred, in seconds, from a process bound to a NUMA node."""
         with bound_to(self._cpus.get(node, "")), self._pair(nic) as (here, there):
             here.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             there.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -87,7 +87,8 @@ class SocketLoopback:
             return f"{nic}: nothing can be sent to {address}: {error.strerror or error}"
         counted = (self._sent_bytes(nic) or 0) - before[0]
         inside = (self._sent_bytes("lo") or 0) - (before[1] or 0)
-        # Others may use the NIC meanwhile, so the bytes must also be missing where they would pass it by.
+        # Other programs may use the NIC meanwhile, so the loopback interface must also not have counted the
+        # bytes.
         if counted >= 0.9 * _PROOF_BYTES and inside < 0.5 * _PROOF_BYTES:
             return ""
         told = (

@@ -1,7 +1,7 @@
 """Available memory of this machine (MemAvailable, cgroups, /dev/shm), and whether all ranks' needs fit.
 
-Memory that is not there is not missed until it is touched: the kernel then ends some process, and a file
-in shared memory that finds no room is a SIGBUS. So it is asked beforehand.
+Memory is checked in advance, because the kernel grants too much and reports it late. When pages are touched,
+it kills some process, or raises SIGBUS for a file in shared memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Room:
-    """``free_bytes`` that all processes with the same ``key`` share; ``shared``: for files in memory only."""
+    """Memory that all processes with the same ``key`` share; ``shared``: for files in memory only."""
 
     key: tuple[object, ...]
     name: str
@@ -36,7 +36,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Need:
-    """What so many ranks will take each: memory of any kind, and how much of it as files in /dev/shm."""
+    """Memory that each of ``ranks`` ranks will use: of any kind, and as files in /dev/shm."""
 
     memory_bytes: int
     shared_bytes: int = 0
@@ -44,16 +44,15 @@ class Need:
 
 
 def require_room(comm: Any, need: Need, what: str) -> None:
-    """Raise UnavailableError on all ranks of ``comm`` alike where a host lacks room for what its ranks need.
+    """Raise UnavailableError on all ranks of ``comm`` if a host lacks memory for its ranks.
 
-    Collective. ``what`` names the work. Ranks of several hosts that are one machine, or one cgroup, are
-    added up.
+    Collective. ``what`` names the work. Needs of hosts on one machine or in one cgroup are added up.
     """
     refuse_crowding(comm.allgather((socket.gethostname(), rooms(), need)), what)
 
 
 def refuse_crowding(asked: Sequence[tuple[str, tuple[Room, ...], Need]], what: str) -> None:
-    """The same from (host, its rooms, its need) of every process."""
+    """Raise UnavailableError if a host lacks memory, from (host, its rooms, its need) of every process."""
     needed: defaultdict[tuple[object, ...], int] = defaultdict(int)
     tightest: dict[tuple[object, ...], Room] = {}
     hosts: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
@@ -78,7 +77,7 @@ def refuse_crowding(asked: Sequence[tuple[str, tuple[Room, ...], Need]], what: s
 
 
 def rooms() -> tuple[Room, ...]:
-    """What this process may take of: the machine's memory, its cgroups', and /dev/shm."""
+    """Return the memory that this process may use: of the machine, of its cgroups, and /dev/shm."""
     boot = _text(_PROC / "sys/kernel/random/boot_id").strip() or socket.gethostname()
     found = [Room((boot,), "memory", free) for free in _machine_free()]
     space = _inode(_PROC / "self/ns/cgroup")
@@ -98,7 +97,7 @@ def _machine_free() -> Iterator[int]:
 
 
 def _cgroups_free() -> Iterator[tuple[Path, int]]:
-    """Each cgroup of this process with a limit, of either version: what it may still take."""
+    """Yield each cgroup of this process with a limit, of either version, and its free bytes."""
     for line in _text(_PROC / "self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -110,8 +109,8 @@ def _cgroups_free() -> Iterator[tuple[Path, int]]:
 
 
 def _limits(root: Path, path: str, most: str, taken: str, prefix: str) -> Iterator[tuple[Path, int]]:
-    """From the process's own group to the root; what the page cache holds of files can be had back."""
-    # A namespace names a group outside its own by "..": what is seen of it is the root.
+    """Yield (group, free bytes) from the process's group to the root; the page cache counts as free."""
+    # A group outside the namespace has ".." in its path; only the root is visible.
     folder = root if ".." in path else root / path.lstrip("/")
     for group in (folder, *folder.parents):
         if not group.is_relative_to(root):
@@ -122,7 +121,7 @@ def _limits(root: Path, path: str, most: str, taken: str, prefix: str) -> Iterat
         held = (line.split() for line in _text(group / "memory.stat").splitlines())
         files = {f"{prefix}inactive_file", f"{prefix}active_file"}
         cache = sum(int(words[1]) for words in held if words[0] in files)
-        # Version 1 says "no limit" by a number beyond all memory.
+        # Version 1 writes "no limit" as a number larger than any memory.
         yield group, max(0, int(limit) - int(used) + cache)
 
 

@@ -22,13 +22,13 @@ __all__ = ["SIZES_BYTES", "MemorySpeed", "memory_speed"]
 
 Floats32 = NDArray[np.float32]
 
-# From the innermost caches to beyond the largest; of an operand, of which a sum has three.
+# From the innermost caches to beyond the largest. Bytes of one operand; a sum has three.
 SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26)
-# A measurement works on at least so many bytes, and the median of so many counts; of fewer for larger sizes.
+# Bytes of one measurement, and measurements per median; fewer for larger sizes.
 _BYTES, _TIMES, _FEWER_TIMES = 4 << 20, 5, 3
-# After so many bytes a rank yields its core, as in a run: the next one finds the caches full of other data.
+# A rank yields its core after this many bytes, as in a run: the next rank finds other data in the caches.
 _TURN_BYTES = 512 << 10
-# Elements that are added at once.
+# Elements added at once.
 _BLOCK = (128 << 10) // 4
 # Operands take at most this share of the free memory.
 _SHARE_OF_FREE = 1 / 8
@@ -38,9 +38,9 @@ _SHARE_OF_FREE = 1 / 8
 class MemorySpeed:
     """A rank's seconds per byte of an operand, one value for each of ``sizes_bytes``.
 
-    ``fetches`` are of data that its rank has not written since the last fetch, ``written_fetches`` of data
-    that it has just written, which is in its caches. Both are empty where the system forbids to read another
-    process. ``cores`` are the numbers of the cores that the rank may run on.
+    ``fetches`` read data that its owner has not written since the last fetch. ``written_fetches`` read data
+    that its owner has just written and has in its caches. Both are empty if the system forbids reading
+    another process. ``cores`` are the numbers of the cores that the rank may use.
     """
 
     sizes_bytes: tuple[int, ...]
@@ -54,9 +54,9 @@ class MemorySpeed:
 def memory_speed(comm: Any, between: Callable[[], None] = lambda: None) -> MemorySpeed:
     """Time this rank's copies, sums, and fetches from the next rank of its host; collective.
 
-    All ranks begin at once. Processor time counts: where ranks outnumber cores, a rank also waits for its
-    turn. Sums are of float32, of an operand and a block that stays in the caches, into a third buffer. Sizes
-    for which memory is short are left out. ``between`` is called before each barrier: a sign of progress.
+    All ranks start together. Times are processor times, because ranks wait for their turn if they outnumber
+    cores. Sums are of float32: an operand and a block that stays in the caches, into a third buffer. Sizes
+    that do not fit the memory are left out. ``between`` is called before each barrier, as a sign of progress.
     """
 
     def barrier() -> None:
@@ -85,7 +85,7 @@ def memory_speed(comm: Any, between: Callable[[], None] = lambda: None) -> Memor
 
 
 def _sizes_bytes(comm: Any) -> tuple[int, ...]:
-    """The sizes whose operands fit ``_SHARE_OF_FREE`` of the free memory of each host; at least one."""
+    """Return the sizes whose operands fit ``_SHARE_OF_FREE`` of each host's free memory; at least one."""
     free = min((room.free_bytes for room in rooms() if not room.shared), default=0)
     every = comm.allgather((host_key(), free))
     ranks = Counter(key for key, _ in every)
@@ -99,7 +99,7 @@ def _timed(
     size_bytes: int,
     before: Callable[[], object] | None = None,
 ) -> float:
-    """Median processor seconds of ``work`` on ``size_bytes`` while all ranks do it.
+    """Return the median processor seconds of ``work`` on ``size_bytes`` while all ranks do it.
 
     ``before`` runs before each ``work``, untimed.
     """
@@ -128,7 +128,7 @@ def _add(first: Floats32, second: Floats32, result: Floats32) -> None:
 
 
 def _next_here(comm: Any, operand: Any) -> tuple[int, int]:
-    """The process of the next rank of this host, and where its operand is; this rank's own if it is alone."""
+    """Return (process, address of its operand) of the next rank on this host; this rank's own if alone."""
     every = comm.allgather((host_key(), os.getpid(), operand.ctypes.data))
     here = [(pid, address) for key, pid, address in every if key == every[comm.Get_rank()][0]]
     own = here.index((os.getpid(), operand.ctypes.data))

@@ -6,7 +6,7 @@ __all__ = ["library_name"]
 
 
 def library_name() -> str:
-    """What the MPI library says of itself, without its build: "Open MPI v5.0.11"; starts MPI."""
+    """Return the name and version of the MPI library without its build: "Open MPI v5.0.11"; starts MPI."""
     from mpi4py import MPI
 
     text: str = MPI.Get_library_version()

@@ -1,7 +1,7 @@
-"""Copies out of the memory of another process of this user, where the system allows that.
+"""Copies out of the memory of another process of this user, if the system allows that.
 
-Linux does among processes that may trace each other (``process_vm_readv``), which Yama and containers can
-restrict.
+Linux allows it between processes that may trace each other (``process_vm_readv``). Yama and containers can
+forbid it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class _Vector(ctypes.Structure):
 def read_process(pid: int, address: int, to: int, size_bytes: int) -> bool:
     """Copy ``size_bytes`` from ``address`` of process ``pid`` to the address ``to`` of this one.
 
-    False where the system does not allow that, or where not all of it could be read.
+    Returns False if the system forbids it, or if the copy is incomplete.
     """
     return reader_of(pid, address, to, size_bytes)()
 
 
 def reader_of(pid: int, address: int, to: int, size_bytes: int) -> Callable[[], bool]:
-    """``read_process`` with arguments bound: each call makes only the system call."""
+    """Return ``read_process`` with its arguments bound: each call is only the system call."""
     here, there, read = _Vector(to, size_bytes), _Vector(address, size_bytes), _reader()
     arguments = pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0
     return lambda: bool(read(*arguments) == size_bytes)
@@ -36,7 +36,7 @@ def reader_of(pid: int, address: int, to: int, size_bytes: int) -> Callable[[], 
 
 @cache
 def _reader() -> Callable[..., int]:
-    """The system's call; one that always fails where there is none."""
+    """Return the system call as a function; one that always fails if the system lacks it."""
     found = getattr(ctypes.CDLL(None), "process_vm_readv", None)
     if found is None:
         return lambda *_: -1

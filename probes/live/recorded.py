@@ -1,7 +1,7 @@
-"""Recorded machines: the raw inputs of detection kept as files and read again on another machine.
+"""Recorded machines: the raw inputs of detection, kept as files and read again on another machine.
 
-A recording is a folder: `sysfs.txt` holds what the kernel shows, `nvml.json` what NVIDIA's driver
-answered. It leaves out the addresses of network cards and hosts.
+A recording is a folder: `sysfs.txt` holds the kernel's files, `nvml.json` the answers of NVIDIA's driver.
+Addresses of network cards and hosts are left out.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ SYSFS, NVML = "sysfs.txt", "nvml.json"
 
 
 def record(root: Path = Path("/"), driver: Any = None) -> dict[str, str]:
-    """The files of a recording of this machine, by name; ``driver`` stands in for the module pynvml."""
+    """Return the files of a recording of this machine, by name; ``driver`` replaces the module pynvml."""
     recording = RecordingNvml(driver or import_module("pynvml"))
     gpus.read("", recording)
     answers = json.dumps(recording.answers, indent=1, sort_keys=True, ensure_ascii=False)
-    # Without the first a recording is none, so it is the last to be written.
+    # A recording without SYSFS is not valid, so that file is written last.
     return {NVML: answers + "\n", SYSFS: packed(root)}
 
 
 def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
-    """What each source said on the machine that was recorded in ``folder``, called ``name`` or as that is.
+    """Return the topology from each source of the machine recorded in ``folder``.
 
-    Raises MissingInputError where there is no recording, and DataError for one that is damaged.
+    ``name`` is the host's, by default that of the folder. Raises MissingInputError if there is no recording,
+    and DataError if it is damaged.
     """
     import msgspec
 
@@ -53,7 +54,7 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
         return parts
     try:
         told = gpus.read(name, RecordedNvml(answers, import_module("pynvml")))
-        # A field that holds what its declaration does not allow would be met anywhere later.
+        # A value of the wrong type would fail later, far from here.
         msgspec.convert(msgspec.to_builtins(told), Topology)
         return (*parts, told)
     except (
@@ -65,7 +66,7 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
         TypeError,
         ValueError,
     ) as error:
-        # A driver's answers have the types that its library declares, a file's have any.
+        # A driver's answers have the types that its library declares; those of a file may have any.
         problem = f"an answer that no driver gives: {error}"
         raise DataError(str(folder / NVML), [problem], hint="Record it again: detect --record.") from error
 
@@ -79,7 +80,7 @@ def _text(path: Path) -> str:
 
 
 def _answers(path: Path) -> dict[str, dict[str, Any]] | None:
-    """NVML's answers; None where the recording has none, as of a machine without NVIDIA's GPUs."""
+    """Return NVML's answers; None if the recording has none, as without NVIDIA GPUs."""
     if not path.exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""This machine as psutil sees it: cores, memory, the CPUs this process may use, network addresses."""
+"""This machine as psutil reports it: cores, memory, the CPUs this process may use, network addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METHOD = "psutil"
 
 
 def read(host: str, psutil: Any) -> Topology:
-    """Cores, memory and addresses of one host; each call that fails becomes a note."""
+    """Read cores, memory and addresses of one host; each call that fails becomes a note."""
     notes: list[str] = []
 
     def ask(whom: Any, call: str, **options: object) -> Any:

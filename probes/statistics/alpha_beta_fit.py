@@ -1,8 +1,8 @@
-"""Fits alpha and beta to timed messages; errors are one-sided, as a disturbed message is only ever late.
+"""Alpha-beta fits to timed messages; errors are one-sided, because a disturbance only delays a message.
 
-The smallest time of each size is what the link can do, and a line through those minima by the
-median of all slopes (Theil 1950, Sen 1968) bears almost a third of the sizes being spoiled. Of the
-estimators tried on a loaded machine, least squares among them, it alone stayed within 4 % of the truth.
+The smallest time of each size is the link's capability. A line through these minima with the median of all
+slopes (Theil 1950, Sen 1968) tolerates outliers in almost a third of the sizes. On a loaded machine it was
+the only estimator of those tried, among them least squares, that stayed within 4 % of the truth.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class LinkFit:
-    """What the trains of one link say: beta, its interval, and how well a line describes them."""
+    """The fit of one link's trains: beta, its interval, and how well a line describes the times."""
 
     beta_s_per_byte: float
     beta_median_s_per_byte: float
@@ -42,18 +42,18 @@ class LinkFit:
 
 
 def theil_sen(xs: Sequence[float] | Floats, ys: Sequence[float] | Floats) -> Line:
-    """The line of median slope and median intercept, in O(n²); needs two points, every x different."""
+    """Return the line of median slope and median intercept, in O(n²); needs two points with distinct x."""
     x, y = floats(xs), floats(ys)
     slope = float(_median_slopes(x, y[None, :])[0])
     return Line(float(np.median(y - slope * x)), slope)
 
 
 def fit(seconds: Mapping[int, Sequence[float]], *, seed: int = 0) -> LinkFit:
-    """Beta from the seconds that messages of each size took.
+    """Fit beta to the seconds that messages of each size took.
 
-    The interval is a 95 % bootstrap over the samples of each size; ``residual`` is how far the minima
-    are from the line, relative, in the middle of the sizes. A slope that is not positive is
-    refused: ``sound`` is False, and beta is that of the largest messages, time in flight included.
+    The interval is a 95 % bootstrap over the samples of each size. ``residual`` is the median relative
+    distance of the minima from the line. If the slope is not positive, ``sound`` is False, and beta is the
+    time per byte of the largest messages, which includes the time in flight.
     """
     sizes = floats(sorted(seconds))
     samples = [floats(seconds[int(size)]) for size in sizes]
@@ -78,9 +78,9 @@ def fit(seconds: Mapping[int, Sequence[float]], *, seed: int = 0) -> LinkFit:
 
 
 def fit_paces(paces: Sequence[float], *, seed: int = 0) -> LinkFit:
-    """Beta from the seconds a byte of whole trains, whose errors go both ways.
+    """Fit beta to the seconds per byte of whole trains, whose errors go both ways.
 
-    The median stands in for the minimum; ``residual`` is the relative median deviation from it.
+    The median replaces the minimum; ``residual`` is the relative median deviation from it.
     """
     values = floats(paces)
     middle, p90 = float(np.median(values)), float(np.quantile(values, 0.9))
@@ -115,7 +115,7 @@ def _interval(sizes: Floats, samples: Sequence[Floats], seed: int) -> tuple[floa
 
 
 def _median_slopes(x: Floats, rows: Floats) -> Floats:
-    """The median slope of each row of ``rows`` over ``x``."""
+    """Return the median slope of each row of ``rows`` over ``x``."""
     first, second = np.triu_indices(len(x), k=1)
     apart = x[second] - x[first]
     return floats(np.median((rows[:, second] - rows[:, first]) / apart, axis=1))

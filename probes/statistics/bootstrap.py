@@ -1,9 +1,9 @@
 """Bootstrap decisions: which measured groups differ, and with what confidence.
 
-No threshold is fixed beforehand where the trials can set one: values are cut where two groups are most
-compact (2-means, exact in one dimension), and the cut counts only if the gap between the groups is wider
-than three times the spread of the trials. Confidence is the share of resamplings of the trials (bootstrap)
-that decide alike.
+Thresholds come from the trials where possible. Values are cut into the two most compact groups (2-means,
+exact in one dimension). The cut counts only if the gap between the groups is wider than three times the
+spread of the trials. Confidence is the share of bootstrap resamplings of the trials that give the same
+decision.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _Bools: TypeAlias = npt.NDArray[np.bool_]
 _Decide: TypeAlias = Callable[[npt.NDArray[np.float64]], _Bools]
 _Key = TypeVar("_Key", bound=Hashable)
 _SPREADS = 3.0
-# A difference smaller than this is real now and then, but never a shared link.
+# A smaller difference may be real, but is never a shared link.
 _EFFECT = 0.1
 _NEARER = 0.02
-# Where all are alike: half and less is what a shared link leaves, memory alone costs less.
+# For a single group: a shared link leaves half or less, contention for memory alone leaves more.
 _SHARED_LEVEL = 0.75
 _RESAMPLINGS = 200
 
 
 @dataclass(frozen=True)
 class SideVerdict(Generic[_Key]):
-    """The keys that were chosen, and for each key how sure its side is (0.5 and less is no telling)."""
+    """The chosen keys, and for each key the confidence in its side (0.5 and less is undecided)."""
 
     chosen: frozenset[_Key]
     confidence: dict[_Key, float]
@@ -41,21 +41,21 @@ class SideVerdict(Generic[_Key]):
 
 
 def in_random_order(keys: Sequence[_Key], repetitions: int, seed: int) -> list[_Key]:
-    """Every key once in each repetition, each repetition in another order, so that drift hits all alike."""
+    """Return every key once per repetition, in a new order each time, so that drift affects all equally."""
     random = np.random.default_rng(seed)
     return [keys[at] for _ in range(repetitions) for at in random.permutation(len(keys))]
 
 
 def lowered(trials: Mapping[_Key, Floats], seed: int) -> SideVerdict[_Key]:
-    """The keys whose ratios (1 is undisturbed) are lowered by sharing; ``trials`` are of one length each.
+    """Choose the keys whose ratios (1 is undisturbed) sharing lowers; all ``trials`` have the same length.
 
-    Where the ratios fall into two groups it is the lower one; else all or none, by their level.
+    If the ratios form two groups, the lower one is chosen; otherwise all or none, by their level.
     """
     return _sure(trials, seed, _lowered)
 
 
 def least(trials: Mapping[_Key, Floats], seed: int) -> SideVerdict[_Key]:
-    """The one key that is lower than all others by a gap; none where no gap is wide enough."""
+    """Choose the one key that is below all others by a gap; none if no gap is wide enough."""
     return _sure(trials, seed, _least)
 
 
@@ -85,7 +85,7 @@ def _least(table: npt.NDArray[np.float64]) -> _Bools:
 
 
 def _spread(table: npt.NDArray[np.float64]) -> float:
-    """The median distance of a trial from the median of its kind."""
+    """Return the median distance of a trial from the median of its row."""
     return float(np.median(np.abs(table - np.median(table, axis=1)[:, None])))
 
 
@@ -98,7 +98,7 @@ def _lowered(table: npt.NDArray[np.float64]) -> _Bools:
 
 
 def _lower_group(table: npt.NDArray[np.float64]) -> _Bools:
-    """The rows of the lower of two groups; no row where the rows are one group."""
+    """Return the rows of the lower of two groups; no row if the rows form one group."""
     medians = np.median(table, axis=1)
     cut = _best_cut(np.sort(medians))
     if cut is None:
@@ -111,7 +111,7 @@ def _lower_group(table: npt.NDArray[np.float64]) -> _Bools:
 
 
 def _best_cut(ordered: npt.NDArray[np.float64]) -> float | None:
-    """The largest value of the lower group, where both together are most compact; None for fewer than two."""
+    """Return the largest value of the lower of the two most compact groups; None below two values."""
     if len(ordered) < 2:
         return None
     cuts = range(1, len(ordered))

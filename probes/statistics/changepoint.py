@@ -1,8 +1,8 @@
 """Change points: when the level of one link's series changes for good.
 
-The level has changed when three of four recent values are on the same side of the old one, further away
-than its values wander (median absolute deviation) lets a median of so many be, and far enough to matter:
-a few bad values never are a change. Then the new level is learned, and a return from it is a change, too.
+The level has changed when three of four recent values lie on the same side of the old one, by more than a
+median of this many values varies (estimated by the median absolute deviation), and by enough to matter. So a
+few bad values are never a change. Then the new level is learned; a return from it is a change, too.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ EFFECT = 0.10
 _MOST = 0.75
 _Z = 6.0
 _MAD_TO_SIGMA = 1.4826
-# The median of n values is this much less certain than their mean: sqrt(pi / 2).
+# The standard error of a median over that of a mean: sqrt(pi / 2).
 _MEDIAN_TO_MEAN = 1.2533
 
 
 @dataclass(frozen=True)
 class Shift:
-    """The level was ``before`` and is ``now``, from value number ``at`` on (in the unit of the values)."""
+    """A change of level from ``before`` to ``now``, from value number ``at`` on, in the values' unit."""
 
     at: int
     before: float
@@ -38,10 +38,10 @@ class Shift:
 
 
 class Steady:
-    """Follows the values of one series, given one by one, each greater than 0.
+    """The level of one series, followed value by value; each value is greater than 0.
 
-    The first level is learned from the first ``learn`` values. Where it is known beforehand, it is ``level``,
-    and ``sigma`` the standard deviation of the logarithm of a value.
+    The first level is learned from the first ``learn`` values. If it is already known, pass it as ``level``,
+    and the standard deviation of a value's logarithm as ``sigma``.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Steady:
 
     @property
     def level(self) -> float | None:
-        """What the series stands at; None until the first level is learned."""
+        """The current level of the series; None until the first level is learned."""
         return None if self._level is None else float(np.exp(self._level))
 
     def add(self, value: float) -> Shift | None:
-        """The shift that ``value`` completes, if it does."""
+        """Add a value; return the shift that it completes, or None."""
         self._seen += 1
         self._recent.append(float(np.log(value)))
         if self._learning is not None:
@@ -87,7 +87,7 @@ class Steady:
         if beyond.mean() < _MOST:
             return None
         self._learning = (away[beyond] + before).tolist()
-        # Until it is learned: so that a level which does not last is left again at once.
+        # A provisional level until the new one is learned, so that a short change is left again at once.
         self._level = float(np.median(self._learning))
         self._recent.clear()
         first = self._seen - len(away) + int(np.argmax(beyond))
@@ -100,12 +100,12 @@ class Steady:
 
 
 def _level_of(values: list[float]) -> tuple[float, float]:
-    """(median, standard deviation by the median absolute deviation)."""
+    """Return (median, standard deviation estimated by the median absolute deviation)."""
     level = float(np.median(values))
     return level, _MAD_TO_SIGMA * float(np.median(np.abs(np.array(values) - level)))
 
 
 def shifts(values: Iterable[float]) -> list[Shift]:
-    """Every shift of a whole series, in O(values · window)."""
+    """Return every shift of a whole series, in O(values · window)."""
     steady = Steady()
     return [shift for shift in map(steady.add, values) if shift is not None]
