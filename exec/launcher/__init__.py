@@ -1,9 +1,10 @@
-"""The launcher: starts ranks, here or on hosts, watches them, ends them all.
+"""The launcher: starts ranks, here or on hosts, watches them, and ends them all.
 
-In: a task by name, its arguments, a `World`. Out: the value of rank 0, or an error that names the rank.
-With MPI a rank that is lost ends the run; with sockets of our own the others may go on without it.
-Read `run`, `session`, `starters`, `watchdog`, `ranks`, `answers`, `protocol`, `worker`; `attached`
-is for the user's own mpirun, where `ending` is told why a job is aborted.
+In: a task by name, its arguments, a `World`. Out: the value of rank 0, or an error that names the rank. With
+MPI a lost rank ends the run; with ccctl's own sockets the others may go on without it.
+
+Read `run`, `session`, `starters`, `watchdog`, `ranks`, `answers`, `protocol`, `worker`. `attached` is for the
+user's own mpirun; there `ending` receives the reason for an abort.
 """
 
 import lazy_loader as lazy

@@ -1,6 +1,6 @@
-"""What ranks without MPI are answered: their all-gathers over the command, and who hands over the result.
+"""The command's answers to ranks without MPI: their all-gathers, and which rank hands over the result.
 
-No rank waits for one that is lost. So a run goes on when ranks die at any moment.
+No rank waits for a lost one, so a run goes on when ranks die at any moment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["AllGathers", "Responder"]
 
 
 class AllGathers:
-    """The all-gathers of a run: each is whole when all ranks that take part have given something to it."""
+    """The all-gathers of a run: each is complete when all participating ranks have contributed."""
 
     def __init__(self, ranks: int) -> None:
         self._given: list[collections.deque[bytes]] = [collections.deque() for _ in range(ranks)]
@@ -24,16 +24,16 @@ class AllGathers:
         self._given[rank].append(content)
 
     def whole(self, absent: Collection[int]) -> Iterator[tuple[bytes, ...]]:
-        """What each rank has given to every all-gather that is whole now, and was not before.
+        """Yield the contributions of all ranks to each newly completed all-gather.
 
-        ``absent`` ranks give nothing more: b"", where nothing of theirs is left.
+        ``absent`` ranks contribute nothing more: b"" once their earlier contributions are used up.
         """
         while any(self._given) and all(given or rank in absent for rank, given in enumerate(self._given)):
             yield tuple(given.popleft() if given else b"" for given in self._given)
 
 
 class Responder:
-    """Decides whom to tell what, from what the ranks have said so far."""
+    """Decision on which answers go to which ranks, from their messages so far."""
 
     def __init__(self, job: JobForRanks) -> None:
         self.exchanges = AllGathers(job.at_start)
@@ -43,9 +43,9 @@ class Responder:
         self._released = False
 
     def due(self, ranks: Mapping[int, RankState]) -> list[tuple[RankState, Exchanged | Release]]:
-        """The answers that are due now, in the order in which to send them."""
+        """Return the answers that are due now, in the order in which to send them."""
         at_work = [rank for rank in ranks.values() if rank.at_work]
-        # A rank that was started later has missed some, and takes no part in others.
+        # A rank that was started later has missed some all-gathers, so it takes part in none.
         first = [rank for rank in at_work if not rank.start]
         absent = ranks.keys() - {rank.number for rank in first}
         found: list[tuple[RankState, Exchanged | Release]] = []
@@ -57,7 +57,7 @@ class Responder:
         return found
 
     def _releases(self, left: list[RankState]) -> list[tuple[RankState, Exchanged | Release]]:
-        """The lowest rank left with a value hands it over; then all may go."""
+        """Ask the lowest remaining rank with a value to hand it over; then release all."""
         if self._released:
             return []
         if self.giver is None or self.giver.lost:

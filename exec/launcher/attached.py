@@ -1,4 +1,4 @@
-"""The caller itself is one of the ranks: it was started by mpirun or srun.
+"""Runs in which the caller itself is one of the ranks, started by mpirun or srun.
 
 An exception on one rank reaches no other, so it ends the whole job by MPI_Abort.
 """
@@ -26,21 +26,21 @@ _TOLD_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class _State:
-    """What this rank does, for the message at a timeout; on rank 0 also what all ranks give away.
+    """The status of this rank, for the message at a timeout; on rank 0 also the pieces of all ranks.
 
-    Pieces travel on a communicator of their own, and rank 0 takes what has come whenever it gets on.
+    Pieces travel on a communicator of their own. Rank 0 receives them at each progress update.
     """
 
     def __init__(self, keep: Callable[[Any], None]) -> None:
         self.status = Heartbeat(doing="starting MPI")
-        # Until MPI is up.
+        # None until MPI is up.
         self.world: Any = None
         self._keep = keep
         self._sent: list[Any] = []
         self._whole = 0
 
     def join(self, world: Any) -> None:
-        """MPI is up; every rank calls this."""
+        """Take MPI's world once MPI is up; collective."""
         self.world = world
         self._comm = world.Dup()
         self.status = Heartbeat()
@@ -61,7 +61,7 @@ class _State:
             self._sent.append(self._comm.isend(Partial((value,)), 0))
 
     def close(self) -> None:
-        """Every rank has finished its task: let nothing that was sent stay on its way."""
+        """Complete all sends after every rank has finished its task; collective."""
         if self._comm.Get_rank() == 0:
             while self._whole < self._comm.Get_size() - 1:
                 self._take()
@@ -92,11 +92,11 @@ def run_inside(
     keep: Callable[[Any], None],
     ending: Ending,
 ) -> Any:
-    """Call the task on this rank; returns its value on rank 0, None on every other.
+    """Call the task on this rank; return its value on rank 0, None on every other rank.
 
-    ``keep`` is called with what the ranks hand to ``progress.partial``: that of rank 0 at once, that of
-    others whenever rank 0 gets on. A rank's exception, the time limit and, on rank 0, a signal end the
-    whole job; ``ending`` is told before. After SIGTERM mpirun kills the ranks within a second.
+    ``keep`` is called with each piece that ranks hand to ``progress.partial``: on rank 0 at once, for others
+    at rank 0's next update. A rank's exception, the time limit and, on rank 0, a signal end the whole job,
+    after a call of ``ending``. After SIGTERM mpirun kills the ranks within a second.
     """
     from exec.launcher.worker import expected, import_mpi
 
@@ -115,7 +115,7 @@ def run_inside(
 
 
 def own_rank() -> int:
-    """The rank of this process in the world of its mpirun."""
+    """Return the rank of this process in the world of its mpirun."""
     from exec.launcher.worker import import_mpi
 
     number: int = import_mpi().COMM_WORLD.Get_rank()
@@ -139,9 +139,9 @@ def _check_size(size: int, asked: int | None) -> None:
 
 @contextlib.contextmanager
 def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator[None]:
-    """While the block runs, a thread ends the job at the time limit, and on rank 0 when a signal says so.
+    """Watch the time limit and, on rank 0, signals on a thread, which ends the job; within the block.
 
-    The thread that runs the task may be inside MPI for ever: no exception reaches it there.
+    The thread of the task may be stuck inside MPI, where no exception reaches it.
     """
     rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
     ours, theirs = socket.socketpair()
@@ -158,10 +158,10 @@ def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator
 
 @contextlib.contextmanager
 def _signals_to(end: socket.socket | None) -> Iterator[None]:
-    """While the block runs, a signal that tells this process to end is only written to ``end``.
+    """Within the block, write ending signals to ``end`` instead of obeying them.
 
-    With no ``end`` it does nothing: mpirun tells every rank, and kills rank 0 as soon as another has died of
-    it, before what there is could be saved. Rank 0 ends them all.
+    Without ``end`` they are ignored: mpirun signals every rank, and kills rank 0 as soon as another rank has
+    died of it, before rank 0 could save anything. Rank 0 ends them all.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -187,11 +187,11 @@ def _watch(rank: int, state: _State, end: socket.socket, timeout_s: float | None
             told = end.recv(1)
             if not told:
                 return
-            # Any signal that Python handles is written there.
+            # Python writes every handled signal there.
             if told[0] in _TOLD_TO_END:
                 _abort(state, ending.signalled(signal.Signals(told[0])))
     ending.waiting(_this_rank(rank), str(state))
-    # Every rank says where it is before the first one ends them all.
+    # Every rank reports its state before rank 0 ends them all.
     time.sleep(0.5 if rank == 0 else 5)
     if rank == 0:
         ending.out_of_time(timeout_s or 0.0)
@@ -199,7 +199,7 @@ def _watch(rank: int, state: _State, end: socket.socket, timeout_s: float | None
 
 
 def _abort(state: _State, status: int) -> None:
-    """End the job; before MPI is up only this process, whose end mpirun or srun takes for that of the job."""
+    """End the job; before MPI is up kill this process, which mpirun or srun takes for the end of the job."""
     if state.world is None:
         os.kill(os.getpid(), signal.SIGKILL)
     state.world.Abort(status)

@@ -1,8 +1,8 @@
 """Sets of hosts as operators write them: ``gpu[01-08]:4,login1:2``, or the hostfile of a launcher.
 
-A name may hold several brackets (``a[1-3,7]-b[0-1]`` is eight hosts, the last bracket turning
-fastest); a width given by leading zeros is kept. The slots of a host follow a colon or Slurm's ``*``, one if
-absent. Hosts are names or IPv4 addresses: ``mpirun`` reads the colons of an IPv6 address as slots.
+A name may hold several brackets: ``a[1-3,7]-b[0-1]`` is eight hosts, with the last bracket varying fastest.
+Leading zeros set a width, which is kept. The slots of a host follow a colon or Slurm's ``*``; one by default.
+Hosts are names or IPv4 addresses, as ``mpirun`` reads the colons of an IPv6 address as slots.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from probes.files import read_text
 
 __all__ = ["MOST_RANKS", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
 
-# Every host has a slot at least, so this bounds the hosts of a list, too.
+# Every host has at least one slot, so this also bounds the hosts of a list.
 MOST_RANKS = 65_536
 _MOST_LETTERS = 253
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{_MOST_LETTERS - 1}}}")
 _SPAN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _COUNT = re.compile(r"[0-9]{1,9}")
-# What Open MPI, Torque and LAM call the slots of a host, and at most how many it may have.
+# Keywords of Open MPI, Torque and LAM for the slots of a host and for their maximum.
 _SLOTS = re.compile(r"(slots|count|cpus?|np|max[_-]slots|slots[_-]max)=([0-9]{1,9})")
 _EQUALS = re.compile(r"\s*=\s*")
 _SIGN = re.compile("[:*]")
 _LINES = "Each line reads: name, name:4, name slots=4 or name 4."
-# More digits than a range takes are letters.
+# Longer digit sequences than a range allows count as letters.
 _DIGITS = re.compile(r"(?<![0-9])([0-9]{1,18})(?![0-9])")
-# The letters of a name, and for each place between them the numbers that stand there.
+# The letters of a name, and for each place between them the numbers found there.
 _Pattern = tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]
 
 
@@ -45,15 +45,15 @@ class HostSlots:
 
     @property
     def is_here(self) -> bool:
-        """Whether that is the host of this process."""
+        """Whether this process runs on that host."""
         return self.host in (socket.gethostname(), "localhost")
 
 
 def parse(text: str, most: int = MOST_RANKS, slots: int = 1) -> tuple[HostSlots, ...]:
-    """The hosts of a node set, in order, a host named twice with its slots added up.
+    """Return the hosts of a node set in order; repeated hosts have their slots added up.
 
-    A host that says none has ``slots``. Raises UsageError that quotes the part that cannot be read, and
-    where there are more than ``most`` slots.
+    A host without a count has ``slots``. Raises UsageError that quotes the unreadable part, or for more than
+    ``most`` slots.
     """
     found: list[HostSlots] = []
     total = 0
@@ -73,15 +73,15 @@ def parse(text: str, most: int = MOST_RANKS, slots: int = 1) -> tuple[HostSlots,
 
 
 def _parted(part: str) -> tuple[str, str, str]:
-    """The names of a part, the sign after them ("" where there is none) and what says their slots."""
+    """Return the names of a part, the sign after them ("" for none) and the text of their slots."""
     sign = _SIGN.search(part)
     return (part[: sign.start()], sign[0], part[sign.end() :]) if sign else (part, "", "")
 
 
 def expand(pattern: str, most: int = MOST_RANKS) -> list[str]:
-    """The names that one pattern stands for: ``gpu[01-03]`` is gpu01, gpu02, gpu03.
+    """Return the names of one pattern: ``gpu[01-03]`` is gpu01, gpu02, gpu03.
 
-    Raises UsageError where that are more than ``most``, or what is no name.
+    Raises UsageError for more than ``most`` names, and for anything that is no name.
     """
     choices: list[list[str]] = []
     size, letters = 1, 0
@@ -101,9 +101,9 @@ def expand(pattern: str, most: int = MOST_RANKS) -> list[str]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """The node set that stands for these names, each once: gpu01, gpu02 and gpu04 are ``gpu[01-02,04]``.
+    """Return the node set of these names, each once: gpu01, gpu02 and gpu04 are ``gpu[01-02,04]``.
 
-    Names are in the order of their numbers; ``parse`` gives them back.
+    Names are in the order of their numbers; ``parse`` expands the result again.
     """
     patterns: set[_Pattern] = set()
     for name in names:
@@ -115,10 +115,10 @@ def fold(names: Iterable[str]) -> str:
 
 
 def read_hostfile(path: str) -> tuple[HostSlots, ...]:
-    """The hosts of a file with one a line, as Open MPI, MPICH, Slurm, Torque and LSF write them.
+    """Return the hosts of a file with one per line, as for Open MPI, MPICH, Slurm, Torque and LSF.
 
-    ``name``, ``name:4``, ``name slots=4 max-slots=8``, ``name np=4``, ``name 4``; ``#`` starts a comment.
-    A host on several lines has the slots of them all. Raises DataError with every line that is none of these.
+    ``name``, ``name:4``, ``name slots=4 max-slots=8``, ``name np=4``, ``name 4``; ``#`` starts a comment. The
+    slots of a host on several lines add up. Raises DataError with every unreadable line.
     """
     lines = read_text(path).splitlines()
     found: list[HostSlots] = []
@@ -159,7 +159,7 @@ def _hostfile_line(words: list[str]) -> tuple[HostSlots, ...]:
 
 
 def _counts(words: list[str]) -> tuple[list[int], list[int]]:
-    """(slots, most slots) that the words after the name of a host give it."""
+    """Return (slots, most slots) from the words after the name of a host."""
     counts: list[int] = []
     limits: list[int] = []
     for word in words[1:]:
@@ -173,7 +173,7 @@ def _counts(words: list[str]) -> tuple[list[int], list[int]]:
 
 
 def _refuse_addresses(part: str) -> None:
-    """Raise UsageError for an IPv6 address and for a user's name, each with what to write instead."""
+    """Raise UsageError for an IPv6 address or a user's name, with an alternative as hint."""
     inside = part[1:].partition("]")[0] if part.startswith("[") else part
     try:
         ipaddress.IPv6Address(inside)
@@ -191,7 +191,7 @@ def _refuse_addresses(part: str) -> None:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts between commas that are outside brackets."""
+    """Yield the parts between commas outside brackets."""
     depth, start = 0, 0
     for index, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
@@ -202,7 +202,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _pieces(pattern: str) -> Iterator[tuple[str, str | None]]:
-    """(literal, None) and ("", bracket content) in the order in which they stand in the pattern."""
+    """Yield (literal, None) and ("", bracket content) in the order of the pattern."""
     rest = pattern
     while rest:
         literal, opening, tail = rest.partition("[")
@@ -253,7 +253,7 @@ def _merged(entries: Iterable[HostSlots]) -> tuple[HostSlots, ...]:
 
 
 def _joined(patterns: Iterable[_Pattern], at: int) -> set[_Pattern]:
-    """The patterns with those made one that differ in the number at one place only."""
+    """Merge the patterns that differ only in the number at place ``at``."""
     values: dict[_Pattern, set[str]] = {}
     for letters, numbers in patterns:
         rest = (letters, (*numbers[:at], (), *numbers[at + 1 :]) if at < len(numbers) else numbers)

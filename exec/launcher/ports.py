@@ -1,8 +1,8 @@
-"""The ports of mpirun: nobody but its own daemons reaches them.
+"""Protection of the ports of mpirun: only its own daemons reach them.
 
-The daemon of Open MPI (PRRTE 3) listens for daemons of other hosts, at all addresses and without asking for
-a secret, even where there are no other hosts. Its sockets are changed from outside, which leaves it
-undisturbed: the loopback interface alone reaches them, and in the end a filter drops all packets.
+The daemon of Open MPI (PRRTE 3) listens for daemons of other hosts at all addresses, without a secret, even
+without other hosts. Its sockets are changed from outside, which does not disturb it: first they accept the
+loopback interface alone, and later a filter drops all packets.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _DROP = struct.pack("HBBI", 0x06, 0, 0, 0)
 
 
 def bind_to_loopback(pid: int) -> bool:
-    """Let new connections to the TCP ports of our process ``pid`` come from this host alone.
+    """Restrict new connections to the TCP ports of process ``pid`` to this host.
 
-    False where that cannot be had: the kernel is older than 5.7, or its rules forbid it.
+    Return False if that is impossible: the kernel is older than 5.7, or its rules forbid it.
     """
     return _each_listener(pid, _bind)
 
 
 def refuse_connections(pid: int) -> bool:
-    """Let no new connection come to the TCP ports of our process ``pid``.
+    """Refuse all new connections to the TCP ports of process ``pid``.
 
-    False where that cannot be had: as with ``bind_to_loopback``, or the kernel has no room for a filter.
+    Return False if that is impossible: as in ``bind_to_loopback``, or the kernel has no room for a filter.
     """
     return _each_listener(pid, _drop_packets)
 
@@ -61,7 +61,7 @@ def _each_listener(pid: int, change: Callable[[socket.socket], None]) -> bool:
 
 
 def _shared(process: int, descriptor: int) -> socket.socket:
-    """The socket that another process has as ``descriptor``; raises OSError."""
+    """Return a duplicate of the socket with ``descriptor`` in another process; raises OSError."""
     call = ctypes.CDLL(None, use_errno=True).syscall
     ours = call(_PIDFD_GETFD, process, descriptor, 0)
     if ours < 0:

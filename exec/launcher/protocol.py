@@ -1,7 +1,7 @@
-"""What a rank and the command that started it say to each other over their own connection.
+"""Messages between a rank and the command that started it, over their own connection.
 
-The connection is apart from MPI, so that a rank which died inside MPI can still be missed. Both
-ends are processes of one user that share a secret key, and `channel` lets nobody else be heard.
+The connection is separate from MPI, so that the loss of a rank inside MPI is still noticed. Both ends are
+processes of one user with a shared secret key, and `channel` refuses all others.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # Unique to a run, so it also marks the run's processes.
 SCRATCH = "CCCTL_SCRATCH"
 SESSION_PREFIX, SCRATCH_PREFIX = "ccctl-session-", "ccctl-ranks-"
-# Where the agent of a host tells a rank its number, and the number of its own process.
+# Variables in which a host's agent gives a rank its number, and its own process id.
 RANK, AGENT = "CCCTL_RANK", "CCCTL_AGENT"
-# The task and the folders of its modules, which only whoever starts a rank can tell it.
+# The task and the folders of its modules; only the starter of a rank sets them.
 _TASK = "CCCTL_TASK"
-# How often a rank was started before, where it was.
+# The number of earlier starts of a rank, if any.
 START = "CCCTL_START"
-# Where the launchers tell a process its rank.
+# Variables in which launchers give a process its rank.
 RANK_VARIABLES = (RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
-# How long it is tried to remove what a run leaves.
+# Longest time for removing a run's leftovers.
 _REMOVAL_S = 2.0
 
 
 @dataclass(frozen=True)
 class Hello:
-    """A rank has started, and has not touched MPI yet; ``start`` times it was started before."""
+    """A rank has started and has not touched MPI yet; ``start`` counts its earlier starts."""
 
     rank: int
     host: str
@@ -94,27 +94,27 @@ class Hello:
 
 @dataclass(frozen=True)
 class RankTask:
-    """What every rank of a run calls: ``function(comm, arguments, progress)`` of "package.module:function".
+    """The function that every rank of a run calls: ``function(comm, arguments, progress)``, by its name.
 
-    A rank is told it by its environment and by no message, so whoever holds the key of the run cannot choose
-    what runs. ``path`` are folders of its modules.
+    A rank reads the name "package.module:function" from its environment, never from a message, so the run's
+    key does not allow anybody to choose what runs. ``path`` are folders of its modules.
     """
 
     name: str
     path: tuple[str, ...] = ()
 
     def variables(self) -> dict[str, str]:
-        """What a rank is started with."""
+        """Return the environment variables for a rank."""
         return {_TASK: json.dumps([self.name, self.path])}
 
     @classmethod
     def of_this_rank(cls) -> RankTask:
-        """What this process was started for; another run that it starts has a task of its own."""
+        """Return this process's task and remove it from the environment, as a nested run has its own."""
         name, path = json.loads(os.environ.pop(_TASK))
         return cls(name, tuple(path))
 
     def function(self) -> Callable[..., Any]:
-        """The function, found on ``path`` after what this process finds by itself."""
+        """Return the function; ``path`` is searched after this process's own module path."""
         sys.path += [folder for folder in self.path if folder not in sys.path]
         found = function_of(self.name)
         share_functions_of(self.name.partition(":")[0])
@@ -123,11 +123,11 @@ class RankTask:
 
 @dataclass(frozen=True)
 class RankJob:
-    """What a rank is given to begin its task with.
+    """The data with which a rank begins its task.
 
-    ``arguments`` are a message of `exec.records`, which a rank reads once it has the modules of its task.
+    ``arguments`` are a message of `exec.records`, which a rank decodes once it has the modules of its task.
     ``meeting`` is for a rank that is started while the others are at work. ``spares``, the last of the
-    ``ranks``, are those that are not there at the start.
+    ``ranks``, are absent at the start.
     """
 
     arguments: bytes
@@ -138,12 +138,12 @@ class RankJob:
 
 
 class JobForRanks:
-    """A job as the command has it: each rank gets what it needs of the arguments.
+    """A job on the side of the command, which gives each rank its part of the arguments.
 
     Arguments with a method ``of_rank(rank)`` are cut by it; others go to every rank whole. With ``survive``
-    the death of a rank does not end it, and a lost rank is started again up to ``rejoin`` times. ``spares``,
-    the last of ``ranks``, are started once the others are at work. Raises UsageError where the arguments
-    are no records.
+    the death of a rank does not end the job, and a lost rank is started again up to ``rejoin`` times.
+    ``spares``, the last of ``ranks``, are started once the others are at work. Raises UsageError if the
+    arguments are no records.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class JobForRanks:
         self._whole = RankJob(content, ranks, wires, spares=spares)
 
     def of_rank(self, rank: int, meeting: Meeting | None = None) -> RankJob:
-        """What goes to one rank; ``meeting`` where it is started again."""
+        """Return the job of one rank; with ``meeting`` for a rank that is started again."""
         job = replace(self._whole, meeting=meeting)
         return job if self._part is None else replace(job, arguments=_encoded(self._part(rank)))
 
@@ -182,7 +182,7 @@ def _encoded(arguments: object) -> bytes:
 
 
 def function_of(task: str) -> Callable[..., Any]:
-    """The function that "package.module:function" names."""
+    """Return the function named "package.module:function"."""
     module, _, name = task.partition(":")
     found: Callable[..., Any] = attrgetter(name)(importlib.import_module(module))
     return found
@@ -190,9 +190,9 @@ def function_of(task: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Started:
-    """The wires are up; ``segments`` are the files of shared memory that nobody clears away after a kill.
+    """The wires are up; ``segments`` are files of shared memory that a killed rank leaves behind.
 
-    ``where`` is how others reach the rank, where its wires are sockets.
+    ``where`` is the rank's location if its wires are sockets.
     """
 
     segments: tuple[str, ...]
@@ -206,7 +206,7 @@ class Admitted:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A heartbeat, with what the rank does now; ``peer`` None: it waits for nobody, -1: for all."""
+    """A heartbeat with the rank's current work; it waits for ``peer``: None is for nobody, -1 for all."""
 
     done: float = 0.0
     total: float = 0.0
@@ -217,21 +217,21 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Partial:
-    """Pieces of the result since the last heartbeat, kept in case the run does not come to its end."""
+    """Pieces of the result since the last heartbeat, kept even if the run fails."""
 
     values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The function returned; ``value`` is set by one rank alone: rank 0 of MPI, else that which was asked."""
+    """The function returned; only rank 0 of MPI, or the rank asked to hand over, sets ``value``."""
 
     value: Any = None
 
 
 @dataclass(frozen=True)
 class Returned:
-    """The function returned, of a rank without MPI: it keeps the value until ``Release``."""
+    """The function returned on a rank without MPI, which keeps the value until ``Release``."""
 
     has_value: bool
 
@@ -245,14 +245,14 @@ class Release:
 
 @dataclass(frozen=True)
 class GatherContribution:
-    """What a rank gives to an all-gather over the command."""
+    """A rank's contribution to an all-gather over the command."""
 
     content: bytes
 
 
 @dataclass(frozen=True)
 class Exchanged:
-    """To all ranks: what each has given to one all-gather, in rank order."""
+    """To all ranks: all contributions to one all-gather, in rank order."""
 
     contents: tuple[bytes, ...]
 
@@ -271,14 +271,14 @@ class Lost:
 
 @dataclass(frozen=True)
 class Fence:
-    """From a rank: let ``rank`` be killed and counted as lost, whatever it does."""
+    """From a rank: kill ``rank`` and count it as lost, whatever its state."""
 
     rank: int
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The function raised; ``error`` is an expected one, None where it is a bug of ours."""
+    """The function raised; ``error`` is an expected error, None for a bug."""
 
     text: str
     error: tuple[type[CcctlError], str, dict[str, Any]] | None = None
@@ -286,15 +286,16 @@ class Failure:
 
     @property
     def summary(self) -> str:
-        """What was raised, in one line."""
+        """The error in one line."""
         said = self.error[1] if self.error is not None else self.text.strip().rpartition("\n")[2]
         return said.partition("\n")[0]
 
 
 def taken_apart(error: BaseException) -> tuple[type[CcctlError], str, dict[str, Any]] | None:
-    """An expected error as its class, message and attributes: subclasses differ in their constructors.
+    """Return an expected error as class, message and attributes, as subclasses differ in their constructors.
 
-    Attributes that cannot be sent stay behind; None also where the class cannot.
+    Attributes that cannot be sent are dropped. Return None for other errors and for classes that cannot be
+    sent.
     """
     if not isinstance(error, CcctlError) or not _can_be_sent(type(error)):
         return None
@@ -311,7 +312,7 @@ def _can_be_sent(value: object) -> bool:
 
 
 def rebuilt(parts: tuple[type[CcctlError], str, dict[str, Any]]) -> CcctlError:
-    """The error that was taken apart on a rank."""
+    """Rebuild the error that a rank took apart."""
     cls, message, attributes = parts
     error = cls.__new__(cls, message)
     error.__dict__.update(attributes)
@@ -319,7 +320,7 @@ def rebuilt(parts: tuple[type[CcctlError], str, dict[str, Any]]) -> CcctlError:
 
 
 def environment(addresses: list[str], key: bytes, scratch: str) -> dict[str, str]:
-    """How a rank finds the command that started it, and the folder for what MPI maps into memory.
+    """Return the variables by which a rank finds its command and the folder for MPI's mapped memory.
 
     An address is the path of a socket, or host:port.
     """
@@ -327,18 +328,18 @@ def environment(addresses: list[str], key: bytes, scratch: str) -> dict[str, str
 
 
 def scratch_directory() -> str:
-    """The folder for shared memory that is removed with the run."""
+    """Return the folder for shared memory, which is removed with the run."""
     return os.environ[SCRATCH]
 
 
 def run_directories() -> list[str]:
-    """Every folder of this host that goes with the run; ours alone if the command was killed outright."""
+    """Return every folder of this host to remove with the run."""
     session = os.environ.get("TMPDIR", "")
     return [scratch_directory(), *([session] if Path(session).name.startswith(SESSION_PREFIX) else [])]
 
 
 def remove(folders: Sequence[str]) -> None:
-    """Remove folders; other processes remove them, too, and one that is gone in part is waited for."""
+    """Remove folders; wait for other processes that are removing them too."""
     for folder in folders:
         deadline_s = time.monotonic() + _REMOVAL_S
         while Path(folder).exists() and time.monotonic() < deadline_s:
@@ -347,7 +348,7 @@ def remove(folders: Sequence[str]) -> None:
 
 
 def segments() -> tuple[str, ...]:
-    """The shared memory of MPICH that this process maps: MPICH names it itself, and leaves it when killed."""
+    """Return MPICH's shared memory in this process; MPICH names the files and leaves them when killed."""
     with contextlib.suppress(OSError):
         words = Path("/proc/self/maps").read_text().split()
         return tuple({word for word in words if word.startswith("/dev/shm/mpich_shm_")})
@@ -355,12 +356,12 @@ def segments() -> tuple[str, ...]:
 
 
 def wires_key() -> bytes:
-    """The secret of the connections between ranks; ``connect`` takes away what it is made of."""
+    """Derive the secret of the connections between ranks; must run before ``connect`` removes the key."""
     return key_of_wires(bytes.fromhex(os.environ[_KEY]))
 
 
 def connect() -> Channel:
-    """Reach the command by the first of its addresses where it answers; raises UnavailableError."""
+    """Connect to the command at the first of its addresses that answers; raises UnavailableError."""
     key = bytes.fromhex(os.environ.pop(_KEY))
     given = os.environ[_ADDRESSES]
     addresses = [given] if given.startswith("/") else given.split()
@@ -375,5 +376,5 @@ def connect() -> Channel:
 
 
 def is_local() -> bool:
-    """Whether the command listens for this host alone, in a folder or by the loopback: all ranks are here."""
+    """Return whether the command listens for this host alone, so that all ranks are here."""
     return os.environ[_ADDRESSES].startswith(("/", "127."))

@@ -1,4 +1,4 @@
-"""What the command knows of its ranks: who is there, what each does, who waits for whom."""
+"""The command's knowledge of its ranks: which are present, what each does, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_NAMED = 8
 
 @dataclass(eq=False)
 class RankState:
-    """What is known of one rank."""
+    """The state of one rank."""
 
     number: int
     host: str
@@ -38,12 +38,12 @@ class RankState:
 
     @property
     def at_work(self) -> bool:
-        """It is there, and neither has finished nor only waits for the others to return."""
+        """Whether it is present and still runs its task."""
         return not (self.finished or self.lost or self.returned)
 
     @property
     def connected(self) -> bool:
-        """Something may be heard of it."""
+        """Whether it may still send messages."""
         return not (self.finished or self.lost)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class RankState:
 
 
 def culprit(ranks: Collection[RankState]) -> RankState | None:
-    """The one rank that every transfer under way has in common; None where there is none, or no telling."""
+    """Return the one rank common to all transfers under way; None if there is none or several."""
     by_number = {rank.number: rank for rank in ranks}
     transfers = {
         frozenset((rank.number, rank.status.peer))
@@ -63,7 +63,7 @@ def culprit(ranks: Collection[RankState]) -> RankState | None:
 
 
 def who_waits(ranks: Collection[RankState], but: RankState | None = None) -> list[str]:
-    """One line for each thing that is waited for, with the ranks that wait for it."""
+    """Return one line for each awaited thing, with the ranks that wait for it."""
     waiting: dict[tuple[int, str], list[int]] = {}
     for rank in ranks:
         if rank is not but and rank.at_work and rank.status.peer is not None:

@@ -1,7 +1,7 @@
-"""When a lost rank is started again: later each time, and not more often than was asked for.
+"""Schedule of restarts of lost ranks: with growing delays, up to a limit.
 
-A state machine without clocks or processes. Each try has a number of its own, the start of the rank, so that
-one that was given up and is heard of later is known as such.
+A state machine without clocks or processes. Each try has its own number, the start of the rank, so that a
+late answer to an abandoned try is recognised.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 __all__ = ["Restarts"]
 
 _FIRST_S, _MOST_S = 1.0, 60.0
-# How long a rank that is started again may take until it is heard of.
+# Longest time until a restarted rank reports.
 _HEARD_S = 60.0
 
 
 @dataclass
 class _Tries:
-    """What was tried for one rank."""
+    """The tries for one rank."""
 
     start: int = 0
     answered: int = 0
@@ -27,10 +27,10 @@ class _Tries:
 
 
 class Restarts:
-    """Each rank is started again until it was heard of ``most`` times after that, a spare once more.
+    """Restarts of each rank, until it has reported ``most`` times after a restart; once more for a spare.
 
-    Spares are not there at the start, and count as lost once the others are at work.
-    A host that does not answer is tried for as long as the run lasts, at most once a minute.
+    Spares are absent at the start, and count as lost once the others are at work. A host that does not answer
+    is tried for as long as the run lasts, at most once a minute.
     """
 
     def __init__(self, most: int, spares: Collection[int] = ()) -> None:
@@ -38,7 +38,7 @@ class Restarts:
         self._tries: dict[int, _Tries] = {}
 
     def lost(self, rank: int, now_s: float) -> None:
-        """A rank was lost, or could not be started again."""
+        """Note that a rank was lost, or could not be started again."""
         most = self._most + (rank in self._spares)
         if not most:
             return
@@ -48,7 +48,7 @@ class Restarts:
             tries.due_s = now_s + min(_MOST_S, _FIRST_S * 2.0**tries.start)
 
     def due(self, now_s: float) -> list[tuple[int, int]]:
-        """The ranks to start now, and the number of this start of each."""
+        """Return the ranks to start now, each with the number of this start."""
         found = []
         for rank, tries in self._tries.items():
             if tries.due_s is not None and now_s >= tries.due_s:
@@ -57,20 +57,20 @@ class Restarts:
         return found
 
     def awaits(self, rank: int, start: int) -> bool:
-        """Whether this start of ``rank`` is the one that is to be heard of next."""
+        """Return whether this start of ``rank`` is the one expected to report next."""
         tries = self._tries.get(rank)
         return tries is not None and tries.until_s is not None and tries.start == start
 
     def answered(self, rank: int) -> None:
-        """A rank that was started again has been heard of."""
+        """Note that a restarted rank has reported."""
         self._tries[rank].answered += 1
         self._tries[rank].until_s = None
 
     @property
     def awaited(self) -> list[int]:
-        """The ranks that were started again and not heard of yet."""
+        """The ranks that were restarted and have not reported yet."""
         return [rank for rank, tries in self._tries.items() if tries.until_s is not None]
 
     def overdue(self, now_s: float) -> list[int]:
-        """The ranks that were started again, and not heard of for too long."""
+        """Return the restarted ranks that have taken too long to report."""
         return [rank for rank in self.awaited if now_s >= (self._tries[rank].until_s or 0.0)]

@@ -1,7 +1,7 @@
-"""Runs one function on every rank of a world, and never hangs.
+"""The launcher's entry: runs one function on every rank of a world, and never hangs.
 
-Outside MPI this process starts its own ranks and watches over them; inside ``mpirun``
-or ``srun`` it is one of the ranks and calls the function itself.
+Outside MPI this process starts its own ranks and watches them; inside ``mpirun`` or ``srun`` it is one of the
+ranks and calls the function itself.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
 _log = logging.getLogger(__name__)
 
-# How often a run that survives losses is started where a rank is lost before all are connected: then none has
-# begun the task, and none knows where the others are.
+# Starts of a run that survives losses, if a rank is lost before all are connected: by then no rank has begun
+# the task, and none knows where the others are.
 _STARTS = 3
 
-# What a rank takes at least: Python with NumPy, MPI, and its queues in /dev/shm.
+# Least memory of a rank: Python with NumPy, MPI, and its queues in /dev/shm.
 _RANK_BYTES, _RANK_SHARED_BYTES = 40 << 20, 1 << 18
 _TASK = re.compile(r"[\w.]+:[\w.]+")
 _MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
@@ -42,7 +42,7 @@ _MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
 
 @dataclass(frozen=True)
 class World:
-    """How many ranks, and where: ``ranks`` on this host, or on the slots of ``hosts`` or ``hostfile``.
+    """The number and place of ranks: ``ranks`` here, or on the slots of ``hosts`` or ``hostfile``.
 
     On each slot of ``spare`` one more rank may join later.
     """
@@ -53,9 +53,9 @@ class World:
     spare: str | None = None
 
     def placed(self) -> tuple[int, tuple[HostSlots, ...]]:
-        """(how many ranks, the hosts they run on; none means here); raises UsageError.
+        """Return (number of ranks, their hosts; no hosts means here); raises UsageError.
 
-        Raises UnavailableError where srun started several tasks that cannot know of each other.
+        Raises UnavailableError if srun started several tasks that cannot know of each other.
         """
         _refuse_lone_tasks()
         if self.ranks is not None and self.ranks < 1:
@@ -79,7 +79,7 @@ class World:
         return self.ranks or slots, where
 
     def with_manager(self) -> World:
-        """One rank more, the first, on the first of the hosts: it hands out work to the others."""
+        """Return a world with one more rank in front, on the first host, that hands out work to others."""
         ranks, where = self.placed()
         if not where:
             return World(ranks + 1)
@@ -88,7 +88,7 @@ class World:
         return World(ranks + 1, hosts)
 
     def spares(self) -> tuple[HostSlots, ...]:
-        """The hosts of the ranks that may join later; raises UsageError."""
+        """Return the hosts of the ranks that may join later; raises UsageError."""
         if self.spare is None:
             return ()
         try:
@@ -113,7 +113,7 @@ class World:
 
 
 def started_by_mpi() -> bool:
-    """Whether mpirun, mpiexec or srun started this process as a rank."""
+    """Return whether mpirun, mpiexec or srun started this process as a rank."""
     return any(name in os.environ for name in _MARKS)
 
 
@@ -134,37 +134,38 @@ def launch(
     spare: str | None = None,
     on_lost: Callable[[Lost], None] = lambda lost: None,
 ) -> Any:
-    """Call ``function(comm, arguments, progress)`` on every rank; returns what it returns on rank 0.
+    """Call ``function(comm, arguments, progress)`` on every rank; return rank 0's result.
 
     ``comm`` is mpi4py's ``COMM_WORLD`` on ``ranks`` processes of this host, or on the slots of ``hosts``
-    ("gpu[01-08]:4,login1:2") or of a ``hostfile``. The function is one that ranks can import, given as an
-    object or by its name, "package.module:function"; they find modules where this process does. It tells
-    ``progress`` how far it is (``update``), whom it waits for (``waiting``), and pieces of its result that
-    are kept whatever happens (``partial``): ``keep`` is called with each of them, and the ``progress`` that
-    is given here with what rank 0 tells. ``arguments`` and the value are pickled.
+    ("gpu[01-08]:4,login1:2") or of a ``hostfile``. The function must be importable by the ranks. It is given
+    as an object or by its name, "package.module:function"; ranks find modules where this process does. It
+    reports to its ``progress``: how far it is (``update``), whom it waits for (``waiting``), and pieces of
+    its result that are kept even if the run fails (``partial``). ``keep`` is called here with each piece, and
+    the ``progress`` given here with the updates of rank 0. ``arguments`` and the value are sent as records.
 
-    Raises UsageError where that cannot be; UnavailableError where ranks do not start; LostRankError where
-    one dies, is stopped, or with ``stall_s`` where none gets on for so long; TimeoutExpired after
-    ``timeout_s`` seconds; what a rank raises, if it is a CcctlError, else RankFailed with its traceback. No
-    process, file or shared memory of the run is left then. It takes about a second on one host.
+    Raises UsageError for impossible arguments; UnavailableError if ranks do not start; LostRankError if one
+    dies or is stopped, or with ``stall_s`` if no rank makes progress for so long; TimeoutExpired after
+    ``timeout_s`` seconds; a rank's error if it is a CcctlError, else RankFailed with its traceback. No
+    process, file or shared memory of the run is left then. A launch takes about a second on one host.
 
     Inside the user's own mpirun or srun this process is one of the ranks: every rank calls ``launch``, all
     but rank 0 get None, an exception on one aborts the job, and ``progress`` and ``stall_s`` are not used.
 
     With ``wires="sockets"`` neither MPI nor mpirun is needed: ``comm`` is a group of `exec.sockets`, and the
     ranks of other hosts are started through the remote shell that mpirun would use. With ``survive=True`` as
-    well, the death of ranks or of a whole host does not end the run: ``on_lost`` is called here with each of
-    them, ``progress.on_lost(callback)`` has it told on the ranks that are left, and ``progress.fence(rank)``
-    ends one that is stopped or too slow. The value is that of the lowest rank left that does not return None;
-    LostRankError means that none is left. Where a rank dies before all are connected, all are started again,
-    twice at most. What a rank raises ends the run. Not inside the user's own mpirun.
+    well, the run goes on after the death of ranks or of a whole host. ``on_lost`` is called here with each
+    lost rank; on the remaining ranks ``progress.on_lost(callback)`` registers a callback, and
+    ``progress.fence(rank)`` ends a rank that is stopped or too slow. The value is that of the lowest
+    remaining rank that does not return None; LostRankError means that no rank is left. If a rank dies before
+    all are connected, all are started again, twice at most. An error of a rank ends the run. This does not
+    work inside the user's own mpirun.
 
-    With ``rejoin`` a lost rank is started again on its host, once that answers, up to so many times, later
-    each time. The function is called there anew, and the `Session` that it makes joins the others; until they
-    have let it in, its end, or what it raises, is of no matter to them.
+    With ``rejoin`` a lost rank is started again on its host, up to so many times, with growing delays. The
+    function is called there anew, and the `Session` that it makes joins the others; until they have let it
+    in, its end or error does not affect them.
 
-    ``spare`` names hosts as ``hosts`` does, on whose slots ranks are started once the others are at work, and
-    tried again, at least once a minute, until their host answers. They are numbered after the others and join
+    ``spare`` names hosts as ``hosts`` does. Ranks on their slots are started once the others are at work, and
+    tried again at least once a minute until their host answers. They are numbered after the others and join
     as lost ranks do, so that a run grows while it runs. ``comm`` has only the ranks of the start.
 
     >>> from exec import launch
@@ -193,7 +194,7 @@ def launch(
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """The name by which ranks import a function; raises UsageError where it has none."""
+    """Return the name by which ranks import a function; raises UsageError if it has none."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module in (None, "__main__"):
         raise UsageError(
@@ -228,22 +229,22 @@ def run_ranks(
     ending: Ending | None = None,
     path: Sequence[str] = (),
 ) -> Any:
-    """What rank 0's ``function(comm, arguments, progress)`` returns, run on every rank of ``world``.
+    """Run ``function(comm, arguments, progress)`` on every rank of ``world``; return rank 0's result.
 
-    ``task`` names the function as "package.module:function". A rank that dies, hangs or is stopped
-    raises LostRankError within seconds; an expected error on a rank is raised here as itself, any
-    other as RankFailed. The last output of mpirun or the ranks is in the notes of what is raised.
+    ``task`` names the function as "package.module:function". A rank that dies, hangs or is stopped raises
+    LostRankError within seconds. An expected error on a rank is raised here as itself, any other as
+    RankFailed. Notes of the error hold the last output of mpirun or the ranks.
 
-    With ``stall_s``, a run in which no rank has got on for so long is lost, too: TCP waits for ever for
-    a host that is gone. ``keep`` is called with each piece of the result that a rank hands to
-    ``progress.partial``, soon after; ``progress`` with what rank 0 tells of its progress; ``on_status`` with
-    a rank, its host and what it does, whenever it tells that.
+    With ``stall_s``, a run in which no rank makes progress for so long is lost, too, as TCP waits for ever
+    for a host that is gone. ``keep`` is called soon after with each piece that a rank hands to
+    ``progress.partial``, ``progress`` with the updates of rank 0, and ``on_status`` with a rank, its host and
+    its status at each report.
 
     Ranks find modules where a fresh Python does, and then in the folders of ``path``. ``wires``, ``survive``,
     ``rejoin`` and ``on_lost`` are those of `launch`, as is the world's ``spare``.
 
-    Inside mpirun or srun every rank returns, the others than rank 0 with None; what cannot be raised there,
-    as other ranks wait, ends the job, and ``ending`` is told.
+    Inside mpirun or srun every rank returns, all but rank 0 with None. An error there ends the job, as other
+    ranks wait, after a call of ``ending``.
     """
     if survive and wires == "mpi":
         raise UsageError("survive=True: MPI ends all ranks when one dies", hint="Give wires='sockets'.")
@@ -290,9 +291,9 @@ def run_ranks(
 
 
 def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:
-    """Raise UnavailableError where so many processes find no room on this host, whatever they do then.
+    """Raise UnavailableError if so many processes have no room on this host, even idle.
 
-    Of another host its own ranks ask for room, once they have started.
+    Ranks on other hosts check the room there themselves, once they have started.
     """
     here = socket.gethostname()
     local = sum(entry.slots for entry in where if entry.is_here) if where else ranks
@@ -301,9 +302,9 @@ def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:
 
 
 def _refuse_lone_tasks() -> None:
-    """Raise UnavailableError where srun started several tasks without PMI.
+    """Raise UnavailableError if srun started several tasks without PMI.
 
-    Each would start a world of its own, and the results of so many runs apart look like one of all.
+    Each task would start a world of its own, and the results of these separate runs would look like one.
     """
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
     if tasks.isdecimal() and int(tasks) > 1 and not started_by_mpi():

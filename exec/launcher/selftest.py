@@ -1,4 +1,4 @@
-"""The smallest things a world of ranks can do: every greeting arrives, and who is left knows who is lost."""
+"""The smallest tasks for a world of ranks: gathering greetings, and learning which rank is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hello(comm: Any, arguments: None, progress: Progress) -> Greetings:
 
 
 def survivors(comm: Any, arguments: None, progress: Reporter) -> tuple[int, ...]:
-    """The ranks that are left when rank 1 has killed itself."""
+    """Kill rank 1, and return the ranks that are left."""
     if comm.Get_rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     lost: queue.SimpleQueue[Lost] = queue.SimpleQueue()

@@ -1,4 +1,4 @@
-"""Starts a world of ranks and makes sure that it ends: processes, files, shared memory."""
+"""The life of a world of ranks: start, and a certain end for its processes, files and shared memory."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ __all__ = ["StartedRanks"]
 
 _log = logging.getLogger(__name__)
 
-# Of what mpirun or the agents and the ranks have printed, the begin, where a remote shell says why it failed,
-# and the end are shown, the end of so many bytes at most.
+# Lines of output shown: the first ones, which hold a remote shell's error, and the last ones of so many
+# bytes.
 _FIRST_LINES, _LAST_LINES, _LAST_BYTES = 3, 12, 1 << 16
-# Where MPI keeps its shared memory too; in an ordinary folder each message would reach a disk.
+# MPI keeps its shared memory here too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")
-# How long mpirun or the agents may take to end when all ranks have, and when they are told to or a rank was
-# lost: on its host nobody may be left to hear.
+# Longest time for mpirun or the agents to end after all ranks have, and after a request to end or a lost
+# rank: on its host nobody may be left to hear.
 _LEAVING_S, _ASKED_S = 5.0, 2.0
-# Processes that were killed and are still there after so long wait for a device.
+# Killed processes that are still there after this long are waiting for a device.
 _ENDING_S = 10.0
 
 
 class StartedRanks:
-    """A world of ranks that runs one task: started on entry, wholly gone on exit."""
+    """A world of ranks that runs one task: started on entry, completely removed on exit."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class StartedRanks:
         job: protocol.JobForRanks,
         spares: Mapping[int, HostSlots] | None = None,
     ) -> None:
-        """``spares`` are the hosts of the ranks that are started once the others are at work."""
+        """Prepare the world; ``spares`` are the hosts of ranks that start once the others are at work."""
         self._job = job
         self._where, self._spares = tuple(where), spares or {}
         self._watchdog: Watchdog | None = None
@@ -61,7 +61,7 @@ class StartedRanks:
     def __enter__(self) -> StartedRanks:
         with contextlib.ExitStack() as stack:
             launcher = mpirun.find() if self._job.wires == "mpi" else None
-            # Raised anywhere else than while the watchdog waits, a signal could leave something behind.
+            # Signals may only raise while the watchdog waits; elsewhere something could be left behind.
             deliver = stack.enter_context(deferred())
             folder = stack.enter_context(temporary_folders.folder(protocol.SESSION_PREFIX))
             shared = _MEMORY if _MEMORY.is_dir() else folder
@@ -90,13 +90,13 @@ class StartedRanks:
 
     @property
     def connected(self) -> bool:
-        """All ranks were connected, so that a run that survives losses goes on after one."""
+        """Whether all ranks were connected, so that a run that survives losses goes on after one."""
         return self._watchdog is not None and self._watchdog.connected
 
     def result(self, heard: Heard, limits: RunLimits) -> Any:
-        """The value of the task, once every rank that is left has finished; ``heard`` is told the rest.
+        """Return the value of the task once every remaining rank has finished; ``heard`` gets the reports.
 
-        What is raised has the last lines that mpirun or the ranks printed as its notes.
+        The notes of an error hold the last lines that mpirun or the ranks printed.
         """
         assert self._watchdog is not None, "only inside the with block"
         try:
@@ -111,7 +111,7 @@ class StartedRanks:
         return value
 
     def _addresses(self, listeners: Sequence[socket.socket]) -> list[str]:
-        """Where the ranks reach the listeners: the addresses of the loopback come last."""
+        """Return the addresses of the listeners for ranks, loopback addresses last."""
         every: list[str] = []
         for listener in listeners:
             bound = listener.getsockname()
@@ -122,7 +122,7 @@ class StartedRanks:
         return every
 
     def _start(self, launcher: mpirun.Launcher | None, marks: dict[str, str]) -> Starter:
-        """Start the ranks by mpirun, or without one by agents; ``marks`` are what ranks know the run by."""
+        """Start the ranks by mpirun or by agents; ``marks`` are variables that identify the run."""
         folder = self._output.parent
         if launcher is None:
             return agents.start(
@@ -140,7 +140,7 @@ class StartedRanks:
         return mpirun.start(command, {**env, **marks}, self._output)
 
     def _shut(self, all_up: bool) -> None:
-        """Let strangers reach nothing of a run on one host: nobody else connects to its launcher."""
+        """Close mpirun's ports to strangers if all ranks are on this host."""
         if self._where or self._job.wires != "mpi":
             return
         for pid in self._starter.pids:
@@ -150,7 +150,7 @@ class StartedRanks:
                 _log.info("other users of this host can connect to mpirun: the kernel takes no filter")
 
     def _last_output(self) -> list[str]:
-        """The first and last lines that mpirun or the agents, and the ranks through them, have printed."""
+        """Return the first and last lines printed by mpirun or the agents, and by the ranks through them."""
         with self._output.open("rb") as output:
             whole = output.seek(0, os.SEEK_END) <= _LAST_BYTES
             output.seek(0 if whole else -_LAST_BYTES, os.SEEK_SET if whole else os.SEEK_END)
@@ -162,7 +162,7 @@ class StartedRanks:
         return [f"{self._starter.label}: {line}" for line in lines]
 
     def _end(self) -> None:
-        """End what still runs: ranks live in sessions of their own, so a process group is not enough."""
+        """End all remaining processes; ranks have their own sessions, so a process group is not enough."""
         complete = self._watchdog is not None and self._watchdog.complete
         if not complete:
             for process in self._processes():
@@ -178,7 +178,7 @@ class StartedRanks:
             Path(segment).unlink(missing_ok=True)
 
     def _kill_all(self) -> None:
-        """Kill until nothing is left: what is killed may just have started another."""
+        """Kill until nothing is left, as a killed process may have just started another."""
         deadline_s = time.monotonic() + _ENDING_S
         while left := list(self._processes()):
             for process in left:
@@ -202,7 +202,7 @@ class StartedRanks:
         return ""
 
     def _processes(self) -> Iterator[psutil.Process]:
-        """Every process of this run on this host, known by the run's mark in its environment."""
+        """Yield every process of this run on this host, by the run's mark in its environment."""
         import psutil
 
         for process in psutil.process_iter():

@@ -1,4 +1,4 @@
-"""Being told to end: SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that what was begun is undone."""
+"""Handling of SIGTERM and SIGHUP like Ctrl-C: they unwind the stack, so that cleanup runs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any
 __all__ = ["deferred", "hear_interrupts", "told_to_end", "unwinding"]
 
 _heard: list[int] = []
-# A swallowed signal is sent again after so long: by then the C code has mostly returned.
+# Delay before a swallowed signal is sent again: by then the C code has mostly returned.
 _AGAIN_S = 0.05
-# The hook of unraisable exceptions that was there before ours.
+# The previous hook of unraisable exceptions.
 _before: list[Callable[[Any], object]] = []
 
 
 def hear_interrupts() -> None:
-    """Let ``told_to_end`` know of Ctrl-C from here on, and of nothing that was before.
+    """Record Ctrl-C for ``told_to_end`` from here on, and forget earlier signals.
 
-    An exception in a Python function that C calls back, as LLVM does while it compiles, is swallowed. If a
-    signal raised it, the signal is sent again.
+    An exception in a Python function called from C, as by LLVM during compilation, is swallowed. If a signal
+    raised it, the signal is sent again.
     """
     _heard.clear()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -35,15 +35,15 @@ def hear_interrupts() -> None:
 
 
 def told_to_end() -> int:
-    """The status of a process that a signal told to end, whatever became of its exception; 0: there was none.
+    """Return the exit status of a process ended by a signal, even if its exception was replaced; else 0.
 
-    A library in C that is interrupted while it is loaded, such as SciPy's solver, raises ImportError instead.
+    A C library that is interrupted while it loads, such as SciPy's solver, raises ImportError instead.
     """
     return 128 + _heard[0] if _heard else 0
 
 
 def _swallowed(unraisable: Any) -> None:
-    """The hook of unraisable exceptions: sends the last signal heard again if that raised this one."""
+    """Send the last signal again if it raised this unraisable exception; a hook."""
     if not _heard or not isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
         _before[-1](unraisable)
         return
@@ -64,10 +64,11 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[Callable[[], None]]:
-    """While the block runs, SIGINT, SIGTERM and SIGHUP wait for a call of what it gives, or for its end.
+    """Within the block, hold back SIGINT, SIGTERM and SIGHUP; yield a function that delivers them.
 
-    So none of them raises in the middle of what must not be left half done. Then each does what it did
-    before; SIGTERM and SIGHUP, where nobody handled them, unwind the stack as ``unwinding`` says.
+    So none of them raises in the middle of work that must be completed. They are also delivered at the end of
+    the block. Each then does what it did before; SIGTERM and SIGHUP without a handler unwind the stack as in
+    ``unwinding``.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
@@ -96,7 +97,7 @@ def deferred() -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def unwinding() -> Iterator[None]:
-    """While the block runs, SIGTERM and SIGHUP raise SystemExit with the status that a shell expects."""
+    """Within the block, make SIGTERM and SIGHUP raise SystemExit with the status that a shell expects."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,13 +1,13 @@
-"""Watches the ranks of one run: who is alive, what each does, and whose end ends the run.
+"""The watchdog of one run's ranks: which are alive, what each does, and whose end ends the run.
 
-A rank is lost when its connection breaks before it has finished, or when it sends no heartbeat for
-a while and is stopped or out of sight. A rank that is silent yet seen running (a library that holds the
-interpreter) is left alone; with mpirun only those of this host are seen. One whose host acknowledges
-nothing is cut off, whether it runs or not.
+A rank is lost when its connection breaks before it has finished, or when it sends no heartbeat for a while
+and is stopped or out of sight. A silent rank that is seen running (a library holds the interpreter) is left
+alone; with mpirun only ranks of this host can be seen. A rank whose host acknowledges nothing is cut off,
+whether it runs or not.
 
-Where the run survives that, a lost rank is killed as far as it can be reached, and hung up on, before the
-others learn of it: what they decide without it, it cannot undo. It may then be started again; until the
-others have let it in, whatever becomes of it is of no matter to the run.
+In a run that survives losses, a lost rank is killed if it can be reached, and disconnected, before the others
+learn of the loss: so it cannot undo what they decide without it. It may then be started again; until the
+others have let it in, its fate does not affect the run.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ __all__ = ["Heard", "RunLimits", "Watchdog"]
 _log = logging.getLogger(__name__)
 
 SILENCE_S = 5.0
-# A rank that takes nothing of its job for so long is not sent the rest.
+# A rank that accepts no data of its job for this long is not sent the rest.
 _SENDING_S = 60
-# A rank of another host cannot be looked at, and its heartbeat may be held up on the way.
+# A rank of another host cannot be inspected, and its heartbeat may be held up on the way.
 FAR_SILENCE_S = 7.5
 START_S = 120.0
-# How long MPI, or our own wires, may take to come up once all ranks are there.
+# Longest time for MPI, or ccctl's own wires, to come up once all ranks are present.
 MPI_START_S = 120.0
-# After one rank has failed, others may be found dead that brought it down: it pays to look.
+# After a failure, a dead rank that caused it may soon be found.
 _GRACE_S = 1.0
 _SCAN_S = 1.0
 _CUT_OFF = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
@@ -66,7 +66,7 @@ _CUT_OFF = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 @dataclass(frozen=True)
 class RunLimits:
-    """Seconds for the whole run, and for a run in which no rank gets on; None is no limit."""
+    """Seconds for the whole run, and for a run in which no rank makes progress; None is no limit."""
 
     timeout_s: float | None = None
     stall_s: float | None = None
@@ -74,9 +74,9 @@ class RunLimits:
 
 @dataclass(frozen=True)
 class Heard:
-    """Who is told what ranks say while the run lasts: their progress, pieces of the result, and losses.
+    """The receivers of ranks' reports during a run: progress, pieces of the result, and losses.
 
-    ``on_status`` is called with a rank, its host and its status whenever it tells one.
+    ``on_status`` is called with a rank, its host and its status at each report.
     """
 
     progress: Progress = SILENT
@@ -86,7 +86,7 @@ class Heard:
 
 
 class Watchdog:
-    """Hands out the job, gathers what the ranks say, and raises as soon as the run cannot succeed."""
+    """Server that hands out the job, gathers the ranks' reports, and raises once the run cannot succeed."""
 
     def __init__(
         self,
@@ -98,10 +98,11 @@ class Watchdog:
         reached: Callable[[bool], None] = lambda all_of_them: None,
         deliver: Callable[[], None] = lambda: None,
     ) -> None:
-        """``stopped`` names a process of the run on this host that was stopped, "" where there is none.
+        """Start to greet ranks.
 
-        ``reached`` is called with False when the first rank runs, and with True when the wires of all are up;
-        ``deliver`` whenever a signal that has come may raise.
+        ``stopped`` names a stopped process of the run on this host, "" for none. ``reached`` is called with
+        False when the first rank runs, and with True when all wires are up; ``deliver`` whenever a pending
+        signal may raise.
         """
         self._job, self._starter = job, starter
         self._stopped, self._reached = stopped, reached
@@ -121,7 +122,7 @@ class Watchdog:
     def result(self, heard: Heard, limits: RunLimits) -> Any:
         """Wait for the value of rank 0, or of the lowest survivor that has one.
 
-        Raises LostRankError, TimeoutExpired, or what a rank raised.
+        Raises LostRankError, TimeoutExpired, or the error of a rank.
         """
         self._heard = heard
         while not self.complete:
@@ -143,35 +144,35 @@ class Watchdog:
 
     @property
     def connected(self) -> bool:
-        """All ranks were connected: from then on a run that survives losses does."""
+        """Whether all ranks were connected: from then on the run may survive losses."""
         return self._survives
 
     @property
     def complete(self) -> bool:
-        """Every rank that is left has finished its task."""
+        """Whether every remaining rank has finished its task."""
         assembled = len(self.ranks) >= self._job.at_start
         return assembled and not any(rank.connected for rank in self.ranks.values())
 
     def segments_here(self) -> set[str]:
-        """Files of shared memory of this host that a killed rank leaves behind."""
+        """Return the files of shared memory on this host that a killed rank leaves behind."""
         return {name for rank in self._known() if rank.host == self._here for name in rank.segments}
 
     def close(self) -> None:
-        """Hang up on every rank: one that still runs then ends itself. No more are greeted."""
+        """Close the connections to all ranks, which ends those that still run; greet no more."""
         for rank in self._known():
             rank.connection.close()
         self._greeter.close()
 
     def _known(self) -> list[RankState]:
-        """The ranks, and first those that were started again and not let in yet."""
+        """Return all ranks; first those that were started again and not let in yet."""
         return [*self._joining.values(), *self.ranks.values()]
 
     def _send_job(self, hello: Hello, connection: Channel) -> None:
-        """Give a rank its part of the job; on a thread of its own, as large arguments take their time."""
+        """Send a rank its part of the job; on its own thread, as large arguments take time."""
         if not isinstance(hello, Hello):
             raise EOFError
         if hello.start and not self._restarts.awaits(hello.rank, hello.start):
-            # It was given up before it was heard of.
+            # This start was abandoned before it reported.
             raise EOFError
         connection.limit_sending(_SENDING_S)
         try:
@@ -185,7 +186,7 @@ class Watchdog:
         self._arrivals.put(RankState(hello.rank, hello.host, hello.pid, connection, now_s, start=hello.start))
 
     def _meeting(self, start: int) -> Meeting | None:
-        """Whom a rank that is started again has to connect to."""
+        """Return the ranks that a restarted rank has to connect to."""
         if not start:
             return None
         living = frozenset(rank.number for rank in tuple(self.ranks.values()) if rank.at_work)
@@ -234,7 +235,7 @@ class Watchdog:
                 self._take(rank, message)
 
     def _end_of(self, rank: RankState, error: Exception) -> None:
-        """The connection of a rank is broken."""
+        """Handle the broken connection of a rank."""
         cut_off = isinstance(error, OSError) and error.errno in _CUT_OFF
         how = "is cut off" if cut_off else self._starter.how_it_died(rank.number)
         if self._survives:
@@ -247,7 +248,7 @@ class Watchdog:
         raise self._lost(first, how + unheard, failures) from None
 
     def _lose(self, rank: RankState, how: str) -> None:
-        """End a rank for good, and let the others go on; raises LostRankError where they do not."""
+        """End a rank for good; raises LostRankError if the others cannot go on."""
         if not self._survives:
             raise self._lost(rank, how) from None
         rank.lost = how
@@ -269,7 +270,7 @@ class Watchdog:
                 self._tell(other, lost)
 
     def _start_again(self) -> None:
-        """Start the ranks again whose turn it is, and give up those that are not heard of."""
+        """Start the ranks whose restart is due, and give up those that do not report."""
         now_s = time.monotonic()
         overdue = self._restarts.overdue(now_s)
         for rank in self._restarts.awaited:
@@ -290,7 +291,7 @@ class Watchdog:
         return "started again" if rank in self.ranks else "started as a spare"
 
     def _let_nobody_in(self) -> None:
-        """The run is over: end the ranks that are not a part of it yet."""
+        """End the ranks that have not been let in, as the run is over."""
         for rank in self._joining.values():
             rank.connection.close()
         for number in (*self._joining, *self._restarts.awaited):
@@ -300,7 +301,7 @@ class Watchdog:
         return [str(lost) for lost in self.losses[:MOST_NAMED]]
 
     def _tell(self, rank: RankState, message: object) -> None:
-        # One that cannot be told is found to be gone when it is heard.
+        # A broken connection is handled when it is read next.
         try:
             rank.connection.post(message)
         except OSError as error:
@@ -319,7 +320,7 @@ class Watchdog:
             if message.where is not None:
                 self._whereabouts[rank.number] = message.where
             if self._all_up() and not self._survives:
-                # Before, the others cannot have connected to each other.
+                # Before this, the others cannot have connected to each other.
                 self._survives = self._job.survive
                 self._reached(True)
                 for spare in self._spares:
@@ -341,7 +342,7 @@ class Watchdog:
             self._failed(rank, message)
 
     def _take_of_joining(self, rank: RankState, message: object) -> None:
-        """What a rank says that was started later, and does not take part yet."""
+        """Handle a message of a rank that was started later and does not take part yet."""
         if isinstance(message, Admitted):
             del self._joining[rank.number]
             self.ranks[rank.number] = rank
@@ -364,9 +365,9 @@ class Watchdog:
             self._heard.keep(value)
 
     def _last_words(self) -> list[str]:
-        """Hear what the others have said since: pieces, and who waits for the lost one, in which step.
+        """Read the others' latest messages: pieces, and which step waits for the lost rank.
 
-        Returns a line for each that has failed, which may be the reason or follow from it.
+        Return a line for each rank that has failed, which may be a cause or a consequence.
         """
         failures = []
         for rank in self.ranks.values():
@@ -380,7 +381,7 @@ class Watchdog:
         return failures
 
     def _failed(self, rank: RankState, failure: Failure) -> None:
-        """Raise what a rank has raised; where that may follow from a death, the death comes first."""
+        """Raise a rank's error; wait first for a death that may have caused it."""
         follows = self._job.wires == "sockets" or (
             failure.error is None and "mpi4py.MPI.Exception" in failure.text
         )
@@ -394,7 +395,7 @@ class Watchdog:
 
     def _check_silence(self) -> None:
         now_s = time.monotonic()
-        # This process may itself have been stopped, or the machine asleep: then nobody was silent.
+        # This process may have been stopped, or the machine asleep: then no rank was silent.
         if now_s - self._looked_s > 2.0:
             for rank in self._known():
                 rank.heard_s = now_s
@@ -408,7 +409,7 @@ class Watchdog:
                 self._lose(rank, f"{state}, silent for {silent_s:.0f} s")
 
     def _state(self, rank: RankState) -> str:
-        """What the process of a silent rank is: running, stopped, gone, or out of sight on its host."""
+        """Return the state of a silent rank's process: running, stopped, gone, or out of sight."""
         import psutil
 
         if rank.host != self._here:
@@ -450,7 +451,7 @@ class Watchdog:
         )
 
     def _found_stopped(self) -> str:
-        """A process of the run that was stopped; to look for one means to read all of /proc."""
+        """Return a stopped process of the run; rarely, as the search reads all of /proc."""
         now_s = time.monotonic()
         if now_s - self._scanned_s < _SCAN_S:
             return ""
@@ -466,7 +467,7 @@ class Watchdog:
         raise TimeoutExpired(lines)
 
     def _check_advance(self, stall_s: float | None) -> None:
-        """A run is stalled when no rank tells anything new for a while, though all are heard."""
+        """Raise LostRankError if no rank reports progress for a while, though all send heartbeats."""
         now_s = time.monotonic()
         if len(self.ranks) < self._job.at_start or not all(
             rank.at_work or rank.lost for rank in self.ranks.values()
@@ -488,9 +489,9 @@ class Watchdog:
         )
 
     def _first_to_die(self, seen: RankState) -> RankState:
-        """The rank that mpirun blames: it kills the others, and we may see one of those first.
+        """Return the rank that mpirun blames: it kills the others, whose end may be seen first.
 
-        It may be one that never said hello, of which only mpirun knows.
+        That rank may never have said hello, so that only mpirun knows of it.
         """
         for number, pid, host in self._starter.blamed():
             known = self.ranks.get(number)
@@ -499,7 +500,7 @@ class Watchdog:
         return seen
 
     def _refuse_lost_at_start(self) -> None:
-        """Raise LostRankError where a signal ended a rank before it said hello; that is no matter of MPI."""
+        """Raise LostRankError if a signal ended a rank before its hello, which is no failure of MPI."""
         for number, pid, host in self._starter.blamed():
             if number not in self.ranks:
                 how = self._starter.how_it_died(number)

@@ -1,4 +1,4 @@
-"""One rank: says hello to the command that started it, runs the task over its wires, hands back what came.
+"""The process of one rank: says hello to its command, runs the task over its wires, returns the result.
 
 Started as ``python -P -m exec.launcher.worker``. It never outlives its command: when the connection breaks,
 it leaves at once, whatever it is waiting for.
@@ -63,15 +63,15 @@ _MADE_HERE = "pip install --force-reinstall --no-deps --no-binary mpi4py mpi4py"
 
 
 class Reporter:
-    """The progress of one rank: the task writes what it does, a thread sends it with each heartbeat.
+    """The progress of one rank: the task stores its status, and a thread sends it with each heartbeat.
 
-    The task only stores a value, so that it may report in the middle of what it times. The same thread
-    hears what the command says of the other ranks.
+    Storing a value is cheap, so the task may report in the middle of what it times. The same thread reads the
+    command's messages about other ranks.
     """
 
     def __init__(self, connection: Channel) -> None:
         self._connection = connection
-        # Held while pieces are sent, too: what comes after them must not overtake them.
+        # Held while pieces are sent, too, so that later messages do not overtake them.
         self._lock = threading.RLock()
         self._over = threading.Event()
         self.status = Heartbeat(doing="connecting to the other ranks")
@@ -94,10 +94,10 @@ class Reporter:
         self._pieces.append(value)
 
     def on_lost(self, callback: Callable[[Lost], None]) -> None:
-        """Call ``callback`` for each rank that is lost: at once for those before, then on a thread.
+        """Call ``callback`` for each lost rank: at once for earlier losses, then on a thread.
 
-        Only where the run survives the death of a rank. The callback must be short: no heartbeat is sent
-        meanwhile. What it raises ends the run.
+        Only in a run that survives losses. The callback must be short, as no heartbeat is sent meanwhile. An
+        error in it ends the run.
         """
         with self._membership:
             self._callbacks.append(callback)
@@ -106,18 +106,18 @@ class Reporter:
             callback(lost)
 
     def fence(self, rank: int) -> None:
-        """Let the command kill ``rank`` and count it as lost, though it may only be slow or stopped.
+        """Ask the command to kill ``rank`` and count it as lost, even if it is only slow or stopped.
 
-        Returns at once; ``on_lost`` tells when it is decided. A rank whose host cannot be reached is hung up
-        on, and leaves when it notices.
+        Returns at once; ``on_lost`` reports the loss. If the rank's host cannot be reached, its connection is
+        closed, and it leaves when it notices.
         """
         self.send(Fence(rank))
 
     def exchange(self, content: bytes) -> list[bytes]:
-        """What each rank gives to this all-gather over the command, in rank order; all call it equally often.
+        """Return all ranks' contributions to this all-gather over the command, in rank order; collective.
 
-        Of a rank that is lost or has returned before it gave anything it is empty. For small contents.
-        Raises UsageError on a rank that was started later.
+        The contribution is empty for a rank that was lost or returned before. For small contents. Raises
+        UsageError on a rank that was started later.
         """
         if self.start:
             raise UsageError("exchange: a rank that was started later takes no part in it")
@@ -125,12 +125,12 @@ class Reporter:
         return list(self._exchanged.get())
 
     def hand_over(self, value: object) -> None:
-        """Wait until all ranks have returned, and send ``value`` where this rank is asked for it."""
+        """Wait until all ranks have returned, and send ``value`` if this rank is chosen."""
         self.send(Returned(value is not None))
         self.send(Finished(value if self._released.get() else None))
 
     def send(self, message: object) -> None:
-        """Send one message; a rank whose command is gone ends here."""
+        """Send one message; end this process if the command is gone."""
         try:
             with self._lock:
                 self._connection.send(message)
@@ -138,7 +138,7 @@ class Reporter:
             _leave()
 
     def beat(self) -> None:
-        """Send the status and hear the command until the rank is done; leave when the command is gone."""
+        """Send the status and read messages until the rank is done; leave when the command is gone."""
         while not self._over.is_set():
             next_s = time.monotonic() + BEAT_S
             while (left_s := next_s - time.monotonic()) > 0:
@@ -171,7 +171,7 @@ class Reporter:
             self.send(Failure(traceback.format_exc(), taken_apart(error), self.status))
 
     def send_pieces(self) -> None:
-        """Send what ``partial`` was given since the last time."""
+        """Send the pieces given to ``partial`` since the last call."""
         with self._lock:
             pieces = []
             while self._pieces:
@@ -185,8 +185,8 @@ class Reporter:
 
 def main() -> None:
     """Serve one job, then close the wires and leave."""
-    # mpirun signals every rank when one dies. The command that started us decides who is lost and
-    # who merely followed, so only its own SIGKILL or its broken connection end a rank.
+    # mpirun signals every rank when one dies. The command that started this rank decides which ranks are
+    # lost, so only its SIGKILL or a broken connection ends a rank.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
@@ -199,7 +199,7 @@ def main() -> None:
         connection = connect()
     except UnavailableError:
         if is_local():
-            # On one host there is nobody to be reached only once the command was killed.
+            # On one host the command is out of reach only after it was killed.
             _leave()
         raise
     try:
@@ -207,7 +207,7 @@ def main() -> None:
         job: RankJob = connection.receive()
     except (EOFError, OSError):
         _leave()
-    # Open until this process ends, so that nobody takes the folder for one that was left behind.
+    # Held open until this process ends, so that nobody removes the folder as a leftover.
     temporary_folders.hold(Path(scratch_directory()))
     reporter = Reporter(connection)
     reporter.start = start
@@ -222,7 +222,7 @@ def _serve(task: RankTask, job: RankJob, rank: int, reporter: Reporter, key: byt
         where = None if job.wires == "mpi" else comm.mesh.whereabouts(rank)
         reporter.send(Started(segments(), where))
         if job.wires == "sockets" and not reporter.start:
-            # The command counts a death as survivable only once it knows that the wires of all are up.
+            # The command counts a death as survivable only once it knows that all wires are up.
             reporter.exchange(b"")
         function = task.function()
         value = function(comm, decode(job.arguments), reporter)
@@ -234,7 +234,7 @@ def _serve(task: RankTask, job: RankJob, rank: int, reporter: Reporter, key: byt
     except BaseException as error:
         reporter.send_pieces()
         reporter.send(Failure(traceback.format_exc(), taken_apart(expected(error, rank)), reporter.status))
-        # Leaving through MPI_Finalize would wait for ranks that wait for this one.
+        # MPI_Finalize would wait for ranks that wait for this one.
         threading.Event().wait()
     if job.wires == "mpi":
         _finalize()
@@ -243,7 +243,7 @@ def _serve(task: RankTask, job: RankJob, rank: int, reporter: Reporter, key: byt
 
 
 def expected(error: BaseException, rank: int) -> BaseException:
-    """The error of a rank; memory that runs out is an expected one, wherever it does."""
+    """Return the error of a rank; MemoryError becomes an expected error."""
     if not isinstance(error, MemoryError):
         return error
     return UnavailableError(
@@ -252,7 +252,7 @@ def expected(error: BaseException, rank: int) -> BaseException:
 
 
 def import_mpi() -> Any:
-    """The module ``mpi4py.MPI``; importing it starts MPI. Raises UnavailableError where it cannot load."""
+    """Import ``mpi4py.MPI``, which starts MPI; raises UnavailableError if it cannot load."""
     bind_nic()
     try:
         from mpi4py import MPI
@@ -282,7 +282,7 @@ def _world(ranks: int) -> Any:
 
 
 def _group(rank: int, job: RankJob, reporter: Reporter, key: bytes) -> Any:
-    """The ranks of this run, connected by sockets of our own."""
+    """Connect the ranks of this run by ccctl's own sockets."""
     from exec.sockets import join, rejoin
 
     if job.meeting is None:
@@ -293,7 +293,7 @@ def _group(rank: int, job: RankJob, reporter: Reporter, key: bytes) -> Any:
 
 
 def _finalize() -> None:
-    """Leave MPI before the interpreter does, so that the folder it shared memory in can go, too."""
+    """Leave MPI before the interpreter ends, so that the folder of its shared memory can be removed."""
     from mpi4py import MPI
 
     MPI.Finalize()
@@ -302,11 +302,11 @@ def _finalize() -> None:
 
 
 def _leave() -> NoReturn:
-    # The agent that has started this rank knows whether others go on, and removes what the run leaves.
+    # The agent that started this rank knows whether others go on, and removes the run's leftovers.
     if os.environ.get(AGENT) != str(os.getppid()):
         for segment in segments():
             Path(segment).unlink(missing_ok=True)
-        # Whoever finds a folder in part removed must not leave before it is gone.
+        # A folder in partial removal must be gone before this process leaves.
         remove(run_directories())
     os._exit(1)
 

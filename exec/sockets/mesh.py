@@ -205,9 +205,9 @@ class Mesh:
             hear(peer)
 
     def outlast(self, peer: int, *, outage: bool) -> None:
-        """Keep the connection to ``peer`` for a day where it carries nothing, or for some seconds again.
+        """Keep the connection to ``peer`` for a day while it carries nothing, or for seconds (no ``outage``).
 
-        For a peer that is known to live, and is reached over others.
+        This is for a peer known to be alive and reached over other ranks.
         """
         if peer in self._channels:
             self._channels[peer].outlast(_OUTLASTED_S if outage else UNHEARD_S)

@@ -1,9 +1,11 @@
-"""What starts the processes of a run: mpirun, or an agent on each host that needs no MPI.
+"""Starters of a run's processes: mpirun, or an agent on each host that needs no MPI.
 
-In: a program, how many ranks, their hosts. Out: a `Starter`, which tells how a rank ended and kills one.
-Read `starter`, what both have in common; `environment`; `mpirun`; `agents`, `remote`, how they reach other
-hosts, and `host_agent`, the process that they start on each host; `spares`, the ranks that are started
-later; `allocation`, the nodes of a job of Slurm.
+In: a program, the number of ranks, their hosts. Out: a `Starter`, which tells how a rank ended and can kill
+one.
+
+Read `starter`, the common protocol; `environment`; `mpirun`; `agents` with `remote` (access to other hosts)
+and `host_agent` (their process on each host); `spares`, the ranks that are started later; `allocation`, the
+nodes of a Slurm job.
 """
 
 import lazy_loader as lazy

@@ -1,7 +1,7 @@
-"""Ranks started without MPI: by one agent on each host, which is reached by srun or a remote shell.
+"""Start of ranks without MPI: by one agent on each host, reached by srun or a remote shell.
 
-The agents know nothing of each other. So the death of a rank, of an agent or of a whole host takes nothing
-else down.
+The agents are independent of each other, so the death of a rank, an agent or a whole host takes nothing else
+down.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from probes.base import UnavailableError
 __all__ = ["Agents", "start"]
 
 _AGENT = "exec.launcher.starters.host_agent"
-# An agent tells of a death within milliseconds, if its host can be reached.
+# An agent reports a death within milliseconds, if its host can be reached.
 _TOLD_S = 0.5
-# So long a rank counts as running that its agent has seen running.
+# How long a rank counts as running after its agent has seen it run.
 _SEEN_S = 2.0
-# How long an agent without ranks waits for the command, where it may be cut off.
+# How long an agent without ranks waits for the command, which may be cut off.
 _PATIENCE_S = 5.0
 
 
 class _Agent:
-    """The agent of one host: told what to do through its stdin, it tells of ends through its stdout."""
+    """The agent of one host: it takes orders on its stdin and reports ends on its stdout."""
 
     def __init__(self, entry: HostSlots, ranks: range, env: Mapping[str, str], output: Path) -> None:
         program = [sys.executable, "-P", "-m", _AGENT]
@@ -68,20 +68,20 @@ class _Agent:
                     "folder": env.get("PWD", ""),
                     "program": [sys.executable, "-P", "-m", "exec.launcher.worker"],
                     "environment": {name: env[name] for name in FORWARDED if name in env},
-                    # A pipe within a host breaks for certain when this process ends.
+                    # A pipe within a host always breaks when this process ends.
                     "patience_s": None if entry.is_here else _PATIENCE_S,
                 }
             )
         )
 
     def tell(self, line: str) -> None:
-        """Send one line; of an agent that cannot be reached nothing is expected."""
+        """Send one line; an agent that cannot be reached is ignored."""
         if not self._over:
             with contextlib.suppress(OSError):
                 os.write(self._orders, line.encode() + b"\n")
 
     def hear(self) -> None:
-        """Take what the agent has told; a remote shell may print something of its own before."""
+        """Read the agent's reports; a remote shell may print lines of its own before them."""
         with contextlib.suppress(OSError):
             while piece := os.read(self._answers, 1 << 16):
                 self._heard += piece
@@ -94,14 +94,14 @@ class _Agent:
                     self.seen_s[int(rank)] = time.monotonic()
 
     def listen(self, limit_s: float) -> None:
-        """Wait until the agent tells something."""
+        """Wait until the agent reports something."""
         poll = select.poll()
         poll.register(self._answers, select.POLLIN)
         poll.poll(max(1, int(1000 * limit_s)))
         self.hear()
 
     def hang_up(self) -> None:
-        """Close the pipe of orders, which tells an agent that nobody is left."""
+        """Close the pipe of orders, which makes the agent end its ranks and itself."""
         self._over = True
         with contextlib.suppress(OSError):
             self.process.stdin.close()  # type: ignore[union-attr]  # it has a pipe
@@ -110,7 +110,7 @@ class _Agent:
 class Agents:
     """The agents that have started the ranks of one run; ``spares`` are hosts of ranks that come later.
 
-    A rank that is started later has an agent of its own: that of its host may have ended with the host.
+    A rank that is started later has an agent of its own, as its host's agent may have ended with the host.
     """
 
     label = "ranks"
@@ -152,7 +152,7 @@ class Agents:
         return how_it_ended(agent.statuses[rank]) if rank in agent.statuses else "died"
 
     def blamed(self) -> list[tuple[int, int | None, str]]:
-        """Those that a signal ended; none was ended because of another, and of their process is not told."""
+        """Return the ranks ended by a signal; all are independent, and their process ids are unknown."""
         return [
             (rank, None, agent.host)
             for agent in self._agents
@@ -179,7 +179,7 @@ class Agents:
         entry = self._spares[rank] if before is None else before.entry
         self._agents.append(_Agent(entry, range(rank, rank + 1), env, self._output))
         if before is not None and len(before.ranks) == 1:
-            # It has killed its rank if it can be reached, and has no other.
+            # That agent has killed its only rank, if it can be reached.
             before.tell("done")
 
     def failed_again(self, rank: int) -> str:
@@ -215,7 +215,7 @@ class Agents:
         return agent
 
     def _found(self, rank: int) -> _Agent | None:
-        """The agent that started a rank last; None for a spare that has not been started yet."""
+        """Return the agent that last started a rank; None for a spare that has not been started yet."""
         return next((agent for agent in reversed(self._agents) if rank in agent.ranks), None)
 
 
@@ -228,8 +228,8 @@ def start(
 ) -> Agents:
     """Start ``ranks`` processes on the slots of ``hosts`` in their order, or else here.
 
-    ``spares`` are the hosts of ranks that are started later, by ``restart``. Raises UnavailableError where
-    other hosts cannot be reached.
+    ``spares`` are the hosts of ranks that ``restart`` starts later. Raises UnavailableError if other hosts
+    cannot be reached.
     """
     agents: list[_Agent] = []
     first = 0

@@ -1,4 +1,4 @@
-"""The nodes that Slurm has given to the job of this process, as its environment tells them."""
+"""The nodes of this process's Slurm job, from the environment."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from probes.base import UsageError
 
 __all__ = ["nodes", "other_nodes"]
 
-# Of SLURM_TASKS_PER_NODE, which reads 2(x3),1.
+# An entry of SLURM_TASKS_PER_NODE, such as 2(x3),1.
 _TASKS = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
 
 
 def nodes() -> tuple[HostSlots, ...]:
-    """The nodes of the job, with as many slots as it has tasks there; none outside of a job.
+    """Return the nodes of the job, with one slot per task; none outside of a job.
 
-    A step's own count of tasks says nothing of the job's other nodes: then each node has one slot.
+    Inside a step whose task count does not cover the job's nodes, each node has one slot.
     """
     try:
         named = parse(os.environ.get("SLURM_JOB_NODELIST", ""))
@@ -32,7 +32,7 @@ def nodes() -> tuple[HostSlots, ...]:
 
 
 def other_nodes() -> str | None:
-    """`nodes` as a node set, gpu1:2,gpu2:2; None outside of a job, and in one that has this host alone."""
+    """Return `nodes` as a node set, gpu1:2,gpu2:2; None if there is no host but this one."""
     found = nodes()
     if not found or (len(found) == 1 and found[0].is_here):
         return None

@@ -1,4 +1,4 @@
-"""What the processes of a run find in their environment, whatever starts them."""
+"""Environment variables of a run's processes, common to all starters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 __all__ = ["FORWARDED", "variables"]
 
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-# The ranks of other hosts see nothing of our environment but this.
+# The only variables of this process that ranks of other hosts receive.
 FORWARDED = (
     "CCCTL_CONTROL",
     "CCCTL_CONTROL_KEY",
@@ -19,8 +19,8 @@ FORWARDED = (
 
 
 def variables(folder: str) -> dict[str, str]:
-    """The environment of this process, with its temporary files in ``folder``.
+    """Return the environment of this process, with its temporary files in ``folder``.
 
-    A library takes one thread of a rank, unless the user says otherwise.
+    Libraries use one thread per rank, unless the user says otherwise.
     """
     return {**dict.fromkeys(_ONE_THREAD, "1"), **os.environ, "TMPDIR": folder}

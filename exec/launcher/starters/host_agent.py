@@ -1,9 +1,9 @@
-"""The process that starts the ranks of one host, tells how each ended, and kills those it is told to.
+"""The process that starts the ranks of one host, reports how each ended, and kills ranks on order.
 
-Started as ``python -P -m exec.launcher.starters.host_agent``. Its stdin is a line of JSON, then lines
-``kill RANK`` or ``look RANK``, then ``done``; its stdout lines ``ended RANK STATUS``, and ``runs RANK`` for
-one that was looked at and is not stopped. When its stdin ends before ``done``, the command is gone: it
-kills its ranks and removes what the run leaves on this host.
+Started as ``python -P -m exec.launcher.starters.host_agent``. Its stdin is a line of JSON, then lines ``kill
+RANK`` or ``look RANK``, then ``done``. Its stdout has lines ``ended RANK STATUS``, and ``runs RANK`` in
+answer to ``look`` if the rank is not stopped. If its stdin ends before ``done``, the command is gone: the
+agent kills its ranks and removes the run's leftovers on this host.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from probes.files import temporary_folders
 __all__ = ["HostAgent", "main"]
 
 _STDIN, _STDOUT = 0, 1
-# How long ranks may take to end when the run is done.
+# Longest time for ranks to end after the run is done.
 _ENDING_S = 5.0
 
 
@@ -31,7 +31,7 @@ class HostAgent:
     """The ranks of one host."""
 
     def __init__(self, ask: dict[str, Any], said: bytes = b"") -> None:
-        """Start the ranks that ``ask`` describes; ``said`` is what has come after it."""
+        """Start the ranks that ``ask`` describes; ``said`` is the input read after it."""
         self._lock, self._patience_s = threading.Lock(), ask["patience_s"]
         self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
         self._ended, self._told = threading.Event(), threading.Event()
@@ -40,7 +40,7 @@ class HostAgent:
             process = subprocess.Popen(
                 ask["program"],
                 stdin=subprocess.DEVNULL,
-                # What ranks print goes where this process complains: its own stdout tells of ends.
+                # Ranks print to this process's stderr, as its stdout is for reports.
                 stdout=2,
                 env={**os.environ, protocol.RANK: str(rank)},
                 start_new_session=True,
@@ -48,7 +48,7 @@ class HostAgent:
             self._running[process.pid] = (rank, process)
 
     def serve(self) -> None:
-        """Return when all ranks have ended, and the command is done, gone or out of reach."""
+        """Return when all ranks have ended and the command is done, gone or out of reach."""
         threading.Thread(target=self._obey, name="orders", daemon=True).start()
         while self._running:
             self._await_one()
@@ -57,11 +57,11 @@ class HostAgent:
 
     @property
     def left_alone(self) -> bool:
-        """Whether the command has gone without saying that it is done."""
+        """Whether the command has gone without sending ``done``."""
         return self._told.is_set() and not self._done
 
     def _await_one(self) -> None:
-        """Wait for the end of a rank; its number is not free for another process while it may be killed."""
+        """Wait for the end of a rank; its process id is not reused while the rank may still be killed."""
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         if found is None:
             return
@@ -92,7 +92,7 @@ class HostAgent:
     def _look(self, wanted: int) -> None:
         with self._lock:
             pids = [pid for pid, (rank, _) in self._running.items() if rank == wanted]
-            # proc(5): the state follows the name, which is in parentheses and may be anything.
+            # proc(5): the state follows the name, which is in parentheses and may hold any characters.
             states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids]
         if states and states[0] in "RSD":
             _say(b"runs %d" % wanted)
@@ -123,7 +123,7 @@ def main() -> None:
     os.environ.update(ask["environment"], **{protocol.AGENT: str(os.getpid())})
     with contextlib.suppress(OSError):
         os.chdir(ask["folder"])
-    # Open until this process ends, so that nobody takes the folder for one that was left behind.
+    # Held open until this process ends, so that nobody removes the folder as a leftover.
     scratch = Path(protocol.scratch_directory())
     held = temporary_folders.hold(scratch)
     agent = HostAgent(ask, rest)

@@ -1,4 +1,4 @@
-"""Ranks started by mpirun: which one, its command line and environment, what it says of their end."""
+"""Start of ranks by mpirun: its choice, command line and environment, and its report of how ranks ended."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from probes.base import UnavailableError, install
 __all__ = ["Launcher", "Mpirun", "command", "find", "start", "variables"]
 
 Kind = Literal["openmpi", "mpich", "intel"]
-# mpirun gives the other ranks a second to end before it kills them; then it says who was the first.
+# mpirun gives the other ranks a second to end before it kills them; then it names the first to die.
 _GATHERING_S = 5.0
 # Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
 _BLAMED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+(\d+)\s+on\s+node\s+(\S+)")
-# Open MPI, of a host where its daemon did not start; it names it up to the first dot.
+# Open MPI's message about a host whose daemon did not start, named up to the first dot.
 _UNREACHED = re.compile(r"daemon failed to report back.*?Remote host:\s+(\S+)", re.DOTALL)
 # Linux takes no word of a command line above 128 KiB.
 _LONGEST_WORD = 100_000
@@ -33,7 +33,7 @@ _LONGEST_WORD = 100_000
 
 @dataclass(frozen=True)
 class Mpirun:
-    """One mpirun that has started the ranks of a run; its lines and theirs go to ``output``."""
+    """One mpirun that has started the ranks of a run; its output and theirs go to ``output``."""
 
     process: subprocess.Popen[bytes]
     output: Path
@@ -49,11 +49,11 @@ class Mpirun:
             return ""
         unreached = dict.fromkeys(_UNREACHED.findall(self.output.read_text(errors="replace")))
         why = f" as it did not reach {', '.join(unreached)}" if unreached else ""
-        # What was started is a list of words.
+        # Popen was called with a list of words.
         return f"{self.process.args[0]!s} ended with status {status}{why}"  # type: ignore[index]
 
     def how_it_died(self, rank: int) -> str:
-        """As the status of mpirun tells: it ends as the first rank did."""
+        """Return mpirun's exit status in words, as it ends like the first rank did."""
         try:
             status = self.process.wait(_GATHERING_S)
         except subprocess.TimeoutExpired:
@@ -66,13 +66,13 @@ class Mpirun:
         return [(int(rank), int(pid), host) for rank, pid, host in found]
 
     def look_at(self, rank: int) -> None:
-        """mpirun tells nothing of a process that runs."""
+        """Do nothing, as mpirun reports nothing about running processes."""
 
     def seen_running(self, rank: int) -> bool:
         return False
 
     def kill(self, rank: int) -> None:
-        """mpirun would kill the others, too: a rank is hung up on, and leaves."""
+        """Do nothing, as mpirun would kill the others, too; the rank leaves when its connection closes."""
 
     def restart(self, rank: int, start: int) -> None:
         raise UnavailableError("MPI does not let ranks in later")
@@ -89,11 +89,11 @@ class Mpirun:
         return self.process.poll() is not None
 
     def close(self) -> None:
-        """Nothing of it is open."""
+        """Do nothing, as nothing is open."""
 
 
 def start(words: Sequence[str], env: Mapping[str, str], output: Path) -> Mpirun:
-    """Start mpirun by ``words``, as ``command`` gives them, in a session of its own."""
+    """Start mpirun by ``words``, from ``command``, in a session of its own."""
     with output.open("wb") as said:
         process = subprocess.Popen(
             words,
@@ -108,14 +108,14 @@ def start(words: Sequence[str], env: Mapping[str, str], output: Path) -> Mpirun:
 
 @dataclass(frozen=True)
 class Launcher:
-    """A program that starts MPI ranks, and whose command line it understands."""
+    """A program that starts MPI ranks, and the kind of its command line."""
 
     path: str
     kind: Kind
 
 
 def find() -> Launcher:
-    """The mpirun of this Python environment, else that of PATH; raises UnavailableError without one."""
+    """Return the mpirun of this Python environment, else that of PATH; raises UnavailableError if none."""
     beside = str(Path(sys.executable).parent)
     for folder in (beside, None):
         for name in ("mpirun", "mpiexec"):
@@ -135,7 +135,7 @@ def command(
     program: Sequence[str],
     folder: Path | None = None,
 ) -> list[str]:
-    """The command line that starts ``ranks`` processes of ``program``, on ``hosts`` or else here.
+    """Return the command line that starts ``ranks`` processes of ``program``, on ``hosts`` or else here.
 
     A list of hosts that is too long for a command line is written to a file in ``folder``.
     """
@@ -144,7 +144,7 @@ def command(
         # Otherwise it kills every rank when one dies, and blames any of them.
         watched = ["-disable-auto-cleanup"] if launcher.kind == "mpich" else []
         return [launcher.path, *watched, "-n", str(ranks), *where, *program]
-    # MPI starts no rank again, and of a variable that is not there its mpirun complains.
+    # Restarts do not exist in MPI, and its mpirun warns about unset variables.
     names = [name for name in environment.FORWARDED if name != START] if hosts else []
     forwarded = [word for name in names for word in ("-x", name)]
     options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
@@ -166,16 +166,16 @@ def _where(launcher: Launcher, hosts: Sequence[HostSlots], folder: Path | None) 
 
 
 def variables(ranks_here: int, folder: str, shared_memory: str, *, alone: bool = True) -> dict[str, str]:
-    """What mpirun and the ranks find in their environment, apart from how to report.
+    """Return the environment of mpirun and the ranks, without the variables for reporting.
 
-    MPI's session files go to ``folder`` and its shared memory to ``shared_memory``, so that nothing
-    stays behind when ranks are killed. More ranks than cores must yield while they poll. ``alone``: all
-    ranks are on this host, and none listens for connections. None looks for libfabric's devices either:
-    in Open MPI 5 each process that finds none sleeps for a second (``mca_btl_ofi_component_close``).
+    MPI's session files go to ``folder`` and its shared memory to ``shared_memory``, so that nothing stays
+    behind when ranks are killed. More ranks than cores must yield while they poll. With ``alone`` all ranks
+    are on this host, and none listens for connections. None looks for libfabric's devices either: in Open MPI
+    5 each process that finds none sleeps for a second (``mca_btl_ofi_component_close``).
     """
     crowded = ranks_here > (os.cpu_count() or 1)
     ours = {
-        # Where the ranks run, the command line says alone: this host, or the hosts listed.
+        # Only the command line says where ranks run: on this host, or on the hosts listed.
         "PRTE_MCA_prte_default_hostfile": "none",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -1,4 +1,4 @@
-"""Writes an order of ranks for launchers: hostfile, machinefile, rankfile, SLURM_HOSTFILE, node ranks."""
+"""Writers of rank orders for launchers: hostfile, machinefile, rankfile, SLURM_HOSTFILE, node ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["FORMATS", "PlacedHost", "keeps_slots", "order_file"]
 
 @dataclass(frozen=True)
 class PlacedHost:
-    """A host in its place: which of its slots has which rank, and where the host stood before, from 0."""
+    """A host in its place: its slots in the order of ranks, and its earlier index, from 0."""
 
     host: str
     slots: tuple[int, ...]
@@ -18,38 +18,38 @@ class PlacedHost:
 
 
 def order_file(hosts: Sequence[PlacedHost], form: str) -> str:
-    """The text of one of ``FORMATS``, with a line feed at its end."""
+    """Return the text of one of ``FORMATS``, with a line feed at its end."""
     return "".join(f"{line}\n" for line in _WRITERS[form](hosts))
 
 
 def keeps_slots(form: str) -> bool:
-    """Whether a format says which slot of a host a rank takes."""
+    """Return whether a format says which slot of a host a rank takes."""
     return form == "rankfile"
 
 
 def _hostfile(hosts: Sequence[PlacedHost]) -> list[str]:
-    """Open MPI: ``mpirun --hostfile FILE``."""
+    """Write for Open MPI: ``mpirun --hostfile FILE``."""
     return [f"{one.host} slots={len(one.slots)}" for one in hosts]
 
 
 def _machinefile(hosts: Sequence[PlacedHost]) -> list[str]:
-    """MPICH's and Intel's hydra: ``mpiexec -f FILE``."""
+    """Write for MPICH's and Intel's hydra: ``mpiexec -f FILE``."""
     return [f"{one.host}:{len(one.slots)}" for one in hosts]
 
 
 def _rankfile(hosts: Sequence[PlacedHost]) -> list[str]:
-    """Open MPI: ``mpirun --map-by rankfile:file=FILE``; a slot is a core."""
+    """Write for Open MPI: ``mpirun --map-by rankfile:file=FILE``; a slot is a core."""
     placed = [(one.host, slot) for one in hosts for slot in one.slots]
     return [f"rank {rank}={host} slot={slot}" for rank, (host, slot) in enumerate(placed)]
 
 
 def _slurm(hosts: Sequence[PlacedHost]) -> list[str]:
-    """``SLURM_HOSTFILE=FILE srun --distribution=arbitrary``: the host of each task."""
+    """Write the host of each task: ``SLURM_HOSTFILE=FILE srun --distribution=arbitrary``."""
     return [one.host for one in hosts for _ in one.slots]
 
 
 def _torchrun(hosts: Sequence[PlacedHost]) -> list[str]:
-    """On each host ``torchrun`` with its line's words."""
+    """Write the words for ``torchrun`` on each host, one line per host."""
     return [
         f"{one.host} --nnodes={len(hosts)} --node-rank={rank} --nproc-per-node={len(one.slots)} "
         f"--master-addr={hosts[0].host}"
@@ -58,7 +58,7 @@ def _torchrun(hosts: Sequence[PlacedHost]) -> list[str]:
 
 
 def _kubernetes(hosts: Sequence[PlacedHost]) -> list[str]:
-    """The node rank of each pod of an indexed job, the pod with index 0 first."""
+    """Write the node rank of each pod of an indexed job, the pod with index 0 first."""
     place = {one.index: rank for rank, one in enumerate(hosts)}
     return [",".join(str(place[index]) for index in sorted(place))]
 

@@ -1,4 +1,4 @@
-"""How a program is started on another host: by srun within a job of Slurm, else by a remote shell."""
+"""Start of a program on another host: by srun within a Slurm job, else by a remote shell."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from probes.base import UnavailableError
 
 __all__ = ["on_host", "remote_shell"]
 
-# As for mpirun: a site that has told Open MPI or MPICH how to reach its hosts has told us, too.
+# A site that has configured remote access for Open MPI or MPICH has configured it for ccctl, too.
 _SHELLS = ("PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC")
 # Never ask for a password; give up on a host that has not answered for 20 s.
 _SSH = ("-x", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4")
-# One task that shares the node with the job's other steps, and may use all that the job has there.
+# One task that shares the node with the job's other steps, and may use all of the job's resources there.
 _STEP = ("--overlap", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def on_host(host: str, program: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """The command line that runs ``program`` on ``host``, to be started with ``env``.
+    """Return the command line that runs ``program`` on ``host``, to be started with ``env``.
 
-    Of ``env`` srun hands on what this process has, too, and a remote shell nothing. Raises UnavailableError
-    where there is neither.
+    srun hands on the variables of ``env`` that this process has, too; a remote shell hands on none. Raises
+    UnavailableError without either.
     """
     srun = None if any(map(os.environ.get, _SHELLS)) else shutil.which("srun")
     if srun is not None and any(node.host == host for node in allocation.nodes()):
@@ -38,9 +38,9 @@ def on_host(host: str, program: Sequence[str], env: Mapping[str, str]) -> list[s
 
 
 def remote_shell() -> list[str]:
-    """The words before a host and a command that run the command there."""
+    """Return the words that come before a host and a command to run there."""
     given = next((os.environ[name] for name in _SHELLS if os.environ.get(name)), "ssh:rsh")
-    # Open MPI has a list of them, of which it takes the first that there is.
+    # Open MPI has a list of shells and takes the first that exists.
     for words in filter(None, map(shlex.split, given.split(":"))):
         path = shutil.which(words[0])
         if path is not None:

@@ -14,9 +14,9 @@ __all__ = ["spares_of"]
 def spares_of(
     ranks: int, where: Sequence[HostSlots], spare: Sequence[HostSlots]
 ) -> tuple[tuple[Whereabouts, ...], Mapping[int, HostSlots]]:
-    """(where the ranks of the slots of ``spare`` are expected, the host of each).
+    """Return (expected locations of the ranks on the slots of ``spare``, the host of each).
 
-    They are numbered after the ``ranks`` on ``where``, which are there at the start.
+    They are numbered after the ``ranks`` on ``where``, which are present at the start.
     """
     later = [entry for entry in spare for _ in range(entry.slots)]
     hosts = dict(enumerate([*_hosts_of_ranks(ranks, where), *later]))
@@ -29,6 +29,6 @@ def spares_of(
 
 
 def _hosts_of_ranks(ranks: int, where: Sequence[HostSlots]) -> list[HostSlots]:
-    """The host of each of ``ranks`` on the slots of ``where`` in their order, or else here."""
+    """Return the host of each of ``ranks`` on the slots of ``where`` in their order, or else here."""
     entries = where or (HostSlots(socket.gethostname(), ranks),)
     return [entry for entry in entries for _ in range(entry.slots)][:ranks]

@@ -1,4 +1,4 @@
-"""What the launcher asks of whatever has started its ranks."""
+"""The launcher's protocol for starters of ranks."""
 
 from __future__ import annotations
 
@@ -10,57 +10,57 @@ __all__ = ["Starter", "how_it_ended"]
 
 
 class Starter(Protocol):
-    """The processes that have started the ranks of one run, and what they know of them."""
+    """The processes that have started the ranks of one run, and their knowledge of these ranks."""
 
     label: str
     """What stands before each line that they and the ranks have printed."""
 
     @property
     def pids(self) -> frozenset[int]:
-        """The processes of this host that are no ranks, and clear up behind them."""
+        """The processes of this host that are no ranks and clean up after them."""
 
     def ended(self, heard: Collection[int]) -> str:
-        """What has ended although its ranks are needed; "" where nothing has.
+        """Return what has ended although its ranks are needed; "" for nothing.
 
-        ``heard`` are the ranks that have said hello: a connection tells more of them.
+        Ranks in ``heard`` have said hello and are ignored, as their connection tells more.
         """
 
     def how_it_died(self, rank: int) -> str:
-        """How a rank ended whose connection is broken, as far as that is known soon."""
+        """Return how a rank with a broken connection ended, as far as that is soon known."""
 
     def blamed(self) -> list[tuple[int, int | None, str]]:
-        """(rank, pid where that is known, host) of each rank whose end is not that of another."""
+        """Return (rank, pid if known, host) of each rank that did not end because of another."""
 
     def look_at(self, rank: int) -> None:
-        """Have a rank looked at on its host; returns at once."""
+        """Request a look at a rank on its host; return at once."""
 
     def seen_running(self, rank: int) -> bool:
-        """Whether a rank was lately seen at work, though it may be silent; False where nobody can look."""
+        """Return whether a silent rank was lately seen at work; False if nobody can look."""
 
     def kill(self, rank: int) -> None:
-        """Send SIGKILL to a rank, where its host can be reached; returns at once."""
+        """Send SIGKILL to a rank if its host can be reached; return at once."""
 
     def restart(self, rank: int, start: int) -> None:
-        """Start a lost rank again on its host, or a spare; returns at once.
+        """Start a lost rank again on its host, or a spare; return at once.
 
-        ``start`` times that was tried before. Raises UnavailableError where it cannot be tried.
+        ``start`` is the number of this start. Raises UnavailableError if it cannot be tried.
         """
 
     def failed_again(self, rank: int) -> str:
-        """What has become of a rank that was started again, where it ended; "" where it did not."""
+        """Return how a restarted rank ended; "" if it did not."""
 
     def terminate(self) -> None:
-        """Tell all of them to end, and all that they have started."""
+        """End all these processes and everything that they have started."""
 
     def wait(self, limit_s: float) -> bool:
-        """Let what is done end; whether all have within ``limit_s``."""
+        """Let finished processes end; return whether all have within ``limit_s``."""
 
     def close(self) -> None:
-        """Let go of what has ended."""
+        """Release everything that has ended."""
 
 
 def how_it_ended(status: int) -> str:
-    """A status in words; a negative one is a signal, as ``subprocess`` has it."""
+    """Return a status in words; a negative one is a signal, as in ``subprocess``."""
     if -status in {int(known) for known in signal.Signals}:
         return f"was killed ({signal.Signals(-status).name})"
     return f"died (status {status})"
