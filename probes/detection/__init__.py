@@ -1,9 +1,9 @@
-"""Detection: the topology of this host, of files, or of many hosts laid over each other.
+"""Detection: the topology of this host, of files, or of many hosts merged.
 
-In: what the readers of sysfs, NVML and files found. Out: one `Topology`, with what no source said derived
-from tables and what sources disagree on reported.
-Read `merge`, `derive`, `conflicts`, `gather`; `active` and `adapcc_probes` ask the hardware itself;
-`declared`, `host_edits` and `nic_speeds` correct a topology by a measured profile.
+In: the results of the readers of sysfs, NVML and files. Out: one `Topology`; missing facts come from tables,
+and conflicts between sources are findings. Read `merge`, `derive`, `conflicts`, `gather`; `active` and
+`adapcc_probes` measure the hardware itself; `declared`, `host_edits` and `nic_speeds` correct a topology by a
+measured profile.
 """
 
 import lazy_loader as lazy

@@ -1,4 +1,4 @@
-"""The active probes run on this machine: their answers beside its own facts, contradictions as findings."""
+"""The active probes on this machine: answers beside passive facts, and contradictions as findings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ON_ONE_SWITCH = ("PIX", "PXB")
 
 
 def probed(found: Topology, seed: int) -> Topology:
-    """The topology of this machine, which is its only host, with what the active probes say of it."""
+    """Return the topology of this machine, its only host, with the answers of the active probes."""
     (host,) = found.hosts
     done = probe_host(host, _copies, SocketLoopback(host), ProbeTrials(seed=seed))
     return replace(found, hosts=(done,), findings=(*found.findings, *contradictions(done)))
 
 
 def probe_host(host: Host, copies: Callable[[Host], Copies], loopback: Loopback, trials: ProbeTrials) -> Host:
-    """All three probes, one after the other, as they must not disturb each other.
+    """Run all three probes, one after the other, because they would disturb each other.
 
     ``copies`` may raise UnavailableError: the probes that need GPUs then refuse with that reason.
     """
@@ -49,7 +49,7 @@ def probe_host(host: Host, copies: Callable[[Host], Copies], loopback: Loopback,
 
 
 def contradictions(host: Host) -> Iterator[Finding]:
-    """Where an active probe is sure of what the passive facts deny."""
+    """Yield a finding for each confident answer of a probe that contradicts the passive facts."""
     devices: dict[str, Gpu | Nic] = {gpu.bus_id: gpu for gpu in host.gpus}
     devices |= {nic.name: nic for nic in host.nics}
     for answer in host.probed:
@@ -62,7 +62,7 @@ def contradictions(host: Host) -> Iterator[Finding]:
 
 
 def _both(host: Host, answer: Probed, devices: Sequence[Gpu | Nic]) -> tuple[str, str]:
-    """What the probe says, and what the facts say ("" where they do not), in the same words."""
+    """Return the answer of the probe and the passive fact ("" if unknown), in the same words."""
     first = devices[0]
     if answer.what == "nic_numa":
         return f"NUMA node {answer.answer}", "" if first.numa is None else f"NUMA node {first.numa}"

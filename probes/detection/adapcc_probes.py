@@ -1,9 +1,10 @@
 """AdapCC's active probes (Sec. IV-A): NUMA nodes and PCIe switches of NICs and GPUs, found by contention.
 
-(1) The NUMA node of a NIC: the one from which a loopback over the NIC is quickest. (2) GPUs on one PCIe
-switch: one copies 20 MB to the CPU while another does so over eight streams. (3) GPUs on the switch of a
-NIC: they copy while the NIC is busy. Unlike AdapCC's program, each alternative is tried at least seven
-times, in random order, each GPU is timed by itself, and the trials decide what is low.
+(1) The NUMA node of a NIC is the one with the fastest loopback over the NIC. (2) GPUs share a PCIe switch if
+one's copy of 20 MB to the CPU slows down while the other copies over eight streams. (3) GPUs share a switch
+with a NIC if their copies slow down while the NIC is busy. Unlike in AdapCC's program, each alternative is
+tried at least seven times, in random order, each GPU is timed separately, and the threshold comes from the
+trials.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ REPETITIONS = 7
 
 
 class Copies(Protocol):
-    """Copies from GPUs to the CPU, each timed by itself; GPUs are bus ids."""
+    """Copies from GPUs to the CPU, each timed separately; GPUs are bus ids."""
 
     def alone_gbs(self, gpu: str) -> float:
-        """GB/s of one copy while nothing else is copied."""
+        """Return GB/s of one copy without other traffic."""
 
     def beside_gbs(self, gpu: str, other: str) -> float:
-        """GB/s of one copy of ``gpu`` while ``other`` copies over eight streams, from before to after it."""
+        """Return GB/s of one copy of ``gpu`` during a longer copy of ``other`` over eight streams."""
 
 
 class Loopback(Protocol):
-    """Traffic that leaves a NIC and comes back to it."""
+    """Traffic that leaves a NIC and returns to it."""
 
     def refusal(self, nic: str) -> str:
-        """Why such traffic does not reach the NIC; "" where it does."""
+        """Return why such traffic does not reach the NIC; "" if it does."""
 
     def round_trip_s(self, nic: str, node: int) -> float:
-        """Seconds there and back from a process bound to a NUMA node."""
+        """Return the seconds of a round trip from a process bound to a NUMA node."""
 
     def busy(self, nic: str) -> AbstractContextManager[None]:
-        """Keeps the NIC as busy as it can be while the block runs."""
+        """Keep the NIC as busy as possible while the block runs."""
 
 
 @dataclass(frozen=True)
 class ProbeTrials:
-    """How often each alternative is tried, and what the order is drawn from."""
+    """The number of trials of each alternative, and the seed of their order."""
 
     repetitions: int = REPETITIONS
     seed: int = 0
@@ -59,7 +60,7 @@ class ProbeTrials:
 def nic_numa(
     nics: Sequence[str], nodes: Sequence[int], loopback: Loopback, trials: ProbeTrials
 ) -> list[Probed]:
-    """Which NUMA node each NIC is nearest to; "" where nodes differ too little to tell."""
+    """Find the NUMA node nearest to each NIC; the answer is "" if nodes differ too little."""
     found = []
     for nic in nics:
         blank = Probed("nic_numa", (nic,), repetitions=trials.repetitions, seed=trials.seed)
@@ -85,7 +86,7 @@ def nic_numa(
 
 
 def gpu_switches(gpus: Sequence[str], copies: Copies, trials: ProbeTrials) -> list[Probed]:
-    """For each pair of GPUs whether they share a PCIe switch. Costs N² copies a repetition."""
+    """Find whether each pair of GPUs shares a PCIe switch. Costs N² copies per repetition."""
     blank = Probed("gpu_switch", tuple(gpus), repetitions=trials.repetitions, seed=trials.seed)
     if len(gpus) < 2:
         return [replace(blank, reason=f"it takes two GPUs, and there are {len(gpus)}", repetitions=0)]
@@ -106,7 +107,7 @@ def gpu_switches(gpus: Sequence[str], copies: Copies, trials: ProbeTrials) -> li
 def nic_switches(
     gpus: Sequence[str], nics: Sequence[str], copies: Copies, loopback: Loopback, trials: ProbeTrials
 ) -> list[Probed]:
-    """Which GPUs share a PCIe switch with each NIC: their copies suffer while the NIC is busy."""
+    """Find the GPUs that share a PCIe switch with each NIC: their copies slow down while the NIC is busy."""
     return [_one_nic(gpus, nic, copies, loopback, trials) for nic in nics]
 
 
@@ -135,7 +136,7 @@ def _one_nic(
 def _ratios_of_pairs(
     gpus: Sequence[str], copies: Copies, trials: ProbeTrials
 ) -> Mapping[tuple[str, str], Floats]:
-    """GB/s beside the other by GB/s alone, per repetition the mean of both directions."""
+    """Return, per repetition, GB/s beside the other over GB/s alone, averaged over both directions."""
     both = list(combinations(gpus, 2))
     tries = [(gpu, other) for pair in both for gpu, other in (pair, pair[::-1])]
     everything: list[tuple[str, str]] = [*tries, *((gpu, "") for gpu in gpus)]

@@ -1,7 +1,7 @@
-"""Conflicts between sources: where two disagree on one machine, a finding names both and what is taken.
+"""Conflicts between sources: a finding names the two values and the one that is used.
 
-Only facts that cannot have changed between two readings are compared: not the speed that a link has
-trained to just now, nor whether a port is up.
+Only facts that do not change between two readings are compared. The current speed of a link and the state of
+a port are not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_NAMED = 3
 
 
 def between(parts: Sequence[Topology]) -> list[Finding]:
-    """What the parts contradict each other in, for each host that several of them name."""
+    """Return the contradictions between the parts, for each host that several of them describe."""
     hosts: dict[str, list[Host]] = {}
     for host in (host for part in parts for host in part.hosts):
         hosts.setdefault(host.name, []).append(host)
@@ -70,10 +70,10 @@ def _method(record: _Record, name: str) -> str:
 
 
 def _values(record: _Record, host: Host, name: str) -> set[Hashable]:
-    """What this record may mean by a field: some tools give a function's own limit, some its link's."""
+    """Return the possible meanings of a field: some tools give a function's own limit, some its link's."""
     value = getattr(record, name)
     if name == "pci_class":
-        return {value[:6]}  # hwloc has no programming interface
+        return {value[:6]}  # hwloc omits the programming interface
     if isinstance(value, str):
         return {value.lower()}
     found: set[Hashable] = {value}
@@ -104,7 +104,7 @@ def _link_counts(hosts: Sequence[Host]) -> Iterator[Finding]:
 
 
 def _absent(hosts: Sequence[Host]) -> Iterator[Finding]:
-    """GPUs that one list has and another has not; the driver's own list may be kept short for a process."""
+    """Yield GPUs that only one list has; NVML is skipped, because the driver may hide GPUs from a process."""
     lists = [host for host in hosts if host.gpus and host.method != "nvml"]
     for first, second in combinations(lists, 2):
         for here, there in ((first, second), (second, first)):
@@ -115,7 +115,7 @@ def _absent(hosts: Sequence[Host]) -> Iterator[Finding]:
 
 
 def with_stated(host: Host) -> Iterator[Finding]:
-    """Where the PCI tree and the links of a host contradict the path types that a tool states."""
+    """Yield contradictions of a host's PCI tree and links with the path types that a tool states."""
     paths = Paths(host)
     every: list[Gpu | Nic] = [*host.gpus, *host.nics]
     devices = {key_of(device): device for device in every}
@@ -134,7 +134,7 @@ def _both(matrix: Matrix, paths: Paths, a: Gpu | Nic, b: Gpu | Nic) -> tuple[str
     path = paths.between(a, b)
     if word.startswith("NV"):
         return "NVL", path if path != "?" else "NVL"
-    # NVML's own answer is of the way over PCIe, also where NVLink is there.
+    # NVML answers for the path over PCIe, even if there is NVLink.
     if path == "NVL" and matrix.method == "smi":
         return word, path
     derived = paths.in_tree(a, b)

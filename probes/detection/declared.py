@@ -1,10 +1,10 @@
-"""A declared topology reconciled with a profile: the edges that measured rates contradict, and corrections.
+"""Reconciliation of a declared topology with a profile: contradicted edges and their corrections.
 
-A pair of GPUs contradicts if the whole confidence interval of its GB/s lies outside the tolerance of its
-path: a factor of 1.5 to 2 over NVLink and PCIe switches, of 2 to 3 through CPUs. Candidate edits
-(`host_edits`) are tried, and the one is kept that leaves the least misfit, the sum of
-|log(measured / expected)| beyond the tolerance, until none explains more. Then the speeds of NICs are
-compared with rates between hosts (`nic_speeds`).
+A pair of GPUs contradicts the topology if the whole confidence interval of its GB/s lies outside the
+tolerance of its path: a factor of 1.5 to 2 over NVLink and PCIe switches, of 2 to 3 through CPUs. The misfit
+is the sum of |log(measured / expected)| beyond the tolerance. Each round tries candidate edits (`host_edits`)
+and keeps the one with the least misfit, until none explains more. Then the speeds of NICs are compared with
+rates between hosts (`nic_speeds`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from probes.topology import Finding, Host, Topology, label
 
 __all__ = ["Reconciled", "reconcile"]
 
-# Measured over expected GB/s of a path that is declared rightly: at least and at most.
+# Least and greatest ratio of measured to expected GB/s for a correctly declared path.
 _FABRIC, _SWITCHES, _CPUS = (0.65, 1.5), (0.55, 1.5), (0.3, 2.0)
-# The least misfit that an edit has to explain.
+# An edit must reduce the misfit by at least this much.
 _LEAST = 0.1
 _MOST_EDITS = 32
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """The corrected topology, its edits in their order, and pairs that contradict it still.
+    """The corrected topology, its edits in order, and pairs that still contradict it.
 
     ``pairs`` is the number of measured pairs that were compared.
     """
@@ -46,7 +46,7 @@ class Reconciled:
 
 
 def reconcile(declared: Topology, profile: Profile) -> Reconciled:
-    """Compare pairs of GPUs within hosts and of NICs between hosts, and correct ``declared`` by them."""
+    """Compare measured pairs of GPUs in hosts and NICs between hosts with ``declared``, and correct it."""
     tables = load()
     pairs = list(measured_pairs(declared, profile))
     hosts, edits, unexplained = list(declared.hosts), list[Edit](), list[Finding]()
@@ -74,7 +74,7 @@ def _inside(topology: Topology, host: Host, pair: MeasuredPair) -> bool:
 def _corrected(
     host: Host, measured: Sequence[MeasuredPair], tables: Bandwidths
 ) -> tuple[Host, list[Edit], list[Finding]]:
-    """(the corrected host, its edits, pairs that contradict it still); greedy, an edit at a time."""
+    """Return (the corrected host, its edits, remaining contradictions); greedy, one edit at a time."""
     pairs = [
         GpuPair(pair.src_gpu.bus_id, pair.dst_gpu.bus_id, pair.gbs, pair.low_gbs, pair.high_gbs)
         for pair in measured
@@ -98,7 +98,7 @@ def _corrected(
 
 
 def _misfit(host: Host, pairs: Iterable[GpuPair], tables: Bandwidths) -> dict[GpuPair, float]:
-    """The misfit of each pair that contradicts ``host``: |log(measured / expected)| beyond the tolerance."""
+    """Return the misfit of each contradicting pair: |log(measured / expected)| beyond the tolerance."""
     expected, gpus = Expected(host, tables), {gpu.bus_id: gpu for gpu in host.gpus}
     found = {}
     for pair in pairs:
@@ -114,7 +114,7 @@ def _misfit(host: Host, pairs: Iterable[GpuPair], tables: Bandwidths) -> dict[Gp
 
 
 def _allowed(path: str) -> tuple[float, float]:
-    """The tolerance of a path: measured over expected GB/s, at least and at most."""
+    """Return the tolerance of a path: least and greatest ratio of measured to expected GB/s."""
     if path == "NVB":
         # A copy goes over PCIe, unless a library relays it through a third GPU.
         return 0.0, _FABRIC[1]

@@ -18,7 +18,7 @@ _Placed = TypeVar("_Placed", PciDevice, Gpu, Nic)
 
 
 def complete(topology: Topology, tables: Bandwidths) -> Topology:
-    """The topology with GPUs numbered and named, links given their GB/s, and doubts as findings."""
+    """Return the topology with GPU numbers and names, link rates in GB/s, and doubts as findings."""
     findings = list(topology.findings)
     notes = list(topology.notes)
     hosts = []
@@ -33,9 +33,9 @@ def complete(topology: Topology, tables: Bandwidths) -> Topology:
 
 
 def _with_only_node(host: Host) -> Host:
-    """Where there is one NUMA node, everything is on it, though the kernel may write -1.
+    """Put everything on the only NUMA node if there is one, even if the kernel writes -1.
 
-    nvidia-smi and rocm-smi name the nodes that GPUs are on, and there may be others.
+    nvidia-smi and rocm-smi list only the nodes of GPUs, so there may be others.
     """
     if len(host.numa) != 1 or host.numa[0].index < 0 or host.numa[0].method in ("smi", "rocm_smi"):
         return host
@@ -55,7 +55,7 @@ def _with_only_node(host: Host) -> Host:
 
 
 def _gpus(host: Host) -> tuple[Gpu, ...]:
-    """Numbered as their source numbers them, or in order of place where it does not or repeats one."""
+    """Return the GPUs numbered as in their source, or by position if it has no numbers or repeats one."""
     driven = any(gpu.usable for gpu in host.gpus)
     devices = functions(host)
     given = [gpu.index for gpu in host.gpus if gpu.index is not None]
@@ -74,7 +74,7 @@ def _gpus(host: Host) -> tuple[Gpu, ...]:
 
 
 def _from_table(gpu: Gpu, function: PciDevice | None) -> Gpu:
-    """Name and architecture by the ids of its PCI function, where no source has them."""
+    """Add name and architecture by the ids of the PCI function, if no source has them."""
     if function is None:
         return gpu
     known = {
@@ -157,7 +157,7 @@ def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
 
 
 def _assumed_speeds(host: Host) -> Iterator[Finding]:
-    """Links whose speed neither a source nor the tables tell."""
+    """Yield a finding for links whose speed neither a source nor the tables have."""
     printed = "add what nvidia-smi nvlink -s prints to the file"
     dumped = "add the topology that RCCL writes to the file of NCCL_TOPO_DUMP_FILE"
     for kind, name, method, source in (
@@ -173,7 +173,7 @@ def _assumed_speeds(host: Host) -> Iterator[Finding]:
 
 
 def _links_down(host: Host) -> Iterator[Finding]:
-    """Links that are down where the same GPUs beside it have them up: some boards wire only a part."""
+    """Yield links that are down although equal GPUs of the host have more up: boards may wire only a part."""
     up, down = (
         {
             gpu.bus_id: sum(
@@ -194,7 +194,7 @@ def _links_down(host: Host) -> Iterator[Finding]:
 
 
 def _port_doubts(host: Host) -> Iterator[Finding]:
-    """InfiniBand ports that carry nothing; an Ethernet port without a cable is nothing odd."""
+    """Yield InfiniBand ports that are not active; an Ethernet port without a cable is normal."""
     for nic in host.physical_nics:
         if nic.link_layer == "InfiniBand" and nic.state in ("down", "init", "armed", "initialize"):
             phase = f" ({nic.physical_state})" if nic.physical_state else ""
@@ -203,7 +203,7 @@ def _port_doubts(host: Host) -> Iterator[Finding]:
 
 
 def _width_doubts(host: Host) -> Iterator[Finding]:
-    """Only width: an idle GPU lowers its speed to save power, never its width."""
+    """Yield PCIe links of reduced width; speed is ignored, because idle GPUs lower it to save power."""
     devices = functions(host)
     carriers = {gpu.bus_id for gpu in host.gpus} | {nic.bus_id for nic in host.physical_nics}
     for bus_id in sorted(carriers & devices.keys()):

@@ -1,4 +1,4 @@
-"""Detection in one call: of this machine, or of what files say of others."""
+"""Detection in one call: of this machine, or of machines that files describe."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["detect"]
 def detect(*files: str | os.PathLike[str], active: bool = False, seed: int = 0) -> Topology:
     """Return the topology of this machine, or with ``files`` of the machines that they describe.
 
-    A file is NCCL's or hwloc's XML or the matrix of ``nvidia-smi topo -m``, told by its content, or the
-    folder of a recording (``ccctl detect --record``). Several of one machine are merged, other machines
-    stand beside it. ``active`` also probes this machine's NICs and GPU pairs by traffic (AdapCC, Sec. IV-A),
-    in an order drawn from ``seed``. Bandwidths of the result are in GB/s (10^9 bytes), memory in bytes.
+    A file is NCCL's or hwloc's XML, the matrix of ``nvidia-smi topo -m``, or the folder of a recording
+    (``ccctl detect --record``); its content decides. Files of one machine are merged, other machines are
+    added. ``active`` also probes this machine's NICs and GPU pairs by traffic (AdapCC, Sec. IV-A), in an
+    order drawn from ``seed``. Bandwidths are in GB/s (10^9 bytes), memory in bytes.
 
     Raises MissingInputError or DataError, naming the file. Takes a second or two on a live machine.
 

@@ -1,6 +1,6 @@
-"""Detection on every host of a cluster: one rank a host looks, rank 0 gets it all.
+"""Detection on every host of a cluster: one rank per host reads it, rank 0 collects all.
 
-A host whose detector fails is a finding; the others are kept.
+A host whose detector fails becomes a finding; the others are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class DetectRequest:
-    """What the detector of each host is asked for; ``seed`` is that of the active probes."""
+    """A request to the detector of each host; ``seed`` is that of the active probes."""
 
     active: bool = False
     seed: int = 0
@@ -30,7 +30,7 @@ class DetectRequest:
 
 @dataclass(frozen=True)
 class HostDetection:
-    """What the detector of one machine found, or why it failed; ``machine`` tells those of one name apart."""
+    """The result or failure of one machine's detector; ``machine`` distinguishes machines of equal name."""
 
     host: str
     machine: str
@@ -39,11 +39,11 @@ class HostDetection:
 
 
 def answer_task(comm: Any, request: None, progress: Safekeeping) -> None:
-    """Nothing but to have started: a host on which this runs can be reached."""
+    """Do nothing: a host that runs this is reachable."""
 
 
 def look_task(comm: Any, request: DetectRequest, progress: Safekeeping) -> list[HostDetection] | None:
-    """One look at each machine that has ranks, by the first of them; on rank 0 all of them, else None."""
+    """Detect each machine once, on the first of its ranks; returns all results on rank 0, else None."""
     me = (socket.gethostname(), _boot())
     progress.waiting(-1, "finding out which ranks share a host")
     machines = comm.allgather(me)
@@ -58,7 +58,7 @@ def look_task(comm: Any, request: DetectRequest, progress: Safekeeping) -> list[
 
 
 def together(looks: Sequence[HostDetection], missing: Mapping[str, str]) -> Topology:
-    """All hosts as one topology; ``missing`` are those that gave nothing, with the reason."""
+    """Return all hosts as one topology; ``missing`` maps hosts without a result to the reason."""
     machines = {(look.host, look.machine): look for look in looks}
     found = merge.side_by_side([look.topology for look in machines.values() if look.topology is not None])
     failed = {look.host: look.failure for look in machines.values() if look.topology is None}
@@ -71,7 +71,7 @@ def together(looks: Sequence[HostDetection], missing: Mapping[str, str]) -> Topo
 
 
 def answers_to(name: str, host: Host, addresses: Sequence[str] = ()) -> bool:
-    """Whether ``name``, whose addresses these are, is what someone calls this host."""
+    """Return whether ``name``, with these addresses, means this host."""
     own = {address for nic in host.nics for address in nic.addresses}
     short = name.partition(".")[0] == host.name.partition(".")[0] and not name[:1].isdigit()
     return name == host.name or short or bool(own & {name, *addresses})
@@ -87,7 +87,7 @@ def _look(name: str, machine: str, request: DetectRequest) -> HostDetection:
         return HostDetection(name, machine, found)
     except CcctlError as error:
         return HostDetection(name, machine, None, error.message)
-    except Exception as error:  # one host's broken library must not cost the facts of all others
+    except Exception as error:  # one host's broken library must not lose the facts of all others
         return HostDetection(name, machine, None, f"{type(error).__name__}: {error}")
 
 

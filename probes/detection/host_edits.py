@@ -1,6 +1,6 @@
 """Edits of a host's declared topology that may explain measured rates between its GPUs.
 
-Another number of NVLinks, another width or speed of a PCIe link, two GPUs in each other's places, a GPU below
+They change a number of NVLinks, change the width or speed of a PCIe link, swap two GPUs, or move a GPU below
 another switch.
 """
 
@@ -21,7 +21,7 @@ _WIDTHS, _SPEEDS = (1, 2, 4, 8, 16), (8.0, 16.0, 32.0, 64.0)
 
 @dataclass(frozen=True)
 class Edit:
-    """One correction of a host: ``where`` names the GPU, PCIe link or NIC, ``text`` both figures."""
+    """One correction of a host: ``where`` names the GPU, PCIe link or NIC, ``text`` both values."""
 
     what: Literal["nvlink", "pcie", "place", "nic"]
     host: str
@@ -49,7 +49,7 @@ class GpuPair:
 def candidate_edits(
     host: Host, odd: Sequence[GpuPair], pairs: Sequence[GpuPair], tables: Bandwidths
 ) -> Iterator[Edit]:
-    """The edits of ``host`` that may explain ``odd``, those of the measured ``pairs`` that contradict it."""
+    """Yield the edits of ``host`` that may explain ``odd``, the measured ``pairs`` that contradict it."""
     touched = {bus_id for pair in odd for bus_id in (pair.src, pair.dst)}
     gpus = [gpu for gpu in host.gpus if gpu.bus_id in touched]
     yield from _links_between(host, odd, pairs, tables)
@@ -63,7 +63,7 @@ def candidate_edits(
 def _links_between(
     host: Host, odd: Sequence[GpuPair], pairs: Sequence[GpuPair], tables: Bandwidths
 ) -> Iterator[Edit]:
-    """Another number of NVLinks between two GPUs."""
+    """Yield edits with another number of NVLinks between two GPUs."""
     gpus, kind = {gpu.bus_id: gpu for gpu in host.gpus}, _fabric_kind(host)
     known = {(pair.src, pair.dst): pair.gbs for pair in pairs}
     for ends in dict.fromkeys(tuple(sorted((pair.src, pair.dst))) for pair in odd):
@@ -75,7 +75,7 @@ def _links_between(
         best = max(known.get((a.bus_id, b.bus_id), 0.0), known.get((b.bus_id, a.bus_id), 0.0))
         declared = sum(link.count for link in own)
         rest = tuple(link for link in host.fabric if {link.source, link.target} != set(ends))
-        # A rate below that of one link may be that of PCIe.
+        # A rate below that of one link may be PCIe's, so 0 links are tried, too.
         for count in dict.fromkeys((round(best / each), 0)):
             if count != declared:
                 more = tuple(_link(host, x, y, kind, count) for x, y in ((a, b), (b, a)) if count)
@@ -87,7 +87,7 @@ def _links_between(
 def _links_to_switches(
     host: Host, odd: Sequence[GpuPair], pairs: Sequence[GpuPair], tables: Bandwidths
 ) -> Iterator[Edit]:
-    """Another number of NVLinks from a GPU into the switches."""
+    """Yield edits with another number of NVLinks from a GPU into the switches."""
     gpus, kind = {gpu.bus_id: gpu for gpu in host.gpus}, _fabric_kind(host)
     for bus_id in dict.fromkeys(bus_id for pair in odd for bus_id in (pair.src, pair.dst)):
         bundle = [link for link in host.fabric if link.source == bus_id and link.target_kind == "switch"]
@@ -122,7 +122,7 @@ def _bundle(count: int, kind: str) -> str:
 
 
 def _widths(host: Host, gpus: Sequence[Gpu], pairs: Sequence[GpuPair], tables: Bandwidths) -> Iterator[Edit]:
-    """Another width or speed of a PCIe link above a GPU that contradicts."""
+    """Yield edits with another width or speed of a PCIe link above one of the GPUs."""
     devices = functions(host)
     expected = Expected(host, tables)
     names = {gpu.bus_id: label(gpu) for gpu in host.gpus}
@@ -153,7 +153,7 @@ def _with_device(host: Host, device: PciDevice) -> Host:
 
 
 def _swapped(host: Host, a: Gpu, b: Gpu) -> Iterator[Edit]:
-    """Two GPUs in each other's places in the PCI tree, or at each other's NVLinks."""
+    """Yield edits that swap two GPUs in the PCI tree, or their NVLinks."""
     devices = functions(host)
     if a.bus_id in devices and b.bus_id in devices and devices[a.bus_id].parent != devices[b.bus_id].parent:
         after = _placed(_placed(host, a, devices[b.bus_id], b), b, devices[a.bus_id], a)
@@ -172,7 +172,7 @@ def _swapped(host: Host, a: Gpu, b: Gpu) -> Iterator[Edit]:
 
 
 def _moved(host: Host, gpus: Sequence[Gpu]) -> Iterator[Edit]:
-    """A GPU below the switch of another."""
+    """Yield edits that move a GPU below the switch of another."""
     devices = functions(host)
     for gpu in gpus:
         parents: dict[str, Gpu] = {}
@@ -187,7 +187,7 @@ def _moved(host: Host, gpus: Sequence[Gpu]) -> Iterator[Edit]:
 
 
 def _placed(host: Host, gpu: Gpu, place: PciDevice, other: Gpu) -> Host:
-    """The host with ``gpu`` where another GPU's function hangs; its own link stays as it is."""
+    """Return the host with ``gpu`` in the position of ``other``'s function; its own link is unchanged."""
     own = functions(host)[gpu.bus_id]
     moved = replace(own, parent=place.parent, root=place.root, numa=place.numa, cpus=place.cpus)
     at = replace(gpu, numa=other.numa, cpus=other.cpus)

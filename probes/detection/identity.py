@@ -1,7 +1,7 @@
 """Identity of machines and devices: which descriptions are of one machine, and which devices are the same.
 
-Identical machines have their devices at the same bus ids, so a bus id proves nothing alone: two files of
-one kind are two machines, and two that both name GPUs by UUID are one only where a UUID is in both.
+Equal bus ids prove nothing, because identical machines have devices at the same bus ids. Two files of one
+kind are two machines. If both name GPUs by UUID, they are one machine only if they share a UUID.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _NUMBERED = re.compile(r"gpu(\d+)")
 
 @dataclass
 class DescribedMachine:
-    """One machine and all that is said of it, each under the machine's own name; first what names bus ids."""
+    """One machine and all its descriptions, under the machine's name; those with bus ids come first."""
 
     parts: list[Topology] = field(default_factory=list)
 
     @property
     def hosts(self) -> list[Host]:
-        """What each part says of it."""
+        """The host as each part describes it."""
         return [part.hosts[0] for part in self.parts]
 
 
 def by_machine(topologies: Sequence[Topology]) -> tuple[list[DescribedMachine], list[str]]:
-    """The machines behind several descriptions, in order, and a note on each that has several."""
+    """Return the machines behind several descriptions, in order, and a note on each that has several."""
     machines: list[DescribedMachine] = []
     for part in (single for topology in topologies for single in _singles(topology)):
         mine = next((machine for machine in machines if _is_same(machine.hosts, part.hosts[0])), None)
@@ -43,7 +43,7 @@ def by_machine(topologies: Sequence[Topology]) -> tuple[list[DescribedMachine], 
 
 
 def _singles(topology: Topology) -> list[Topology]:
-    """Each host on its own, with the findings on it; notes stay with the first."""
+    """Return each host as a topology with its own findings; notes stay with the first."""
     if len(topology.hosts) == 1:
         return [topology]
     return [
@@ -74,7 +74,7 @@ def _is_same(known: Sequence[Host], host: Host) -> bool:
 def _same_kind(a: Host, b: Host) -> bool:
     if a.method != b.method:
         return False
-    # nvidia-smi's two matrices are two files of one machine.
+    # nvidia-smi's two matrices may be two files of one machine.
     kinds = [{matrix.what for matrix in host.matrices} for host in (a, b)]
     return not (kinds[0] and kinds[1]) or bool(kinds[0] & kinds[1])
 
@@ -112,7 +112,7 @@ def _under_one_name(machine: DescribedMachine) -> DescribedMachine:
 
 
 def _device_names(known: Sequence[Host], host: Host) -> dict[str, str]:
-    """What the devices of ``host`` are called by those that are known already, where it differs."""
+    """Map devices of ``host`` to their names in the known descriptions, where they differ."""
     names: dict[str, str] = {}
     for other in known:
         if _has_numbers(host) and not _has_numbers(other):
@@ -130,7 +130,7 @@ def _device_names(known: Sequence[Host], host: Host) -> dict[str, str]:
 
 
 def _by_number(host: Host) -> list[tuple[int, Gpu]]:
-    """GPUs as the driver numbers them: by bus id, where their source has no numbers."""
+    """Return GPUs with the driver's numbers: in order of bus id, if their source has no numbers."""
     if all(gpu.index is not None for gpu in host.gpus):
         return [(gpu.index or 0, gpu) for gpu in host.gpus]
     return list(enumerate(sorted(host.gpus, key=lambda gpu: gpu.bus_id)))

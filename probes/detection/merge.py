@@ -1,8 +1,7 @@
-"""Merging of topologies: each source gives a partial one, and earlier sources win.
+"""Merging of topologies: each source gives a partial one, and earlier sources take precedence.
 
-Earlier sources win where two say different things; what only a later one says is taken from it, and
-``method_of`` records that. AdapCC (Sec. IV-A) finds such facts by probing; what the machine says
-about itself costs less and comes first.
+A fact that only a later source states is taken from it, and ``method_of`` records that. AdapCC (Sec. IV-A)
+finds such facts by probing; the machine's own statements are cheaper and are read first.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ _UNSAID: tuple[object, ...] = (None, "", (), {})
 
 
 def live(host: str = "", *, root: Path = Path("/"), driver: Any = None, processes: Any = None) -> Topology:
-    """This machine, whole: what ``look`` finds, completed."""
+    """Return the whole topology of this machine: the result of ``look``, completed."""
     return complete(look(host, root=root, driver=driver, processes=processes), load())
 
 
 def look(host: str = "", *, root: Path = Path("/"), driver: Any = None, processes: Any = None) -> Topology:
-    """What /sys below ``root``, NVML and psutil say of this machine, and where they disagree.
+    """Read this machine from /sys below ``root``, NVML and psutil; disagreements become findings.
 
-    ``driver`` and ``processes`` stand in for the modules pynvml and psutil.
+    ``driver`` and ``processes`` replace the modules pynvml and psutil.
     """
     name = host or socket.gethostname()
     return _laid_together(
@@ -61,18 +60,18 @@ def look(host: str = "", *, root: Path = Path("/"), driver: Any = None, processe
 
 
 def from_file(content: bytes, source: str) -> Topology:
-    """The machine or machines that a file of another tool describes, completed.
+    """Read the machines that another tool's file describes, and complete the topology.
 
-    ``source`` names it in messages. Raises DataError for what is no such file.
+    ``source`` names the file in messages. Raises DataError for other files.
     """
     return complete(read_file(content, source), load())
 
 
 def read_file(content: bytes, source: str) -> Topology:
-    """What a file says and no more: XML of NCCL or hwloc, or what nvidia-smi or rocm-smi prints."""
+    """Read only what a file states: XML of NCCL or hwloc, or output of nvidia-smi or rocm-smi."""
     if len(content) > MOST_TEXT_BYTES:
         raise DataError(source, [f"expected at most {MOST_TEXT_BYTES >> 20} MiB, found {len(content)} bytes"])
-    # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
+    # The file may begin with a byte order mark, and UTF-16 has a zero byte per letter.
     start = content[:_ENOUGH].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     if not start.startswith(b"<") and content.strip():
         return rocm.read(content, source) if rocm.is_rocm(content) else smi.read(content, source)
@@ -82,14 +81,14 @@ def read_file(content: bytes, source: str) -> Topology:
 
 
 def read_recording(folder: Path) -> Topology:
-    """What the sources said on a machine that ``ccctl detect --record`` kept in ``folder``."""
+    """Read the machine that ``ccctl detect --record`` recorded in ``folder``."""
     return _laid_together(recorded.read(folder))
 
 
 def combined(parts: Sequence[Topology]) -> Topology:
-    """Several descriptions as one topology: those of one machine merged, other machines beside it.
+    """Combine several descriptions: those of one machine are merged, other machines are added.
 
-    Where descriptions of one machine disagree, that is a finding, and the earlier one is taken.
+    A disagreement about one machine is a finding, and the earlier description takes precedence.
     """
     machines, notes = by_machine(parts)
     found = side_by_side([_laid_together(machine.parts) for machine in machines])
@@ -103,7 +102,7 @@ def _laid_together(parts: Sequence[Topology]) -> Topology:
 
 
 def side_by_side(topologies: Sequence[Topology]) -> Topology:
-    """Several topologies as one of different hosts; a name that is taken gets a number."""
+    """Join several topologies as different hosts; a repeated name gets a number."""
     taken: set[str] = set()
     hosts: list[Host] = []
     findings: list[Finding] = []
@@ -126,7 +125,7 @@ def _elsewhere(finding: Finding, names: dict[str, str]) -> Finding:
 
 
 def merge(parts: Sequence[Topology]) -> Topology:
-    """Partial topologies as one: hosts by name, records by what identifies them, earlier parts first."""
+    """Merge partial topologies: hosts by name, records by identity, earlier parts first."""
     hosts: dict[str, Host] = {}
     for host in (host for part in parts for host in part.hosts):
         hosts[host.name] = _merged(hosts[host.name], host) if host.name in hosts else host
@@ -147,7 +146,7 @@ def _merged(first: Host, second: Host) -> Host:
 
 
 def _fabric(first: tuple[FabricLink, ...], second: tuple[FabricLink, ...]) -> tuple[FabricLink, ...]:
-    """The links of each GPU as the first says that says any: one may name switches that another hides."""
+    """Return each GPU's links from the first source with any: one may name switches that another hides."""
     known = {(link.source, link.kind) for link in first}
     places = {_ends(link) for link in first}
     other = tuple(link for link in second if (link.source, link.kind) not in known or _ends(link) in places)
@@ -172,7 +171,7 @@ def _joined(
 
 
 def _laid_over(first: _Layer, second: _Layer) -> _Layer:
-    """``first`` with what it does not say taken from ``second``."""
+    """Return ``first`` with its unknown fields taken from ``second``."""
     taken: dict[str, Any] = {}
     for entry in fields(first):
         if entry.name in _NESTED or entry.name in ("method", "method_of"):

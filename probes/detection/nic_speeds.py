@@ -1,4 +1,4 @@
-"""Declared speeds of NICs against measured rates between hosts: wrong speeds, and paths that are slower."""
+"""Declared speeds of NICs compared with rates between hosts: wrong speeds, and slower paths."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from probes.topology import Finding, Gpu, Nic, Topology
 
 __all__ = ["NicSpeeds"]
 
-# Measured over declared speed of a NIC that is declared rightly: at least and at most.
+# Least and greatest ratio of measured to declared speed for a correctly declared NIC.
 _LEAST, _MOST = 0.7, 1.25
 _STANDARD_MBIT = (1_000, 10_000, 25_000, 40_000, 50_000, 100_000, 200_000, 400_000, 800_000)
 
-# A NIC by the names of its host and its own.
+# A NIC: (host name, NIC name).
 _Key = tuple[str, str]
 
 
 class NicSpeeds:
-    """The measured pairs whose NICs the topology has, the declared speed of each NIC and its best rate."""
+    """The measured pairs with NICs in the topology, and each NIC's declared speed and best rate."""
 
     def __init__(self, topology: Topology, pairs: Sequence[MeasuredPair]) -> None:
         self._topology = topology
@@ -40,11 +40,11 @@ class NicSpeeds:
 
     @property
     def compared(self) -> int:
-        """How many pairs were compared."""
+        """The number of compared pairs."""
         return len(self._pairs)
 
     def corrected(self) -> tuple[Topology, list[Edit], list[Finding]]:
-        """(the topology with the speeds that were measured, its edits, pairs that still contradict it)."""
+        """Return (the topology with measured speeds, its edits, pairs that still contradict it)."""
         hosts, mbit, edits = {host.name: host for host in self._topology.hosts}, dict(self._mbit), []
         for key in filter(self._is_wrong, self._best_gbs):
             best_gbs, host = self._best_gbs[key], hosts[key[0]]
@@ -61,7 +61,7 @@ class NicSpeeds:
         return topology, edits, self._unexplained(mbit)
 
     def _is_wrong(self, key: _Key) -> bool:
-        """Whether a NIC carried more than declared, or less in every pair although other ends carry more."""
+        """Return whether a NIC carried more than declared, or less in every pair though peers are faster."""
         mbit, best_gbs = self._mbit[key], self._best_gbs[key]
         if not mbit:
             return False
@@ -71,13 +71,13 @@ class NicSpeeds:
         expected = max(min(mbit, self._mbit[other] or mbit) for other in others) / 8000
         if best_gbs >= _LEAST * expected:
             return False
-        # Either another end was seen faster, or every NIC falls short.
+        # Another end is faster elsewhere, or every NIC falls short.
         return any(self._best_gbs[other] > best_gbs / 0.9 for other in others) or best_gbs >= 0.9 * max(
             self._best_gbs.values()
         )
 
     def _unexplained(self, mbit: dict[_Key, int]) -> list[Finding]:
-        """Pairs that measure other than the slower of their NICs."""
+        """Return the pairs whose rate differs from that of the slower NIC."""
         found = []
         for pair, src, dst in self._pairs:
             expected = min(mbit[src], mbit[dst]) / 8000
@@ -91,7 +91,7 @@ class NicSpeeds:
 
 
 def _nic_of(topology: Topology, name: str, nic: str, gpu: Gpu | None) -> tuple[str, Nic] | None:
-    """(host, NIC) of an end: the NIC that the rank names, else the nearest of its GPU, else the only one."""
+    """Return (host, NIC) of an end: the rank's own NIC, else the nearest to its GPU, else the only one."""
     host = host_named(topology, name)
     if host is None or len(topology.hosts) == 1:
         return None
@@ -104,7 +104,7 @@ def _nic_of(topology: Topology, name: str, nic: str, gpu: Gpu | None) -> tuple[s
 
 
 def _standard(gbs: float) -> int:
-    """The standard speed of which ``gbs`` is 75 to 102 %, in Mbit/s; without one, ``gbs`` itself."""
+    """Return the standard speed of which ``gbs`` is 75 to 102 %, in Mbit/s; ``gbs`` itself if none."""
     mbit = gbs * 8000
     fitting = (speed for speed in _STANDARD_MBIT if 0.75 * speed <= mbit <= 1.02 * speed)
     return next(fitting, max(1, round(mbit)))

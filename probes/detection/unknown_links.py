@@ -1,7 +1,7 @@
 """Unknown NVLinks: GPUs whose model has NVLinks, in a topology that shows none.
 
-A file of PCI functions shows no NVLink, and a virtual machine may hide them. Such a topology looks like one
-of GPUs that meet over PCIe alone, which may be ten times slower than what is there.
+A file of PCI functions shows no NVLink, and a virtual machine may hide them. Such a topology appears to have
+PCIe only, which may be ten times slower than the real links.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SOURCES = "add what nvidia-smi topo -m prints there, or the file that NCCL_TOPO
 
 
 def unknown_nvlinks(host: Host) -> Finding | None:
-    """That GPUs of ``host`` may have NVLinks which no source tells; None where that is not so."""
+    """Return the finding that GPUs may have NVLinks that no source shows; None if they do not."""
     able = [gpu for gpu in host.usable_gpus if _may_have(gpu)]
     if len(able) < 2 or any(link.kind != "c2c" for link in host.fabric):
         return None

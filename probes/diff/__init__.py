@@ -1,7 +1,7 @@
-"""Differences between two topologies: what is gone, less, elsewhere or more.
+"""Differences between two topologies: devices that are missing, degraded, moved or additional.
 
-In: a reference and what was found. Out: `Difference` records with a severity each, alike hosts in groups.
-Read `model`, `matching`, `compare`.
+In: a reference and the topology found. Out: `Difference` records, each with a severity, and groups of equal
+hosts. Read `model`, `matching`, `comparison`.
 """
 
 import lazy_loader as lazy

@@ -1,8 +1,8 @@
-"""Two descriptions of machines compared: what one has and the other lacks, what is slower, what moved.
+"""Comparison of two machines: missing, slower and moved devices.
 
-Only what both sides say is compared: a file that holds PCI functions alone says nothing of NVLinks, and
+Only facts that both sides state are compared: a file with PCI functions alone says nothing about NVLinks, and
 NCCL's files list only the ports that NCCL would use. A GPU whose link sleeps at its lowest speed is no
-difference. Devices are matched by identity and bus id, or by model and position where buses were renumbered.
+difference. Devices are matched by identity and bus id, or by model and position if buses were renumbered.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _GRAVITY = {"critical": 0, "warning": 1, "info": 2}
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences, gravest first, and what is worth knowing but no difference."""
+    """The differences, most severe first, and notes that are no differences."""
 
     differences: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
 
 
 def compare(reference: Topology, found: Topology) -> Comparison:
-    """What differs in ``found`` from what ``reference`` expects.
+    """Return the differences of ``found`` from ``reference``.
 
-    A single machine on either side is compared with each of the other, whatever its name; several with
-    several by name.
+    A single machine on either side is compared with each machine of the other side. Otherwise machines are
+    compared by name.
     """
     done = [compare_hosts(one, other) for one, other in _same_hosts(reference, found)]
     differences = [*_hosts_apart(reference, found), *(d for one in done for d in one.differences)]
@@ -43,7 +43,7 @@ def compare(reference: Topology, found: Topology) -> Comparison:
 
 
 def compare_hosts(reference: Host, found: Host) -> Comparison:
-    """What differs in one machine; of the ways to match its devices the one that explains most is taken."""
+    """Compare two machines, with the matching of devices that gives the fewest differences."""
     tries = [_compared(matched) for matched in matchings(reference, found)]
     return min(tries, key=lambda one: len(one.differences))
 
@@ -102,8 +102,8 @@ def _nics_apart(matched: Matched) -> Iterator[Difference]:
 
 
 def _lacking(nics: Pairs[Nic], *, reference: bool, unused: bool) -> Iterator[Nic]:
-    """Ports without a partner, but for those that the other side may have and not say."""
-    # A function whose ports are not listed stands for all of them.
+    """Yield ports without a partner, except those that the other side may have without listing them."""
+    # A function without listed ports stands for all of them.
     whole = {
         (one if reference else other).bus_id
         for one, other in nics.both
@@ -115,7 +115,7 @@ def _lacking(nics: Pairs[Nic], *, reference: bool, unused: bool) -> Iterator[Nic
 
 
 def _not_for_nccl(nic: Nic, nics: Pairs[Nic], reference: bool) -> bool:
-    """Whether NCCL would leave this port alone: one without RDMA, or an Ethernet port beside InfiniBand."""
+    """Return whether NCCL would ignore this port: no RDMA, or Ethernet beside InfiniBand."""
     layers = {(one if reference else other).link_layer for one, other in nics.both}
     return nic.method != "nccl_xml" and (not nic.rdma_device or nic.link_layer not in (layers or {""}))
 

@@ -1,4 +1,4 @@
-"""Two matched machines compared fact by fact: hosts, NUMA nodes, GPUs, ports of network cards."""
+"""Facts of two matched machines compared: hosts, NUMA nodes, GPUs, ports of network cards."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from probes.topology import Gpu, Host, Nic, label, place
 
 __all__ = ["facts"]
 
-# Kernels and firmware keep a little memory for themselves.
+# Kernels and firmware reserve a little memory.
 _MEMORY_TOLERANCE = 0.02
 _UP, _DOWN = (
     {"up", "active"},
     {"down", "init", "disabled", "armed", "dormant", "lowerlayerdown", "notpresent"},
 )
-# NCCL and nvidia-smi name only the parts of a machine that they use.
+# NCCL and nvidia-smi list only the parts of a machine that they use.
 _PARTIAL = ("nccl_xml", "smi")
 
 
 def facts(matched: Matched) -> Iterator[Difference]:
-    """Every difference in what the records of two machines say."""
+    """Yield every difference between the records of two machines."""
     yield from _host(matched.reference, matched.found)
     for expected, found in matched.gpus.both:
         yield from _gpu(matched, expected, found)
@@ -69,7 +69,7 @@ def _gpu(matched: Matched, expected: Gpu, found: Gpu) -> Iterator[Difference]:
 
 
 def _peers(matched: Matched, expected: Gpu, found: Gpu) -> Iterator[Difference]:
-    """GPUs that this one could read directly and cannot any more; a list that is empty says nothing."""
+    """Yield the loss of direct access to peers; an empty list of peers means unknown."""
     if not expected.peers or not found.usable:
         return
     now = {one.bus_id: other for one, other in matched.gpus.both}

@@ -1,6 +1,6 @@
-"""Groups of alike hosts: each group is described once.
+"""Groups of equal hosts, so that each group is described once.
 
-Alike is what no comparison tells apart: names, serial numbers, addresses and counters do not count.
+Names, serial numbers, addresses and counters do not count.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Alike:
 
 
 def fold_hosts(topology: Topology) -> list[Alike]:
-    """The hosts in groups of like ones, the largest group first; each host is in one.
+    """Return the hosts in groups of equal ones, the largest group first; each host is in one.
 
-    Equal records cost one look each; only one of each kind is compared with the others.
+    Hosts are first grouped by equal records; then one host of each kind is compared with the others.
     """
     equal: list[tuple[Host, list[Host]]] = []
     for host in topology.hosts:
@@ -59,7 +59,7 @@ def _differences(reference: Host, found: Host) -> tuple[Difference, ...]:
 
 
 def _plain(host: Host) -> Host:
-    """The host without what is its own or of this moment."""
+    """Return the host without individual and momentary values."""
     return replace(
         host,
         name="",

@@ -1,4 +1,4 @@
-"""Two matched machines compared link by link: PCIe, NVLink and xGMI, and who shares a PCIe switch."""
+"""Links of two matched machines compared: PCIe, NVLink and xGMI, and shared PCIe switches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = {"nvlink": "NVLinks", "xgmi": "xGMI links", "c2c": "C2C links"}
 
 
 def links(matched: Matched) -> Iterator[Difference]:
-    """Every difference in the links of two machines."""
+    """Yield every difference in the links of two machines."""
     yield from _pcie(matched)
     if states_fabric(matched.reference) and states_fabric(matched.found):
         for expected, found in matched.gpus.both:
@@ -26,13 +26,13 @@ def links(matched: Matched) -> Iterator[Difference]:
 
 
 def _pcie(matched: Matched) -> Iterator[Difference]:
-    """The links above devices, and those above the switches that they hang under, each once."""
+    """Yield the differences of links above devices and above their switches, each link once."""
     devices, now = functions(matched.reference), functions(matched.found)
     seen: set[str] = set()
     both: list[tuple[Gpu | Nic, Gpu | Nic]] = [*matched.gpus.both, *matched.nics.both]
     for expected, found in both:
         here, there = _wires(expected.bus_id, devices), _wires(found.bus_id, now)
-        # Chains of different length have other switches on them: no link of one is a link of the other.
+        # Chains of different length pass other switches, so only their first links correspond.
         alike = len(here) if len(here) == len(there) else 1
         pairs = zip(here[:alike], there[:alike], strict=False)
         for one, other in pairs:
@@ -46,7 +46,7 @@ def _pcie(matched: Matched) -> Iterator[Difference]:
 
 
 def _wires(bus_id: str, devices: Mapping[str, PciDevice]) -> list[PciDevice]:
-    """The function and the switches above it: the lower ends of the links on its way to the CPU."""
+    """Return the function and the switches above it: the lower ends of the links on its path to the CPU."""
     found = chain(bus_id, devices)
     return found[:1] + [bridge for bridge in found[1:] if bridge.role in ("upstream", "switch")]
 
@@ -87,7 +87,7 @@ def _fabric(matched: Matched, expected: Gpu, found: Gpu) -> Iterator[Difference]
 def _ends(
     matched: Matched, where: str, name: str, kind: str, own: tuple[list[FabricLink], list[FabricLink]]
 ) -> Iterator[Difference]:
-    """As many links as before, but to other GPUs."""
+    """Yield a difference if the number of links is the same but they lead to other GPUs."""
     now = {one.bus_id: other.bus_id for one, other in matched.gpus.both}
     labels = {other.bus_id: label(other) for other in matched.found.gpus}
     before, after = (Counter[str](), Counter[str]())
@@ -115,13 +115,13 @@ def _count(own: Iterable[FabricLink], kind: str) -> int:
 
 
 def _measured(own: Iterable[FabricLink], kind: str) -> float | None:
-    """GB/s of one link as a driver told it; what tables say is no fact of this machine."""
+    """Return the GB/s of one link that a driver reported; values from tables do not count."""
     told = (link.gbs for link in own if link.kind == kind and link.method_of.get("gbs") != "table")
     return next((gbs for gbs in told if gbs), None)
 
 
 def _switches(matched: Matched) -> Iterator[Difference]:
-    """Devices that share their PCIe switch with others than before, as few as explain all pairs."""
+    """Yield devices that share a PCIe switch with others than before; as few as explain all pairs."""
     if flat(matched.reference) or flat(matched.found):
         return
     devices, now = functions(matched.reference), functions(matched.found)
@@ -141,9 +141,9 @@ def _switches(matched: Matched) -> Iterator[Difference]:
 
 
 def _share(a: Gpu | Nic, b: Gpu | Nic, devices: Mapping[str, PciDevice]) -> bool | None:
-    """Whether the nearest switch above both is one; None where the tree does not hold both.
+    """Return whether both have the same nearest switch; None if the tree does not hold both.
 
-    A root port that two functions of a card hang below is no switch: NCCL's files leave it out.
+    A root port above two functions of a card is no switch, because NCCL's files omit it.
     """
     above = [_wires(device.bus_id, devices) for device in (a, b)]
     if not all(above):

@@ -19,7 +19,7 @@ _BRIDGES = ("upstream", "switch")
 
 @dataclass
 class Pairs(Generic[_Device]):
-    """Devices of one kind: (that of the reference, that found), and those without a partner."""
+    """Devices of one kind: pairs (reference, found), and devices without a partner."""
 
     both: list[tuple[_Device, _Device]] = field(default_factory=list)
     missing: list[_Device] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Matched:
 
 
 def matchings(reference: Host, found: Host) -> Iterator[Matched]:
-    """Two ways to match: bus ids before position, and position alone (where buses were renumbered)."""
+    """Yield two matchings: bus ids before position, and position alone (for renumbered buses)."""
     for by_bus in (True, False):
         gpus = _pairs(
             reference.gpus,
@@ -62,7 +62,7 @@ def matchings(reference: Host, found: Host) -> Iterator[Matched]:
 
 
 def model(device: Gpu | Nic, host: Host) -> tuple[str, str]:
-    """(PCI vendor and device, architecture) as far as they are known; "" is not said."""
+    """Return (PCI vendor and device, architecture); "" if unknown."""
     entry = functions(host).get(device.bus_id)
     known = entry is not None and entry.vendor not in ("", "0xffff") and entry.device not in ("", "0xffff")
     ids = f"{entry.vendor}:{entry.device}" if entry is not None and known else ""
@@ -70,14 +70,14 @@ def model(device: Gpu | Nic, host: Host) -> tuple[str, str]:
 
 
 class _Positions:
-    """Where devices are: how many of which kind are under the same switch, which one of its NUMA node."""
+    """Positions of devices: the devices under the same switch, and the rank within the NUMA node."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._functions = functions(host)
 
     def of(self, device: Gpu | Nic) -> tuple[object, int]:
-        """(what surrounds it, its number among those of its kind on its NUMA node)."""
+        """Return (surroundings, its index among devices of its kind on its NUMA node)."""
         above = self._above(device)
         everyone: list[Gpu | Nic] = [*self._host.gpus, *self._host.physical_nics]
         near = [one for one in everyone if self._above(one)[:1] == above[:1]]
@@ -116,7 +116,7 @@ def _by_position(
     may_be: Callable[[_Device, _Device], bool],
     positions: tuple[_Positions, _Positions],
 ) -> list[tuple[_Device, _Device]]:
-    """What is left, as every pair that may be one device, the most alike first."""
+    """Return every remaining pair that may be one device, the most similar first."""
     here, there = _placed(pairs.missing, positions[0]), _placed(pairs.extra, positions[1])
     ranked = sorted(
         (
@@ -149,7 +149,7 @@ def _settle(pairs: Pairs[_Device], a: _Device, b: _Device) -> None:
 
 
 def _apart(a: object, b: object) -> bool:
-    """Whether two facts contradict each other; what one side does not say never does."""
+    """Return whether two facts contradict each other; an unknown one never does."""
     return a not in (None, "") and b not in (None, "") and a != b
 
 

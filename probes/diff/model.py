@@ -1,4 +1,4 @@
-"""The records of a comparison: one `Difference` each, with its severity."""
+"""Records of a comparison: one `Difference` each, with its severity."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 
 @dataclass(frozen=True)
 class Difference:
-    """``where`` is host and record as in a finding, ``what`` a stable word, the values are words.
+    """One difference; ``where`` is host and record as in a finding, ``what`` a stable word.
 
-    "critical" is what is gone, "warning" what is less or elsewhere, "info" what is more or only other.
+    Missing things are "critical", degraded or moved ones "warning", additional or merely changed ones "info".
     """
 
     what: str
@@ -49,7 +49,7 @@ def fact(
     tolerance: float = 0.0,
     shown: Callable[[Any], str] = str,
 ) -> Iterator[Difference]:
-    """A difference in one fact, if both sides say it; a number that is more than expected is "info"."""
+    """Yield a difference in one fact, if both sides state it; a number above the expected one is "info"."""
     if expected in (None, "", ()) or found in (None, "", ()) or expected == found:
         return
     numbers = isinstance(expected, int | float) and isinstance(found, int | float)

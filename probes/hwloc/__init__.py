@@ -1,4 +1,4 @@
-"""hwloc's XML, read to a topology."""
+"""Reader of hwloc's XML: from a file to a topology."""
 
 import lazy_loader as lazy
 

@@ -1,7 +1,7 @@
 """The matrices in hwloc's XML: distances between NUMA nodes, NVLink and xGMI bandwidth between devices.
 
-A bandwidth there is the sum over the links of a pair, in MB/s as they are sold; how many links that
-is follows from the speed of one.
+A bandwidth is the sum over the links of a pair, in the MB/s that vendors advertise. The number of links
+follows from the speed of one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _FABRICS: Mapping[str, Literal["nvlink", "xgmi"]] = {"NVLinkBandwidth": "nvlink"
 
 @dataclass(frozen=True)
 class Distances:
-    """One matrix, row by row, between the things that ``ends`` name ("OSDev:802", "NUMANode:0")."""
+    """One matrix, row by row, between the objects that ``ends`` name ("OSDev:802", "NUMANode:0")."""
 
     name: str
     ends: tuple[str, ...]
     values: tuple[float, ...]
 
     def pairs(self) -> Iterator[tuple[str, str, float]]:
-        """Every two different things and what is between them."""
+        """Yield every two different objects and their value."""
         size = len(self.ends)
         for row, here in enumerate(self.ends):
             for column, there in enumerate(self.ends):
@@ -41,7 +41,7 @@ class Distances:
 
 
 def read_distances(root: XmlElement, reading: MachineReader) -> list[Distances]:
-    """The matrices of a file; one that is not whole is among the problems of the reading."""
+    """Return the matrices of a file; adds malformed ones to the problems of ``reading``."""
     found = []
     for element in root.children:
         if element.tag in ("distances2", "distances2hetero"):
@@ -70,7 +70,7 @@ def _version_2(element: XmlElement) -> Distances:
 
 
 def _version_1(element: XmlElement, reading: MachineReader) -> Iterator[Distances]:
-    """Version 1 keeps distances inside the object that they are below of, as multiples of a base."""
+    """Yield the matrices of format version 1, stored inside the parent object as multiples of a base."""
     for child in element.children:
         if child.tag == "distances":
             values = [number(cell.get("value")) or 0 for cell in child.children if cell.tag == "latency"]
@@ -84,7 +84,7 @@ def _version_1(element: XmlElement, reading: MachineReader) -> Iterator[Distance
 
 
 def numa_distances(matrices: Iterable[Distances]) -> dict[int, tuple[int, ...]]:
-    """By NUMA node its distance to nodes 0, 1, 2, …, where the file has all of them."""
+    """Map each NUMA node to its distances to nodes 0, 1, 2, …; empty unless the file has all of them."""
     for matrix in matrices:
         numbers = [integer(end.removeprefix("NUMANode:")) for end in matrix.ends]
         size = len(numbers)
@@ -102,7 +102,7 @@ def links(
     places: Mapping[str, str],
     tables: Bandwidths,
 ) -> Iterator[FabricLink]:
-    """The NVLinks and xGMI links of each GPU; ``places`` says which device each end of a matrix is."""
+    """Yield the NVLinks and xGMI links of each GPU; ``places`` maps ends of a matrix to devices."""
     for matrix in matrices:
         kind = _FABRICS.get(matrix.name)
         if kind is None:
@@ -134,6 +134,6 @@ def _end(
 
 
 def _wire_gbs(pair_gbs: float, known_gbs: float) -> float:
-    """What one link is sold as: of its architecture, exactly or in round numbers, else a usual speed."""
+    """Return a link's advertised rate: its architecture's if that divides ``pair_gbs``, else a usual one."""
     usual = [gbs for gbs in (known_gbs, known_gbs // 25 * 25) if gbs] + [25.0, 20.0, 50.0]
     return next((gbs for gbs in usual if abs(pair_gbs / gbs - round(pair_gbs / gbs)) < 0.02), usual[0])

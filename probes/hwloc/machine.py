@@ -1,7 +1,7 @@
 """hwloc's XML, as `lstopo topology.xml` writes it: the machine, its NUMA nodes and PCI tree, its devices.
 
-Counting rule: a GPU is a PCI function that NVML, CUDA or ROCm names or whose class says so; a NIC is
-one network port: each network interface of a PCI function, or each RDMA port where it has none.
+Counting rule: a GPU is a PCI function that NVML, CUDA or ROCm names, or that has a GPU's class. A NIC is one
+network port: each network interface of a PCI function, or each RDMA port if it has none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PORT_STATES = {1: "down", 2: "init", 3: "armed", 4: "active"}
 
 
 def read(content: bytes, source: str, tables: Bandwidths) -> Topology:
-    """The machine that hwloc describes; raises DataError for what is not such a file."""
+    """Read the machine that hwloc describes; raises DataError for other files."""
     try:
         return _read(parse_xml(content, source, "topology"), source, tables)
     except DataError as error:
@@ -110,7 +110,7 @@ def _gpus(reading: MachineReader) -> Iterator[Gpu]:
 
 
 def _index(named: list[OsDevice]) -> int | None:
-    """NVML's number or ROCm's, else CUDA's: that one depends on the process that asked."""
+    """Return the GPU's number in NVML or ROCm, else in CUDA, whose numbers depend on the process."""
     numbers = {match[1]: int(match[2]) for entry in named if (match := _COMPUTE.fullmatch(entry.name))}
     return next((numbers[backend] for backend in ("nvml", "rsmi", "cuda") if backend in numbers), None)
 
@@ -143,7 +143,7 @@ def _nics(reading: MachineReader) -> Iterator[Nic]:
 
 
 def _rdma_ports(first: Nic, rdma: OsDevice) -> Iterator[Nic]:
-    """One for each port whose state is known, as the kernel's own names of them go."""
+    """Yield one NIC for each port whose state is known, named as the kernel names ports."""
     states = {int(m[1]): value for key, value in rdma.infos.items() if (m := _PORT_STATE.fullmatch(key))}
     for number in sorted(states) or [1]:
         state = _PORT_STATES.get(integer(states.get(number, "")) or 0, "")

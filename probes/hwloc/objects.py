@@ -1,7 +1,7 @@
-"""The objects of hwloc's XML, one by one: NUMA nodes, PCI functions, and what the system calls them.
+"""The objects of hwloc's XML: NUMA nodes, PCI functions, and the operating system's names for them.
 
-Versions differ in where NUMA nodes stand (around packages in 1, inside them since 2) and in how the
-kind of an operating-system device is written (a number up to 2, a sum of bits since 3).
+Versions differ in two points. NUMA nodes are around packages in version 1, and inside them since 2. The kind
+of an operating-system device is a number up to version 2, and a sum of bits since 3.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KIND_BITS = ((32, "rdma"), (16, "network"), (4, "gpu"), (8, "gpu"))
 
 @dataclass(frozen=True)
 class OsDevice:
-    """What the system calls a PCI function: "nvml0", "eth0", "mlx5_0"; ``kind`` gpu, network, rdma or ""."""
+    """The system's name of a PCI function ("nvml0", "eth0", "mlx5_0"); ``kind``: gpu, network, rdma or ""."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ class OsDevice:
 
 @dataclass(frozen=True)
 class _Above:
-    """What an object is inside of."""
+    """The ancestors of an object, as far as they matter."""
 
     bus_id: str = ""
     root: str = ""
@@ -50,7 +50,7 @@ class _Above:
 
 @dataclass
 class MachineReader:
-    """One machine while its objects are read; ``places`` says what is behind hwloc's own numbers."""
+    """One machine while its objects are read; ``places`` maps hwloc's own numbers to devices."""
 
     version: int
     numa: dict[int, NumaNode] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class MachineReader:
 
 
 def bits(mask: str) -> list[int]:
-    """The numbers in a set such as "0x00000303,,0x0"; none where it is endless or no set."""
+    """Return the numbers in a set such as "0x00000303,,0x0"; empty if it is too long or malformed."""
     words = mask.lower().split(",")
     if len(mask) > _LONGEST_MASK:
         return []
@@ -79,12 +79,12 @@ def bits(mask: str) -> list[int]:
 
 
 def infos(element: XmlElement) -> dict[str, str]:
-    """The named facts inside an object."""
+    """Return the named facts of an object."""
     return {child.get("name"): child.get("value") for child in element.children if child.tag == "info"}
 
 
 def read_object(element: XmlElement, reading: MachineReader, above: _Above | None = None) -> None:
-    """One object and all inside it."""
+    """Read one object and its descendants."""
     above = above or _Above()
     nodes = bits(element.get("nodeset"))
     if len(nodes) == 1:
@@ -137,7 +137,7 @@ def _pci(element: XmlElement, reading: MachineReader, above: _Above) -> str:
     except ValueError as error:
         reading.problems.append(f"line {element.line}: <object> pci_busid: {error}")
         return ""
-    # Some describe devices that other tools hide; such a function answers with zeros.
+    # A device that is hidden from other tools may be listed here; its ids read as zeros.
     ids = _IDS.fullmatch(element.get("pci_type").strip())
     pci_class, vendor, device, *subsystem = (
         "" if not part or part == "0000" else f"0x{part.lower()}"
@@ -178,5 +178,5 @@ def _os_device(element: XmlElement, reading: MachineReader, above: _Above) -> No
 
 
 def of_kind(reading: MachineReader, bus_id: str, kind: str) -> Iterator[OsDevice]:
-    """What the system calls this function, of one kind."""
+    """Return the system's devices of one kind on a PCI function."""
     return (device for device in reading.system if device.bus_id == bus_id and device.kind == kind)

@@ -1,4 +1,4 @@
-"""NCCL's topology files: read to a topology, and written for NCCL_TOPO_FILE."""
+"""NCCL's topology files: read into a topology, and written for NCCL_TOPO_FILE."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""The elements of NCCL's topology files, one by one, into the records of a host."""
+"""The elements of NCCL's topology files, read one by one into the records of a host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HostReader:
 
 
 def read_cpu(cpu: XmlElement, reading: HostReader) -> None:
-    """Everything inside a ``<cpu>``, hung below a host bridge of its own."""
+    """Read everything inside a ``<cpu>``, below a host bridge of its own."""
     index = integer(cpu.get("numaid"))
     node = NumaNode(
         index=-1 if index is None else index,
@@ -87,7 +87,7 @@ def _pci(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
         subsystem_device=hexadecimal(element.get("subsystem_device")),
         numa=above.numa,
         max_speed_gts=speed_gts(element.get("link_speed")),
-        # Virtual machines and drivers that cannot tell write a width of 0.
+        # A width of 0 means unknown, in virtual machines and with some drivers.
         max_width=integer(element.get("link_width")) or None,
     )
     device = reading.pci.setdefault(bus_id, device)
@@ -101,7 +101,7 @@ def _pci(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
 
 
 def _partition(device: PciDevice, number: int) -> PciDevice:
-    """One of several GPUs that share a PCI function and its link."""
+    """Return the record of one of several GPUs that share a PCI function and its link."""
     return replace(
         device,
         bus_id=f"{device.bus_id}/{number}",
@@ -131,7 +131,7 @@ def _gpu(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
 
 
 def bare_gpu(device: PciDevice, index: int | None) -> Gpu:
-    """A GPU of which only its PCI function is known."""
+    """Return a GPU of which only the PCI function is known."""
     return Gpu(
         bus_id=device.bus_id,
         method=METHOD,

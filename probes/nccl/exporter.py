@@ -1,4 +1,4 @@
-"""A host as NCCL's topology XML, which NCCL_TOPO_FILE may name: refused where it would mislead."""
+"""Export of a host as NCCL's topology XML for NCCL_TOPO_FILE; refused if it would mislead NCCL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEWER_NODES = 120
 
 @dataclass(frozen=True)
 class Exported:
-    """The file, how many nodes NCCL will count in it, and what is doubtful about it."""
+    """The file, the number of nodes that NCCL counts in it, and warnings."""
 
     content: bytes
     nodes: int
@@ -25,7 +25,7 @@ class Exported:
 
 
 def export(host: Host) -> Exported:
-    """The file for one host; raises DataError where it would mislead NCCL, with each reason."""
+    """Return the file for one host; raises DataError with each reason why it would mislead NCCL."""
     if problems := _misleading(host):
         hint = "Detect on the machine itself: ccctl detect -o topology.json."
         raise DataError(host.name, problems, hint=hint)

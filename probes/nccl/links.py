@@ -1,7 +1,7 @@
-"""Where the NVLink and xGMI elements of NCCL's files lead, one record for each GPU and far end.
+"""The targets of NVLink and xGMI elements in NCCL's files: one record for each GPU and far end.
 
-An element says how many links go to a target. Several elements of one GPU add up, because each is
-another switch or peer, unless they name peers *through* a switch: then all share the same links.
+An element has the number of links to a target. Several elements of one GPU usually add up, because each is
+another switch or peer. If they name peers *through* a switch, all share the same links.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SWITCH_CLASS, CPU_CLASS = "0x068000", "0x068001"
 
 @dataclass(frozen=True)
 class FarEnd:
-    """One element: from which GPU, to what, how many links; ``numa`` is the GPU's own node.
+    """One element: the GPU, the far end, the number of links; ``numa`` is the GPU's own node.
 
-    Only C2C says what each of its links carries, in GB/s.
+    Only C2C elements have a rate per link, in GB/s.
     """
 
     source: str
@@ -37,9 +37,9 @@ class FarEnd:
 def links_of(
     ends: Iterable[FarEnd], gpus: Container[str], method: str
 ) -> tuple[tuple[FabricLink, ...], list[Finding]]:
-    """The links of one host's GPUs, in the order of the file, and what is odd about them.
+    """Return the links of one host's GPUs, in the order of the file, and findings about them.
 
-    ``where`` of a finding is a bus id here; the caller puts the host before it.
+    ``where`` of a finding is a bus id here; the caller prepends the host.
     """
     links: dict[tuple[str, str], FabricLink] = {}
     findings: dict[tuple[str, str], Finding] = {}
@@ -64,7 +64,7 @@ _Where = tuple[str, Literal["gpu", "switch", "cpu", "unknown"], bool, tuple[str,
 
 
 def _leads_to(end: FarEnd, gpus: Container[str]) -> _Where:
-    """(target, its kind, whether elements share the same links, what is odd)."""
+    """Return (target, its kind, whether elements share the same links, doubt)."""
     if end.kind == "c2c" or end.target_class.startswith(CPU_CLASS):
         return f"numa{end.numa}", "cpu", False, None
     if end.target == end.source:

@@ -1,4 +1,4 @@
-"""Which ``<net>`` elements of NCCL's files are ports of real cards, and a name for each of its own."""
+"""Ports of real cards among the ``<net>`` elements of NCCL's files, each with a unique name."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _SOFTWARE = re.compile(
 
 
 def is_physical(nic: Nic, places: Sized) -> bool:
-    """Whether this is a port of a card; ``places`` are the PCI devices or CPUs it is shown below."""
-    if "+" in nic.name:  # NCCL's own fusion of several ports, which are listed too
+    """Return whether this is a port of a card; ``places`` are the PCI devices or CPUs above it."""
+    if "+" in nic.name:  # a port that NCCL fused from several, which are also listed
         return False
     if nic.bus_id:
         return True
-    # Without a PCI device NCCL shows a software interface below every CPU that has a GPU.
+    # NCCL lists a software interface without a PCI device, below every CPU that has a GPU.
     return len(places) == 1 and _SOFTWARE.match(nic.name) is None
 
 
 def own_name(name: str, port: int | None, bus_id: str, taken: Mapping[str, Nic]) -> str:
-    """A name of its own: both ports of a card, or the cards of a plugin, may have the same in the file."""
+    """Return a unique name: ports of a card, or cards of a plugin, may share one in the file."""
     if not bus_id:
         return name
     if name in taken and taken[name].bus_id != bus_id:
@@ -37,11 +37,11 @@ def own_name(name: str, port: int | None, bus_id: str, taken: Mapping[str, Nic])
 
 
 def numbered_ports(host: Host) -> dict[str, int]:
-    """The device number of each port in NCCL's network plugin, by name of the NIC.
+    """Return the device number of each port in NCCL's network plugin, by name of the NIC.
 
-    Ports that NCCL's own file numbered keep their number. The others get the free numbers in NCCL's default
-    order: RDMA before plain Ethernet, each in the host's order. A NIC named by its bus id is no port of a
-    driver and has no number.
+    Ports with a number in NCCL's own file keep it. The others get the free numbers in NCCL's default order:
+    RDMA before plain Ethernet, each in the host's order. A NIC named by its bus id is not a driver's port and
+    has no number.
     """
     ports = [nic for nic in host.physical_nics if nic.name != nic.bus_id]
     found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The spellings of single values in NCCL's files; what is not understood is unknown, never an error."""
+"""Spellings of single values in NCCL's files; an unrecognized value is unknown, never an error."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ _SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*GT/s")
 
 
 def integer(text: str) -> int | None:
-    """A whole number in decimal or with 0x; None for anything else."""
+    """Return a whole number in decimal or with 0x; None for anything else."""
     if not text.lower().startswith("0x"):
         return whole(text.strip(), -LARGEST)
     return int(text, 16) if _HEXADECIMAL.fullmatch(text) else None
 
 
 def number(text: str) -> float | None:
-    """A number with or without a fraction, not negative and of a size that a machine can have."""
+    """Return a number that is not negative and of realistic size, with or without a fraction, else None."""
     return decimal(text.strip(), 0.0, _LARGEST)
 
 
 def hexadecimal(text: str) -> str:
-    """A class or id as "0x…" in lower case; some files leave the 0x out."""
+    """Return a class or id as "0x…" in lower case; some files omit the 0x."""
     digits = text.lower()
     return digits if not digits or digits.startswith("0x") else f"0x{digits}"
 
 
 def flag(text: str) -> bool | None:
-    """True for "1", False for "0"; None where nothing is said."""
+    """Return True for "1", False for "0"; None if unstated."""
     number = integer(text)
     return None if number is None else number > 0
 
 
 def speed_gts(text: str) -> float | None:
-    """GT/s a lane from "16 GT/s", "16.0 GT/s PCIe"; None for "", "Unknown speed"."""
+    """Return GT/s per lane from "16 GT/s", "16.0 GT/s PCIe"; None for "", "Unknown speed"."""
     match = _SPEED.match(text)
     return float(match[1]) if match else None
 
 
 def affinity_list(affinity: str) -> str:
-    """The kernel's list form ("0-23,48-71") of a mask in comma-separated words of 32 bits.
+    """Return the kernel's list form ("0-23,48-71") of a mask in comma-separated words of 32 bits.
 
-    Files that people write have the list itself; without a range it is read as a mask, as NCCL does.
+    Hand-written files contain the list itself. Text without a range is read as a mask, as NCCL does.
     """
     if len(affinity) > _LONGEST_MASK:
         return ""
@@ -73,13 +73,13 @@ def affinity_list(affinity: str) -> str:
 
 
 def architecture(sm: str, gcn: str) -> str:
-    """The name "sm_90" or "gfx942". Where ``gcn`` is given, ``sm`` counts compute units and names nothing."""
+    """Return the name "sm_90" or "gfx942". If ``gcn`` is given, ``sm`` counts compute units."""
     if gcn:
-        # Older ROCm files write 910 for what everyone else calls gfx90a.
+        # Older ROCm files write 910 for gfx90a.
         return gcn if gcn.startswith("gfx") else {"910": "gfx90a"}.get(gcn, f"gfx{gcn}")
     return f"sm_{sm}" if whole(sm) is not None else ""
 
 
 def capability(sm: str, gcn: str) -> str:
-    """CUDA's compute capability ("9.0") from ``sm``."""
+    """Return CUDA's compute capability ("9.0") from ``sm``; "" if unknown."""
     return f"{sm[:-1]}.{sm[-1]}" if not gcn and whole(sm) is not None and len(sm) > 1 else ""

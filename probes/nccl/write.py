@@ -1,8 +1,8 @@
 """The elements of NCCL's topology files, written from the records of a host.
 
-In NCCL's terms a PCIe switch is one element, ports of switches and root ports are none, and a link is as
-fast as both its ends can. What is not known is left out where NCCL asks the machine itself (functions of
-GPUs and NICs), and written as unknown where it does not (switches).
+For NCCL a PCIe switch is one element, and its ports and root ports are none. A link is as fast as the slower
+of its ends. An unknown value is left out where NCCL queries the machine itself (functions of GPUs and NICs),
+and written as unknown elsewhere (switches).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _NUMBERED = {"gfx906": "906", "gfx908": "908", "gfx90a": "910", "gfx940": "940"}
 
 @dataclass
 class Node:
-    """One element and what is inside it."""
+    """One element and its children."""
 
     tag: str
     attributes: dict[str, object]
     inside: list[Node] = field(default_factory=list)
 
     def lines(self, depth: int = 0) -> list[str]:
-        """Its text, two spaces deeper a level."""
+        """Return its text, indented by two spaces per level."""
         said = "".join(f" {name}={as_attribute(str(value))}" for name, value in self.attributes.items())
         if not self.inside:
             return [f"{'  ' * depth}<{self.tag}{said}/>"]
@@ -40,19 +40,20 @@ class Node:
         return [f"{'  ' * depth}<{self.tag}{said}>", *below, f"{'  ' * depth}</{self.tag}>"]
 
     def count(self) -> int:
-        """How many elements it is with all inside it."""
+        """Return the number of elements in it, itself included."""
         return 1 + sum(node.count() for node in self.inside)
 
 
 class Writer:
-    """One host on its way into elements."""
+    """Converter of one host to elements."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._devices = functions(host)
         self._gpus = {gpu.bus_id: gpu for gpu in host.gpus}
         self._is_amd = any(gpu.vendor == "amd" for gpu in host.gpus)
-        # A file that holds functions alone stays one: NCCL completes it on the machine.
+        # If nothing is known about the GPUs, only functions are written, and NCCL completes them on the
+        # machine.
         self._tells_gpus = bool(host.fabric) or any(
             gpu.compute_capability or gpu.gpudirect is not None for gpu in host.gpus
         )
@@ -64,7 +65,7 @@ class Writer:
         self._nics = sorted(named, key=lambda nic: self._ports[nic.name])
 
     def system(self) -> Node:
-        """The whole file; RCCL numbers its format 2."""
+        """Return the whole file; its version is 2 for RCCL."""
         cpus: dict[tuple[int, str], Node] = {}
         for bus_id in self._worth_telling():
             self._hang(bus_id, cpus)
@@ -82,7 +83,7 @@ class Writer:
         return Node("system", {"version": 2 if self._is_amd else 1}, list(cpus.values()))
 
     def _worth_telling(self) -> list[str]:
-        """GPUs and NICs, in the order of the bus; what a file of NCCL's told before is told again."""
+        """Return GPUs and NICs in the order of the bus, and every device that came from a file of NCCL's."""
         ends = self._gpus.keys() | {nic.bus_id for nic in self._host.physical_nics}
         return [
             device.bus_id
@@ -103,7 +104,7 @@ class Writer:
             node = here
         top = above[-1]
         numa = next((one.numa for one in above if one.numa is not None), -1)
-        # In NCCL's files a host bridge is a CPU: two of one NUMA node are one there.
+        # NCCL's files have CPUs for host bridges: two bridges of one NUMA node are one CPU.
         root = top.root if top.root.startswith("cpu") else ""
         if node is not None:
             self._cpu(numa, root, cpus).inside.append(node)
@@ -111,7 +112,7 @@ class Writer:
 
     def _is_told(self, device: PciDevice) -> bool:
         if "/" in device.bus_id:
-            return False  # a partition stands inside its function
+            return False  # a partition is written inside its function
         carries = device.bus_id in self._gpus or any(nic.bus_id == device.bus_id for nic in self._host.nics)
         return carries or device.role not in ("root", "downstream")
 
@@ -143,7 +144,7 @@ class Writer:
             ("subsystem_vendor", device.subsystem_vendor),
             ("subsystem_device", device.subsystem_device),
         )
-        # NCCL completes the functions that it looks for, and takes those between as they are.
+        # NCCL completes the functions of GPUs and NICs, but not the bridges between.
         if speed or bridge:
             found["link_speed"] = f"{float(speed)} GT/s PCIe" if speed else ""
         if width or bridge:
@@ -153,7 +154,7 @@ class Writer:
     def _gpu(self, gpu: Gpu) -> Node:
         attributes: dict[str, object] = _known(("dev", gpu.index))
         if gpu.arch.startswith("gfx"):
-            # RCCL counted architectures as numbers up to the MI300A.
+            # RCCL numbers architectures up to the MI300A.
             attributes["gcn"] = _NUMBERED.get(gpu.arch, gpu.arch)
         elif gpu.arch.startswith("sm_"):
             attributes["sm"] = gpu.arch.removeprefix("sm_")
@@ -178,7 +179,7 @@ class Writer:
         return [Node(link.kind, {"target": target, "count": link.count, "tclass": kind})]
 
     def _net(self, nic: Nic) -> Node:
-        # The reader makes names unique where the ports of cards share one.
+        # The reader made names unique for ports that share one.
         name = (nic.rdma_device or nic.name).partition("@")[0]
         if nic.port is not None:
             name = name.removesuffix(f":{nic.port}")
@@ -208,7 +209,7 @@ def _cpu_attributes(numa: int, node: NumaNode | None) -> dict[str, object]:
 
 
 def _far_end(link: FabricLink, devices: Mapping[str, PciDevice]) -> tuple[str, str]:
-    """(bus id, class) of the element that a link leads to."""
+    """Return (bus id, class) of the element at the far end of a link."""
     if link.target_kind == "cpu":
         return _HIDDEN, CPU_CLASS
     if link.target_kind == "switch":
@@ -223,7 +224,7 @@ def _known(*pairs: tuple[str, object]) -> dict[str, object]:
 
 
 def is_bus_id(text: str) -> bool:
-    """Whether a device is named by its PCI bus id."""
+    """Return whether the text is a PCI bus id."""
     try:
         return bool(normal_bus_id(text))
     except ValueError:

@@ -1,9 +1,9 @@
 """NCCL's topology XML, as NVIDIA's and AMD's libraries dump it and as clouds ship it in part.
 
-A dump has an element for every GPU and every network port. A file that a cloud ships often has PCI
-functions only, to be completed on the machine: then their class says what they are. Counting rule:
-a GPU is a ``<gpu>`` or, where a host has none, a function of a GPU's class; a NIC is one network
-port: one ``<net>`` of each name, and each network function that has no ``<net>`` inside.
+A dump has an element for every GPU and every network port. A cloud's file often has PCI functions only, to be
+completed on the machine; then the PCI class decides. Counting rule: a GPU is a ``<gpu>``, or a function of a
+GPU's class if a host has no ``<gpu>``. A NIC is one network port: one ``<net>`` of each name, and each
+network function without a ``<net>``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _HINT = "NCCL writes its topology to the file that NCCL_TOPO_DUMP_FILE names."
 
 
 def read(content: bytes, source: str) -> Topology:
-    """The machine that an NCCL topology file describes; one host for each host hash in it.
+    """Read the machine that an NCCL topology file describes; one host for each host hash in it.
 
-    Raises DataError for what is not such a file, and for one that holds neither GPU nor NIC.
+    Raises DataError for other files, and for one without GPU and NIC.
     """
     try:
         readings = _read(parse_xml(content, source), source)
@@ -45,7 +45,7 @@ def read(content: bytes, source: str) -> Topology:
 
 def _read(root: XmlElement, source: str) -> list[HostReader]:
     _refuse_other_files(root, source)
-    # Devices outside any <cpu> are read as if in one whose NUMA node is unknown.
+    # Devices outside any <cpu> are read as inside one whose NUMA node is unknown.
     loose = [element for element in root.children if element.tag in ("pci", "nic")]
     cpus = [element for element in root.children if element.tag == "cpu"]
     cpus += [XmlElement("cpu", {}, root.line, loose)] if loose else []
@@ -89,7 +89,7 @@ def _neither(found: list[PciDevice]) -> str:
 
 
 def _classify(reading: HostReader) -> None:
-    """Tell real ports from software ones, and let classes say what no element does."""
+    """Separate real ports from software ones, and classify functions without an element by their class."""
     for name, nic in reading.nics.items():
         reading.nics[name] = replace(nic, physical=is_physical(nic, reading.places[name]))
         if reading.nics[name].physical and not nic.bus_id:
@@ -116,7 +116,7 @@ def _classify(reading: HostReader) -> None:
 
 
 def _number_partitions(reading: HostReader) -> None:
-    """Number all GPUs anew: partitions of one GPU share the number of its device in the file."""
+    """Renumber all GPUs: partitions of one GPU share its device number in the file."""
 
     def place(bus_id: str) -> tuple[int, int]:
         index = reading.gpus[bus_id].index

@@ -1,4 +1,4 @@
-"""NVIDIA's management library: GPUs, NVLinks and pairs of GPUs, live or recorded."""
+"""NVIDIA's management library (NVML): GPUs, NVLinks and pairs of GPUs, live or recorded."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Calls of NVML, each guarded: what the driver cannot or may not say is unknown and counted."""
+"""Guarded calls of NVML: an unanswered question is unknown, and is counted."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Driver", "bus_id_of"]
 
 @dataclass
 class Driver:
-    """NVML with each call guarded; why calls failed is counted by call and reason."""
+    """NVML with each call guarded; failed calls are counted by call and reason."""
 
     nvml: Any
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def ask(self, call: str, *arguments: object, quiet: bool = False) -> Any:
-        """The answer of a call; None where the driver or this module does not have it."""
+        """Return the answer of a call; None if the driver refuses or this module lacks it."""
         try:
             return getattr(self.nvml, call)(*arguments)
         except (self.nvml.NVMLError, AttributeError) as error:
@@ -32,7 +32,7 @@ class Driver:
         return answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer or "")
 
     def field(self, handle: object, field_id: int, scope: int | None = None) -> int | None:
-        """A field value; drivers that do not have the field say so in the value, not by an error."""
+        """Return a field value; a driver without the field reports that in the value, not by an error."""
         wanted = field_id if scope is None else (field_id, scope)
         values = self.ask("nvmlDeviceGetFieldValues", handle, [wanted], quiet=True)
         if not values or values[0].nvmlReturn != 0:
@@ -41,7 +41,7 @@ class Driver:
 
 
 def bus_id_of(place: Any) -> str:
-    """The bus id in what NVML says of a place, as Linux writes it."""
+    """Return the bus id of NVML's PCI record, as Linux writes it."""
     raw = place.busId
     try:
         return normal_bus_id(raw.decode() if isinstance(raw, bytes) else raw)

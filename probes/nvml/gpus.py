@@ -1,7 +1,7 @@
-"""This machine's NVIDIA GPUs and NVLinks as the driver's NVML tells them.
+"""This machine's NVIDIA GPUs and NVLinks, from the driver's NVML.
 
-Each call is made on its own: what the driver cannot or may not say stays unknown and is noted. The
-module of NVML is an argument, so that recorded answers replay.
+Calls are independent: an unanswered one leaves its fact unknown and becomes a note. The NVML module is an
+argument, so that recorded answers can be replayed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FABRIC_STATES: Mapping[int, _FabricState] = {
 }
 _NO_DRIVER = "no NVIDIA driver answers"
 
-# More than any host has: a recording may say any number.
+# More than any host has; bounds the number in a recording.
 _MOST_GPUS = 1024
 
 
 def read(host: str, nvml: Any) -> Topology:
-    """What NVML says of one host: GPUs, their PCIe links, NVLinks and who can read whom.
+    """Read one host from NVML: GPUs, their PCIe links, NVLinks and peer access.
 
     Without a driver the result is a host without GPUs and a note.
     """
@@ -82,7 +82,7 @@ def _host(host: str, driver: Driver) -> Host:
 def _gpu(driver: Driver, handle: Any, index: int, bus_id: str) -> Gpu:
     memory = driver.ask("nvmlDeviceGetMemoryInfo", handle)
     capability = driver.ask("nvmlDeviceGetCudaComputeCapability", handle)
-    # GPUs that cannot be partitioned refuse the question: that is an answer, not a gap.
+    # GPUs that cannot be partitioned refuse this call, which is no failure.
     mig = driver.ask("nvmlDeviceGetMigMode", handle, quiet=True)
     cluster, clique, state = _fabric_of(driver, handle)
     return Gpu(
@@ -104,7 +104,7 @@ def _gpu(driver: Driver, handle: Any, index: int, bus_id: str) -> Gpu:
 
 
 def _fabric_of(driver: Driver, handle: Any) -> tuple[str, int | None, _FabricState]:
-    """(cluster, clique, state) of the NVLink domain that spans hosts; older drivers do not have the call."""
+    """Return (cluster, clique, state) of the NVLink domain between hosts; older drivers lack the call."""
     kind = getattr(driver.nvml, "c_nvmlGpuFabricInfo_v2_t", None)
     if kind is None:
         return "", None, ""

@@ -1,6 +1,6 @@
-"""Links as NVML tells them: the NVLinks of each GPU and where they lead, and what every pair of GPUs can do.
+"""Links from NVML: the NVLinks of each GPU and their far ends, and the matrices of all pairs of GPUs.
 
-Of a pair it says what they can read and write of each other, and the way over PCIe.
+The matrices hold peer-to-peer access and the path over PCIe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINK_SPEED_FIELD = 164
 _C2C_COUNT_FIELD, _C2C_SPEED_FIELD = 170, 172
 _MOST_LINKS = 36
 _LINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
-# By number: the module's NVML_P2P_CAPS_INDEX_READ is a tuple by mistake.
+# By number, because the module's NVML_P2P_CAPS_INDEX_READ is a tuple by mistake.
 _ABILITIES: Mapping[int, Literal["p2p_read", "p2p_write", "p2p_nvlink", "p2p_atomics", "p2p_pcie"]] = {
     0: "p2p_read",
     1: "p2p_write",
@@ -36,7 +36,7 @@ _ANCESTORS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 def read_links(
     driver: Driver, handle: Any, source: str, gpus: Container[str], method: str
 ) -> list[FabricLink]:
-    """The links of one GPU, those that lead to the same end together, those that are down apart."""
+    """Return the links of one GPU, grouped by far end; links that are down form their own group."""
     found: dict[tuple[str, str], FabricLink] = {}
     for number, is_up in _states(driver, handle):
         target, kind = _far_end(driver, handle, number, gpus) if is_up else ("", "unknown")
@@ -61,7 +61,7 @@ def read_links(
 
 
 def _states(driver: Driver, handle: Any) -> Iterator[tuple[int, bool]]:
-    """(number, is it up) of each link. Beyond the last one drivers answer with either of two errors."""
+    """Yield (number, is it up) of each link. Past the last link, drivers return either of two errors."""
     nvml = driver.nvml
     for number in range(driver.field(handle, _LINK_COUNT_FIELD) or _MOST_LINKS):
         try:
@@ -82,7 +82,7 @@ def _far_end(
     kind = driver.ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, number, quiet=True)
     if target in gpus:
         return target, "gpu"
-    # A virtual machine hides its switches behind a bus id of ones.
+    # A virtual machine hides its switches behind an all-ones bus id.
     if target and is_hidden(target):
         return "nvswitch", "switch"
     known: dict[int, Literal["switch", "cpu"]] = {1: "cpu", 2: "switch"}
@@ -90,7 +90,7 @@ def _far_end(
 
 
 def _to_cpu(driver: Driver, handle: Any, source: str, method: str) -> Iterator[FabricLink]:
-    """The chip-to-chip links of a Grace module, which only field values tell."""
+    """Yield the chip-to-chip links of a Grace module, which only field values report."""
     count = driver.field(handle, _C2C_COUNT_FIELD) or 0
     speed_mbs = driver.field(handle, _C2C_SPEED_FIELD) if count else None
     if 0 < count <= _MOST_LINKS:
@@ -99,7 +99,7 @@ def _to_cpu(driver: Driver, handle: Any, source: str, method: str) -> Iterator[F
 
 
 def read_matrices(driver: Driver, handles: Mapping[str, Any], method: str) -> Iterator[Matrix]:
-    """One matrix for each question that the driver answers for at least one pair."""
+    """Yield one matrix for each question that the driver answers for at least one pair."""
     if len(handles) < 2:
         return
 
@@ -132,7 +132,7 @@ def _matrix(what: _What, ask: Callable[[Any, Any], str], handles: Mapping[str, A
 
 
 def peers_of(gpu: Gpu, matrices: tuple[Matrix, ...]) -> tuple[str, ...]:
-    """The GPUs that this one can read directly."""
+    """Return the GPUs that this one can read directly."""
     for matrix in matrices:
         if matrix.what == "p2p_read":
             return tuple(device for device in matrix.devices if matrix.cell(gpu.bus_id, device) == "OK")

@@ -1,7 +1,7 @@
-"""Records and replays the answers of NVML: each call of a detection with its arguments.
+"""Recording and replay of NVML's answers: each call of a detection with its arguments.
 
-Answers are by function, then by arguments: "0,3" is GPU 0 and link 3; "0", "*,3" or "*" stand for several.
-{"error": 4} is NVML's error 4. A function that is not there is one that the driver does not have.
+Answers are stored by function, then by arguments: "0,3" is GPU 0 and link 3; "0", "*,3" or "*" match several.
+{"error": 4} is NVML's error 4. A missing function is one that the driver lacks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOTHING = object()
 
 
 class RecordingNvml:
-    """The module pynvml, whose answers are kept as they are given."""
+    """A wrapper of the module pynvml that keeps the answers it passes on."""
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
@@ -55,7 +55,7 @@ class RecordingNvml:
 
 
 class RecordedNvml:
-    """Stands where the module pynvml stands: its errors are the real ones, its answers recorded."""
+    """A replacement of the module pynvml with its real errors and with recorded answers."""
 
     def __init__(self, answers: dict[str, dict[str, Any]], nvml: Any) -> None:
         self._answers = answers
@@ -92,13 +92,13 @@ class RecordedNvml:
 
 
 def _shorter(words: list[str]) -> list[str]:
-    """The same arguments without the link that a field value is asked of: "0,164:3" is "0,164" too."""
+    """Return keys without the link in a field value's argument, because "0,164:3" also matches "0,164"."""
     plain = [word.partition(":")[0] for word in words]
     return [",".join(plain), *(f"*,{word}" for word in plain[1:])] if plain != words else []
 
 
 def _word(argument: Any) -> Iterator[str]:
-    # ctypes refuses the tuple that the module calls NVML_P2P_CAPS_INDEX_READ, and so does this.
+    # ctypes refuses the tuple NVML_P2P_CAPS_INDEX_READ (a mistake of the module), and so does this.
     assert not isinstance(argument, tuple)
     if _structure(argument) is not None:
         return
@@ -110,7 +110,7 @@ def _word(argument: Any) -> Iterator[str]:
 
 
 def _structure(argument: Any) -> Any:
-    """The structure that a call is to fill; None for any other argument."""
+    """Return the structure that a call fills in; None for any other argument."""
     behind = getattr(argument, "_obj", argument)
     return behind if isinstance(behind, ctypes.Structure) else None
 
@@ -124,7 +124,7 @@ def _fields(values: Any) -> Any:
 
 
 def _plain(answer: Any) -> Any:
-    """An answer in the words of JSON."""
+    """Convert an answer to values that JSON can hold."""
     if isinstance(answer, bytes):
         return answer.decode(errors="replace")
     if isinstance(answer, ctypes.Structure):

@@ -1,8 +1,8 @@
-"""What links of each generation carry: tables of GB/s in one direction, kept as data.
+"""Bandwidth tables: GB/s in one direction for links of each generation, kept as data.
 
-The figures are those that NCCL and RCCL reckon with (what a link delivers, below what it is sold
-as). ``bandwidth.json`` holds them, ``bandwidth.schema.json`` its shape; the file that the variable
-CCCTL_BANDWIDTH names, or an argument, replaces it.
+The rates are those that NCCL and RCCL use: delivered, not advertised. ``bandwidth.json`` holds them,
+``bandwidth.schema.json`` is its schema. The environment variable CCCTL_BANDWIDTH or an argument names a file
+that replaces it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SHIPPED = Path(__file__).with_name("bandwidth.json")
 
 @dataclass(frozen=True)
 class FabricGeneration:
-    """One generation of NVLink or xGMI: the most links a GPU can have, and GB/s of one of them one way.
+    """One generation of NVLink or xGMI: the most links of a GPU, and GB/s per link in one direction.
 
-    ``gbs`` is what it delivers, ``wire_gbs`` what it is sold as (0 where the generation is unknown).
+    ``gbs`` is the delivered rate, ``wire_gbs`` the advertised one (0 if the generation is unknown).
     """
 
     version: str
@@ -37,7 +37,7 @@ class FabricGeneration:
 
 @dataclass(frozen=True)
 class CpuLink:
-    """GB/s one way between the NUMA nodes of CPUs from ``model_from`` on; "" and 0 fit any."""
+    """GB/s one way between NUMA nodes, for CPU models from ``model_from`` on; "" and 0 match any."""
 
     arch: str
     vendor: str
@@ -49,9 +49,9 @@ class CpuLink:
 class Bandwidths:
     """The tables: PCIe by GT/s ("16"), NVLink and xGMI by GPU architecture ("sm_90", "gfx942").
 
-    In ``cpu_links`` the first that fits a CPU is its own. ``intel_peer_overhead``: Intel's CPUs cut
-    what one GPU sends another into small packets, which takes that much more of the links. ``sources``
-    says where figures are from.
+    The first matching entry of ``cpu_links`` applies to a CPU. ``intel_peer_overhead`` is the factor by which
+    transfers between GPUs occupy PCIe links longer through Intel CPUs, which split them into small packets.
+    ``sources`` cites the origin of the rates.
     """
 
     pcie_gbs_per_lane: dict[str, float]
@@ -66,15 +66,14 @@ class Bandwidths:
     sources: dict[str, str] = field(default_factory=dict)
 
     def pcie_gbs(self, speed_gts: float | None, width: int | None) -> float | None:
-        """GB/s of a PCIe link; None where the speed is unknown. A width of 0 counts as unknown."""
+        """Return GB/s of a PCIe link; None if the speed is unknown. A width of 0 counts as unknown."""
         per_lane = None if speed_gts is None else self.pcie_gbs_per_lane.get(f"{speed_gts:g}")
         return None if per_lane is None else per_lane * (width or self.pcie_lanes_if_unknown)
 
     def pcie_gbs_of_wire(self, raw_gbs: float) -> float | None:
-        """GB/s that a link delivers whose speed on the wire is all that is known.
+        """Return the delivered GB/s of a link of which only the raw GB/s on the wire is known.
 
-        Up to 5 GT/s eight bits travel as ten, from then on 128 as 130: which of the two it was shows in
-        the number.
+        Encoding is 8b/10b up to 5 GT/s and 128b/130b above; the raw rate shows which one applies.
         """
         for speed, per_lane in self.pcie_gbs_per_lane.items():
             lane_gbs = float(speed) / 8 * (0.8 if float(speed) < 8 else 128 / 130)
@@ -84,14 +83,14 @@ class Bandwidths:
         return None
 
     def cpu_gbs(self, arch: str, vendor: str, model: int | None) -> float | None:
-        """GB/s between two NUMA nodes of such a CPU; None where the tables do not have it."""
+        """Return GB/s between two NUMA nodes of such a CPU; None if it is not in the tables."""
         for link in self.cpu_links:
             if link.arch in ("", arch) and link.vendor in ("", vendor) and link.model_from <= (model or 0):
                 return link.gbs
         return None
 
     def fabric(self, kind: str, arch: str, version: str = "") -> FabricGeneration:
-        """The generation of ``kind`` ("nvlink", "xgmi") of this architecture's GPUs, else of this version."""
+        """Return the generation of ``kind`` ("nvlink", "xgmi") by GPU architecture, else by version."""
         known, otherwise = self.nvlink, self.nvlink_if_unknown
         if kind == "xgmi":
             known, otherwise = self.xgmi, self.xgmi_if_unknown
@@ -100,9 +99,9 @@ class Bandwidths:
 
 
 def load(path: Path | None = None) -> Bandwidths:
-    """The tables of ``path``, else of $CCCTL_BANDWIDTH, else those shipped.
+    """Load the tables of ``path``, else of $CCCTL_BANDWIDTH, else the shipped ones.
 
-    Raises MissingInputError where there is no such file and DataError where it does not fit.
+    Raises MissingInputError if there is no such file, and DataError if it is malformed.
     """
     return _load(path or Path(os.environ.get(OVERRIDE) or _SHIPPED))
 

@@ -1,8 +1,8 @@
-"""The expected bandwidth between two devices: the narrowest part of the path between them.
+"""The expected bandwidth between two devices: that of the narrowest part of the path.
 
-The narrowest part decides: NVLinks of a pair or into switches, each PCIe link (at the speed that both
-its ends can, and the lanes it runs with: idle GPUs lower the one, never the other), the link between
-NUMA nodes, a NIC's own speed. Figures are of one direction, as links deliver and not as they are sold.
+Parts are the NVLinks of a pair or into switches, each PCIe link, the link between NUMA nodes, and a NIC's own
+speed. A PCIe link counts with the maximum speed of both ends and its current lanes, because idle GPUs lower
+their speed but not their width. Rates are for one direction, as delivered, not as advertised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Expected", "Way", "expected_gbs", "link_gbs"]
 
 @dataclass(frozen=True)
 class Way:
-    """One way: its path type, GB/s (None where nothing on it is known), and what limits it."""
+    """One path: its type, GB/s (None if nothing on it is known), and what limits it."""
 
     path: PathType
     gbs: float | None
@@ -29,7 +29,7 @@ class Way:
 
 
 class Expected:
-    """The expected bandwidth between devices of one host; any pair costs the depth of the PCI tree."""
+    """The expected bandwidth between devices of one host; a pair costs the depth of the PCI tree."""
 
     def __init__(self, host: Host, tables: Bandwidths) -> None:
         self._host = host
@@ -39,7 +39,7 @@ class Expected:
         self._gpus = {gpu.bus_id: gpu for gpu in host.gpus}
 
     def between(self, a: Gpu | Nic, b: Gpu | Nic) -> Way:
-        """The nearest way and what it carries; of a device to itself nothing is expected."""
+        """Return the nearest path and its GB/s, which is None from a device to itself."""
         path = self._paths.between(a, b)
         if path == "LOC":
             return Way(path, None)
@@ -51,12 +51,12 @@ class Expected:
         return way
 
     def over_pci(self, a: Gpu | Nic, b: Gpu | Nic) -> Way:
-        """The way over PCIe and what it carries, whatever else joins the two."""
+        """Return the path over PCIe and its GB/s, regardless of other links."""
         path = self._paths.over_pci(a, b)
         return _narrowest(path, self._pci_parts(path, a, b))
 
     def over_peer(self, gpu: Gpu, nic: Nic) -> Way | None:
-        """The way to a NIC over NVLink and a GPU that is near it (PXN); None where it is near itself."""
+        """Return the path to a NIC over NVLink and a GPU near it (PXN); None if ``gpu`` is near the NIC."""
         if self._paths.between(gpu, nic) in ("PIX", "PXB", "C2C"):
             return None
         ways = []
@@ -82,7 +82,7 @@ class Expected:
         return max(middles, key=lambda way: way.gbs or 0, default=Way(path, None))
 
     def _over_cpus(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Way:
-        """Over links that each GPU has to its CPU (POWER, Grace), between the CPUs, and over a NIC's PCIe."""
+        """Return the path over GPU-to-CPU links (POWER, Grace), links between CPUs, and a NIC's PCIe link."""
         if path in ("PIX", "PXB"):
             return Way(path, None)
         ends = [
@@ -143,7 +143,7 @@ class Expected:
         yield from ((gbs, "the link between NUMA nodes") for gbs in between if gbs is not None)
 
     def pcie_gbs(self, device: PciDevice) -> float | None:
-        """GB/s of the link above a function; None inside a switch, and where its speed is not known."""
+        """Return GB/s of the link above a function; None inside a switch, and if its speed is unknown."""
         above = self._devices.get(device.parent)
         if device.role in ("root", "downstream"):
             return None
@@ -156,13 +156,13 @@ class Expected:
         return self._tables.pcie_gbs_of_wire(min(raws)) if raws else None
 
     def peer_overhead(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> float:
-        """Bytes on PCIe per byte sent between two devices: above 1 between GPUs through an Intel CPU."""
+        """Return PCIe bytes per byte sent between two devices: above 1 between GPUs through an Intel CPU."""
         through_cpu = isinstance(a, Gpu) and isinstance(b, Gpu) and path in ("PHB", "NODE", "SYS")
         intel = any(node.vendor == "GenuineIntel" for node in self._host.numa)
         return self._tables.intel_peer_overhead if through_cpu and intel else 1.0
 
     def cpu_gbs(self, device: Gpu | Nic) -> float | None:
-        """GB/s of the link of a device's NUMA node to others; None where its CPU is not known."""
+        """Return GB/s of the link from a device's NUMA node to others; None if its CPU is unknown."""
         numa = numa_of(device, self._devices)
         nodes = [node for node in self._host.numa if node.index == numa and (node.arch or node.vendor)]
         known = [self._tables.cpu_gbs(node.arch, node.vendor, node.model) for node in nodes]
@@ -170,7 +170,7 @@ class Expected:
 
 
 def expected_gbs(host: Host, tables: Bandwidths) -> dict[str, dict[str, float | None]]:
-    """GB/s from each GPU ("GPU0") to every other and to each physical NIC (by its name)."""
+    """Return GB/s from each GPU ("GPU0") to every other and to each physical NIC (by its name)."""
     expected = Expected(host, tables)
     ends: list[tuple[str, Gpu | Nic]] = [(f"GPU{gpu.index}", gpu) for gpu in host.gpus]
     ends += [(nic.name, nic) for nic in host.physical_nics]
@@ -181,7 +181,7 @@ def expected_gbs(host: Host, tables: Bandwidths) -> dict[str, dict[str, float | 
 
 
 def link_gbs(link: FabricLink, gpu: Gpu, tables: Bandwidths) -> float | None:
-    """GB/s that one link delivers: the table's, or what the link itself says where that is less."""
+    """Return the delivered GB/s of one link: the table's, or the link's own value if that is less."""
     if link.kind == "c2c":
         return link.gbs
     generation = tables.fabric(link.kind, gpu.arch, link.version)

@@ -1,4 +1,4 @@
-"""Explains a path between two devices: its parts, its expected bandwidth, and what limits it."""
+"""Explanation of a path between two devices: its parts, its expected bandwidth, and what limits it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FROM_NEAR = list(MEANING)
 
 @dataclass(frozen=True)
 class Explanation:
-    """From ``a`` to ``b``: the path type and its meaning, GB/s and what limits them, the parts, reasons."""
+    """A path from ``a`` to ``b``: its type and meaning, GB/s and limit, parts, and reasons."""
 
     a: str
     b: str
@@ -32,7 +32,7 @@ class Explanation:
 
 
 def explain(a: Named, b: Named, tables: Bandwidths) -> Explanation:
-    """The nearest way between two devices of a cluster."""
+    """Explain the nearest path between two devices of a cluster."""
     if a.host.name != b.host.name:
         return _between_hosts(a, b, tables)
     way = Expected(a.host, tables).between(a.device, b.device)
@@ -86,7 +86,7 @@ def _no_fabric(a: Gpu | Nic, b: Gpu | Nic) -> str:
 
 
 def _nearest(end: Named, tables: Bandwidths) -> Nic | None:
-    """The port that a transfer from this device would leave its host by: near first, then fast."""
+    """Return the port by which this device sends out of its host: the nearest, then the fastest."""
     if isinstance(end.device, Nic):
         return end.device
     expected = Expected(end.host, tables)

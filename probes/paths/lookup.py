@@ -1,4 +1,4 @@
-"""The devices of a topology by the names that people use: GPU0, NIC1, mlx5_0, a bus id, host:GPU0."""
+"""Lookup of devices by their usual names: GPU0, NIC1, mlx5_0, a bus id, host:GPU0."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = ["Named", "pair_named"]
 
 @dataclass(frozen=True)
 class Named:
-    """One device and the host that it is in."""
+    """One device and its host."""
 
     host: Host
     device: Gpu | Nic
 
     @property
     def label(self) -> str:
-        """GPU0 or mlx5_0."""
+        """Its usual name, such as GPU0 or mlx5_0."""
         return label(self.device)
 
     @property
     def bus_id(self) -> str:
-        """Its PCI function; "" where there is none."""
+        """Its PCI function; "" if it has none."""
         return self.device.bus_id
 
 
 def pair_named(topology: Topology, a: str, b: str) -> tuple[Named, Named]:
-    """Two devices; where one of the names says the host, the other is looked for there first.
+    """Return two devices; if one name includes the host, the other is first searched there.
 
-    Raises UsageError where a name fits none or devices of several hosts.
+    Raises UsageError if a name matches no device, or devices of several hosts.
     """
     found = [_candidates(topology, name) for name in (a, b)]
     for mine, other in ((0, 1), (1, 0)):

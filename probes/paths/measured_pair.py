@@ -1,6 +1,6 @@
-"""The links of a profile by the devices of a topology: GB/s between GPUs and between hosts.
+"""The links of a profile joined with the devices of a topology: GB/s between GPUs and between hosts.
 
-A rank with device "cuda:3" stands for the GPU of its host that the driver numbers 3.
+A rank with device "cuda:3" uses the GPU of its host with driver number 3.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class MeasuredPair:
 
 
 def measured_pairs(topology: Topology, profile: Profile) -> Iterator[MeasuredPair]:
-    """The links of the profile with their GPUs in the topology, without inferred and unsound ones."""
+    """Yield the links of the profile with their GPUs in the topology, without inferred and unsound ones."""
     gpus = [gpu_of(topology, rank) for rank in profile.ranks]
     links = profile.links
     columns = (
@@ -57,7 +57,7 @@ def measured_pairs(topology: Topology, profile: Profile) -> Iterator[MeasuredPai
 
 
 def measured_gbs(topology: Topology, profile: Profile, host: Host) -> dict[tuple[str, str], float]:
-    """GB/s by (bus id from, bus id to) of the GPUs of one host."""
+    """Return GB/s by (bus id from, bus id to) of the GPUs of one host."""
     return {
         (pair.src_gpu.bus_id, pair.dst_gpu.bus_id): pair.gbs
         for pair in measured_pairs(topology, profile)
@@ -70,7 +70,7 @@ def measured_gbs(topology: Topology, profile: Profile, host: Host) -> dict[tuple
 
 
 def host_named(topology: Topology, name: str) -> Host | None:
-    """The host of that name, with its domain or without; in a topology of one host always that one."""
+    """Return the host of that name, with or without domain; the only host of a topology matches any name."""
     if len(topology.hosts) == 1:
         return topology.hosts[0]
     short = name.partition(".")[0]
@@ -80,7 +80,7 @@ def host_named(topology: Topology, name: str) -> Host | None:
 
 
 def gpu_of(topology: Topology, rank: ProfiledRank) -> Gpu | None:
-    """The GPU of a rank; None for a process, and where the topology has no GPU of that number."""
+    """Return the GPU of a rank; None for a process, and if the topology has no GPU of that number."""
     kind, _, number = rank.device.partition(":")
     host = host_named(topology, rank.host)
     if kind != "cuda" or host is None or not number.isdecimal():

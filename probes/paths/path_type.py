@@ -1,13 +1,18 @@
 """The path type between two devices of a host, as NCCL and nvidia-smi name it: PIX, PXB, PHB, NODE, SYS.
 
-The PCI tree and the fabric's links are believed before what a tool states (``Host.matrices``), and
-that before NUMA nodes alone. From near to far: LOC the device itself; NVL NVLink or xGMI, directly or
-through NVSwitches; NVB NVLink over one GPU in between; C2C a GPU's chip-to-chip link to its CPU, and
-from there to another GPU's or to a NIC (NCCL calls that P2C); PIX at most one PCIe switch; PXB several;
-PXN over NVLink to a GPU that is near the NIC; PHB the host bridge; NODE several host bridges of one NUMA
-node; SYS from NUMA node to NUMA node; NET from host to host; "?" where the topology does not say. PXN and
-NET are ways that a library may take (``probes/paths/expected.py``), not what lies between two devices of
-a host.
+The PCI tree and fabric links take precedence over a tool's statement (``Host.matrices``), which takes
+precedence over NUMA nodes alone. The types, from near to far:
+
+- LOC: the device itself
+- NVL: NVLink or xGMI, directly or through NVSwitches
+- NVB: NVLink over one GPU in between
+- C2C: a GPU's chip-to-chip link to its CPU, and on to another GPU or a NIC (NCCL: P2C)
+- PIX: at most one PCIe switch; PXB: several
+- PXN: over NVLink to a GPU that is near the NIC
+- PHB: the host bridge; NODE: several host bridges of one NUMA node
+- SYS: between NUMA nodes; NET: between hosts; "?": not stated by the topology
+
+PXN and NET are paths that a library may take (``probes/paths/expected.py``); `Paths` never returns them.
 """
 
 from __future__ import annotations
@@ -42,7 +47,7 @@ MEANING: Mapping[PathType, str] = {
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a device is: itself and the bridges above it up to the root, and its NUMA node."""
+    """The position of a device: itself and the bridges above it up to the root, and its NUMA node."""
 
     chain: tuple[str, ...]
     root: str
@@ -50,7 +55,7 @@ class _Place:
 
 
 class Paths:
-    """The path types of one host. Any pair costs the depth of the PCI tree, or the GPUs for NVB."""
+    """The path types of one host. A pair costs the depth of the PCI tree, or the number of GPUs for NVB."""
 
     def __init__(self, host: Host) -> None:
         self._devices = functions(host)
@@ -63,7 +68,7 @@ class Paths:
             self._add(link)
 
     def between(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
-        """The nearest way from one device to the other."""
+        """Return the nearest path type from one device to the other."""
         if type(a) is type(b) and key_of(a) == key_of(b):
             return "LOC"
         if isinstance(a, Gpu) and isinstance(b, Gpu):
@@ -73,11 +78,11 @@ class Paths:
         return "C2C" if has_c2c and path in ("PHB", "NODE") else path
 
     def over_pci(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
-        """The way over PCIe, whatever else joins the two."""
+        """Return the path type over PCIe, regardless of other links."""
         return self.in_tree(a, b) or self.stated(a, b) or self._by_numa(a, b)
 
     def stated(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType | None:
-        """What a tool says of the two; None where none does."""
+        """Return the type that a tool states for the two; None if none does."""
         words = (matrix.cell(key_of(a), key_of(b)) for matrix in self._matrices)
         word = next((word for word in words if word), "")
         if word.startswith("NV"):
@@ -95,7 +100,7 @@ class Paths:
 
     def _over_fabric(self, a: str, b: str) -> PathType | None:
         near_a, near_b = self._neighbours.get(a, set()), self._neighbours.get(b, set())
-        # All NVSwitches of a host form one fabric: that is how they are wired, in DGX and HGX alike.
+        # In DGX and HGX, all NVSwitches of a host form one fabric.
         if b in near_a or {a, b} <= self._switched:
             return "NVL"
         if near_a & near_b:
@@ -105,7 +110,7 @@ class Paths:
         return None
 
     def in_tree(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType | None:
-        """The way through the PCI tree; None where the tree does not hold both, or not to its end."""
+        """Return the type of the path in the PCI tree; None if the tree lacks one of them or their roots."""
         here, there = self._place(a), self._place(b)
         common = next((bus_id for bus_id in here.chain if bus_id in there.chain), None)
         if common is not None:
@@ -123,7 +128,7 @@ class Paths:
         return self._by_numa(a, b) if None not in (here.numa, there.numa) else None
 
     def hides_bridges(self, device: Gpu | Nic) -> bool:
-        """Whether the tree above a device has one host bridge for each CPU, as NCCL's files do."""
+        """Return whether the tree has one host bridge per CPU, as in NCCL's files."""
         return self._place(device).root.startswith("cpu")
 
     def _by_numa(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
@@ -139,5 +144,5 @@ class Paths:
 
 
 def key_of(device: Gpu | Nic) -> str:
-    """What names a device on its host: a GPU's bus id, a NIC's name."""
+    """Return the key of a device on its host: a GPU's bus id, a NIC's name."""
     return device.bus_id if isinstance(device, Gpu) else device.name

@@ -1,4 +1,4 @@
-"""What PCI ids and classes mean: which function is a GPU, a network card, a bridge, and its name."""
+"""Meaning of PCI ids and classes: GPUs, network cards, bridges, and product names."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = [
 ]
 
 _NVIDIA, _AMD = "0x10de", "0x1002"
-# Rage XL, RN50 and ES1000: the consoles of servers.
+# Rage XL, RN50 and ES1000: console graphics of servers.
 _CONSOLES = {"0x4752", "0x5159", "0x515e", "0x5969"}
 
 
 def is_gpu(pci_class: str, vendor: str, device: str = "") -> bool:
-    """Whether a function of this class is a GPU that can be a rank.
+    """Return whether a function of this class is a GPU that can be a rank.
 
-    A display controller counts if NVIDIA or AMD made it, or nobody says who did (static files):
-    every server also has the display of its management controller, and old ones one that ATI made.
-    AMD's accelerators since the MI300 have class 0x12 instead.
+    A display controller counts if NVIDIA or AMD made it, or if the vendor is unknown (static files). The
+    display of a server's management controller does not count, nor an old one made by ATI. AMD's accelerators
+    since the MI300 have class 0x12 instead.
     """
     if vendor == _AMD and device in _CONSOLES:
         return False
@@ -40,39 +40,39 @@ def is_gpu(pci_class: str, vendor: str, device: str = "") -> bool:
 
 
 def is_network(pci_class: str) -> bool:
-    """Whether this class is a network controller; old InfiniBand cards are serial buses (0x0c06)."""
+    """Return whether this class is a network controller; old InfiniBand cards are serial buses (0x0c06)."""
     return pci_class.startswith(("0x02", "0x0c06"))
 
 
 def is_bridge(pci_class: str) -> bool:
-    """Whether this class is a bridge between PCI buses."""
+    """Return whether this class is a bridge between PCI buses."""
     return pci_class.startswith("0x0604")
 
 
 def is_nvswitch(pci_class: str, vendor: str) -> bool:
-    """Whether this function is an NVSwitch, which calls itself an "other bridge"."""
+    """Return whether this function is an NVSwitch, whose class is "other bridge"."""
     return pci_class.startswith("0x0680") and vendor == _NVIDIA
 
 
 def gpu_vendor(vendor: str) -> Literal["nvidia", "amd", ""]:
-    """The maker's name from the PCI vendor id."""
+    """Return the maker's name for a PCI vendor id."""
     if vendor == _NVIDIA:
         return "nvidia"
     return "amd" if vendor == _AMD else ""
 
 
 def product_name(vendor: str, device: str) -> str:
-    """What a device is sold as; "" if the table does not have it."""
+    """Return the product name of a device; "" if the table lacks it."""
     return _known(vendor, device)[0]
 
 
 def architecture(vendor: str, device: str) -> str:
-    """The architecture of a GPU ("sm_90", "gfx942"); "" if the table does not have it."""
+    """Return the architecture of a GPU ("sm_90", "gfx942"); "" if the table lacks it."""
     return _known(vendor, device)[1]
 
 
 def architecture_of_model(name: str) -> str:
-    """The architecture of NVIDIA's GPUs with NVLink that are sold under this name; "" for any other.
+    """Return the architecture of an NVIDIA GPU with NVLink by its product name; "" for any other.
 
     The table is that of https://developer.nvidia.com/cuda-gpus.
     """
@@ -86,7 +86,7 @@ def _models() -> dict[str, list[re.Pattern[str]]]:
 
 
 def port_role(depth: int) -> Literal["root", "upstream", "downstream"]:
-    """What a bridge with so many bridges above it is: the ports of switches alternate below a root port."""
+    """Return the role of a bridge below ``depth`` bridges: switch ports alternate below a root port."""
     if depth == 0:
         return "root"
     return "upstream" if depth % 2 else "downstream"

@@ -1,4 +1,4 @@
-"""The PCI tree: the chain of bridges above a function, and the PCIe link there, as trained and at most."""
+"""The PCI tree: the bridges above a function, and the PCIe link there, current and maximum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True)
 class Uplink:
-    """GT/s a lane and lanes, now and at most; None is not said."""
+    """GT/s per lane and lanes, current and maximum; None if unknown."""
 
     speed_gts: float | None
     width: int | None
@@ -29,12 +29,12 @@ class Uplink:
 
 
 def functions(host: Host) -> dict[str, PciDevice]:
-    """The PCI functions of a host by bus id."""
+    """Return the PCI functions of a host by bus id."""
     return {device.bus_id: device for device in host.pci}
 
 
 def chain(bus_id: str, devices: Mapping[str, PciDevice]) -> list[PciDevice]:
-    """A function and the bridges above it, nearest first; empty where it is not in the tree."""
+    """Return a function and the bridges above it, nearest first; empty if it is not in the tree."""
     found: dict[str, PciDevice] = {}
     while bus_id in devices and bus_id not in found:
         found[bus_id] = devices[bus_id]
@@ -43,13 +43,13 @@ def chain(bus_id: str, devices: Mapping[str, PciDevice]) -> list[PciDevice]:
 
 
 def numa_of(device: Gpu | Nic, devices: Mapping[str, PciDevice]) -> int | None:
-    """The NUMA node that is said of a device, else of its PCI function; None where neither tells."""
+    """Return the NUMA node of a device, else of its PCI function; None if both are unknown."""
     function = devices.get(device.bus_id)
     return device.numa if device.numa is not None or function is None else function.numa
 
 
 def uplink(device: PciDevice, devices: Mapping[str, PciDevice]) -> Uplink:
-    """The link above ``device``; the port at its upper end limits what it can do."""
+    """Return the link above ``device``; the port at its upper end limits its maximum."""
     above = devices.get(device.parent)
     ports = [above] if above is not None and above.role in ("root", "downstream") else []
     ends = [device, *ports]
@@ -66,14 +66,14 @@ def _least(values: Iterable[_Number | None]) -> _Number | None:
 
 
 def flat(host: Host) -> bool:
-    """Whether the PCI tree shows no bridge above any GPU or NIC, as virtual machines do."""
+    """Return whether no GPU or NIC has a bridge above it in the PCI tree, as in virtual machines."""
     devices = functions(host)
     ends: list[Gpu | Nic] = [*host.gpus, *host.physical_nics]
     return not any(len(chain(end.bus_id, devices)) > 1 for end in ends)
 
 
 def states_fabric(host: Host) -> bool:
-    """Whether a source was asked that knows NVLinks: the driver, or a file that tells more than functions."""
+    """Return whether some source could report NVLinks: the driver, or a file with more than PCI functions."""
     told = any(gpu.arch and gpu.method_of.get("arch") != "table" for gpu in host.gpus)
     stated = any(matrix.what == "path" for matrix in host.matrices)
     return bool(host.fabric) or told or stated or any(gpu.peers for gpu in host.gpus)

@@ -1,6 +1,7 @@
-"""Reasons why a path is no better, as far as the topology tells.
+"""Reasons why a path is not better, as far as the topology shows.
 
-Which models have NVLink is data (``nvlink_models.json``): none, by a bridge over two cards, or on the board.
+The file ``nvlink_models.json`` lists which models have NVLink: none, by a bridge over two cards, or on the
+board.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NO_NVLINK = ("sm_61", "sm_62", "sm_72", "sm_87", "sm_89", "sm_110", "sm_120", "
 
 
 def reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType, tables: Bandwidths) -> list[str]:
-    """Sentences, the most telling first; none where nothing nearer is possible."""
+    """Return the reasons as sentences, most important first; empty if no nearer path is possible."""
     if path == "LOC":
         return []
     found: list[str] = []
@@ -55,7 +56,7 @@ def reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType, tables: Band
 
 
 def nvlink_of(gpu: Gpu) -> str:
-    """ "none", "bridge" or "board": how GPUs of this model come to NVLink; "" where that is not known."""
+    """Return how GPUs of this model have NVLink: "none", "bridge" or "board"; "" if unknown."""
     number = whole(gpu.arch.removeprefix("sm_"))
     if gpu.arch in _NO_NVLINK or (number is not None and number < _OLDEST_WITH_NVLINK):
         return "none"
@@ -90,7 +91,7 @@ def _of_fabric(host: Host, a: Gpu, b: Gpu, path: PathType, tables: Bandwidths) -
 
 
 def _lost_links(host: Host, gpu: Gpu, tables: Bandwidths) -> Iterator[str]:
-    """Links that could be used and are not; some boards wire only a part of what a chip has."""
+    """Yield unused links; some boards wire only a part of a chip's links."""
     down = sum(link.count for link in host.fabric if link.source == gpu.bus_id and link.state == "down")
     up = _count(host, gpu)
     like = max((_count(host, other) for other in host.gpus if other.name == gpu.name), default=0)
@@ -107,7 +108,7 @@ def _count(host: Host, gpu: Gpu) -> int:
 
 
 def _why_none(host: Host, gpu: Gpu) -> Iterator[str]:
-    """Why this GPU has no NVLink that is up."""
+    """Yield the reasons why this GPU has no NVLink that is up."""
     name = f"{label(gpu)} ({gpu.name or gpu.arch or gpu.bus_id})"
     if gpu.usable is False:
         yield f"{label(gpu)} is not given to this process, so the driver does not tell its NVLinks"
@@ -138,7 +139,7 @@ def _elsewhere(host: Host, gpu: Gpu, links: list[FabricLink], other: Gpu) -> str
 
 
 def _of_peers(host: Host, a: Gpu, b: Gpu) -> Iterator[str]:
-    """What the driver forbids, in its own words."""
+    """Yield the driver's restrictions, with its own word."""
     for matrix in host.matrices:
         for one, other in ((a, b), (b, a)):
             word = matrix.cell(one.bus_id, other.bus_id)

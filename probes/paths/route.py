@@ -26,7 +26,7 @@ _NAMES = {"nvlink": "NVLink", "xgmi": "xGMI", "c2c": "C2C"}
 
 @dataclass(frozen=True)
 class Step:
-    """One part of a way: what it is, which one, and the link that it brings ("" where none is known)."""
+    """One part of a path: its kind, its name, and the link to it ("" if unknown)."""
 
     what: str
     name: str = ""
@@ -34,7 +34,7 @@ class Step:
 
 
 def steps_between(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType, tables: Bandwidths) -> list[Step]:
-    """The way of ``path`` from ``a`` to ``b``, in the order in which data crosses it."""
+    """Return the path of type ``path`` from ``a`` to ``b``, in the order in which data crosses it."""
     if path == "LOC":
         return [Step(label(a), a.bus_id)]
     if isinstance(a, Gpu) and isinstance(b, Gpu) and path in ("NVL", "NVB", "C2C"):
@@ -59,7 +59,7 @@ def _over_fabric(host: Host, a: Gpu, b: Gpu, path: PathType, tables: Bandwidths)
 
 
 def _over_middle(host: Host, a: Gpu, b: Gpu, own: list[FabricLink], tables: Bandwidths) -> Iterator[Step]:
-    """Over the GPU in between that carries most."""
+    """Yield the parts over the intermediate GPU with the most bandwidth."""
     expected = Expected(host, tables)
     near = {link.source for link in host.fabric if link.target == b.bus_id} | {
         link.target for link in host.fabric if link.source == b.bus_id
@@ -77,7 +77,7 @@ def _over_middle(host: Host, a: Gpu, b: Gpu, own: list[FabricLink], tables: Band
 
 
 def _wires(links: list[FabricLink], gpu: Gpu, tables: Bandwidths) -> Step:
-    """All links of one bundle as one part."""
+    """Return all links of one bundle as one part."""
     if not links:
         return Step("links that only the other end reports")
     count = sum(link.count for link in links)
@@ -89,7 +89,7 @@ def _wires(links: list[FabricLink], gpu: Gpu, tables: Bandwidths) -> Step:
 
 
 def _to_cpu(host: Host, end: Gpu | Nic, up: list[PciDevice], tables: Bandwidths) -> list[Step]:
-    """From a GPU over its chip-to-chip links to the CPU, and from a NIC over PCIe."""
+    """Return the parts from a GPU over its chip-to-chip links, or from a NIC over PCIe, to the CPU."""
     if isinstance(end, Gpu):
         own = [link for link in host.fabric if link.source == end.bus_id and link.kind == "c2c"]
         return [Step(label(end), end.bus_id), _wires(own, end, tables)]
@@ -133,7 +133,7 @@ _End = tuple[Gpu | Nic, list[PciDevice]]
 
 
 def _across(host: Host, a: _End, b: _End, tables: Bandwidths) -> Iterator[Step]:
-    """From host bridge to host bridge."""
+    """Yield the parts from host bridge to host bridge."""
     roots = [up[-1].root if up else "" for _, up in (a, b)]
     nodes = [numa_of(end, functions(host)) for end, _ in (a, b)]
     # NCCL's files have no host bridges, only CPUs.

@@ -1,4 +1,4 @@
-"""Tables that ``nvidia-smi topo`` and ``rocm-smi --showtopo`` print for people, read to a topology."""
+"""Readers of the tables that ``nvidia-smi topo`` and ``rocm-smi --showtopo`` print."""
 
 import lazy_loader as lazy
 

@@ -1,8 +1,8 @@
 """`nvidia-smi topo -m` and `-p2p`: path types between devices, without the PCI tree behind them.
 
-GPUs have numbers there and no bus ids, so each is called "gpu<number>" until another source of the
-same machine says where it is. An NVLink cell is a count between two GPUs: where one GPU's counts add
-up to more links than any GPU has, they are the same links, into NVSwitches.
+The matrix numbers GPUs and has no bus ids. So a GPU is called "gpu<number>" until another source of the same
+machine has its bus id. An NVLink cell counts the links between two GPUs. If the counts of one GPU add up to
+more links than any GPU has, all cells mean the same links, into NVSwitches.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _HINT = "ccctl reads NCCL's topology XML, hwloc's XML, nvidia-smi topo -m and -p
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two matrices of one machine: paths, and what GPUs can do to each other; either may be absent."""
+    """Two matrices of one machine: paths, and peer-to-peer access of GPUs; either may be missing."""
 
     paths: DeviceMatrix | None
     p2p: DeviceMatrix | None
 
     @property
     def grids(self) -> list[DeviceMatrix]:
-        """Those that are there."""
+        """The matrices that exist."""
         return [grid for grid in (self.paths, self.p2p) if grid is not None]
 
 
 def read(content: bytes, source: str) -> Topology:
-    """The machine, or machines, whose matrices a text holds.
+    """Read the machines whose matrices a text holds.
 
-    Raises DataError for text without a matrix, and for a matrix of which a part is missing.
+    Raises DataError for text without a matrix, and for an incomplete matrix.
     """
     if not content.strip():
         raise DataError(source, ["the file is empty"], hint=_HINT)
@@ -57,7 +57,7 @@ def read(content: bytes, source: str) -> Topology:
         raise DataError(source, [problem], hint=_HINT)
     stem, pairs = PurePath(source).stem, _machines(found)
     names = [stem if len(pairs) == 1 else f"{stem}-{number}" for number in range(len(pairs))]
-    # Which of several machines a list of links is of, the text does not say.
+    # With several machines, the text does not say which one a list of links belongs to.
     statuses = link_statuses(text) if len(pairs) == 1 else {}
     readings = [_host(name, pair, legend, statuses) for name, pair in zip(names, pairs, strict=True)]
     notes = [
@@ -71,7 +71,7 @@ def read(content: bytes, source: str) -> Topology:
 
 
 def _machines(found: Iterable[DeviceMatrix]) -> list[_Pair]:
-    """A matrix of the other kind with the same GPUs belongs to the machine before it."""
+    """Join each matrix with the one before it if they differ in kind and have the same GPUs."""
     pairs: list[_Pair] = []
     for grid in found:
         mine = _Pair(None, grid) if grid.is_p2p else _Pair(grid, None)
@@ -111,7 +111,7 @@ def _key(device: str, legend: Mapping[str, str]) -> str:
 
 
 def _matrix(grid: DeviceMatrix, legend: Mapping[str, str]) -> Matrix:
-    # Drivers before 2017 write SOC for what is SYS since.
+    # Drivers before 2017 write SOC for SYS.
     cells = tuple(
         tuple("SYS" if word == "SOC" else word for word in grid.rows[device]) for device in grid.devices
     )
@@ -146,7 +146,7 @@ def _gpu(
 
 
 def _nodes(gpus: Iterable[Gpu]) -> Iterator[NumaNode]:
-    """The NUMA nodes that GPUs are on, each with the CPUs that a GPU there is near to."""
+    """Yield the NUMA nodes of the GPUs, each with the CPUs near a GPU there."""
     nodes = {gpu.numa: gpu.cpus for gpu in reversed(list(gpus)) if gpu.numa is not None}
     yield from (NumaNode(index, METHOD, cpus=nodes[index]) for index in sorted(nodes))
 

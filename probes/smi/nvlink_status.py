@@ -1,7 +1,7 @@
-"""The speed of each GPU's NVLinks, as ``nvidia-smi nvlink -s`` prints it beside a matrix, and models of GPUs.
+"""The NVLink speed and model of each GPU, from text that ``nvidia-smi nvlink -s`` prints.
 
-``nvidia-smi -L`` prints the same lines about GPUs, without links; ``nvidia-smi`` alone a table of them, and
-reports of PyTorch and others one line for all that are alike.
+``nvidia-smi -L`` prints the same lines without links. ``nvidia-smi`` alone prints a table of GPUs. Reports of
+PyTorch and others print one line for all equal GPUs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_GBS = 1e4
 
 @dataclass(frozen=True)
 class LinkStatus:
-    """The model and UUID of a GPU, and GB/s of one of its links: the slowest; None where none is up."""
+    """The model and UUID of a GPU, and the GB/s of its slowest link; None if no link is up."""
 
     name: str
     uuid: str
@@ -34,7 +34,7 @@ _NOTHING = LinkStatus("", "", None)
 
 
 def link_statuses(text: str) -> dict[int, LinkStatus]:
-    """What is said of each GPU, by its number; where it is listed twice, all its links count."""
+    """Return the status of each GPU by its number; if a GPU is listed twice, all its links count."""
     found: dict[int, LinkStatus] = {}
     number: int | None = None
     for line in text.split("\n"):

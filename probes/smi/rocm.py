@@ -1,7 +1,7 @@
-"""What ``rocm-smi --showtopo`` and ``amd-smi topology`` print: which GPUs of AMD xGMI joins, and NUMA nodes.
+"""The output of ``rocm-smi --showtopo`` and ``amd-smi topology``: AMD GPUs joined by xGMI, and NUMA nodes.
 
-A table of link types has a word for each pair of GPUs, one of hops how many links the way has. rocm-smi
-numbers GPUs, amd-smi names their PCI functions. Neither says how many xGMI links join two GPUs.
+A table of link types has a word for each pair of GPUs; a table of hops has the number of links on the path.
+rocm-smi numbers GPUs, amd-smi names their PCI functions. Neither prints how many xGMI links join two GPUs.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ _Table = dict[tuple[str, str], str]
 
 @dataclass
 class _Tables:
-    """The GPUs in their order, tables by their title's first words, NUMA nodes by GPU."""
+    """The GPUs in order, tables by the first words of their title, NUMA nodes by GPU."""
 
     gpus: list[str] = field(default_factory=list)
     tables: dict[str, _Table] = field(default_factory=lambda: {_LINKS: {}, _HOPS: {}})
     numa: dict[str, int | None] = field(default_factory=dict)
 
     def word(self, title: str, a: str, b: str) -> str:
-        """What is said of two GPUs; JSON says it once a pair."""
+        """Return the cell of two GPUs; JSON lists each pair once."""
         table = self.tables[title]
         return table.get((a, b)) or table.get((b, a), "")
 
 
 def is_rocm(content: bytes) -> bool:
-    """Whether this is the output of rocm-smi or amd-smi."""
+    """Return whether this is the output of rocm-smi or amd-smi."""
     return bool(_MARK.search(decoded(content)))
 
 
 def is_json(content: bytes) -> bool:
-    """Whether this is what ``rocm-smi --showtopo --json`` prints."""
+    """Return whether this is the output of ``rocm-smi --showtopo --json``."""
     return content.lstrip().startswith(b"{") and _JSON_KEY in content
 
 
 def read(content: bytes, source: str) -> Topology:
-    """The machine whose GPUs these tables join; raises DataError where link types are missing."""
+    """Read the machine from these tables; raises DataError if link types are missing."""
     found = _of_json(content, source) if is_json(content) else _of_text(decoded(content))
     pairs = list(combinations(found.gpus, 2))
     untold = [pair for pair in pairs if not found.word(_LINKS, *pair)]
@@ -156,7 +156,7 @@ def _links(pairs: Sequence[tuple[str, str]]) -> Iterator[FabricLink]:
 
 
 def _matrix(devices: Sequence[str], joined: set[tuple[str, str]]) -> Matrix:
-    """The pairs that xGMI joins; the way over PCIe follows from NUMA nodes."""
+    """Return the matrix of pairs that xGMI joins; PCIe paths follow from NUMA nodes."""
     cells = tuple(
         tuple("X" if a == b else "NVL" if {(a, b), (b, a)} & joined else "" for b in devices) for a in devices
     )

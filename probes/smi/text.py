@@ -1,8 +1,8 @@
-"""The matrices that nvidia-smi prints for people, found in text and taken apart.
+"""Parser of the matrices that nvidia-smi prints.
 
-Cells are separated by white space alone: which tabs and spaces stand between them depends on the driver's
-age and on who pasted them. A matrix that is not whole is refused; only rows of NICs may be missing from its
-end, because the rows of GPUs say what those would, but for pairs of NICs.
+Cells are separated by any white space, because tabs and spaces vary with the driver's age and with copying.
+An incomplete matrix is refused. Only rows of NICs may be missing at the end: the rows of GPUs have the same
+cells, except those between two NICs.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _NVLINKS = re.compile(r"NV[1-9][0-9]{0,3}")
 _LATER = re.compile(r"\s(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
 _MOST_DEVICES = 256
-# The beginning of a GPU's row; a tag before it stands before the other lines, too.
+# The beginning of a GPU's row; a launcher's tag before it also precedes the other lines.
 _FIRST_CELLS = r"\bGPU[0-9]{1,6}[ \t]+[X01]\b"
 _TABLE_ROW = re.compile(r"^[ \t]*\|.*$", re.MULTILINE)
 
 
 @dataclass
 class DeviceMatrix:
-    """One matrix: a word for each pair of ``devices``, and by device what further columns say."""
+    """One matrix: a word for each pair of ``devices``, and the further columns by device."""
 
     line: int
     devices: tuple[str, ...]
@@ -42,17 +42,17 @@ class DeviceMatrix:
 
     @property
     def words(self) -> set[str]:
-        """Every word but the X of a device with itself."""
+        """Every word except the X of a device with itself."""
         return {word for cells in self.rows.values() for word in cells} - {"X", ""}
 
     @property
     def is_p2p(self) -> bool:
-        """Whether this is a matrix of what GPUs can do to each other, not of paths."""
+        """Whether the matrix holds peer-to-peer access of GPUs, not paths."""
         return bool(self.words) and self.words <= P2P_WORDS
 
 
 def decoded(content: bytes) -> str:
-    """Text as a terminal would show it: any Unicode and line ends, no colours, no tags of launchers."""
+    """Decode text as a terminal shows it: any Unicode and line ends, no colours, no tags of launchers."""
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     text = content.decode("utf-16" if wide else "utf-8-sig", errors="replace")
     text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
@@ -60,9 +60,9 @@ def decoded(content: bytes) -> str:
 
 
 def grids(text: str, source: str) -> tuple[list[DeviceMatrix], dict[str, str]]:
-    """Every matrix in ``text``, and what its legend calls each NIC.
+    """Return every matrix in ``text``, and the legend's name for each NIC.
 
-    Raises DataError where a matrix is not whole, with each thing that is missing from it.
+    Raises DataError with everything that is missing if a matrix is incomplete.
     """
     found: list[DeviceMatrix] = []
     problems: list[str] = []
@@ -85,7 +85,7 @@ def grids(text: str, source: str) -> tuple[list[DeviceMatrix], dict[str, str]]:
 
 
 def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(devices, further columns) of the line above a matrix; neither for any other line."""
+    """Return (devices, further columns) of the line above a matrix; both empty for any other line."""
     own, *later = _LATER.split(f" {line}")
     names = own.split()
     known = [name for name in names if _DEVICE.fullmatch(name)]
@@ -131,7 +131,7 @@ def _row(grid: DeviceMatrix, line: str, number: int, *, last: bool) -> Iterator[
 
 
 def _keep(grid: DeviceMatrix, name: str, further: Sequence[str], *, last: bool) -> None:
-    """What stands right of the cells, where it is one word a column. Rows of NICs have nothing there."""
+    """Keep the columns right of the cells, if each has one word. Rows of NICs have none."""
     if not further:
         return
     if len(further) != len(grid.columns):
@@ -142,7 +142,7 @@ def _keep(grid: DeviceMatrix, name: str, further: Sequence[str], *, last: bool) 
     said = dict(zip(grid.columns, further, strict=True))
     others = {values[grid.columns[-1]] for values in grid.further.values()}
     if last and further[-1] != "N/A" and further[-1] not in others:
-        # The file ends inside this line, so this may be the beginning of something longer.
+        # The file ends inside this line, so the word may be cut off.
         grid.notes.append(f"{name}: the file ends inside its line: {grid.columns[-1]} is unknown")
         del said[grid.columns[-1]]
     grid.further[name] = said
@@ -156,7 +156,7 @@ def _add_name(legend: dict[str, str], nic: str, name: str, *, last: bool) -> Non
 
 
 def _fill(grid: DeviceMatrix, missing: Sequence[str]) -> None:
-    """Rows of NICs that are not there, from what the rows that are there say of them."""
+    """Fill in missing rows of NICs from the columns of the other rows."""
     for device in missing:
         at = grid.devices.index(device)
         grid.rows[device] = tuple(

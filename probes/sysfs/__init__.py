@@ -1,4 +1,4 @@
-"""Linux's own files: PCI devices, NUMA nodes, network interfaces, GPUs of amdgpu, CPUs."""
+"""Reader of Linux's own files: PCI devices, NUMA nodes, network interfaces, GPUs of amdgpu, CPUs."""
 
 import lazy_loader as lazy
 

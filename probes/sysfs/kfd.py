@@ -1,7 +1,7 @@
-"""AMD's GPUs and their xGMI links as the kernel's compute driver (KFD) shows them under /sys/class/kfd.
+"""AMD's GPUs and their xGMI links, from the kernel's compute driver (KFD) under /sys/class/kfd.
 
-Its nodes are CPUs and GPUs; a GPU's ``io_links`` lead to other nodes, with the least and the most MB/s
-of each: an xGMI path of several links has a multiple of the least.
+Its nodes are CPUs and GPUs. A GPU's ``io_links`` lead to other nodes, with the least and the most MB/s of
+each. The most is a multiple of the least if a path has several xGMI links.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEMORY_IN_VRAM = (1, 2)
 
 @dataclass(frozen=True)
 class _Node:
-    """One node: its number, what the driver says of it, and its folder."""
+    """One node: its number, its properties and its folder."""
 
     number: int
     said: dict[str, int]
@@ -41,7 +41,7 @@ class _Node:
 
 
 def read(host: str, root: Path = Path("/")) -> Topology:
-    """AMD's GPUs of one host; a host without the driver has none, and nothing to note."""
+    """Read AMD's GPUs of one host; a host without the driver has no GPUs and no note."""
     folder = root / "sys/class/kfd/kfd/topology/nodes"
     if not folder.is_dir():
         return Topology((Host(host, METHOD),))
@@ -66,7 +66,7 @@ def _nodes(folder: Path) -> Iterator[_Node]:
 
 
 def _properties(folder: Path) -> dict[str, int]:
-    """The ``name value`` lines of a node, a link or a memory bank."""
+    """Return the ``name value`` lines of a node, a link or a memory bank."""
     found = {}
     for line in lines(folder / "properties").splitlines():
         name, _, value = line.partition(" ")
@@ -93,7 +93,7 @@ def _gpu(node: _Node, index: int) -> Gpu:
 
 
 def _architecture(version: int) -> str:
-    """gfx942 from 90402: major, minor and stepping as two decimal digits each, the last as hexadecimal."""
+    """Return gfx942 for 90402: major in decimal, then two decimal digits each for minor and stepping."""
     if not version:
         return ""
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
@@ -123,5 +123,5 @@ def _links(node: _Node, nodes: dict[int, _Node]) -> Iterator[FabricLink]:
 
 
 def _cpu_number(node: _Node, nodes: dict[int, _Node]) -> int:
-    """CPU nodes come first and in the order of NUMA nodes."""
+    """Return the NUMA node of a CPU node: CPU nodes are in the order of NUMA nodes."""
     return sum(other.number < node.number for other in nodes.values() if not other.bus_id)

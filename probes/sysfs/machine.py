@@ -1,8 +1,7 @@
 """This machine as the Linux kernel shows it: CPU, PCI tree, NUMA, network and InfiniBand ports.
 
-The PCI tree is the real path of each device; what an attribute does not say, or an old kernel does
-not have, stays unknown. Every function takes the root of the file system, so that recorded machines
-replay.
+The PCI tree is the real path of each device. An attribute that is unset or missing from an old kernel is
+unknown. Every function takes the root of the file system, so that recorded machines can be replayed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*GT/s")
 
 
 def read(host: str, root: Path = Path("/")) -> Topology:
-    """What /sys below ``root`` says of one host; what is not there becomes a note."""
+    """Read one host from /sys below ``root``; missing parts become notes."""
     sys = root / "sys"
     notes = (
         [] if sys.joinpath("bus/pci/devices").is_dir() else ["sysfs: /sys/bus/pci is not there: no PCI tree"]
@@ -101,7 +100,7 @@ def _pci(sys: Path) -> Iterator[PciDevice]:
 
 
 def _above(device: PciDevice, found: dict[str, PciDevice]) -> list[str]:
-    """The bridges above a device, the nearest first; none where a damaged recording has it above itself."""
+    """Return the bridges above a device, nearest first; none if a damaged recording has a cycle."""
     above: list[str] = []
     here = found.get(device.parent)
     while here is not None:
@@ -115,7 +114,7 @@ def _above(device: PciDevice, found: dict[str, PciDevice]) -> list[str]:
 def _is_gpu(device: PciDevice, sys: Path) -> bool:
     if not pci_ids.is_gpu(device.pci_class, device.vendor, device.device):
         return False
-    # A processor's own graphics, which have a carve-out of memory as small as this, run no ranks.
+    # Integrated graphics run no ranks; their carve-out of memory is at most this small.
     vram_bytes = decimal(sys / "bus/pci/devices" / device.bus_id / "mem_info_vram_total")
     return not (device.pci_class.startswith("0x0300") and 0 < (vram_bytes or 0) < _LEAST_VRAM_BYTES)
 
@@ -145,7 +144,7 @@ def _width(path: Path) -> int | None:
 
 @dataclass(frozen=True)
 class _Processor:
-    """The kind of a CPU, which decides what lies between NUMA nodes; "" and None where it is not said."""
+    """The kind of a CPU, which determines the link between NUMA nodes; "" and None if unknown."""
 
     arch: str = ""
     vendor: str = ""
@@ -154,7 +153,7 @@ class _Processor:
 
 
 def _processor(root: Path) -> _Processor:
-    """The kind of the first CPU in /proc/cpuinfo: all of one machine are alike."""
+    """Return the kind of the first CPU in /proc/cpuinfo; all CPUs of a machine are equal."""
     said: dict[str, str] = {}
     for line in lines(root / "proc/cpuinfo").splitlines():
         name, _, value = line.partition(":")

@@ -1,6 +1,6 @@
-"""Network ports from /sys/class/net and /sys/class/infiniband, joined where they are one port.
+"""Network ports from /sys/class/net and /sys/class/infiniband, joined if they are one port.
 
-A port has a device behind it; bridges, veths and tunnels have none, whatever speed they report.
+A port has a device behind it. Bridges, veths and tunnels have none, whatever speed they report.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _RdmaPort:
 
 
 def read_nics(sys: Path, pci: Mapping[str, PciDevice], method: str) -> tuple[Nic, ...]:
-    """Every network interface, and every RDMA port that has no interface of its own."""
+    """Return every network interface, and every RDMA port without an interface."""
     nics = [_nic(entry, pci, method) for entry in sorted(sys.glob("class/net/*")) if _is_network(entry)]
     on_function = Counter(nic.bus_id for nic in nics)
     for port in _rdma_ports(sys, pci):
@@ -60,7 +60,7 @@ def read_nics(sys: Path, pci: Mapping[str, PciDevice], method: str) -> tuple[Nic
 
 
 def _is_network(entry: Path) -> bool:
-    # Not everything there is an interface: the bonding driver keeps a control file beside them.
+    # Not every entry is an interface: the bonding driver has a control file there.
     return entry.name != "lo" and (entry / "type").exists()
 
 
@@ -83,7 +83,7 @@ def _nic(entry: Path, pci: Mapping[str, PciDevice], method: str) -> Nic:
 
 
 def _bus_id(behind: Path, pci: Mapping[str, PciDevice]) -> str:
-    """The PCI function of a device: itself, or above it (virtio hangs below its function)."""
+    """Return the PCI function of a device, or the nearest one above it (virtio is below its function)."""
     if not behind.exists():
         return ""
     return next((part for part in reversed(behind.resolve().parts) if part in pci), "")
@@ -108,7 +108,7 @@ def _rdma_ports(sys: Path, pci: Mapping[str, PciDevice]) -> Iterator[_RdmaPort]:
                 state=state,
                 physical_state=text(port / "phys_state").partition(":")[2].strip(),
                 errors=dict(_errors(port / "counters")),
-                # The rate of a port that is down is that of no cable.
+                # A down port's rate means nothing.
                 speed_mbit=round(float(rate[1]) * 1000) if rate and state == "active" else None,
                 guid=text(device / "node_guid"),
                 netdev=text(port / "gid_attrs/ndevs/0"),
@@ -124,7 +124,7 @@ def _errors(counters: Path) -> Iterator[tuple[str, int]]:
 
 
 def _is_same(nic: Nic, port: _RdmaPort, alone: bool) -> bool:
-    """Whether this interface is that port; ``alone`` if it is the only one of its PCI function."""
+    """Return whether the interface is that port; ``alone``: it is its PCI function's only interface."""
     if nic.rdma_device:
         return False
     if port.netdev:

@@ -1,7 +1,7 @@
-"""The part of /sys and /proc that detection reads, as one text: how a machine is sent to someone else.
+"""The part of /sys and /proc that detection reads, packed into one text that can be sent to others.
 
-The text has `[folder]` lines, then `file = content` and `link -> target`, all below the root of the
-file system; a line's end within content is written as \\n. Addresses of network cards are left out.
+The text has `[folder]` lines, then `file = content` and `link -> target`, all below the root of the file
+system. A line end in content is written as \\n. Addresses of network cards are left out.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PCI = [
 _NET = ["type", "operstate", "mtu", "speed", "dev_port"]
 _PORT = ["state", "phys_state", "rate", "link_layer", "gid_attrs/ndevs/0"]
 _CPU = re.compile(r"(vendor_id|cpu family|model|cpu|CPU implementer)\s*:")
-# Of a file, in every file system of Linux.
+# Bytes of a file's name, in every file system of Linux.
 _LONGEST_NAME = 255
 _MOST_LINES = 200_000
 
 
 def packed(root: Path = Path("/")) -> str:
-    """Everything below ``root`` that detection would read there."""
+    """Return everything below ``root`` that detection reads."""
     found: dict[str, list[str]] = {}
     for place, line in _lines(root):
         found.setdefault(str(place.relative_to(root)), []).append(line)
@@ -94,9 +94,9 @@ def _kfd(sys: Path) -> Iterator[tuple[Path, str]]:
 
 
 def unpack(text: str, root: Path, source: str) -> None:
-    """Write what ``packed`` gave below ``root``; raises DataError where a line would lead out of it.
+    """Write the files of a ``packed`` text below ``root``; raises DataError if a line leads outside it.
 
-    Links are made last, so that nothing is ever written through one.
+    Links are made last, so that no file is written through one.
     """
     links: list[tuple[Path, str, str]] = []
     folder, rows = root, text.splitlines()
@@ -135,7 +135,7 @@ def _inside(root: Path, place: Path) -> Path:
 
 
 def _link(root: Path, place: Path, target: str) -> None:
-    """Upwards first, then down: then no link that is made later can bend this one outwards."""
+    """Make a link whose target goes up first, then down, so that no later link can redirect it outside."""
     parts = target.split("/")
     if any(len(part.encode()) > _LONGEST_NAME for part in parts):
         raise ValueError(f"expected names of at most {_LONGEST_NAME} bytes in the target of a link")

@@ -1,4 +1,4 @@
-"""Single attributes of /sys: a file that is missing or refuses to be read says nothing."""
+"""Single attributes of /sys; a missing or unreadable file is empty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["cpu_list", "decimal", "lines", "number", "text"]
 
 
 def lines(path: Path) -> str:
-    """The whole of an attribute; "" where it cannot be read (``speed`` of a port that is down: EINVAL)."""
+    """Return the whole attribute; "" if unreadable (``speed`` of a port that is down: EINVAL)."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -18,22 +18,22 @@ def lines(path: Path) -> str:
 
 
 def text(path: Path) -> str:
-    """An attribute of one line, without the line's end."""
+    """Return an attribute of one line, without its line end."""
     return lines(path).strip()
 
 
 def cpu_list(path: Path) -> str:
-    """An attribute that lists CPUs, as ``0-23,48-71``; "" where it is no such list."""
+    """Return an attribute that lists CPUs, as ``0-23,48-71``; "" if it is no such list."""
     found = text(path)
     return found if is_cpu_list(found) else ""
 
 
 def decimal(path: Path) -> int | None:
-    """An attribute that is a number; None where it is none."""
+    """Return an attribute that is a number; None if it is not."""
     return whole(text(path), low=-LARGEST)
 
 
 def number(path: Path) -> int | None:
-    """A number that is only meant where it is not negative: the kernel writes -1 for "not known"."""
+    """Return a number, or None if it is negative: the kernel writes -1 for "unknown"."""
     found = decimal(path)
     return None if found is None or found < 0 else found
