@@ -7,19 +7,7 @@ Read `main` and `commands`, one module a command; `arguments`, what their words 
 `render` and `summaries`, what is shown; `console`, the one place that prints.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ccctl.artifacts import load, save
+import lazy_loader as lazy
 
 __version__ = "0.1.0"
-__all__ = ["load", "save"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("ccctl.artifacts.codec"), name)
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -9,30 +9,6 @@ them without MPI; `adaptive` and `relays`; `peers` and `published`, to compare w
 `memory_demand`; `lab`.
 """
 
-from __future__ import annotations
+import lazy_loader as lazy
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from exec.adaptive import Session
-    from exec.benchmark import Report
-    from exec.launcher import launch
-    from exec.stages import bench, run
-
-__all__ = ["Report", "Session", "bench", "launch", "run"]
-
-# What is heavy is imported by whoever asks for it (PEP 562).
-_HOME = {
-    "Report": "exec.benchmark.report",
-    "Session": "exec.adaptive.session",
-    "bench": "exec.stages",
-    "launch": "exec.launcher.run",
-    "run": "exec.stages",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

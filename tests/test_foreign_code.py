@@ -36,14 +36,10 @@ KNOWN = {
     ),
     **dict.fromkeys(
         (
-            "ccctl/__init__.py",
             "ccctl/commands/__init__.py",
-            "exec/__init__.py",
             "exec/published/__init__.py",
-            "probes/__init__.py",
             "probes/detection/merge.py",
             "probes/live/recorded.py",
-            "synth/__init__.py",
             "synth/published/__init__.py",
         ),
         ({"import_module"}, "a module out of a table in the source"),

@@ -134,6 +134,8 @@ def test_packages_export_what_others_use():
             assert one in users.get(package, ()) or one in pages, f"nobody imports {one} from {package}"
             if module is None:
                 assert (folder / f"{one}.py").exists(), (package, one)
+            elif (folder / module).is_dir():
+                assert one in dict(exported(f"{package}.{module}")), (package, one)
             else:
                 assert one in defined(folder / f"{module}.py"), (package, one)
 

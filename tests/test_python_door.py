@@ -54,7 +54,7 @@ def test_a_face_names_what_is_there_and_imports_it_late(face):
     module = importlib.import_module(face)
     for name in module.__all__:
         assert getattr(module, name) is not None
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="nothing"):
         _ = module.nothing
     heavy = ["numpy", "numba", "scipy", "mpi4py", "msgspec"]
     script = f"import sys, {face}; print([name for name in {heavy} if name in sys.modules])"

@@ -1,0 +1,3 @@
+from .artifacts import load as load, save as save
+
+__version__: str
