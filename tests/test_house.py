@@ -128,6 +128,9 @@ def test_packages_export_what_others_use():
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and (path not in MODULES or node.module != package_of(path)):
                 users.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    for floor in FLOORS:
+        for one, module in exported(floor):
+            users.setdefault(f"{floor}.{module}", set()).add(one)
     for package in sorted(PACKAGES):
         folder = ROOT / package.replace(".", "/")
         for one, module in exported(package):
