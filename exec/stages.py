@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from exec.benchmark import BenchRequest, Report, bench_all_task, forecast
 from exec.executors import parse_device
@@ -14,9 +15,11 @@ from exec.peers import parse_peers
 from exec.program import Array, count_of, dtype_of, size_bytes_of, ufunc_of
 from exec.run_once import fitting, run_task
 from probes.base import SILENT, Progress, UsageError
+from synth import compile as compile_
 from synth.network import Network
 from synth.prediction import predicted_s
 from synth.program import Program
+from synth.schedules import AnySchedule
 
 __all__ = ["bench", "run"]
 
@@ -64,7 +67,7 @@ def run(
 
 
 def bench(
-    program: Program,
+    made: Program | AnySchedule,
     sizes_bytes: Sequence[int],
     *,
     dtype: str = "float32",
@@ -83,6 +86,7 @@ def bench(
 ) -> Report:
     """Time a program at each size, every element checked, in turns with other libraries; return the report.
 
+    A schedule of any kind is compiled first, one that is made for a size for each of ``sizes_bytes``.
     Sizes are nccl-tests' (the larger buffer of a rank), as are the bandwidths of the rows, in GB/s (10^9).
     ``peers`` are "mpi", "mpi:ALGORITHM", "gloo" or "nccl"; with ``network`` each row has a predicted time,
     too. ``keep`` is given the report of each size as soon as it is measured. Where both placements are
@@ -97,38 +101,34 @@ def bench(
     >>> report = bench(compile(pair), [1 << 12, 1 << 16], iterations=3)
     >>> [(row.size_bytes, row.out_of_place.wrong) for row in report.rows]
     [(4096, 0), (65536, 0)]
+    >>> pair, options = family("ring:2", [0.0], [1e9]), ({"method": "periodic"}, {"sizes": (1024, 4096)})
+    >>> every = [synthesize(pair, **each).schedule for each in (*options, {"method": "symmetric"})]
+    >>> [row.out_of_place.wrong for each in every for row in bench(each, [4096], iterations=3).rows]
+    [0, 0, 0]
     """
     ufunc_of(op)
     if not sizes_bytes or min(sizes_bytes) < 1:
         raise UsageError(": expected sizes of at least 1 byte", argument="sizes_bytes")
-    itemsize, collective = dtype_of(dtype).itemsize, program.collective
-    counts = tuple(dict.fromkeys(count_of(collective, size, itemsize) for size in sizes_bytes))
-    chunk_bytes = [
-        max(1, -(-size_bytes_of(collective, count, itemsize) // collective.total_bytes(1)))
-        for count in counts
-    ]
-    request = BenchRequest(
-        program=program,
-        counts=counts,
-        predicted_s=tuple(predicted_s(program, network, each) if network else None for each in chunk_bytes),
-        dtype=dtype,
-        redop=op,
-        warmup=warmup,
-        iterations=iterations,
-        placements=tuple(p for p in (False, True) if (program.in_place if p else program.out_of_place)),
-        peers=parse_peers(",".join(peers) or None),
-        device=parse_device(device),
-        explain=explain,
-        forecasts=tuple(
-            forecast(program, network, each) if network and explain else None for each in chunk_bytes
-        ),
-        network=network if explain else None,
+    requests = tuple(
+        _bench_request(
+            program,
+            sizes,
+            network,
+            explain,
+            dtype=dtype,
+            redop=op,
+            warmup=warmup,
+            iterations=iterations,
+            peers=parse_peers(",".join(peers) or None),
+            device=parse_device(device),
+        )
+        for program, sizes in _programs(made, sizes_bytes)
     )
 
     found: Report = launch(
         bench_all_task,
-        (request,),
-        ranks=program.ranks,
+        requests,
+        ranks=requests[0].program.ranks,
         hosts=hosts,
         hostfile=hostfile,
         timeout_s=timeout_s,
@@ -136,3 +136,36 @@ def bench(
         progress=progress,
     )
     return found
+
+
+def _programs(made: Program | AnySchedule, sizes_bytes: Sequence[int]) -> list[tuple[Program, Sequence[int]]]:
+    """(program, the sizes that it serves)."""
+    if isinstance(made, Program):
+        return [(made, sizes_bytes)]
+    if made.is_listed:
+        return [(compile_(made), sizes_bytes)]
+    return [(compile_(made, size_bytes=size), [size]) for size in sizes_bytes]
+
+
+def _bench_request(
+    program: Program, sizes_bytes: Sequence[int], network: Network | None, explain: bool, **how: Any
+) -> BenchRequest:
+    """What to measure of one program: both placements where both are possible, predicted on a network."""
+    itemsize, collective = dtype_of(how["dtype"]).itemsize, program.collective
+    counts = tuple(dict.fromkeys(count_of(collective, size, itemsize) for size in sizes_bytes))
+    chunk_bytes = [
+        max(1, -(-size_bytes_of(collective, count, itemsize) // collective.total_bytes(1)))
+        for count in counts
+    ]
+    return BenchRequest(
+        program=program,
+        counts=counts,
+        predicted_s=tuple(predicted_s(program, network, each) if network else None for each in chunk_bytes),
+        placements=tuple(p for p in (False, True) if (program.in_place if p else program.out_of_place)),
+        explain=explain,
+        forecasts=tuple(
+            forecast(program, network, each) if network and explain else None for each in chunk_bytes
+        ),
+        network=network if explain else None,
+        **how,
+    )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from probes.base import SILENT, Progress
-from synth.check import check, check_periodic, check_selection, check_symmetric, judge
+from synth.check import check_any, judge
 from synth.collective import Kind, kind_of
 from synth.compiler import lower
 from synth.errors import NotProvenError
@@ -26,7 +26,7 @@ from synth.portfolio import (
     planned,
 )
 from synth.program import FIFO_DEPTH, Program
-from synth.schedules import PeriodicSchedule, Schedule, Selection, SymmetricSchedule, Timing
+from synth.schedules import AnySchedule, Timing
 from synth.simulation import Costs, ProgramTiming, moved_to, replay, simulate_program
 
 if TYPE_CHECKING:
@@ -106,10 +106,8 @@ def _kind_and_requests(
     return asked[0].kind, asked
 
 
-def verify(
-    made: Schedule | PeriodicSchedule | SymmetricSchedule | Selection | Program, fifo_depth: int = FIFO_DEPTH
-) -> list[str]:
-    """Return what is wrong with a schedule, a selection or a program, each with its place; [] proves it.
+def verify(made: AnySchedule | Program, fifo_depth: int = FIFO_DEPTH) -> list[str]:
+    """Return what is wrong with a schedule of any kind or a program, each with its place; [] proves it.
 
     A schedule is proven when every send is causal, links and ports are exclusive and every rank ends with
     what the collective asks; a periodic one for any number of periods, a symmetric one with all the sends
@@ -121,35 +119,42 @@ def verify(
     >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_reduce", 1 << 20)
     >>> verify(found.schedule)
     []
+    >>> ring, options = family("ring:4", [0.0], [1e9]), ({"method": "periodic"}, {"sizes": (1024, 4096)})
+    >>> [verify(synthesize(ring, **each).schedule) for each in (*options, {"method": "symmetric"})]
+    [[], [], []]
     """
-    if isinstance(made, Schedule):
-        return check(made)
-    if isinstance(made, PeriodicSchedule):
-        return check_periodic(made)
-    if isinstance(made, SymmetricSchedule):
-        return check_symmetric(made)
-    if isinstance(made, Selection):
-        return check_selection(made)
-    return judge(made, fifo_depth)
+    return judge(made, fifo_depth) if isinstance(made, Program) else check_any(made)
 
 
 @overload
-def simulate(made: Schedule, network: Network | None = None, chunk_bytes: int | None = None) -> Timing: ...
+def simulate(
+    made: AnySchedule,
+    network: Network | None = None,
+    chunk_bytes: int | None = None,
+    *,
+    size_bytes: int | None = None,
+) -> Timing: ...
 @overload
 def simulate(
     made: Program, network: Network, chunk_bytes: int, costs: Costs | None = None
 ) -> ProgramTiming: ...
 def simulate(
-    made: Schedule | Program,
+    made: AnySchedule | Program,
     network: Network | None = None,
     chunk_bytes: int | None = None,
     costs: Costs | None = None,
+    *,
+    size_bytes: int | None = None,
 ) -> Timing | ProgramTiming:
     """Return when each send of a schedule, or each step of a program, starts and ends, in seconds.
 
-    By default a schedule is timed on its own network with its own chunks. A program needs both, and
-    ``costs`` of its steps. A link and its ports carry one message at a time (the alpha-beta model,
-    Hockney 1994): congestion is part of it. O(sends · ports of a link); O(steps · log threadblocks).
+    By default a schedule is timed on its own network with its own chunks, or with those of a buffer of
+    ``size_bytes``; a selection for its largest size. The sends are those of its table: of a periodic one
+    those of the first period, of a symmetric one those that it lists. On another ``network``, or with other
+    chunks, all sends are listed. A program needs both, and ``costs`` of its steps.
+
+    A link and its ports carry one message at a time (the alpha-beta model, Hockney 1994): congestion is part
+    of it. O(sends · ports of a link); O(steps · log threadblocks).
 
     Raises UsageError where the network lacks a link that is used.
 
@@ -157,24 +162,35 @@ def simulate(
     >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_gather", chunk_bytes=1000, chunks=1)
     >>> f"{simulate(found.schedule).time_s * 1e6:.1f} us"
     '2.0 us'
+    >>> ring, options = family("ring:4", [0.0], [1e9]), ({"method": "periodic"}, {"sizes": (1024, 4096)})
+    >>> every = [synthesize(ring, **each).schedule for each in (*options, {"method": "symmetric"})]
+    >>> [f"{simulate(each, size_bytes=1 << 20).time_s * 1e6:.0f} us" for each in every]
+    ['791 us', '786 us', '786 us']
     """
-    if isinstance(made, Schedule):
-        return replay(moved_to(made, network or made.network, chunk_bytes or made.chunk_bytes))
+    if not isinstance(made, Program):
+        sized = made if size_bytes is None else made.of_size(size_bytes)
+        if network is None and chunk_bytes is None:
+            return sized.simulated(replay)
+        table = sized.expanded()
+        return replay(moved_to(table, network or table.network, chunk_bytes or table.chunk_bytes))
     if network is None or chunk_bytes is None:
         raise TypeError("a program has no network and no chunk size of its own: give both")
     return simulate_program(made, network, chunk_bytes, costs)
 
 
 def compile(  # noqa: A001 - what GC3 calls it
-    made: Schedule | Algorithm,
+    made: AnySchedule | Algorithm,
     parameters: Mapping[str, Any] | None = None,
     *,
     network: Network | None = None,
+    size_bytes: int | None = None,
     instances: int = 1,
     fuse: bool = True,
 ) -> Program:
     """Return the program of a schedule, or of an algorithm in the chunk language, proven (GC3, Sec. 5).
 
+    Of a periodic or symmetric schedule all sends are listed, as many as a buffer of ``size_bytes`` takes, if
+    that is said; a selection gives its schedule for that size, by default for its largest.
     ``parameters`` are those of an algorithm; with ``network`` each of its copies needs a link there.
     ``instances`` divides every chunk among so many parallel copies (Sec. 5.3.2); ``fuse`` joins a receive
     with the send that passes its chunk on. About a second for 100,000 steps.
@@ -185,13 +201,20 @@ def compile(  # noqa: A001 - what GC3 calls it
     >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_gather", 1 << 20)
     >>> compile(found.schedule).ranks
     4
+    >>> ring, options = family("ring:4", [0.0], [1e9]), ({"method": "periodic"}, {"sizes": (1024, 4096)})
+    >>> every = [synthesize(ring, **each).schedule for each in (*options, {"method": "symmetric"})]
+    >>> [compile(each, size_bytes=4096).ranks for each in every]
+    [4, 4, 4]
     """
-    if isinstance(made, Schedule):
-        _refuse(check(made))
-        program = lower(made, instances=instances, fuse=fuse)
-    else:
+    from synth.lang import Algorithm
+
+    if isinstance(made, Algorithm):
         given = dict(parameters or {}) | ({"instances": instances} if instances != 1 else {})
         program = made.compile(given, network=network, fuse=fuse)
+    else:
+        sized = made if size_bytes is None else made.of_size(size_bytes)
+        _refuse(check_any(sized))
+        program = lower(sized.expanded(), instances=instances, fuse=fuse)
     _refuse(judge(program))
     return program
 

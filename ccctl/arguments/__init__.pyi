@@ -40,7 +40,7 @@ from .proven import (
     Proven as Proven,
     as_collective as as_collective,
     check_world as check_world,
-    expanded as expanded,
+    listed as listed,
     proven_program as proven_program,
     refuse_unproven as refuse_unproven,
 )

@@ -122,7 +122,7 @@ def _contestant(path: str, parameters: Sequence[str] | None, network: Network | 
     if is_algorithm(path):
         proven = proven_program(path, parameters=parameters)
         return Contestant(proven.program.name, proven, network)
-    found = codec.read(path, "schedule", "periodic", "program", "selection")
+    found = codec.read(path, *codec.SCHEDULE_KINDS, "program")
     if found.kind == "selection":
         return of_selection(Path(path).name, found.body, {found.kind: found.sha256}, network)
     proven = proven_artifact(found)

@@ -11,23 +11,23 @@ from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
 from probes.base import first_of
+from synth.schedules import SCHEDULE_KINDS
 
 if TYPE_CHECKING:
     from synth.network import Network
     from synth.program import Program
-    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
+    from synth.schedules import AnySchedule, Schedule
 
 __all__ = [
     "Proven",
     "as_collective",
     "check_world",
-    "expanded",
+    "listed",
     "proven_artifact",
     "proven_program",
     "proven_schedule",
     "refuse_parameters",
     "refuse_unproven",
-    "unfolded",
 ]
 
 _ENOUGH = 20
@@ -53,18 +53,19 @@ def proven_program(
     size_bytes: int | None = None,
     **how: Any,
 ) -> Proven:
-    """Read a schedule, plain or periodic, a program or a file in the chunk language ("-": stdin), compile it.
+    """Read a schedule of any kind, a program or a file in the chunk language ("-": stdin), compile it.
 
-    A periodic schedule gets as many periods as carry ``size_bytes``, a symmetric one chunks so large; nothing
-    else takes a size. ``how`` are options of the compiler. Raises FoundProblem with the findings against it.
+    A periodic schedule gets as many periods as carry ``size_bytes``, a symmetric one chunks so large, a
+    selection its schedule for that; nothing else takes a size. ``how`` are options of the compiler. Raises
+    FoundProblem with the findings against it.
     """
     if not is_algorithm(path):
         refuse_parameters(path, parameters)
-        found = codec.read(path, *(kinds or ("schedule", "periodic", "symmetric", "program")))
-        if size_bytes is not None and found.kind in ("periodic", "symmetric"):
+        found = codec.read(path, *(kinds or (*SCHEDULE_KINDS, "program")))
+        if size_bytes is not None:
+            if found.kind not in SCHEDULE_KINDS or found.body.is_listed:
+                _refuse_size(path)
             found = replace(found, body=found.body.of_size(size_bytes))
-        elif size_bytes is not None:
-            _refuse_size(path)
         return proven_artifact(found, **how)
     if size_bytes is not None:
         _refuse_size(path)
@@ -80,15 +81,10 @@ def _refuse_size(path: str) -> None:
 
 
 def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
-    """The same of what has been read; of a periodic or symmetric schedule all sends are listed."""
+    """The same of what has been read; of a schedule all sends are listed."""
     inputs = {found.kind: found.sha256}
-    if found.kind == "periodic":
-        return proven_schedule(expanded(found.body, found.source), found.source, inputs, **how)
-    if found.kind == "symmetric":
-        plain = unfolded(found.body, found.source)
-        return proven_schedule(plain, found.source, inputs, **how)
-    if found.kind == "schedule":
-        return proven_schedule(found.body, found.source, inputs, **how)
+    if found.kind in SCHEDULE_KINDS:
+        return proven_schedule(listed(found.body, found.source), found.source, inputs, **how)
     if found.body.input_chunks:
         raise UsageError(
             f"{found.source}: it says custom: nothing says what its results must be",
@@ -108,34 +104,17 @@ def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **h
     return _judged(program, schedule, source, inputs, time.perf_counter() - begin)
 
 
-def expanded(made: PeriodicSchedule, source: str) -> Schedule:
-    """The plain schedule of all periods; raises FoundProblem where it is wrong, UsageError where too long."""
-    from synth.check import check_periodic
+def listed(made: AnySchedule, source: str) -> Schedule:
+    """The table of all sends; raises FoundProblem where the schedule is wrong, UsageError where too long."""
+    from synth.check import check_any
 
-    refuse_unproven(source, check_periodic(made))
-    if made.sends > _MOST_SENDS:
-        from ccctl.arguments.units import format_size
-
-        most = _MOST_SENDS // len(made.chunk) * made.collective.total_bytes(made.chunk_bytes)
-        hint = f"Up to --size {format_size(most)} are few enough; coarser" if most else "Coarser"
-        raise UsageError(
-            f"{source}: its {made.periods} periods have {made.sends} sends, expected at most {_MOST_SENDS} "
-            "to list one by one",
-            hint=f"{hint} chunks make fewer.",
-        )
-    return made.expanded()
-
-
-def unfolded(made: SymmetricSchedule, source: str) -> Schedule:
-    """The plain schedule of all translates; raises FoundProblem where wrong, UsageError where too long."""
-    from synth.check import check_symmetric
-
-    refuse_unproven(source, check_symmetric(made))
-    if made.sends > _MOST_SENDS:
+    refuse_unproven(source, check_any(made))
+    if not made.is_listed and made.sends > _MOST_SENDS:
         raise UsageError(
             f"{source}: it stands for {made.sends} sends on {made.network.ranks} ranks, expected at most "
             f"{_MOST_SENDS} to list one by one",
-            hint="Programs are made for up to several hundred ranks; ccctl simulate times it as it is.",
+            hint="A smaller --size or coarser chunks make fewer, and so do fewer ranks; ccctl simulate times "
+            "it as it is.",
         )
     return made.expanded()
 

@@ -23,9 +23,11 @@ from ccctl.artifacts.files import read_input
 from ccctl.errors import DataError
 from probes.base import LARGEST, unsteered_json
 from probes.files import inflated
+from synth.schedules import SCHEDULE_KINDS
 
 __all__ = [
     "KINDS",
+    "SCHEDULE_KINDS",
     "Artifact",
     "body_type",
     "created",
@@ -41,10 +43,7 @@ __all__ = [
 KINDS: dict[str, tuple[str, int]] = {
     "topology": ("probes.topology:Topology", 1),
     "profile": ("probes.link_costs:Profile", 1),
-    "schedule": ("synth.schedules.schedule:Schedule", 1),
-    "periodic": ("synth.schedules.periodic:PeriodicSchedule", 1),
-    "symmetric": ("synth.schedules.symmetric:SymmetricSchedule", 1),
-    "selection": ("synth.schedules.selection:Selection", 1),
+    **{kind: (home, 1) for kind, home in SCHEDULE_KINDS.items()},
     "program": ("synth.program:Program", 1),
     "report": ("exec.benchmark.report:Report", 1),
     "history": ("probes.profiling.history:History", 1),

@@ -26,7 +26,7 @@ EXAMPLES = (
 )
 
 _LISTED = ("schedule", "periodic", "symmetric", "program")
-_JUDGED = ("schedule", "periodic", "symmetric", "selection", "groups")
+_JUDGED = (*codec.SCHEDULE_KINDS, "groups")
 # What their files say of times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 

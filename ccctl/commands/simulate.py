@@ -185,7 +185,7 @@ def _read(options: SimulateOptions) -> Artifact:
     if is_algorithm(path):
         read = codec.Artifact("program", compiled_algorithm(path, options.parameters)[0], path, "")
     else:
-        read = codec.read(path, "schedule", "periodic", "symmetric", "selection", "program")
+        read = codec.read(path, *codec.SCHEDULE_KINDS, "program")
     if options.protocol is not None and read.kind != "program":
         raise UsageError(
             f"--protocol: only programs have one, and {path} is none (it is of kind {read.kind})",
@@ -289,12 +289,12 @@ def _threadblock_bytes_per_s(options: SimulateOptions) -> float:
 def _selection(read: Artifact, options: SimulateOptions) -> None:
     from ccctl.arguments import refuse_unproven
     from ccctl.render.text import selection
-    from synth.check import check_selection
+    from synth.check import check_any
     from synth.portfolio import timed
 
     if (options.network, options.trace, options.judge) != (None, None, None):
         raise UsageError(f"{read.source}: a selection has many schedules", hint="Add --size to choose one.")
-    refuse_unproven(read.source, check_selection(read.body))
+    refuse_unproven(read.source, check_any(read.body))
     found = timed(read.body)
     # Simulated anew, a point could beat the bound that the file claims for it.
     refuse_unproven(read.source, found.problems())
@@ -398,14 +398,14 @@ def _own_size(read: Artifact, options: SimulateOptions) -> Any:
 
 
 def _periodic(read: Artifact, options: SimulateOptions) -> Simulated:
-    from ccctl.arguments import expanded, refuse_unproven
+    from ccctl.arguments import listed, refuse_unproven
     from ccctl.render.text.compact import periodic as text
-    from synth.check import check_periodic
-    from synth.simulation import periodic_time_s, replay
+    from synth.check import check_any
+    from synth.simulation import replay
 
     made = _own_size(read, options)
-    refuse_unproven(read.source, check_periodic(made))
-    time_s = periodic_time_s(made)
+    refuse_unproven(read.source, check_any(made))
+    time_s = made.simulated(replay).time_s
     busy = made.link_busy_s * made.periods / time_s
     # Of chunks in any number only the bytes count.
     share = made.collective.share
@@ -420,7 +420,7 @@ def _periodic(read: Artifact, options: SimulateOptions) -> Simulated:
     }
 
     def trace() -> tuple[dict[str, Any], Any, Any]:
-        plain = expanded(made, read.source)
+        plain = listed(made, read.source)
         return _schedule_trace(read.source, plain, replay(plain))
 
     return Simulated(values, partial(text.draw, made), trace)
@@ -430,12 +430,12 @@ def _symmetric(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import refuse_unproven
     from ccctl.render.text.compact import symmetric as text
     from synth.bounds import symmetric_bounds
-    from synth.check import check_symmetric
+    from synth.check import check_any
     from synth.simulation import replay
 
     made = _own_size(read, options)
-    timing = replay(made.quotient)
-    refuse_unproven(read.source, check_symmetric(made, timing))
+    timing = made.simulated(replay)
+    refuse_unproven(read.source, check_any(made, timing))
     size_bytes, time_s = made.collective.total_bytes(made.chunk_bytes), timing.time_s
     bound = symmetric_bounds(made.network, made.collective.kind, size_bytes)[0]
     values = {

@@ -25,7 +25,6 @@ EXAMPLES = (
     ("ccctl verify ring.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
     ("ccctl verify plan.json", "judge an execution plan of MSCCL++, whoever wrote it"),
 )
-_RIGHT = "every send is causal, every link and port exclusive, every result complete"
 
 
 @dataclass(frozen=True)
@@ -87,14 +86,7 @@ def verify(options: VerifyOptions) -> None:
     as the file says.
     """
     read = _read(options.artifact, options.parameters)
-    judges = {
-        "schedule": _schedule,
-        "periodic": _periodic,
-        "symmetric": _symmetric,
-        "selection": _selection,
-        "groups": _groups,
-        "plan": _plan,
-    }
+    judges = {**dict.fromkeys(codec.SCHEDULE_KINDS, _schedule), "groups": _groups, "plan": _plan}
     judge = judges.get(
         read.kind, lambda found: _program(found, options.collective, options.depth, options.target)
     )
@@ -118,7 +110,7 @@ def verify(options: VerifyOptions) -> None:
         from probes.base import plural
 
         count = plural(len(verdict.findings), "finding")
-        what = f"{read.kind} schedule" if read.kind in ("periodic", "symmetric") else read.kind
+        what = read.body.noun if read.kind in codec.SCHEDULE_KINDS else read.kind
         wrong = "these groups are" if what == "groups" else f"this {what} is"
         raise FoundProblem(f"{read.source}: {count}: {wrong} wrong")
     if read.kind in ("schedule", "periodic"):
@@ -127,7 +119,7 @@ def verify(options: VerifyOptions) -> None:
 
 def _read(path: str, parameters: list[str] | None) -> Artifact:
     if not is_algorithm(path):
-        return codec.read(path, "schedule", "periodic", "symmetric", "selection", "program", "groups", "plan")
+        return codec.read(path, *codec.SCHEDULE_KINDS, "program", "groups", "plan")
     program, inputs = compiled_algorithm(path, parameters)
     return codec.Artifact("program", program, path, inputs["algorithm"])
 
@@ -142,51 +134,9 @@ class _Verdict:
 
 
 def _schedule(read: Artifact) -> _Verdict:
-    from synth.check import check
+    from synth.check import check_any
 
-    schedule = read.body
-    return _Verdict(
-        tuple(check(schedule)),
-        f"proven: {schedule.sends} sends do {schedule.collective.label} on "
-        f"{schedule.collective.ranks_in_words}: "
-        f"{_RIGHT}",
-    )
-
-
-def _periodic(read: Artifact) -> _Verdict:
-    from synth.check import check_periodic
-
-    made = read.body
-    return _Verdict(
-        tuple(check_periodic(made)),
-        f"proven: {len(made.chunk)} sends a period do {made.collective.label} on "
-        f"{made.collective.ranks_in_words}, "
-        f"repeated {made.periods} times or any other number: {_RIGHT}",
-    )
-
-
-def _symmetric(read: Artifact) -> _Verdict:
-    from synth.check import check_symmetric
-
-    made = read.body
-    return _Verdict(
-        tuple(check_symmetric(made)),
-        f"proven: {len(made.chunk)} sends, one of each orbit, do {made.collective.label} on "
-        f"{made.network.ranks} ranks with their {made.network.translations} translates: {_RIGHT}",
-    )
-
-
-def _selection(read: Artifact) -> _Verdict:
-    from probes.base import plural
-    from synth.check import check_selection
-
-    selection = read.body
-    return _Verdict(
-        tuple(check_selection(selection)),
-        f"proven: {plural(len(selection.algorithms), 'schedule')} for "
-        f"{plural(len(selection.ranges), 'range')} of sizes do {selection.collective.label} "
-        f"on {selection.collective.ranks_in_words}",
-    )
+    return _Verdict(tuple(check_any(read.body)), f"proven: {read.body.proof}")
 
 
 def _groups(read: Artifact) -> _Verdict:

@@ -68,18 +68,13 @@ def _merged(found: Sequence[ArtifactFinding]) -> list[ArtifactFinding]:
 
 
 def unproven(artifact: Artifact) -> list[str]:
-    """What the checker finds in schedules, a selection or groups; empty where all is proven."""
-    from synth.check import check, check_periodic, check_selection, check_symmetric, examine_groups
+    """What the checker finds in a schedule of any kind or groups; empty where all is proven."""
+    from synth.check import check_any, examine_groups
+    from synth.schedules import SCHEDULE_KINDS
 
-    if artifact.kind == "schedule":
-        return check(artifact.body)
-    if artifact.kind == "periodic":
-        return check_periodic(artifact.body)
-    if artifact.kind == "symmetric":
-        return check_symmetric(artifact.body)
     if artifact.kind == "groups":
         return list(examine_groups(artifact.body).findings)
-    return check_selection(artifact.body) if artifact.kind == "selection" else []
+    return check_any(artifact.body) if artifact.kind in SCHEDULE_KINDS else []
 
 
 def bench_bounds(report: Report, others: Sequence[Artifact]) -> Bounds:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
@@ -12,45 +11,33 @@ from ccctl.render.text import selection
 
 if TYPE_CHECKING:
     from synth import Synthesis
-    from synth.collective import Collective
-    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
+    from synth.schedules import AnySchedule
 
 __all__ = ["describe", "summary_of"]
 
 
 def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
     """What ``synth --json`` prints of a schedule: plain values with units in their names."""
-    from synth.schedules import Selection
-
-    if isinstance(found.schedule, Selection):
+    schedule: Any = found.schedule
+    if found.candidates:
         told = {
             "candidates": found.candidates,
             "synthesis_s": found.synthesis_s + found.proof_s,
             "peak_bytes": found.peak_bytes + found.workers_bytes,
             "seed": seed,
         }
-        return selection.summary(found.schedule) | told
-    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
-
-    schedule = found.schedule
-    outcome = schedule.outcome
-    assert outcome is not None
-    whole = _whole(schedule)
-    periodic = schedule if isinstance(schedule, PeriodicSchedule) else None
-    symmetric = schedule if isinstance(schedule, SymmetricSchedule) else None
-    race = schedule.race if isinstance(schedule, Schedule) else None
+        return selection.summary(schedule) | told
+    outcome, whole = schedule.outcome, schedule.whole
     return {
         "method": schedule.method,
         "ranks": schedule.network.ranks,
-        "ranks_taking_part": _whole(schedule).size,
+        "ranks_taking_part": whole.size,
         "links": schedule.network.links,
         "collective": schedule.collective.label,
         "size_bytes": whole.total_bytes(schedule.chunk_bytes),
         "chunk_bytes": schedule.chunk_bytes,
         "chunks": whole.chunks,
-        "periods": None if periodic is None else periodic.periods,
-        "period_s": None if periodic is None else periodic.period_s,
-        "translations": None if symmetric is None else symmetric.network.translations,
+        **{name: schedule.facts.get(name) for name in ("periods", "period_s", "translations")},
         "sends": schedule.sends,
         "checked": True,
         "time_s": outcome.time_s,
@@ -65,7 +52,7 @@ def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
         "proof_s": found.proof_s,
         "peak_bytes": found.peak_bytes + found.workers_bytes,
         "why": found.why,
-        "race": None if race is None else race_summary(race),
+        "race": None if schedule.race is None else race_summary(schedule.race),
         "attempts": [
             {"method": tried.method, "chunks": tried.chunks, "time_s": tried.time_s, "reason": tried.reason}
             for tried in found.attempts
@@ -76,24 +63,19 @@ def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
 
 def describe(found: Synthesis, say: Callable[[str], None]) -> None:
     """The same in lines for people: every method's best time, why the winner won, how near its bound."""
-    from synth.schedules import Selection
+    from ccctl.render import about, seconds
+    from probes.base import plural
 
-    if isinstance(found.schedule, Selection):
-        selection.draw(found.schedule, say)
+    schedule: Any = found.schedule
+    if found.candidates:
+        selection.draw(schedule, say)
         took_s = found.synthesis_s + found.proof_s
         say(
             f"{found.candidates} candidates timed at every size in {took_s:.1f} s, memory at most "
             f"{(found.peak_bytes + found.workers_bytes) / 1e6:.0f} MB"
         )
         return
-    from ccctl.render import about, seconds
-    from probes.base import plural
-    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
-
-    schedule = found.schedule
-    outcome = schedule.outcome
-    assert outcome is not None
-    shape = _whole(schedule)
+    outcome, shape = schedule.outcome, schedule.whole
     say(
         f"{shape.label} of {about(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
         f"{shape.ranks_in_words}, {plural(shape.chunks, 'chunk')} of "
@@ -118,22 +100,14 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
     )
     if predicted_s is not None:
         say(f"predicted run: {seconds(predicted_s)}, with what ranks need for steps, copies and shared ports")
-    if isinstance(schedule, Schedule) and schedule.race is not None:
+    if schedule.race is not None:
         for line in race_lines(schedule.race):
             say(line)
     if outcome.gap is not None:
         whose = f"{schedule.method}'s" if schedule.method in ("ilp", "adapcc", "forest") else "the"
         say(f"{outcome.status}: {whose} integer programs leave a gap of {100 * outcome.gap:.2g} %")
-    if isinstance(schedule, SymmetricSchedule):
-        say(
-            f"symmetric: {len(schedule.chunk)} sends, one of each orbit, with "
-            f"{schedule.network.translations} translates each"
-        )
-    if isinstance(schedule, PeriodicSchedule):
-        say(
-            f"periodic: {len(schedule.chunk)} sends, repeated {schedule.periods} times, every "
-            f"{seconds(schedule.period_s)}"
-        )
+    if remark := schedule.remark(seconds):
+        say(remark)
     say(
         f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
         f"the proof {found.proof_s:.2f} s, memory at most "
@@ -141,20 +115,10 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
     )
 
 
-def _predicted_s(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> float | None:
+def _predicted_s(schedule: AnySchedule) -> float | None:
     """The prediction of a run that ``bench`` and ``watch`` give; None where no ranks were measured."""
     from synth.prediction import schedule_run_s
-    from synth.schedules import Schedule
 
-    if not isinstance(schedule, Schedule) or not schedule.network.measured:
+    if not schedule.is_listed or not schedule.expanded().network.measured:
         return None
-    return schedule_run_s(schedule)
-
-
-def _whole(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> Collective:
-    """The collective with the chunks of all periods."""
-    from synth.schedules import PeriodicSchedule
-
-    if not isinstance(schedule, PeriodicSchedule):
-        return schedule.collective
-    return replace(schedule.collective, chunks=schedule.chunks)
+    return schedule_run_s(schedule.expanded())

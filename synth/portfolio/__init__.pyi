@@ -3,14 +3,10 @@ from .collective_request import CollectiveRequest as CollectiveRequest
 from .incumbent import Attempt as Attempt
 from .library_rate import library_rates as library_rates
 from .memory_limits import peak_bytes as peak_bytes
-from .periodic import (
-    body_of as body_of,
-    in_periods as in_periods,
-    proven_periodic as proven_periodic,
-    timed_periodic as timed_periodic,
-)
+from .periodic import body_of as body_of, in_periods as in_periods, timed_periodic as timed_periodic
 from .plain import bounds_of as bounds_of, warm as warm
 from .planning import makes_attempts as makes_attempts, planned as planned
+from .proof import proven_with as proven_with
 from .request import Request as Request
 from .runtime_sizes import SizedProgram as SizedProgram, runtime_sweep as runtime_sweep
 from .size_sweep import sizes_between as sizes_between, timed as timed

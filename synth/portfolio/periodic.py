@@ -15,16 +15,14 @@ import numpy as np
 
 from probes.base import Floats, Indices, bytes_of, floats, ints
 from synth.bounds import least_s_per_byte
-from synth.check import check_periodic
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
 from synth.portfolio.plain import bounds_of
 from synth.portfolio.request import Request
-from synth.schedules import Bound, Outcome, PeriodicSchedule, Schedule
+from synth.schedules import Bound, PeriodicSchedule, Schedule
 from synth.scheduling import coloured, least_period_s, modulo_scheduled
-from synth.simulation import periodic_time_s
 from synth.tree_packing import Edges, TwoWayTree, balanced_trees, exchanged, hung, pair_links
 
 __all__ = [
@@ -32,7 +30,6 @@ __all__ = [
     "fastest_periodic",
     "in_periods",
     "periodic_bounds",
-    "proven_periodic",
     "timed_periodic",
     "unserved",
 ]
@@ -106,15 +103,6 @@ def _foretold_s(request: Request, trees: list[TwoWayTree]) -> float:
     period_s = least_period_s(body)
     hop_s = float(np.median(request.network.travel_s(chunk_bytes)[body.link])) + period_s / 4
     return periods * period_s + 2 * max(int(tree.up_depth.max()) for tree in trees) * hop_s
-
-
-def proven_periodic(made: PeriodicSchedule, proven: tuple[Bound, ...]) -> PeriodicSchedule:
-    """``made``, judged and timed, with these bounds; RuntimeError if the judge refuses it: a bug."""
-    if findings := check_periodic(made):
-        raise RuntimeError(f"periodic made a wrong schedule: {findings[0]}")
-    outcome = Outcome(periodic_time_s(made), proven)
-    status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"
-    return replace(made, outcome=replace(outcome, status=status))
 
 
 def periodic_bounds(request: Request) -> tuple[Bound, ...]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from probes.base import SILENT, Progress, UsageError
 from synth.bounds import bounds
-from synth.check import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.kernels import all_compiled
@@ -22,19 +21,19 @@ from synth.portfolio.attempt_runner import Trials
 from synth.portfolio.attempts import METHODS, Plan, deliveries, library_plans, plans
 from synth.portfolio.incumbent import Incumbent
 from synth.portfolio.memory_limits import peak_bytes, require_memory
+from synth.portfolio.proof import proven_with
 from synth.portfolio.refinement import Refinement
 from synth.portfolio.request import Request, cut
 from synth.portfolio.synthesis import Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import promising, soonest
-from synth.schedules import Bound, Outcome, Schedule
+from synth.schedules import Bound, Schedule
 from synth.simulation import replay
 
 __all__ = [
     "bounds_of",
     "fastest_plain",
     "library_schedules",
-    "proven_with",
     "warm",
 ]
 
@@ -201,17 +200,6 @@ def library_schedules(request: Request) -> list[Schedule]:
         except NotApplicableError:
             continue
     return found
-
-
-def proven_with(schedule: Schedule, proven: tuple[Bound, ...]) -> Schedule:
-    """The schedule, judged and timed, with these bounds; RuntimeError if the judge refuses it: a bug."""
-    timing = replay(schedule)
-    findings = check(schedule, timing)
-    if findings:
-        raise RuntimeError(f"{schedule.method} made a wrong schedule: {findings[0]}")
-    outcome = Outcome(timing.time_s, proven, gap=schedule.outcome.gap if schedule.outcome else None)
-    status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"
-    return replace(schedule, outcome=replace(outcome, status=status))
 
 
 def bounds_of(request: Request) -> tuple[Bound, ...]:

@@ -20,8 +20,9 @@ from synth.networks import distances_s
 from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, deliveries, plans
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
-from synth.portfolio.periodic import fastest_periodic, periodic_bounds, proven_periodic, unserved
+from synth.portfolio.periodic import fastest_periodic, periodic_bounds, unserved
 from synth.portfolio.plain import fastest_plain
+from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
 from synth.portfolio.synthesis import Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
@@ -112,7 +113,7 @@ def _periodic(request: Request, proven: tuple[Bound, ...], why: str) -> Synthesi
     begun_s = time.perf_counter()
     found = fastest_periodic(request)
     found_s = time.perf_counter()
-    made = proven_periodic(found, proven)
+    made = proven_with(found, proven)
     proof_s = time.perf_counter() - found_s
     assert made.outcome is not None
     attempt = Attempt("periodic", made.chunks, made.outcome.time_s, "", made.sends)

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from probes.base import SILENT, Progress, UsageError
 from synth.networks import NamedNetwork, SymmetricNetwork, symmetry_of
-from synth.portfolio.plain import fastest_plain, library_schedules, proven_with
+from synth.portfolio.plain import fastest_plain, library_schedules
 from synth.portfolio.plain_or_periodic import plain_or_periodic
+from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
 from synth.portfolio.size_sweep import sweep
 from synth.portfolio.symmetry import around_failures, fastest_symmetric, is_large, serves_failures

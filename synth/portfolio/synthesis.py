@@ -8,7 +8,7 @@ from typing import Protocol
 
 from probes.base import Progress
 from synth.portfolio.incumbent import Attempt
-from synth.schedules import PeriodicSchedule, Race, Schedule, Selection, SymmetricSchedule
+from synth.schedules import AnySchedule, Race, Schedule
 
 __all__ = ["RaceRunner", "RaceWinner", "Synthesis"]
 
@@ -22,7 +22,7 @@ class Synthesis:
     schedule was kept. ``candidates`` counts those that a sweep timed at every size.
     """
 
-    schedule: Schedule | PeriodicSchedule | SymmetricSchedule | Selection
+    schedule: AnySchedule
     attempts: tuple[Attempt, ...]
     synthesis_s: float
     proof_s: float

@@ -7,18 +7,25 @@ itself, and drains. One table describes any number of periods; ``synth.check.per
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from probes.base import Bytes, Floats, Indices, Ints, bytes_of, ints
+from probes.base import Bytes, Floats, Indices, Ints, bytes_of, floats, ints
 from synth.collective import KINDS, Collective
 from synth.network import Network
-from synth.schedules.schedule import Outcome, Schedule
+from synth.schedules.protocol import RIGHT
+from synth.schedules.schedule import Outcome, Race, Schedule, Timing
 
 __all__ = ["PeriodicSchedule"]
 
 _MOST_PERIODS = 1 << 40
+# More sends are not replayed.
+_MOST_SENDS = 6_000_000
+_SLACK = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +48,37 @@ class PeriodicSchedule:
     op: Bytes
     start_s: Floats
     outcome: Outcome | None = None
+
+    kind: ClassVar[str] = "periodic"
+    noun: ClassVar[str] = "periodic schedule"
+    is_listed: ClassVar[bool] = False
+
+    @property
+    def whole(self) -> Collective:
+        """The collective with the chunks of all periods."""
+        return replace(self.collective, chunks=self.chunks)
+
+    @property
+    def race(self) -> Race | None:
+        """None: periodic schedules are not raced."""
+        return None
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """How often its sends are repeated, and after how long each time."""
+        return {"periods": self.periods, "period_s": self.period_s}
+
+    def remark(self, seconds: Callable[[float], str]) -> str:
+        """How often its sends are repeated, in words."""
+        each = len(self.chunk)
+        return f"periodic: {each} sends, repeated {self.periods} times, every {seconds(self.period_s)}"
+
+    @property
+    def proof(self) -> str:
+        """What is proven of it where the judge finds nothing."""
+        does = f"{self.collective.label} on {self.collective.ranks_in_words}"
+        times = f"repeated {self.periods} times or any other number"
+        return f"{len(self.chunk)} sends a period do {does}, {times}: {RIGHT}"
 
     @property
     def sends(self) -> int:
@@ -119,6 +157,38 @@ class PeriodicSchedule:
             link=ints(self.link[row]),
             op=bytes_of(self.op[row]),
         )
+
+    def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
+        """The times of the first period, and when the last chunk of all arrives, by what ``replay`` says.
+
+        Order and waits repeat in each period. Once all sends start exactly ``period_s`` after those of the
+        period before, over as many periods as a wait spans, they do so ever after, and every further period
+        adds ``period_s`` (linear systems over max and plus; Baccelli, Cohen, Olsder and Quadrat 1992). Where
+        too many sends overlap to be replayed the timetable counts. O(sends of a period · periods that
+        overlap), however many periods there are.
+        """
+        return Timing(self.start_s, floats(self.arrival_s), self._simulated_s(replay))
+
+    def _simulated_s(self, replay: Callable[[Schedule], Timing]) -> float:
+        each, latency_s = len(self.chunk), self.latency_s
+        periods = 3 * math.ceil(latency_s / self.period_s) + 4
+        if min(periods, self.periods) * each > _MOST_SENDS:
+            return self.time_s
+        if self.periods <= periods:
+            return min(self.time_s, replay(self.expanded()).time_s)
+        timing = replay(self.expanded(periods))
+        period, row = self.in_order(periods)
+        start_s = np.empty((periods, each))
+        start_s[period, row] = timing.start_s
+        # Nothing waits for what the timetable has more than a period and the latency before, and what it has
+        # before the first send that is left out is as in any greater number of periods.
+        planned_s = np.arange(periods - 1)[:, None] * self.period_s + self.start_s
+        last_s = (periods - 1) * self.period_s
+        watched = (planned_s < last_s) & (planned_s >= last_s - self.period_s - latency_s)
+        late_s = np.abs(np.diff(start_s, axis=0) - self.period_s)[watched]
+        if (late_s > _SLACK * timing.time_s).any():
+            return self.time_s
+        return min(self.time_s, timing.time_s + (self.periods - periods) * self.period_s)
 
     def of_size(self, size_bytes: int) -> PeriodicSchedule:
         """The same with as many periods as carry a buffer of ``size_bytes``; what it takes is not told."""

@@ -7,13 +7,16 @@ cannot contradict itself, and the same schedule can be timed on another profile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
 from probes.base import Bytes, Floats, Ints, ints
 from synth.collective import Collective
 from synth.network import Network
+from synth.schedules.protocol import RIGHT
 
 __all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Race", "Raced", "Schedule", "Timing", "claims"]
 
@@ -152,9 +155,46 @@ class Schedule:
     addend_start: Ints = field(default_factory=lambda: ints([]))
     addend: Ints = field(default_factory=lambda: ints([]))
 
+    kind: ClassVar[str] = "schedule"
+    noun: ClassVar[str] = "schedule"
+    is_listed: ClassVar[bool] = True
+
     @property
     def sends(self) -> int:
         return len(self.chunk)
+
+    @property
+    def whole(self) -> Collective:
+        """What all its sends do."""
+        return self.collective
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """None: a table says it all."""
+        return {}
+
+    def remark(self, seconds: Callable[[float], str]) -> str:
+        """Nothing: a table says it all."""
+        return ""
+
+    @property
+    def proof(self) -> str:
+        """What is proven of it where the judge finds nothing."""
+        does = f"{self.collective.label} on {self.collective.ranks_in_words}"
+        return f"{self.sends} sends do {does}: {RIGHT}"
+
+    def of_size(self, size_bytes: int) -> Schedule:
+        """The same sends with chunks for a buffer of ``size_bytes``, rounded up; without an outcome."""
+        chunk_bytes = max(1, -(-size_bytes // self.collective.total_bytes(1)))
+        return replace(self, chunk_bytes=chunk_bytes, outcome=None, race=None)
+
+    def expanded(self) -> Schedule:
+        """Itself: it lists all sends."""
+        return self
+
+    def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
+        """When each send starts and arrives, as ``replay`` says."""
+        return replay(self)
 
     @property
     def exchanges(self) -> bool:

@@ -7,13 +7,15 @@ each order once, and ``choose`` gives it the chunks that the size wants.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from probes.base import Bytes, Ints, ints
+from probes.base import Bytes, Ints, ints, plural
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, claims
+from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, Timing, claims
 
 __all__ = ["Point", "Range", "Selection", "UnsizedSchedule"]
 
@@ -98,6 +100,68 @@ class Selection:
     algorithms: tuple[UnsizedSchedule, ...]
     ranges: tuple[Range, ...]
     points: tuple[Point, ...]
+
+    kind: ClassVar[str] = "selection"
+    noun: ClassVar[str] = "selection"
+    is_listed: ClassVar[bool] = False
+
+    @property
+    def method(self) -> str:
+        """Who made the schedule of the largest size."""
+        return self.expanded().method
+
+    @property
+    def seed(self) -> int:
+        """What drove the draws of the method."""
+        return self.expanded().seed
+
+    @property
+    def chunk_bytes(self) -> int:
+        """The bytes of a chunk at the largest size."""
+        return self.expanded().chunk_bytes
+
+    @property
+    def sends(self) -> int:
+        """The sends at the largest size."""
+        return self.expanded().sends
+
+    @property
+    def whole(self) -> Collective:
+        """What the sends at the largest size do."""
+        return self.expanded().collective
+
+    @property
+    def race(self) -> Race | None:
+        """None: each of ``points`` has one of its own."""
+        return None
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Between which sizes there is a schedule."""
+        return {"from_bytes": self.ranges[0].from_bytes, "to_bytes": self.ranges[-1].to_bytes}
+
+    def remark(self, seconds: Callable[[float], str]) -> str:
+        """How many schedules there are for how many ranges of sizes, in words."""
+        count = plural(len(self.algorithms), "schedule")
+        return f"selection: {count} for {plural(len(self.ranges), 'range')} of sizes"
+
+    @property
+    def proof(self) -> str:
+        """What is proven of it where the judge finds nothing."""
+        schedules = f"{plural(len(self.algorithms), 'schedule')} for {plural(len(self.ranges), 'range')}"
+        return f"{schedules} of sizes do {self.collective.label} on {self.collective.ranks_in_words}"
+
+    def of_size(self, size_bytes: int) -> Schedule:
+        """The schedule for ``size_bytes``."""
+        return self.choose(size_bytes)
+
+    def expanded(self) -> Schedule:
+        """The schedule for the largest size."""
+        return self.choose(self.ranges[-1].to_bytes)
+
+    def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
+        """When each send starts and arrives at the largest size, by what ``replay`` says."""
+        return replay(self.expanded())
 
     @property
     def collective(self) -> Collective:

@@ -20,8 +20,10 @@ time: the checker (`synth.check.symmetric`) and the simulator see the quotient a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,7 +31,8 @@ from probes.base import Bytes, Floats, Indices, Ints, bytes_of, ints
 from synth.collective import Collective, custom
 from synth.networks import SymmetricNetwork
 from synth.rank_sets import RankSets, each, every
-from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Schedule
+from synth.schedules.protocol import RIGHT
+from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, Timing
 
 __all__ = ["SYMMETRIC", "SymmetricSchedule"]
 
@@ -57,6 +60,41 @@ class SymmetricSchedule:
     shift: Ints
     op: Bytes
     outcome: Outcome | None = None
+
+    kind: ClassVar[str] = "symmetric"
+    noun: ClassVar[str] = "symmetric schedule"
+    is_listed: ClassVar[bool] = False
+
+    @property
+    def whole(self) -> Collective:
+        """What all its sends do."""
+        return self.collective
+
+    @property
+    def race(self) -> Race | None:
+        """None: symmetric schedules are not raced."""
+        return None
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """For how many sends each listed one stands."""
+        return {"translations": self.network.translations}
+
+    def remark(self, seconds: Callable[[float], str]) -> str:
+        """For how many sends each listed one stands, in words."""
+        each = f"{self.network.translations} translates each"
+        return f"symmetric: {len(self.chunk)} sends, one of each orbit, with {each}"
+
+    @property
+    def proof(self) -> str:
+        """What is proven of it where the judge finds nothing."""
+        does = f"{self.collective.label} on {self.network.ranks} ranks"
+        translates = f"with their {self.network.translations} translates"
+        return f"{len(self.chunk)} sends, one of each orbit, do {does} {translates}: {RIGHT}"
+
+    def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
+        """When each listed send starts and arrives, and its translates with it, by what ``replay`` says."""
+        return replay(self.quotient)
 
     @property
     def sends(self) -> int:

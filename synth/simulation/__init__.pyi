@@ -8,7 +8,6 @@ from .fifo_order import (
     run as run,
 )
 from .max_min_fairness import Flows as Flows, carry as carry, next_s as next_s, share as share
-from .periodic import periodic_time_s as periodic_time_s
 from .program import (
     Costs as Costs,
     ProgramTiming as ProgramTiming,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ccctl.render.svg.benchmark import Bounds
     from exec.benchmark import Report
     from probes.link_costs import Profile
-    from synth.schedules import PeriodicSchedule, Schedule, SymmetricSchedule
+    from synth.schedules import Outcome
 
 __all__ = ["HtmlTable", "tables"]
 
@@ -34,8 +34,9 @@ def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[HtmlTab
         return [_links(body)]
     if kind == "report":
         return [_rows(body, bounds_s or {})]
-    judged = kind in ("schedule", "periodic", "symmetric")
-    return [_outcome(body)] if judged and body.outcome is not None else []
+    from synth.schedules import SCHEDULE_KINDS
+
+    return [_outcome(body.outcome)] if kind in SCHEDULE_KINDS and body.outcome is not None else []
 
 
 def _links(profile: Profile) -> HtmlTable:
@@ -88,13 +89,12 @@ def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
     return HtmlTable("all rows", (*columns, *peers), tuple(found))
 
 
-def _outcome(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> HtmlTable:
-    assert schedule.outcome is not None
-    optimal = percent(schedule.outcome.percent_of_optimal / 100)
-    rows = [(seconds(schedule.outcome.time_s), f"simulated, {optimal} of optimal")]
+def _outcome(outcome: Outcome) -> HtmlTable:
+    optimal = percent(outcome.percent_of_optimal / 100)
+    rows = [(seconds(outcome.time_s), f"simulated, {optimal} of optimal")]
     rows += [
         (seconds(bound.time_s), f"bound by {bound.name} {bound.detail}".strip())
-        for bound in schedule.outcome.bounds
+        for bound in outcome.bounds
         if bound.time_s > 0
     ]
     # On a narrow screen the times are seen first.

@@ -28,7 +28,7 @@ from synth.portfolio import (
     body_of,
     in_periods,
     peak_bytes,
-    proven_periodic,
+    proven_with,
     timed_periodic,
 )
 from synth.portfolio.symmetry.symmetric import is_large
@@ -98,7 +98,7 @@ def all_reduce_with_failures(
             break
         best = found
     assert best is not None
-    return proven_periodic(best, bounds_with_failures(network, failures, size_bytes))
+    return proven_with(best, bounds_with_failures(network, failures, size_bytes))
 
 
 def _placed(body: Schedule, periods: int) -> PeriodicSchedule:

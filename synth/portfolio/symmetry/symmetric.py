@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 from probes.base import SILENT, Progress, UsageError
 from synth.bounds import symmetric_bounds
-from synth.check import check_symmetric
 from synth.collective import MOST_CHUNKS, Collective, Kind, collective
 from synth.errors import NotApplicableError
 from synth.networks import SymmetricNetwork
-from synth.portfolio import SMALLEST_CHUNK_BYTES, Attempt, Request, Synthesis, peak_bytes
-from synth.schedules import SYMMETRIC, Bound, Outcome, SymmetricSchedule
+from synth.portfolio import SMALLEST_CHUNK_BYTES, Attempt, Request, Synthesis, peak_bytes, proven_with
+from synth.schedules import SYMMETRIC, SymmetricSchedule
 from synth.scheduling import MOST_COMPARISONS, comparisons, symmetric_schedules
 from synth.simulation import replay
 
@@ -68,22 +66,12 @@ def fastest_symmetric(request: Request, network: SymmetricNetwork, progress: Pro
             break
     assert best is not None
     found_s = time.perf_counter()
-    schedule = proven_symmetric(best, proven)
+    schedule = proven_with(best, proven)
     row = len(best.chunk)
     why = f"{row} sends are listed, each for {best.network.translations} that start with it"
     return Synthesis(
         schedule, tuple(attempts), found_s - begun_s, time.perf_counter() - found_s, why, peak_bytes()
     )
-
-
-def proven_symmetric(made: SymmetricSchedule, proven: tuple[Bound, ...]) -> SymmetricSchedule:
-    """``made``, judged and timed, with these bounds; RuntimeError if the judge refuses it: a bug."""
-    timing = replay(made.quotient)
-    if findings := check_symmetric(made, timing):
-        raise RuntimeError(f"symmetric made a wrong schedule: {findings[0]}")
-    outcome = Outcome(timing.time_s, proven)
-    status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"
-    return replace(made, outcome=replace(outcome, status=status))
 
 
 def _cuts(request: Request, network: SymmetricNetwork, kind: Kind) -> Iterator[tuple[Collective, int]]:

@@ -109,7 +109,6 @@ def test_it_runs_on_ranks(run_ccctl, tmp_path):
 def test_what_it_is_not_made_for_is_said(run_ccctl):
     for more, words in (
         (("--sizes", "1K:1M"), "--sizes"),
-        (("--size", "1M", "--race"), "--race"),
         (("--size", "1M", "--collective", "all_gather"), "all_reduce"),
     ):
         done = run_ccctl("synth", *MESH, "--method", "periodic", *more)

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -70,5 +71,5 @@ def test_the_formats_page_names_every_field():
     page = (ROOT / "man" / "ccctl-artifacts.5").read_text()
     for kind in codec.KINDS:
         assert f".SH {kind.upper()} (VERSION 1)" in page
-        for field in codec.body_type(kind).__dataclass_fields__:
-            assert rf"\fB{field}\fR" in page
+        for field in fields(codec.body_type(kind)):
+            assert rf"\fB{field.name}\fR" in page

@@ -38,7 +38,7 @@ def draw(made: SymmetricSchedule, lines: int = 32, *, proven: bool = True) -> No
         f"orbits   {plural(len(made.chunk), 'send')} listed, {network.translations} translates of each: "
         f"digits {digits}, those with * are shifted"
     )
-    timing = replay(made.quotient) if proven else None
+    timing = made.simulated(replay) if proven else None
     if timing is not None:
         outcome = made.outcome
         console.data(f"time     {seconds(timing.time_s)}")

@@ -8,8 +8,7 @@ from random_networks import random_networks
 
 from synth import Request, synthesize
 from synth.networks.families import family
-from synth.simulation import periodic
-from synth.simulation.periodic import periodic_time_s
+from synth.schedules import periodic
 from synth.simulation.schedule import replay
 
 
@@ -19,8 +18,8 @@ def test_it_is_never_less_than_replaying_all(network):
     made = synthesize(Request(network, "all_reduce", size_bytes=1 << 18, method="periodic")).schedule
     for periods in (1, 3, 60):
         some = replace(made, periods=periods)
-        assert periodic_time_s(some) >= replay(some.expanded()).time_s * (1 - 1e-9)
-        assert periodic_time_s(some) <= some.time_s
+        assert some.simulated(replay).time_s >= replay(some.expanded()).time_s * (1 - 1e-9)
+        assert some.simulated(replay).time_s <= some.time_s
 
 
 @pytest.mark.parametrize("spec", ["mesh:4x4", "torus:4x4", "ring:6"])
@@ -28,9 +27,11 @@ def test_it_is_exact_where_a_steady_state_is_found(spec):
     network = family(spec, [5e-7], [50e9])
     made = synthesize(Request(network, "all_reduce", size_bytes=16 << 20, method="periodic")).schedule
     many = replace(made, periods=150)
-    assert periodic_time_s(many) == pytest.approx(replay(many.expanded()).time_s, rel=1e-9)
+    assert many.simulated(replay).time_s == pytest.approx(replay(many.expanded()).time_s, rel=1e-9)
     more = replace(made, periods=1_000_150)
-    assert periodic_time_s(more) == pytest.approx(periodic_time_s(many) + 1e6 * made.period_s, rel=1e-9)
+    assert more.simulated(replay).time_s == pytest.approx(
+        many.simulated(replay).time_s + 1e6 * made.period_s, rel=1e-9
+    )
 
 
 def test_the_timetable_counts_where_too_many_sends_overlap(monkeypatch):
@@ -38,4 +39,4 @@ def test_the_timetable_counts_where_too_many_sends_overlap(monkeypatch):
         Request(family("mesh:4x4", [5e-7], [50e9]), "all_reduce", size_bytes=16 << 20, method="periodic")
     ).schedule
     monkeypatch.setattr(periodic, "_MOST_SENDS", 1000)
-    assert periodic_time_s(made) == made.time_s
+    assert made.simulated(replay).time_s == made.time_s

@@ -1,0 +1,29 @@
+"""The checker of schedules of whatever kind: each kind has a judge of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from synth.check.periodic import check_periodic
+from synth.check.schedule import check, check_selection
+from synth.check.symmetric import check_symmetric
+from synth.schedules import AnySchedule, Timing
+
+__all__ = ["check_any"]
+
+_JUDGES: dict[str, Callable[[Any, Timing | None], list[str]]] = {
+    "schedule": check,
+    "periodic": lambda made, timing: check_periodic(made),
+    "symmetric": check_symmetric,
+    "selection": lambda made, timing: check_selection(made),
+}
+
+
+def check_any(made: AnySchedule, timing: Timing | None = None) -> list[str]:
+    """What is wrong with a schedule, each with its place; an empty list proves it.
+
+    ``timing`` is what is claimed of a table, or of the quotient of a symmetric schedule; a periodic schedule
+    claims its own times, and a selection none.
+    """
+    return _JUDGES[made.kind](made, timing)
