@@ -1,8 +1,8 @@
-"""What each interface of a lab may carry, as classes of the kernel's token buckets (tc htb).
+"""Rates of each interface of a lab, as classes of the kernel's token buckets (tc htb).
 
-A host's own interface holds its egress rate and its directed pairs; the port of the switch that it
-hangs on holds its ingress rate. The classes are values; ``commands`` turns two of them, before and
-after, into lines for ``tc -batch``, so that a rate of a running lab changes without losing a packet.
+A host's own interface holds its egress rate and its directed pairs; its port at the switch holds its ingress
+rate. The classes are values. ``commands`` turns two sets of them, before and after, into lines for ``tc
+-batch``, so that a rate of a running lab changes without losing a packet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from exec.lab.model import Lab, LabHost
 __all__ = ["Class", "commands", "port", "shapes", "uplink_ports"]
 
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
-# What a class saves up while it is idle passes at once, and makes short messages look fast.
+# Tokens saved while idle pass at once, and make short messages look fast.
 _LEAST_BURST_BYTES = 4 << 10
 _BURST_S = 5e-4
 # One large frame; the kernel's own choice depends on the rate and warns at both ends.
@@ -23,7 +23,7 @@ _QUANTUM_BYTES = 9000
 
 @dataclass(frozen=True)
 class Class:
-    """One class of an interface: what it is sure to get, what it gets at most, and for which address."""
+    """One class of an interface: its guaranteed rate, its maximum rate, and the address that it is for."""
 
     minor: int
     parent: int
@@ -36,17 +36,17 @@ Device = tuple[str, str]
 
 
 def port(number: int, nic: int = 0) -> str:
-    """The port of the switch that an interface of host ``number`` hangs on."""
+    """Return the switch port of an interface of host ``number``."""
     return f"p{number}n{nic}" if nic else f"p{number}"
 
 
 def uplink_ports(rack: int) -> tuple[str, str]:
-    """The two ends of a rack's trunk: at the rack's switch, and at the switch between the racks."""
+    """Return the two ends of a rack's trunk: at the rack's switch, and at the core switch."""
     return f"up{rack}", f"down{rack}"
 
 
 def shapes(lab: Lab) -> dict[Device, tuple[Class, ...]]:
-    """The classes of every interface as {(namespace, interface): classes}; none where nothing is limited."""
+    """Return the classes of every interface as {(namespace, interface): classes}; none without limits."""
     made: dict[Device, tuple[Class, ...]] = {}
     for number, host in enumerate(lab.hosts):
         for nic, device in enumerate(lab.devices()):
@@ -60,10 +60,10 @@ def shapes(lab: Lab) -> dict[Device, tuple[Class, ...]]:
 
 
 def commands(device: str, before: tuple[Class, ...], after: tuple[Class, ...]) -> list[str]:
-    """The lines for ``tc -batch`` that take one interface from ``before`` to ``after``.
+    """Return the lines for ``tc -batch`` that change one interface from ``before`` to ``after``.
 
-    Where only rates differ the classes are changed in place. Otherwise the whole shape is replaced,
-    and the packets that wait in it are lost.
+    If only rates differ, the classes are changed in place. Otherwise the whole shape is replaced, and the
+    packets queued in it are lost.
     """
     if _structure(before) == _structure(after):
         changed = [new for old, new in zip(before, after, strict=True) if old != new]
@@ -94,8 +94,8 @@ def _egress(lab: Lab, host: LabHost, total: float | None) -> tuple[Class, ...]:
         )
     if not pairs:
         return _whole(total)
-    # A class may always send what it is sure of: so the shares add up to the host's rate, and whatever
-    # one leaves is lent to the others.
+    # A class may always send its guaranteed rate. So the shares add up to the host's rate, and unused rate is
+    # lent to the others.
     share = total / (len(pairs) + 1)
     leaves = [Class(_OTHERS, _TOTAL, share, total)]
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""The kernel's network tools: ip and tc, with their refusals turned into errors that say what lacks."""
+"""The kernel's network tools ip and tc, with errors that name the missing feature."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def require() -> None:
 
 
 def ip(*arguments: str) -> str:
-    """What ``ip`` prints; raises UnavailableError with what it says when it refuses."""
+    """Return the output of ``ip``; raises UnavailableError with its message if it fails."""
     return _run(["ip", *arguments])
 
 
 def ip_json(*arguments: str) -> Any:
-    """What ``ip -json`` tells, as a value."""
+    """Return the parsed output of ``ip -json``."""
     return json.loads(ip("-json", *arguments) or "[]")
 
 
 def batch(tool: str, lines: Sequence[str], namespace: str | None = None) -> None:
-    """Have ``ip`` or ``tc`` do ``lines``, in ``namespace`` or in this one, up to the first that fails."""
+    """Run ``lines`` with ``ip`` or ``tc``, in ``namespace`` or in this one, up to the first failure."""
     if lines:
         where = ["-netns", namespace] if namespace is not None else []
         _run([tool, *where, "-batch", "-"], "\n".join(lines) + "\n")
@@ -64,7 +64,7 @@ def in_namespace(namespace: str, script: str) -> None:
 
 
 def namespaces() -> list[str]:
-    """The names of every network namespace of this machine, as ``ip netns`` keeps them."""
+    """Return the names of all network namespaces of this machine, as ``ip netns`` keeps them."""
     return sorted(path.name for path in _NAMESPACES.iterdir()) if _NAMESPACES.is_dir() else []
 
 

@@ -1,7 +1,7 @@
-"""A cluster on one machine: each host a network namespace, its wires shaped by the kernel.
+"""A cluster on one machine: each host is a network namespace, its wires shaped by the kernel.
 
-Every namespace carries the lab's name, so labs stand beside each other and nothing else is touched.
-``down`` works from that name alone and may be repeated; an ``up`` that fails removes what it made.
+Every namespace has the lab's name as a prefix, so labs exist side by side and nothing else is touched.
+``down`` works from that name alone and may be repeated; an ``up`` that fails removes everything it made.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ _CORE = "core"
 _PATIENCE_S = 5.0
 _SEGMENTS = 2
 _FIRST_TABLE = 100
-# reno keeps no model of the path that it would have to learn first; without IPv6 nothing is sent
-# that nobody asked for.
+# reno has no path model that it must first learn; without IPv6 no unrequested packets are sent.
 _SETTINGS = (
     "echo reno >/proc/sys/net/ipv4/tcp_congestion_control; "
     "if [ -e /proc/sys/net/ipv6/conf/all/disable_ipv6 ]; then "
@@ -43,8 +42,8 @@ _SETTINGS = (
 def up(lab: Lab) -> None:
     """Make the hosts, the switches and the wires of ``lab``, with every rate in force.
 
-    Raises NameTakenError where a namespace of its names exists, UnavailableError where the user may
-    not or the kernel cannot; either way, and when interrupted, nothing of it stays.
+    Raises NameTakenError if a namespace of its names exists, UnavailableError if the user may not or the
+    kernel cannot. After an error or an interrupt nothing of the lab remains.
     """
     require()
     _claim(lab)
@@ -60,10 +59,10 @@ def up(lab: Lab) -> None:
 
 
 def down(name: str) -> bool:
-    """Remove the lab of that name with all that runs in it; whether there was anything to remove.
+    """Remove the lab of that name with all its processes; return whether there was anything to remove.
 
-    Raises UsageError where a lab cannot have that name, and UnavailableError, before anything is
-    removed, where a folder of its hosts holds what ``up`` has not written.
+    Raises UsageError if a lab cannot have that name. Raises UnavailableError, before anything is removed, if
+    a folder of its hosts holds a foreign file.
     """
     refuse_name(name)
     require()
@@ -79,14 +78,14 @@ def down(name: str) -> bool:
 
 
 def standing(name: str) -> list[str]:
-    """The namespaces that carry the lab's name, its hosts first; raises UsageError for what is no name."""
+    """Return the namespaces of the lab, its hosts first; raises UsageError for an invalid name."""
     refuse_name(name)
     found = [namespace for namespace in namespaces() if _belongs(namespace, name)]
     return sorted(found, key=lambda namespace: (namespace == f"ccctl.{name}", namespace))
 
 
 def shape(before: Lab, after: Lab) -> None:
-    """Change the rates of a running lab from ``before`` to ``after``, which have the same hosts and racks."""
+    """Change the rates of a running lab from ``before`` to ``after``, with the same hosts and racks."""
     require()
     old = shapes(before)
     for device, classes in shapes(after).items():
@@ -94,7 +93,7 @@ def shape(before: Lab, after: Lab) -> None:
 
 
 def set_cable(lab: Lab, host: str, *, connected: bool) -> None:
-    """Pull the host's cable at the switch, or put it back: what is sent to or by it is then lost."""
+    """Unplug the host's cable at the switch, or plug it in; packets to and from it are lost meanwhile."""
     require()
     state = "up" if connected else "down"
     for nic in range(lab.nics):
@@ -102,13 +101,13 @@ def set_cable(lab: Lab, host: str, *, connected: bool) -> None:
 
 
 def cables(lab: Lab) -> dict[str, bool]:
-    """Whether each host's cable is plugged in."""
+    """Return whether each host's cable is plugged in."""
     flags = {link["ifname"]: link["flags"] for link in _ports(lab)}
     return {host.name: "UP" in flags[port(number)] for number, host in enumerate(lab.hosts)}
 
 
 def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
-    """{host: (bytes it has sent, bytes it has received)} since the lab is up, counted at the switch."""
+    """Return {host: (bytes sent, bytes received)} since the lab is up, counted at the switch."""
     counters = {link["ifname"]: link["stats64"] for link in _ports(lab)}
     found = {}
     for number, host in enumerate(lab.hosts):
@@ -118,7 +117,7 @@ def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
 
 
 def _claim(lab: Lab) -> None:
-    """Make the switch's namespace, which only one of several at once can; raises NameTakenError."""
+    """Make the switch's namespace, which only one of several callers can; raises NameTakenError."""
     taken = [f"the namespace {space}" for space in standing(lab.name)]
     taken += [f"the folder {folder}" for folder in _folders(lab.name)]
     if not taken:
@@ -143,7 +142,7 @@ def _create(lab: Lab) -> None:
 
 
 def _write_hosts(lab: Lab) -> None:
-    """Give each host the names of all: ``ip netns exec`` lays this file over /etc/hosts."""
+    """Write the names of all hosts for each host: ``ip netns exec`` mounts this file over /etc/hosts."""
     lines = ["127.0.0.1 localhost", *(f"{lab.address(host.name)} {host.name}" for host in lab.hosts)]
     for host in lab.hosts:
         folder = _FILES / lab.namespace(host.name)
@@ -172,11 +171,11 @@ def _wire(lab: Lab) -> None:
                 "ip", [f"link add {device} netns {here} type veth peer name {at_switch} netns {lab.switch}"]
             )
             batch("ip", [f"link set {at_switch} master {bridge} up"], lab.switch)
-            # The kernel hands on up to 64 KiB as one packet, which would arrive all at once.
+            # By default the kernel passes on up to 64 KiB as one packet, which would arrive all at once.
             inside.append(f"link set {device} gso_max_segs {_SEGMENTS}")
             inside += [f"address add {own}/{prefix} dev {device}", f"link set {device} up"]
             if nic:
-                # What is sent from an interface's address leaves by it.
+                # Packets with an interface's source address leave by that interface.
                 inside.append(f"route add {SUBNET} dev {device} src {own} table {_FIRST_TABLE + nic}")
                 inside.append(f"rule add from {own} lookup {_FIRST_TABLE + nic}")
         batch("ip", inside, here)
@@ -193,7 +192,7 @@ def _ports(lab: Lab) -> list[dict[str, Any]]:
 
 
 def _kill_inside(namespace: str) -> None:
-    """End every process of a namespace: one that lives would keep the namespace alive without its name."""
+    """Kill every process of a namespace: a live one would keep the namespace alive without its name."""
     deadline_s = time.monotonic() + _PATIENCE_S
     while pids := ip("netns", "pids", namespace).split():
         for pid in pids:
@@ -205,7 +204,7 @@ def _kill_inside(namespace: str) -> None:
 
 
 def _folders(name: str) -> list[Path]:
-    """The folders with what the lab's hosts see in place of the machine's /etc."""
+    """Return the folders whose files replace the machine's /etc for the lab's hosts."""
     return sorted(path for path in _FILES.glob("ccctl.*") if _belongs(path.name, name))
 
 

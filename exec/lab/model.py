@@ -1,7 +1,7 @@
-"""What an emulated cluster is: its hosts, how fast each may send and receive, and what lies between.
+"""The model of an emulated cluster: its hosts, their rates, and the links between them.
 
-A path carries the least of what its sender, its directed pair, the trunks between the racks and its
-receiver let through; None is no limit.
+A path has the lowest rate of its sender, its directed pair, the trunks between the racks, and its receiver;
+None is no limit.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = [
     "refuse_name",
 ]
 
-# A lab's network touches no other, so every lab may use the same addresses.
+# Labs' networks are isolated, so every lab may use the same addresses.
 SUBNET = "10.77.0.0/16"
 MOST_HOSTS = 250
 DEVICE = "eth0"
 MOST_NICS = 8
-# Below, a share of it is no longer a rate for the kernel's token buckets; above, a burst overflows them.
+# Below the least, a share is no rate for the kernel's token buckets; above the most, a burst overflows them.
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
-# What the kernel takes as the name of a host.
+# The kernel's limit for a host name.
 MOST_HOST_LETTERS = 63
-# A lab's name stands in names of namespaces and folders.
+# A lab's name is part of names of namespaces and folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _HOST_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{MOST_HOST_LETTERS - 1}}}")
 
@@ -51,7 +51,7 @@ def refuse_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class LabHost:
-    """One host: the ranks it takes, and what each of its network interfaces carries each way."""
+    """One host: the number of its ranks, and the rate of each of its network interfaces each way."""
 
     name: str
     slots: int = 1
@@ -61,7 +61,7 @@ class LabHost:
 
 @dataclass(frozen=True)
 class NicRate:
-    """What one interface of a host carries, where that is not what its others do."""
+    """The rate of one interface of a host, if it differs from the host's others."""
 
     host: str
     nic: int
@@ -71,7 +71,7 @@ class NicRate:
 
 @dataclass(frozen=True)
 class PairRate:
-    """What flows from ``src`` to ``dst`` at most, whatever the two could carry otherwise."""
+    """The maximum rate from ``src`` to ``dst``, whatever the two could carry otherwise."""
 
     src: str
     dst: str
@@ -84,7 +84,7 @@ class Lab:
 
     Each host has ``nics`` interfaces, and its ranks take turns through them.
 
-    Raises UsageError for a name that cannot be that of a lab or of a host.
+    Raises UsageError for an invalid name of a lab or host.
     """
 
     name: str
@@ -113,36 +113,36 @@ class Lab:
         return f"ccctl.{self.name}"
 
     def namespace(self, host: str) -> str:
-        """The namespace that is ``host``; a lab's name holds no dot, so no two labs share one."""
+        """Return the namespace of ``host``; a lab's name has no dot, so no two labs share one."""
         return f"ccctl.{self.name}.{host}"
 
     def host(self, name: str) -> LabHost:
-        """The host of that name; raises KeyError."""
+        """Return the host of that name; raises KeyError."""
         return self.hosts[self.number(name)]
 
     def number(self, name: str) -> int:
-        """The position of the host of that name; raises KeyError."""
+        """Return the position of the host of that name; raises KeyError."""
         for number, host in enumerate(self.hosts):
             if host.name == name:
                 return number
         raise KeyError(name)
 
     def address(self, name: str, nic: int = 0) -> str:
-        """The address of an interface of a host within the lab."""
+        """Return the address of an interface of a host within the lab."""
         return f"10.77.{nic}.{self.number(name) + 1}"
 
     def devices(self) -> tuple[str, ...]:
-        """The interfaces of each host."""
+        """Return the interfaces of each host."""
         return tuple(f"eth{nic}" for nic in range(self.nics))
 
     def nic_rate(self, name: str, nic: int) -> NicRate:
-        """What an interface of a host carries each way."""
+        """Return the rates of an interface of a host each way."""
         own = next((rate for rate in self.nic_rates if (rate.host, rate.nic) == (name, nic)), None)
         host = self.host(name)
         return own or NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
 
     def rack(self, name: str) -> int:
-        """The rack that a host stands in; 0 where there are none."""
+        """Return the rack of a host; 0 if there are none."""
         return next((number for number, rack in enumerate(self.racks) if name in rack), 0)
 
     def rate_bytes_per_s(self, src: str, dst: str) -> float | None:
@@ -154,5 +154,5 @@ class Lab:
         return min((limit for limit in limits if limit is not None), default=None)
 
     def slots(self) -> str:
-        """Every host with its slots, as a list of hosts is written."""
+        """Return every host with its slots, as a host list."""
         return ",".join(f"{host.name}:{host.slots}" for host in self.hosts)

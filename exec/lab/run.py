@@ -1,7 +1,7 @@
-"""Runs a command inside a host of a lab, with all that MPI needs to reach the others by itself.
+"""Commands inside a host of a lab, with everything that MPI needs to reach the other hosts by itself.
 
-The command gets process numbers of its own, as in a container: when it ends or is stopped, all that
-it started on any host of the lab ends with it.
+The command gets its own process ids, as in a container: when it ends or is stopped, everything that it
+started on any host of the lab ends with it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FILES = _LOGIN, _OPENMPI_HOSTS, _MPICH_HOSTS = "login", "hosts.openmpi", "hosts.
 # The folder of one run.
 _RUN = "run-"
 RUN = re.compile(rf"{_RUN}[0-9a-f]{{16}}")
-# The kernel takes a host's name from whoever is in its UTS namespace: no need for hostname(1).
+# The kernel takes a host's name from a write in its UTS namespace: no need for hostname(1).
 _NAME_IT = 'echo "$0" >/proc/sys/kernel/hostname'
-# The shell stays as the first process: as such the command itself would be deaf to signals.
+# The shell stays as the first process: in its place the command would be deaf to signals.
 _FIRST_PROCESS = _NAME_IT + '; "$@"; exit $?'
 
 
 def files(lab: Lab) -> dict[str, str]:
-    """What a command inside needs on disk, as {name: content}: how to log in to the hosts, and their list."""
+    """Return the files of a command inside as {name: content}: the login script, and the lists of hosts."""
     return {
         _LOGIN: f"""#!/bin/sh
 # As ssh: login [-options] HOST COMMAND...
@@ -47,10 +47,10 @@ exec ip netns exec "{lab.namespace("$host")}" unshare --uts -- \\
 
 
 def environment(lab: Lab, folder: Path) -> dict[str, str]:
-    """What makes any mpirun inside use the lab, whose ``files`` are in ``folder``.
+    """Return the variables that make any mpirun inside use the lab, whose ``files`` are in ``folder``.
 
-    Open MPI and MPICH are told to leave shared memory alone, which would carry messages past the
-    network between hosts that are one machine, and to yield the few cores when they wait.
+    Open MPI and MPICH are told to avoid shared memory, as messages between hosts on one machine would bypass
+    the network, and to yield the few cores when they wait.
     """
     return {
         "CCCTL_LAB": lab.name,
@@ -76,12 +76,12 @@ def environment(lab: Lab, folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def started(lab: Lab, host: str, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """``command`` while it runs inside ``host``, with this process's streams.
+    """Run ``command`` inside ``host`` within the block, with this process's streams.
 
-    On leaving, what still runs of it is asked to end, and is killed where it does not. It does not
-    outlive this process either, even where that is killed outright.
+    On leaving, remaining processes get a request to end, and are killed if they do not. They never outlive
+    this process, even if it is killed outright.
     """
-    # Process numbers begin anew with each run, and MPI names its session's files by them.
+    # Process ids start again with each run, and MPI names its session's files by them.
     with temporary_folders.folder(_RUN, folder) as own:
         variables = {**os.environ, **environment(lab, folder), "TMPDIR": str(own)}
         with _process(lab.namespace(host), host, command, variables) as process:
@@ -99,7 +99,7 @@ def _process(
     try:
         yield process
     except KeyboardInterrupt:
-        # Ctrl-C reached the command as well, which may be clearing up after itself.
+        # Ctrl-C reached the command as well, which may be cleaning up.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE_S)
         raise

@@ -1,12 +1,11 @@
-"""Ways to train and executors of others, as their papers and sources have them, only to be compared with.
+"""Published training methods and executors, implemented as in their papers and sources for comparison only.
 
 `horovod`, `hierarchical`, `gossip` (D-PSGD) and `asp` synchronize the replicas of a model. In: a model, its
 optimizer, torch.distributed. Out: objects that a training loop calls before the forward pass, after the
-backward pass and at the end; `flat` is parameters as one tensor. `ccctl training compare` knows them
-by the names of the registry here; the product imports nothing else of this package. This page imports no
-torch.
+backward pass and at the end; `flat` is parameters as one tensor. `ccctl training compare` finds them by the
+names of the registry here; the product imports nothing else of this package. This module imports no torch.
 
-`mscclpp` carries out execution plans as MSCCL++'s executor does, to test the verdicts of `synth.mscclpp`.
+`mscclpp` carries out execution plans like MSCCL++'s executor, to test the verdicts of `synth.mscclpp`.
 """
 
 from __future__ import annotations
@@ -25,6 +24,6 @@ _HOMES = {
 
 
 def synchronizer(mode: str) -> Any:
-    """Return the class that synchronizes replicas by the mode; its module is loaded by that."""
+    """Return the class that synchronizes replicas in ``mode``; import its module."""
     module, name = _HOMES[mode]
     return getattr(import_module(module), name)

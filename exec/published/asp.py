@@ -1,4 +1,4 @@
-"""Asynchronous parallel: parameter servers that apply each gradient as it comes and answer at once."""
+"""Asynchronous parallel: parameter servers that apply each gradient on arrival and answer at once."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _PUSH, _PULL = 71, 72
 
 
 class Asp:
-    """Sharded parameter servers, one on each rank; collective to make.
+    """Sharded parameter servers, one on each rank; making them is collective.
 
     Server r has the r-th share of the parameters and a thread for each other rank. In each of ``steps``
-    iterations a rank sends every server that share of its gradient; the server lets its optimizer step with
-    it, at 1/P of the rate, since P gradients come for one of synchronous training, and sends the share back
-    as it is then. Nobody waits for a gradient of another rank, so gradients may be computed at parameters
-    that others have changed since.
+    iterations a rank sends every server its share of the gradient. The server applies it with an optimizer
+    step at 1/P of the rate, since P gradients arrive for one of synchronous training, and returns the share.
+    No rank waits for another's gradient, so gradients may be computed at parameters that others have changed
+    since.
 
-    ``make_optimizer`` makes the optimizer of one parameter. Needs messages between threads, which gloo has
-    and NCCL has not.
+    ``make_optimizer`` makes the optimizer of one parameter. Requires messages between threads, which gloo has
+    and NCCL lacks.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Asp:
         return [peer for peer in range(self._size) if peer != self._rank]
 
     def after_backward(self) -> None:
-        """Send the gradient, and take the parameters as the servers have them then."""
+        """Send the gradient to the servers, and take their current parameters."""
         gradient = values(
             [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
         )
@@ -79,7 +79,7 @@ class Asp:
         put(self._row, self._parameters)
 
     def finish(self) -> None:
-        """Give all replicas the parameters after the gradients of all; collective."""
+        """Give all replicas the final parameters, after all gradients; collective."""
         for server in self._servers:
             server.join()
         if self._errors:
@@ -97,7 +97,7 @@ class Asp:
         dist.destroy_process_group(self._group)
 
     def _answer(self, gradient: Any) -> Any:
-        """The share after one more gradient."""
+        """Apply one more gradient, and return a copy of the share."""
         with self._lock:
             self._served.grad = gradient
             self._optimizer.step()

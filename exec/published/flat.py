@@ -11,17 +11,17 @@ __all__ = ["put", "trainable", "values"]
 
 
 def trainable(model: torch.nn.Module) -> list[Any]:
-    """The parameters that have gradients, in the model's order; one that is shared stands there once."""
+    """Return the parameters with gradients in the model's order; a shared one appears once."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def values(tensors: Iterable[Any]) -> Any:
-    """A copy of all their elements, one after the other."""
+    """Return a copy of all elements of the tensors, one after the other."""
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
 def put(row: Any, tensors: Iterable[Any]) -> None:
-    """Give the tensors the elements of ``row``."""
+    """Copy the elements of ``row`` into the tensors."""
     first = 0
     for tensor in tensors:
         tensor.detach().copy_(row[first : first + tensor.numel()].view_as(tensor))

@@ -13,10 +13,10 @@ __all__ = ["Gossip"]
 
 
 class Gossip:
-    """Exchanges parameters with the neighbours while gradients are computed at the parameters before.
+    """Exchange of parameters with the neighbours while gradients are computed at the previous parameters.
 
-    The mixing matrix has 1/3 for a rank and each neighbour, of two ranks 1/2 each. A rank sends its
-    parameters to each neighbour, once per iteration.
+    The mixing matrix has 1/3 for a rank and each neighbour, or 1/2 each for two ranks. A rank sends its
+    parameters to each neighbour once per iteration.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -28,7 +28,7 @@ class Gossip:
         self._theirs: list[Any] = []
 
     def before_forward(self) -> None:
-        """Begin to send the parameters and to receive the neighbours'."""
+        """Start to send the parameters and to receive the neighbours'."""
         self._own = values(self._parameters)
         self._theirs = [torch.empty_like(self._own) for _ in self._peers]
         calls = [dist.P2POp(dist.isend, self._own, peer) for peer in self._peers]
@@ -41,7 +41,7 @@ class Gossip:
         """Replace the parameters by the average with the neighbours'; the optimizer steps from there."""
         for work in self._works:
             work.wait()
-        # In the order of ranks, so that two ranks come to the same bits.
+        # In the order of ranks, so that two ranks get the same bits.
         rank = dist.get_rank()
         rows = dict(zip((*self._peers, rank), (*self._theirs, self._own), strict=True))
         total = torch.zeros_like(self._own)

@@ -14,10 +14,10 @@ __all__ = ["Hierarchical"]
 
 
 class Hierarchical:
-    """A hook for DDP's buckets; collective to make and to close.
+    """A hook for DDP's buckets; making and closing it are collective.
 
-    ``groups`` are the ranks of each group, the first of which stands for it. A thread carries out the
-    buckets in their order, so that the backward pass goes on meanwhile.
+    ``groups`` are the ranks of each group, led by the first. A thread handles the buckets in order, so that
+    the backward pass goes on meanwhile.
     """
 
     def __init__(self, groups: Sequence[Sequence[int]]) -> None:
@@ -35,7 +35,7 @@ class Hierarchical:
         self._thread.start()
 
     def hook(self, state: Any, bucket: Any) -> Any:
-        """Average one bucket of DDP; the future has it."""
+        """Average one bucket of DDP, and return a future of the result."""
         future: Any = torch.futures.Future()
         self._asked.put((bucket.buffer(), future))
         return future

@@ -1,4 +1,4 @@
-"""Horovod's way: at the end of each cycle ranks agree on which gradients all have, and all_reduce those."""
+"""Horovod's method: each cycle, ranks agree on the gradients that all have, and all_reduce those."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _BUFFER_BYTES = 64 << 20
 
 
 class Horovod:
-    """Averages gradients behind the backward pass; collective to make, and to close.
+    """Averaging of gradients behind the backward pass; making and closing it are collective.
 
-    A thread wakes every ``cycle_s``. The ranks then agree, by an all_reduce of a bit a tensor over gloo, on
-    the tensors that are ready on all of them, and all_reduce those as messages of at most ``buffer_bytes``.
+    A thread wakes every ``cycle_s``. The ranks then agree on the tensors that are ready on all of them, by an
+    all_reduce over gloo of one bit per tensor, and all_reduce these tensors as messages of at most
+    ``buffer_bytes``.
     """
 
     def __init__(self, model: torch.nn.Module, cycle_s: float, buffer_bytes: int = 0) -> None:
@@ -37,14 +38,14 @@ class Horovod:
         self._error: BaseException | None = None
 
     def before_forward(self) -> None:
-        """Begin an iteration."""
+        """Start an iteration."""
         self._ready.zero_()
         self._over.clear()
         self._thread = threading.Thread(target=self._cycles, name="horovod cycles", daemon=True)
         self._thread.start()
 
     def after_backward(self) -> None:
-        """Wait until every gradient is the mean of all ranks'; one without a gradient counts as zero."""
+        """Wait until every gradient is the mean over all ranks; a missing gradient counts as zero."""
         with self._lock:
             for parameter in self._parameters:
                 if parameter.grad is None:
@@ -56,7 +57,7 @@ class Horovod:
             raise self._error
 
     def close(self) -> None:
-        """Take the hooks away."""
+        """Remove the hooks and end the group."""
         for hook in self._hooks:
             hook.remove()
         dist.destroy_process_group(self._agreement)
@@ -71,7 +72,7 @@ class Horovod:
     def _cycles(self) -> None:
         try:
             left = torch.ones(len(self._parameters), dtype=torch.uint8)
-            # Every rank does the same number of cycles: each is a collective that all have to enter.
+            # Every rank runs the same number of cycles, as each is a collective call.
             while left.any():
                 self._over.wait(self._cycle_s)
                 with self._lock:

@@ -1,10 +1,10 @@
-"""Relays: who waits for whom, and what a collective does without those that are late (AdapCC, Sec. IV-C).
+"""Relays: which ranks wait, and how a collective goes on without late ranks (AdapCC, Sec. IV-C).
 
-In: when workers became ready, and what their collective costs. Out: decisions to wait or to go, and results
-that are put together from the phases.
+In: the times at which workers became ready, and the cost of their collective. Out: decisions to wait or go,
+and results assembled from the phases.
 
-Read `ski_rental`, the rule; `buy_cost` with `late_bases`, what going costs; `phase_buffers`, results from
-phases; `late_chunks`, what joins one; `arrivals` and `policies`, the rule replayed beside others.
+Read `ski_rental`, the rule; `buy_cost` with `late_bases`, the cost of going; `phase_buffers`, results from
+phases; `late_chunks`, chunks that join one late; `arrivals` and `policies`, the rule replayed beside others.
 """
 
 import lazy_loader as lazy

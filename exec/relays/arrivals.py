@@ -13,7 +13,7 @@ __all__ = ["Arrivals", "bimodal", "exponential", "of_lags"]
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """``ready_s[i, r]``: when rank r was ready in iteration i, in seconds after the first rank was."""
+    """``ready_s[i, r]``: when rank r was ready in iteration i, in seconds after the first rank."""
 
     ready_s: Floats
 
@@ -27,14 +27,14 @@ class Arrivals:
 
     @property
     def last_s(self) -> Floats:
-        """For each iteration when its last rank was ready."""
+        """The time of the last rank's readiness, by iteration."""
         return floats(self.ready_s.max(axis=1))
 
     @staticmethod
     def of(moments_s: Floats) -> Arrivals:
-        """Arrivals at these moments of any clock, each row an iteration.
+        """Return the arrivals at these moments of any clock, one row per iteration.
 
-        Raises UsageError unless there are rows, two ranks or more, and finite numbers alone.
+        Raises UsageError unless there are rows, at least two ranks, and only finite numbers.
         """
         if moments_s.ndim != 2 or moments_s.shape[0] < 1 or moments_s.shape[1] < 2:
             raise UsageError(
@@ -47,7 +47,7 @@ class Arrivals:
 
 
 def of_lags(lag_s: Floats, ranks: int) -> Arrivals:
-    """All ranks but the last ready at once, and the last one ``lag_s[i]`` after them."""
+    """Return arrivals with the last rank ``lag_s[i]`` late in iteration i, and all others ready at once."""
     moments_s = np.zeros((len(lag_s), ranks))
     moments_s[:, -1] = lag_s
     return Arrivals.of(moments_s)
@@ -56,13 +56,13 @@ def of_lags(lag_s: Floats, ranks: int) -> Arrivals:
 def bimodal(
     slow_s: float, probability: float, *, ranks: int, iterations: int, stragglers: int, seed: int
 ) -> Arrivals:
-    """Each of the last ``stragglers`` ranks is late by ``slow_s`` with this probability, else on time."""
+    """Draw arrivals where each of the last ``stragglers`` ranks is ``slow_s`` late with this probability."""
     late = np.random.default_rng(seed).random((iterations, _few(stragglers, ranks))) < probability
     return _with_stragglers(floats(late * slow_s), ranks)
 
 
 def exponential(mean_s: float, *, ranks: int, iterations: int, stragglers: int, seed: int) -> Arrivals:
-    """Each of the last ``stragglers`` ranks is late by an exponentially distributed time."""
+    """Draw arrivals where each of the last ``stragglers`` ranks is late by an exponential time."""
     late_s = np.random.default_rng(seed).exponential(mean_s, (iterations, _few(stragglers, ranks)))
     return _with_stragglers(late_s, ranks)
 

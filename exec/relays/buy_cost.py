@@ -1,7 +1,7 @@
-"""What going costs: the times of phases 1 and 2 for a set of ready ranks (AdapCC, Sec. IV-C).
+"""The cost of going: the times of phases 1 and 2 for a set of ready ranks (AdapCC, Sec. IV-C).
 
-The paper divides the volume S that a primitive moves by B, the bandwidths of the links in the communication
-graph added up. With n of N ranks ready and tensors of T bytes:
+The paper divides the volume S that a primitive moves by B, the total bandwidth of the links in the
+communication graph. With n of N ranks ready and tensors of T bytes:
 
 | collective               | S of phase 1      | S of phase 2                         |
 |--------------------------|-------------------|--------------------------------------|
@@ -14,9 +14,9 @@ graph added up. With n of N ranks ready and tensors of T bytes:
 | gather                   | n/N · T           | (N - n)/N · T                        |
 | broadcast, scatter       | T                 | nothing                              |
 
-The first, fourth and last are the paper's, the others follow from them. T is the larger of a rank's
-send and receive buffer. `SimulatedCosts` simulates the schedules of both phases instead, which knows what
-S/B does not: latency, how often a byte is forwarded, and which link binds.
+The first, fourth and last rows are the paper's; the others follow from them. T is the larger of a rank's send
+and receive buffer. `SimulatedCosts` simulates the schedules of both phases instead. Unlike S/B, that includes
+latency, how often a byte is forwarded, and which link is the bottleneck.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ _VOLUMES: dict[str, tuple[_Share, _Share]] = {
 
 @dataclass(frozen=True)
 class PhaseTimes:
-    """Seconds that phase 1 takes with the ready ranks, and phase 2 with the others."""
+    """Seconds of phase 1 with the ready ranks, and of phase 2 with the others."""
 
     one_s: float
     two_s: float
 
     @property
     def buy_s(self) -> float:
-        """What going costs."""
+        """The cost of going."""
         return self.one_s + self.two_s
 
 
 class CollectiveCosts(Protocol):
-    """What a collective costs, whole and in phases."""
+    """The costs of a collective, whole and in phases."""
 
     @property
     def whole_s(self) -> float:
@@ -74,15 +74,15 @@ class CollectiveCosts(Protocol):
 
     @property
     def has_phases(self) -> bool:
-        """Whether the times of the two phases are known apart, and so when a collective is complete."""
+        """Whether the two phases have separate times, and so a known completion."""
 
     def phases(self, ready: frozenset[int]) -> PhaseTimes:
-        """The phases with these ranks ready; infinite where none of them has data."""
+        """Return the phases with these ranks ready; infinite if none of them has data."""
 
 
 @dataclass(frozen=True)
 class ConstantCosts:
-    """Ski rental as in the textbook: going costs ``buy_s`` whoever is ready, the whole collective nothing."""
+    """Ski rental as in the textbook: going always costs ``buy_s``, the whole collective nothing."""
 
     buy_s: float
     whole_s: float = 0.0
@@ -93,7 +93,7 @@ class ConstantCosts:
 
 
 class _OfSchedule(ABC):
-    """Costs that a schedule has; those of each ready set are remembered."""
+    """Costs derived from a schedule, cached by ready set."""
 
     has_phases = True
 
@@ -113,17 +113,17 @@ class _OfSchedule(ABC):
 
     @abstractmethod
     def _one_s(self, ready: frozenset[int]) -> float:
-        """Phase 1 of ranks of which some have data."""
+        """Return the seconds of phase 1 for ranks of which some have data."""
 
     @abstractmethod
     def _two_s(self, late: frozenset[int]) -> float:
-        """Phase 2 of ranks of which some have data."""
+        """Return the seconds of phase 2 for ranks of which some have data."""
 
 
 class SimulatedCosts(_OfSchedule):
     """The simulated times of the schedules of both phases.
 
-    Phase 2 takes the fastest of all ways along ``bases``, by default those of `late_bases` for so many ranks.
+    Phase 2 takes the fastest way along ``bases``, by default those of `late_bases` for as many late ranks.
     """
 
     def __init__(self, schedule: Schedule, bases: Sequence[Schedule] | None = None) -> None:
@@ -145,9 +145,9 @@ class SimulatedCosts(_OfSchedule):
 
 
 class VolumeCosts(_OfSchedule):
-    """S/B as the paper has it, with B over the links that the schedule of a phase uses, relays included.
+    """S/B as in the paper, with B over the links that the schedule of a phase uses, relays included.
 
-    Raises UsageError for collectives whose volume it does not know: custom ones, and several at once.
+    Raises UsageError for collectives of unknown volume: custom ones, and several at once.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -168,7 +168,7 @@ class VolumeCosts(_OfSchedule):
         return self._seconds(1, len(self.ranks) - len(late), late_schedule(self.schedule, late, "copy"))
 
     def _seconds(self, phase: int, ready: int, carried_by: Schedule) -> float:
-        """Volume over bandwidth; nothing where no link is needed."""
+        """Return volume over bandwidth; 0 if no link is needed."""
         tensors = _VOLUMES[self.schedule.collective.kind][phase](ready, len(self.ranks))
         links = np.unique(carried_by.link)
         if not len(links):

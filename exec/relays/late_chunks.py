@@ -1,8 +1,8 @@
-"""How chunks of a late rank join the first part of a request while it is under way (AdapCC, Sec. IV-C).
+"""Late joining: chunks of a late rank join the running first part of a request (AdapCC, Sec. IV-C).
 
-The part is carried out by the session's thread, which cannot wait for the caller; the caller's thread brings
-the data. What joined is known to the late rank alone until a later part: then it tells the others which
-chunks that part leaves out.
+The session's thread carries out the part and cannot wait for the caller, whose thread brings the data. Only
+the late rank knows which chunks joined; before a later part it tells the others, and that part leaves these
+chunks out.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = [
     "without_joined",
 ]
 
-# Within the block of ``offers(take)`` the data that this rank has, or gets, for a part is given to ``take``.
+# Within the block of ``offers(take)``, this rank's data for a part goes to ``take``, now or on arrival.
 Offers = Callable[[Callable[[Array], None]], AbstractContextManager[None]]
 
 
 @contextmanager
 def no_offers(take: Callable[[Array], None]) -> Iterator[None]:
-    """Nothing comes."""
+    """Offer nothing."""
     yield
 
 
 class Entrance:
-    """Where the caller's thread hands over data for the part that the session's thread carries out."""
+    """Handover of data from the caller's thread to the part that the session's thread carries out."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class Entrance:
 
     @contextmanager
     def open(self, of: Hashable, take: Callable[[Array], None]) -> Iterator[None]:
-        """Within the block give what is offered for ``of``, not None, to ``take``, once."""
+        """Within the block, pass data offered for ``of`` (not None) to ``take``, once."""
         with self._lock:
             self._of, self._take = of, take
         try:
@@ -58,7 +58,7 @@ class Entrance:
                 self._of = None
 
     def offer(self, of: Hashable, data: Array) -> None:
-        """Let ``data`` join, where a part of ``of`` is under way that it may join; on any thread."""
+        """Let ``data`` join a running part of ``of`` that is open for it; on any thread."""
         with self._lock:
             if self._of == of:
                 self._of = None
@@ -66,7 +66,7 @@ class Entrance:
 
 
 def joined_elements(phase: Phase, rank: int, joined: Mask, count: int) -> Mask:
-    """For each of ``count`` elements of a rank's data whether it is in: ``joined`` says so of its input."""
+    """Return for each of ``count`` elements whether it has joined; ``joined`` is by element of the input."""
     places = phase.input_places(rank)
     slots = joined.reshape(len(places), -1)
     found = np.zeros((phase.whole.share, slots.shape[1]), dtype=bool)
@@ -75,7 +75,7 @@ def joined_elements(phase: Phase, rank: int, joined: Mask, count: int) -> Mask:
 
 
 def covered_slots(phase: Phase, rank: int, joined: Mask, padded_count: int) -> Mask:
-    """For each slot of a rank's input of a later phase whether all of its elements are in."""
+    """Return for each slot of a rank's input of a later phase whether all its elements have joined."""
     covered = np.ones(padded_count, dtype=bool)
     covered[: len(joined)] = joined
     slots = len(phase.input_places(rank))
@@ -83,7 +83,7 @@ def covered_slots(phase: Phase, rank: int, joined: Mask, padded_count: int) -> M
 
 
 def left_out(phase: Phase, covered: Mapping[int, Mask]) -> Mask:
-    """For each chunk of a later phase whether all that it brings is in: ``covered`` are slots by rank."""
+    """Return for each chunk of a later phase whether all its data has joined; ``covered``: slots by rank."""
     sources = phase.schedule.collective.sources
     left = sources.sizes().copy()
     for rank, slots in covered.items():
@@ -92,7 +92,7 @@ def left_out(phase: Phase, covered: Mapping[int, Mask]) -> Mask:
 
 
 def without_joined(data: Array, joined: Mask, op: str) -> Array:
-    """``data`` with what changes no result in place of what is in by an earlier part."""
+    """Return ``data`` with neutral elements in place of those that have joined an earlier part."""
     left = data.copy()
     left[joined] = neutral_of(op, data.dtype)
     return left

@@ -1,6 +1,6 @@
-"""Input and output of a phase as parts of a rank's own buffers: what goes in, and how results come together.
+"""Inputs and outputs of a phase as parts of a rank's own buffers, and how results are merged.
 
-Chunks must be equal: a buffer is as many slots as its collective has chunks for the rank, each as long.
+Chunks must be equal: a buffer has a slot for each chunk of the rank, all equally long.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ __all__ = ["input_of", "merged"]
 
 
 def input_of(phase: Phase, rank: int, whole: Array) -> Array:
-    """What ``rank`` gives to a phase, of its input of the ``whole`` collective; a copy, empty for relays.
+    """Return the share of ``rank``'s input ``whole`` that goes into a phase; a copy, empty for relays.
 
-    Raises UsageError where the buffer is no number of equal slots.
+    Raises UsageError if the buffer is not a number of equal slots.
     """
     slots = _slots(whole, int(phase.whole.sources.has(rank).sum()), "whole")
     return slots[phase.input_places(rank)].ravel()
 
 
 def merged(phases: Sequence[Phase], outputs: Sequence[Array], rank: int, redop: str = "sum") -> Array:
-    """The output of the whole collective at ``rank``, of its outputs of all ``phases``.
+    """Return the output of the whole collective at ``rank``, merged from the outputs of all ``phases``.
 
-    Phases may cut the buffer into chunks more or less finely. Contributions are combined phase by phase and
-    slot by slot, so that every rank ends with the same bits. Raises UsageError where an output does
-    not fit its phase, where phases are of different collectives, or where one brings too little.
+    Phases may cut the buffer into coarser or finer chunks. Contributions are combined phase by phase and slot
+    by slot, so that every rank ends with the same bits. Raises UsageError if an output does not fit its
+    phase, if phases are of different collectives, or if a phase has too little data.
     """
     combine = combine_of(redop, outputs[0].dtype)
     places = [phase.output_places(rank).tolist() for phase in phases]
@@ -72,7 +72,7 @@ def merged(phases: Sequence[Phase], outputs: Sequence[Array], rank: int, redop: 
 
 
 def _slots(buffer: Array, slots: int, name: str) -> Array:
-    """(slots, elements): the buffer slot by slot."""
+    """Return the buffer as (slots, elements)."""
     if buffer.ndim != 1 or (buffer.size % slots if slots else buffer.size):
         raise UsageError(
             f": expected a flat array of {slots} equal slots, found shape {buffer.shape}", argument=name

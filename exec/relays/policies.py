@@ -1,11 +1,11 @@
-"""Policies replayed over arrivals: break-even, by all that going costs or by what is extra, beside others.
+"""Policies replayed over arrivals: break-even, by the whole cost of going or by the extra, beside others.
 
 The others are always-wait, always-go and the optimum, which is the best in hindsight.
 
-Each is judged by two measures. Its *cost* is that of ski rental (`ski_rental`): the time waited, then the
-collective of all or the two phases; the ratio to the best cost is what the bound is about. Its *completion*
-is when every rank has the full result: phase 1 runs while late workers still compute, phase 2 begins when
-it is over and the last of them is ready. Both count from when the first rank was ready.
+Each policy has two measures. Its *cost* is that of ski rental (`ski_rental`): the time waited, then the
+collective of all or the two phases; the bound limits the ratio to the best cost. Its *completion* is when
+every rank has the full result: phase 1 runs while late workers still compute, and phase 2 begins when phase 1
+is over and the last of them is ready. Both count from the first rank's readiness.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What one policy did: for each iteration its cost, its completion, and whether it went without all.
+    """The results of one policy: each iteration's cost, completion, and whether it went without all.
 
     The optimum is the best for each of the two measures by itself; ``went`` is that of the cost. The
-    completion is None where the times of the phases are not known apart.
+    completion is None if the phases have no separate times.
     """
 
     cost_s: Floats
@@ -50,10 +50,10 @@ class Outcomes:
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The outcomes of all policies by name, and of break-even what it made of each rank.
+    """The outcomes of all policies by name, and the effect of break-even on each rank.
 
     ``relayed[i, r]``: rank r was a relay in iteration i. ``declared_faulty[i, r]``: it would have been
-    declared dead before it was ready. ``bound[i]``: the ratio that is proven for the costs of iteration i.
+    declared dead before it was ready. ``bound[i]``: the proven ratio for the costs of iteration i.
     """
 
     arrivals: Arrivals
@@ -63,7 +63,7 @@ class Replay:
     bound: Floats
 
     def ratios(self, policy: str) -> Floats:
-        """For each iteration the cost of a policy over the best; 1 where both are nothing."""
+        """Return a policy's cost over the best for each iteration; 1 if both are 0."""
         best_s, cost_s = self.policies["optimum"].cost_s, self.policies[policy].cost_s
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(cost_s == best_s, 1.0, cost_s / best_s)
@@ -71,7 +71,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """From ``begin_s`` to ``end_s`` exactly the ranks ``ready`` are ready."""
+    """The time from ``begin_s`` to ``end_s`` in which exactly the ranks ``ready`` are ready."""
 
     begin_s: float
     end_s: float
@@ -79,7 +79,7 @@ class _Stretch:
 
 
 def ready_sets(arrivals: Arrivals) -> set[frozenset[int]]:
-    """The sets of ranks, all of them excepted, that are ready at some moment: those that need a cost."""
+    """Return the sets of ranks, short of all, that are ready at some moment: those that need a cost."""
     return {stretch.ready for row in arrivals.ready_s for stretch in _stretches(row)}
 
 
@@ -92,8 +92,8 @@ def replay_arrivals(
 ) -> Replay:
     """Replay every policy over all iterations; O(iterations · ranks²) once the costs are known.
 
-    Always-go goes when the first rank with data is ready. The coordinator's cycles are counted from when the
-    first rank is ready; when the last is, all policies that still wait go at once.
+    Always-go goes when the first rank with data is ready. The coordinator's cycles count from the first
+    rank's readiness. When the last rank is ready, all policies that still wait go at once.
     """
     shape = len(POLICIES), arrivals.iterations
     cost_s, completion_s, went = np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool)
@@ -127,7 +127,7 @@ def replay_arrivals(
 
 @dataclass(frozen=True)
 class _Option:
-    """What it means to go at a moment: what that costs, and when the collective is complete."""
+    """A decision to go at a moment: its cost, and when the collective is complete."""
 
     moment_s: float
     buy_s: float
@@ -148,7 +148,7 @@ def _option(stretch: _Stretch, moment_s: float, ready_s: Floats, costs: Collecti
 def _break_even(
     stretches: list[_Stretch], ready_s: Floats, costs: CollectiveCosts, cycle_s: float, spared_s: float = 0.0
 ) -> _Option | None:
-    """Going as the rule of `ski_rental` says; None where all are ready before."""
+    """Return the decision by the rule of `ski_rental`; None if all are ready first."""
     waiting = WaitingCollective(0.0, spared_s=spared_s)
     for stretch in stretches:
         waiting = waiting.offered(costs.phases(stretch.ready).buy_s)
@@ -162,7 +162,7 @@ def _break_even(
 
 
 def _stretches(ready_s: Floats) -> Iterator[_Stretch]:
-    """The stretches of time, from when the first rank is ready until all are."""
+    """Yield the stretches of time from the first rank's readiness to the last's."""
     moments_s = np.unique(ready_s).tolist()
     for begin_s, end_s in itertools.pairwise(moments_s):
         yield _Stretch(begin_s, end_s, frozenset(np.flatnonzero(ready_s <= begin_s).tolist()))

@@ -1,45 +1,45 @@
-"""Wait or go: break-even ski rental for a collective whose workers are ready one after another.
+"""Wait or go: break-even ski rental for a collective whose workers become ready one after another.
 
-From when the first worker is ready, the coordinator decides every cycle (AdapCC, Sec. IV-C): *wait* for
-all, or *go* with those that are ready (phase 1) and bring the others' data later (phase 2). Waiting is
-rent: it costs the time since the first worker was ready. Going is buying: it costs b, the time of both
-phases, which changes with the ready set. Once all are ready the whole collective runs, which takes C.
+Once the first worker is ready, the coordinator decides every cycle (AdapCC, Sec. IV-C): *wait* for all, or
+*go* with the ready workers (phase 1) and bring the others' data later (phase 2). Waiting is rent: it costs
+the time since the first worker was ready. Going is buying: it costs b, the time of both phases, which changes
+with the ready set. Once all are ready the whole collective runs, which takes C.
 
 **The rule.** Go in the first cycle in which the time waited has reached the least b that any ready set has
-offered until then. Where b is constant or falls, that is the paper's rule, which compares with b of the
-moment.
+offered until then. If b is constant or falls, this is the paper's rule, which compares with the current b.
 
-**Its ratio**, with cycles of δ, b between b_min and b_max, and ρ = max(b_max, C) / b_min, all over the
-ready sets that occur: what the rule costs, at most (1 + ρ + δ/b_min) times what the best decision costs
-that knows all arrivals. Where b never rises and C ≤ b_min, at most (2 + δ/b_min) times; constant b is such
+**Its ratio.** Let cycles last δ, b lie between b_min and b_max, and ρ = max(b_max, C) / b_min, over all ready
+sets that occur. The rule costs at most (1 + ρ + δ/b_min) times the cost of the best decision with knowledge
+of all arrivals. If b never rises and C ≤ b_min, it costs at most (2 + δ/b_min) times that; constant b is such
 a case.
 
-*Proof.* Let m(t) be the least b until t, L when the last worker is ready, and OPT the least cost: L + C, or
-t + b(t) for some t < L. The cycle before the rule stops is at s ≥ (its end) - δ, and s < m(s).
+*Proof.* Let m(t) be the least b until t, L the time at which the last worker is ready, and OPT the least
+cost: L + C, or t + b(t) for some t < L. The cycle before the rule stops is at s ≥ (its end) - δ, and s <
+m(s).
 
 - The rule goes at t* < L, so s = t* - δ. OPT ≥ t* - δ: waiting costs L > t*; going at t ≤ s costs at least
   b(t) ≥ m(s) > s; going later costs more than s. And OPT ≥ b_min: going costs that, waiting L > t* ≥ m(t*).
   So the rule costs t* + b(t*) ≤ OPT + δ + ρ·b_min ≤ (1 + ρ + δ/b_min)·OPT.
 - The rule waits, and OPT goes: OPT ≥ b_min, and OPT ≥ s ≥ L - δ as above. So the rule costs
-  L + C ≤ OPT + δ + ρ·b_min, and the same follows. Where C ≤ b_min that is at most 2·OPT + δ.
-- b never rises, and the rule goes at t*: b(t*) = m(t*) ≤ t*, so it costs at most 2·t*, hence at most 2·OPT
-  where OPT waits or goes at t* or later. Where OPT goes by s it costs at least b(s) ≥ max(t* - δ, b(t*)),
-  so the rule costs at most 2·OPT + δ; and where it goes in between, at least t* - δ + b(t*), so at most OPT
-  + δ. ∎
+  L + C ≤ OPT + δ + ρ·b_min, and the same follows. If C ≤ b_min that is at most 2·OPT + δ.
+- b never rises, and the rule goes at t*: b(t*) = m(t*) ≤ t*, so it costs at most 2·t*. That is at most 2·OPT
+  if OPT waits or goes at t* or later. If OPT goes by s it costs at least b(s) ≥ max(t* - δ, b(t*)), so the
+  rule costs at most 2·OPT + δ. If OPT goes in between it costs at least t* - δ + b(t*), so the rule costs at
+  most OPT + δ. ∎
 
-No deterministic rule has less than 1 + b_max/b_min: let b be b_min at first and b_max at once after, and
-the last worker be ready just after the rule has gone, at t. It pays t + b_max where min(t, b_min) was
-possible. On these arrivals the comparison with b of the moment costs 2·b_max/b_min times the best.
+No deterministic rule has a ratio below 1 + b_max/b_min: let b be b_min at first and b_max from the next
+moment on, and let the last worker be ready just after the rule has gone, at t. The rule pays t + b_max, but
+min(t, b_min) was possible. On these arrivals the comparison with the current b costs 2·b_max/b_min times the
+best.
 
-**Only what is extra.** C is paid in any case. A wait that spares C goes when the time waited has reached
-the least b - C. With M = max(b_max, C) and μ = min(b_min, C) that costs at most OPT + δ + M - μ, where the
-rule above may cost OPT + δ + M; and where b never rises and C ≤ b_min, at most 2·OPT - C + δ.
+**Extra cost only.** C is paid in any case. A wait that spares C goes when the time waited has reached the
+least b - C. With M = max(b_max, C) and μ = min(b_min, C) it costs at most OPT + δ + M - μ, while the rule
+above may cost OPT + δ + M. If b never rises and C ≤ b_min, it costs at most 2·OPT - C + δ.
 
-*Proof.* Take C from all costs and let b' = b - C, m' = m - C. As above, t* - δ < m'(t* - δ), so what OPT
-pays beyond C is at least t* - δ, or less by C - b_min where that is positive and OPT goes after s; so the
-rule costs at most C + t* + b'(t*) ≤ OPT + δ + max(0, C - b_min) + b_max - C. If it goes at 0 it costs b ≤
-b_max, and OPT ≥ μ; if it waits, L + C ≤ OPT + δ + max(0, C - b_min). The last claim is the third case above
-with b' for b. ∎
+*Proof.* Take C from all costs and let b' = b - C, m' = m - C. As above, t* - δ < m'(t* - δ). So OPT pays at
+least t* - δ beyond C, or less by C - b_min if that is positive and OPT goes after s. So the rule costs at
+most C + t* + b'(t*) ≤ OPT + δ + max(0, C - b_min) + b_max - C. If it goes at 0 it costs b ≤ b_max, and OPT ≥
+μ; if it waits, L + C ≤ OPT + δ + max(0, C - b_min). The last claim is the third case above with b' for b. ∎
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ FAULT_FACTOR = 5.0
 
 
 class RentalDecision(Enum):
-    """What the coordinator says in a cycle."""
+    """The coordinator's decision in a cycle."""
 
     WAIT = "wait"
     GO = "go"
@@ -74,9 +74,9 @@ class RentalDecision(Enum):
 
 @dataclass(frozen=True)
 class WaitingCollective:
-    """One collective that waits: since when, and the least cost of going that was offered until now.
+    """One collective that waits: since when, and the least cost of going so far.
 
-    ``spared_s`` is what going spares: 0 for the rule, C for going by what is extra alone.
+    ``spared_s`` is the cost that going spares: 0 for the rule, C for a decision by the extra cost alone.
     """
 
     first_ready_s: float
@@ -84,20 +84,20 @@ class WaitingCollective:
     spared_s: float = 0.0
 
     def offered(self, buy_s: float) -> WaitingCollective:
-        """This with the cost of going of another ready set: to be told whenever a worker becomes ready."""
+        """Return the collective with the cost of one more ready set; call it at each worker's readiness."""
         return replace(self, least_buy_s=min(self.least_buy_s, buy_s))
 
     def decide(self, now_s: float, *, everyone: bool = False) -> RentalDecision:
-        """GO where ``everyone`` is ready, or where the rule of this module says so; else WAIT."""
+        """Return GO if ``everyone`` is ready or the rule of this module says so; else WAIT."""
         due = now_s - self.first_ready_s >= self.least_buy_s - self.spared_s
         return RentalDecision.GO if everyone or due else RentalDecision.WAIT
 
 
 def competitive_ratio(buys_s: Sequence[float], whole_s: float = 0.0, cycle_s: float = CYCLE_S) -> float:
-    """What the rule costs at most over what the best decision costs, by the bound of this module.
+    """Return the bound of this module on the rule's cost over the best decision's cost.
 
-    ``buys_s`` are the costs of going in the order in which they were offered; ``whole_s`` is what the
-    collective of all costs. Infinite where going may cost nothing.
+    ``buys_s`` are the costs of going in the order of their offers; ``whole_s`` is the cost of the collective
+    of all. Infinite if going may cost nothing.
     """
     least_s, most_s = min(buys_s), max(buys_s)
     if least_s <= 0:
@@ -110,11 +110,11 @@ def competitive_ratio(buys_s: Sequence[float], whole_s: float = 0.0, cycle_s: fl
 def fault_deadline_s(
     first_ready_s: float, phase_one_end_s: float, *, factor: float = FAULT_FACTOR, least_s: float = 0.0
 ) -> float:
-    """When a worker that is still not ready counts as dead: T_fault after the end of phase 1 (Sec. IV-C).
+    """Return when a worker that is still not ready counts as dead: T_fault after phase 1 (Sec. IV-C).
 
-    T_fault is ``factor`` times the duration from when the fastest worker was ready to the end of phase 1,
-    but no less than ``least_s``. It is fixed at that moment: a threshold that grew with the clock
-    would never be reached. Raises UsageError for durations or factors that are negative or no numbers.
+    T_fault is ``factor`` times the duration from the fastest worker's readiness to the end of phase 1, but at
+    least ``least_s``. It is fixed at that moment, as a threshold that grew with the clock would never be
+    reached. Raises UsageError for durations or factors that are negative or not finite.
     """
     lasted_s = phase_one_end_s - first_ready_s
     durations = {"factor": factor, "least_s": least_s, "phase_one_end_s - first_ready_s": lasted_s}

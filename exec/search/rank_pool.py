@@ -1,7 +1,7 @@
-"""A pool whose workers are the other ranks of an MPI world; mpi4py.futures hands them their tasks.
+"""A pool whose workers are the other ranks of an MPI world; mpi4py.futures sends them their tasks.
 
-The ranks have been launched before, and MPI spawns none. Each rank does a task in a process of its own. So it
-can end the task, and the solvers below it, as soon as rank 0 says that the pool has ended.
+The ranks are already running, and MPI spawns none. Each rank runs a task in a separate process, so it can end
+the task and the solvers below it as soon as rank 0 ends the pool.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from synth.portfolio import ProcessPool, WorkerPool, WorkerPools
 
 __all__ = ["RankPool", "pools_of"]
 
-# What rank 0 names in its messages: the task of a worker here, and what it does there.
+# Functions that rank 0 names in its messages: the worker's task here, and the work in it.
 share_functions_of(__name__)
 share_functions_of("synth.portfolio.size_sweep")
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# How soon a rank hears that what it is at is not wanted any more.
+# Delay until a rank notices that its task is no longer needed.
 _HEARS_S = 0.05
 
 
 @contextmanager
 def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | None]:
-    """On rank 0 a maker of pools of the other ranks. On those None, once rank 0 has left the block.
+    """Yield a maker of pools of the other ranks on rank 0; on those, None once rank 0 has left the block.
 
     All ranks of ``comm`` call it. A world of one rank gets processes of its machine. Raises UnavailableError
-    where MPI does not let two threads of a rank communicate.
+    if MPI does not let two threads of a rank communicate.
     """
     if comm.Get_size() == 1:
         yield ProcessPool
@@ -47,7 +47,7 @@ def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | N
 
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise UnavailableError("this MPI lets only one thread of a rank communicate: synth needs two")
-    # Messages that a pool has ended must not meet those of mpi4py.
+    # Messages about ended pools must not mix with those of mpi4py.
     ends = comm.Dup()
     if comm.Get_rank() == 0:
         # Its type stub admits None, which the root never gets.
@@ -61,7 +61,7 @@ def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | N
         worker = _Worker(ends, progress)
         _workers.append(worker)
         with MPICommExecutor(comm, root=0):
-            pass  # entering it does tasks until rank 0 has no more
+            pass  # entering it runs tasks until rank 0 has no more
         _workers.remove(worker)
         worker.close()
         yield None
@@ -73,16 +73,14 @@ _LAST = -1
 
 
 def _tell(ends: Any, number: int) -> None:
-    """Tell all other ranks that pool ``number`` has ended."""
+    """Send all other ranks the message that pool ``number`` has ended."""
     for rank in range(1, ends.Get_size()):
         ends.send(number, rank)
 
 
 @dataclass(frozen=True)
 class _Done(Generic[Result]):
-    """The result of a task on ``rank``, and the most memory its process held; ``whole`` unless it was ended
-    before.
-    """
+    """The result of a task on ``rank``, and its process's peak memory; ``whole`` unless it was cut off."""
 
     rank: int
     held_bytes: int
@@ -91,7 +89,7 @@ class _Done(Generic[Result]):
 
 
 class _Worker:
-    """What does the tasks of rank 0 on another rank, in a process of its own for each pool."""
+    """Worker for rank 0's tasks on another rank, with a separate process for each pool."""
 
     def __init__(self, ends: Any, progress: Progress) -> None:
         self._ends, self._progress = ends, progress
@@ -100,7 +98,7 @@ class _Worker:
         self._pool: ProcessPool[Any, Any] | None = None
 
     def do(self, number: int, work: Callable[[Any], Any], task: Any) -> _Done[Any]:
-        """The result of ``work(task)``, unless pool ``number`` ends before."""
+        """Return the result of ``work(task)``, unless pool ``number`` ends before."""
         if self._over(number):
             return _Done(self._rank, 0)
         if number != self._number or self._pool is None:
@@ -127,13 +125,13 @@ class _Worker:
         return _Done(self._rank, pool.held_bytes(), True, pool.finished.pop(ticket))
 
     def close(self) -> None:
-        """End the process, and hear all that rank 0 tells."""
+        """End the process, and receive all remaining messages of rank 0."""
         self._leave()
         while self._ends.recv(None, 0) != _LAST:
-            pass  # a pool ended while this rank had nothing to do for it
+            pass  # a pool ended while this rank had no task of it
 
     def _over(self, number: int) -> bool:
-        """Whether pool ``number`` has ended: pools end in the order of their numbers."""
+        """Return whether pool ``number`` has ended; pools end in the order of their numbers."""
         while self._ends.Iprobe(0):
             self._ended = self._ends.recv(None, 0)
         return number <= self._ended
@@ -145,7 +143,7 @@ class _Worker:
         self._pool = None
 
 
-# The worker of this rank: the function that mpi4py calls on a rank finds it here.
+# The worker of this rank, for the function that mpi4py calls.
 _workers: list[_Worker] = []
 
 
@@ -154,19 +152,19 @@ def _do(number: int, work: Callable[[Any], Any], task: Any) -> _Done[Any]:
 
 
 class _RankPools:
-    """Makes the pools of a world, one after another."""
+    """Maker of the pools of a world, one after another."""
 
     def __init__(self, executor: Executor, ends: Any) -> None:
         self._executor, self._ends = executor, ends
         self._numbers = count()
 
     def __call__(self, jobs: int, work: Callable[[Task], Result]) -> WorkerPool[Task, Result]:
-        """A pool of all other ranks, of which there are ``jobs``."""
+        """Return a pool of all other ranks, of which there are ``jobs``."""
         return RankPool(self._executor, self._ends, next(self._numbers), work)
 
 
 class RankPool(Generic[Task, Result]):
-    """The pool ``number`` of a world: its tasks go to whichever rank is free."""
+    """The pool ``number`` of a world: its tasks go to any free rank."""
 
     def __init__(self, executor: Executor, ends: Any, number: int, work: Callable[[Task], Result]) -> None:
         self._executor, self._ends, self._number, self._work = executor, ends, number, work

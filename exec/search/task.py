@@ -1,4 +1,4 @@
-"""The task that all ranks of a search run: rank 0 searches, and hands its attempts to the others."""
+"""The task of all ranks in a search: rank 0 searches, and gives its attempts to the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["search_task"]
 
 
 def search_task(comm: Any, request: Request, progress: Safekeeping) -> Synthesis | None:
-    """The best schedule for a request, on rank 0; None on the others, which make its attempts."""
+    """Return the best schedule for a request on rank 0; on the others make attempts and return None."""
     with pools_of(comm, progress) as pools:
         if pools is None:
             return None

@@ -1,8 +1,7 @@
 """MSCCL++'s executor, modelled from its sources alone, on the CPU with real data.
 
-In goes a ``synth.mscclpp.Plan``; out comes whether all outputs were right. ``machine`` is what each operation
-does to buffers, signals and semaphores; ``interleave`` runs it in an order drawn by chance among all that the
-rules leave open.
+In: a ``synth.mscclpp.Plan``. Out: whether all outputs were right. ``machine`` models the effect of each
+operation on buffers, signals and semaphores; ``interleave`` runs it in a random order that the rules allow.
 """
 
 import lazy_loader as lazy

@@ -1,8 +1,8 @@
-"""Runs a plan in random interleavings, to find results that depend on the order.
+"""Random interleavings of a plan, to find results that depend on the order.
 
-Within a phase of a threadblock, from one ``nop`` to the next, threads run apart: atoms of its operations
-come in any order, but those of one thread in its own. Blocks, proxies and launches of ranks go on as fast
-as a draw of weights says, some a thousand times faster than others. Reading and writing are two acts.
+Within a phase of a threadblock, from one ``nop`` to the next, threads are independent: atoms of its
+operations come in any order, but those of one thread in program order. Blocks, proxies and launches of ranks
+have random speeds, some a thousand times faster than others. Reading and writing are two separate acts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def interleaved(plan: ExecutionPlan, seed: int, launches: int = _LAUNCHES) -> Ou
 
 
 class _Blocked:
-    """A threadblock: the operations still to come, and the atoms of the phase it is in."""
+    """A threadblock: its remaining operations, and the atoms of its current phase."""
 
     def __init__(self, run: _Run, rank: int, at: int, launch: int) -> None:
         self.run, self.rank, self.at, self.launch = run, rank, at, launch
@@ -49,7 +49,7 @@ class _Blocked:
                     yield inner, unit
 
     def fill(self) -> None:
-        """Take operations up to the next at which all threads meet."""
+        """Take operations up to the next one at which all threads meet."""
         self.meets = None
         by_thread: dict[int, list[Atom]] = {}
         for operation, unit in self.left:
@@ -80,7 +80,7 @@ class _Run:
         self.rank_weight = [self.weight() for _ in plan.gpus]
 
     def weight(self) -> float:
-        """How fast something goes on: alike, or up to a thousand times faster."""
+        """Draw a speed: all alike, or up to a thousand times faster."""
         return float(10 ** (self.draw.random() * self.spread))
 
     def outcome(self) -> Outcome:
@@ -94,7 +94,7 @@ class _Run:
                 return "wrong"
 
     def choices(self) -> list[tuple[float, Callable[[], None]]]:
-        """What can go on now, each with its weight."""
+        """Return the possible next actions, each with its weight."""
         found: list[tuple[float, Callable[[], None]]] = []
         for rank, blocks in enumerate(self.blocks):
             if self.launch[rank] == self.launches:
@@ -118,7 +118,7 @@ class _Run:
         return found
 
     def busy(self, rank: int) -> bool:
-        """Whether the rank's proxy still has requests, which it is trusted to end before the kernel's end."""
+        """Return whether the rank's proxy still has requests, which end before the kernel does."""
         return any(channel[0] == rank and queue for channel, queue in self.machine.proxies.items())
 
     def next_launch(self, rank: int) -> None:
@@ -138,7 +138,7 @@ class _Run:
             atom.acts[0]()
         atom.acts = atom.acts[1:]
         if len(atom.acts):
-            # What has been read is still to be written: that waits for nothing.
+            # The pending write waits for nothing.
             atom.ready = None
             return
         queue.pop(0)

@@ -1,8 +1,8 @@
 """The semantics of MSCCL++'s operations on real buffers, as atomic steps that a driver puts in an order.
 
-An atom is what one thread does, or all threads for one chunk: it may have to wait, and reads before it
+An atom is a step of one thread, or of all threads for one chunk: it may have to wait, and reads before it
 writes. The machine is written from the executor's sources alone and shares nothing with the judge in
-``synth.mscclpp`` but the plan, so that each can be held against the other.
+``synth.mscclpp`` but the plan, so that each can be checked against the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from synth.mscclpp import ExecutionPlan, Operand, Operation, Threadblock
 __all__ = ["Atom", "PlanMachine", "expected_output"]
 
 _Array = NDArray[np.int64]
-# Units of a pipeline, of which the executor makes as many as the data needs.
+# Units of a pipeline; the executor makes as many as the data needs.
 _UNITS = 2
 _OUT_OF_PLACE = {"allgather", "reducescatter"}
 _POISON = -(1 << 40)
@@ -30,7 +30,7 @@ _POISON = -(1 << 40)
 
 @dataclass(slots=True, eq=False)
 class Atom:
-    """``ready`` says whether it can go on; ``acts`` come one after the other. ``thread`` -1 is any thread."""
+    """``acts`` run one after the other once ``ready`` returns True; ``thread`` -1 is any thread."""
 
     thread: int
     acts: tuple[Callable[[], None], ...]
@@ -39,7 +39,7 @@ class Atom:
 
 @dataclass(slots=True)
 class _Packets:
-    """Scratch as packets: data, and the number of the launch that wrote it."""
+    """Scratch memory as packets: data, and the number of the launch that wrote it."""
 
     data: _Array
     flag: _Array
@@ -55,9 +55,9 @@ class _Rank:
 
 
 class PlanMachine:
-    """The buffers, counters and proxies of all ranks of a plan; ``length`` numbers a chunk.
+    """The buffers, counters and proxies of all ranks of a plan; a chunk has ``length`` numbers.
 
-    Packets go over memory channels only: ``atoms`` raises UsageError for those of port channels.
+    Packets only travel over memory channels: ``atoms`` raises UsageError for packets of port channels.
     """
 
     def __init__(self, plan: ExecutionPlan, seed: int = 0, length: int = 0) -> None:
@@ -99,18 +99,18 @@ class PlanMachine:
         )
 
     def begin(self, rank: int, launch: int) -> None:
-        """The caller's turn before a launch: what was in the output is gone, the input is new."""
+        """Prepare a launch as the caller would: clear the output, and draw a new input."""
         here = self.ranks[rank]
         here.output[:] = _POISON
         here.input[:] = self.random.integers(0, 1 << 30, here.input.shape)
         self.inputs[launch, rank] = here.input.copy()
 
     def end(self, rank: int, launch: int) -> None:
-        """Keep a rank's output until all ranks have begun the launch; in a wrong plan it may end before."""
+        """Keep a rank's output until all ranks have begun the launch, as a wrong plan may end earlier."""
         self.outputs[launch, rank] = self.ranks[rank].output.copy()
 
     def wrong(self) -> int:
-        """How many numbers are wrong in kept outputs whose launch all ranks have begun; drops these."""
+        """Check and drop the kept outputs of launches that all ranks have begun; count wrong numbers."""
         found = 0
         for launch, rank in list(self.outputs):
             keys = [(launch, source) for source in range(self.plan.ranks)]
@@ -120,7 +120,7 @@ class PlanMachine:
         return found
 
     def atoms(self, rank: int, block: int, operation: Operation, launch: int, unit: int = -1) -> list[Atom]:
-        """The atoms of an operation, in the order in which its threads would come to them."""
+        """Return the atoms of an operation, in the order in which its threads reach them."""
         return list(self._atoms(rank, self.plan.gpus[rank].threadblocks[block], operation, launch, unit))
 
     def _atoms(
@@ -196,7 +196,7 @@ class PlanMachine:
     def _pieces(
         self, rank: int, block: Threadblock, operation: Operation, operand: Operand, launch: int, unit: int
     ) -> list[list[_Piece]]:
-        """For each chunk, or part of one, that an operand takes: where it lies on each of its ranks."""
+        """Return the pieces of an operand, one per chunk or part of one, on each of its ranks."""
         size = operand.size * self.length
         if unit >= 0:
             low, high = size * unit // _UNITS, size * (unit + 1) // _UNITS
@@ -230,7 +230,7 @@ class PlanMachine:
         if packets:
             raise _over_port(operation)
         channel = self._channel(rank, block, "port", operation.channels[thread])
-        # A put is one request: read and written at once by the proxy, the signal behind it.
+        # A put is one request: the proxy reads and writes at once, then signals.
         copies = [_copy(one[0], two, -1) for one, two in zip(source, target, strict=True)]
         acts = [atom.acts[step] for step in (0, 1) for atom in copies]
         if operation.name in ("pws", "pwsf"):
@@ -298,7 +298,7 @@ def _copy(source: _Piece, targets: list[_Piece], flag: int) -> Atom:
 def _sum(
     plain: list[_Piece], packets: list[_Piece], into: list[_Piece], packed: list[_Piece], launch: int
 ) -> Atom:
-    """The sum of plain and of packet sources, to plain and to packet targets; of one source it is a copy."""
+    """Return the atom that sums plain and packet sources into plain and packet targets."""
     held: list[_Array] = []
 
     def ready() -> bool:
@@ -324,13 +324,13 @@ def _over_port(operation: Operation) -> UsageError:
 
 
 def _offset(size: int, at: int, slices: int) -> int:
-    """Where slice ``at`` of ``size`` begins, as the executor divides."""
+    """Return the start of slice ``at`` of ``size``, divided as in the executor."""
     least, remainder = divmod(size, slices)
     return at * least + min(at, remainder)
 
 
 def expected_output(collective: str, inputs: list[_Array], rank: int) -> _Array:
-    """What a collective leaves on a rank."""
+    """Return the result of a collective on a rank."""
     ranks = len(inputs)
     match collective:
         case "allreduce":
