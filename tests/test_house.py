@@ -66,9 +66,22 @@ def test_commands_import_nothing_heavy_before_they_run():
     assert early == []
 
 
+MOST_LINES = 80
+
+
+def test_a_function_fits_on_a_screen_or_says_why_not():
+    found = []
+    for path in MODULES:
+        lines = path.read_text().splitlines()
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, FUNCTIONS) and node.end_lineno - node.lineno >= MOST_LINES:
+                first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+                found += [] if lines[first - 2].startswith("#") else [(name(path), node.name)]
+    assert found == []
+
+
 PACKAGES = {".".join(path.relative_to(ROOT).parts[:-1]) for path in MODULES if path.name == "__init__.py"}
-# Two kinds of options that have one name: a package can export one of them.
-DEEP = {"ccctl.arguments.bench_options", "ccctl.arguments.synth_options", "synth.portfolio.synthesize"}
+DEEP = {"synth.portfolio.synthesize"}
 
 
 def package_of(path):

@@ -45,27 +45,7 @@ from .proven import (
     refuse_unproven as refuse_unproven,
 )
 from .run_options import RunOptions as RunOptions
-from .synth_options import (
-    Chunk as Chunk,
-    Chunks as Chunks,
-    CollectiveName as CollectiveName,
-    DeclaredTopology as DeclaredTopology,
-    Factor as Factor,
-    Jobs as Jobs,
-    MechanismName as MechanismName,
-    Members as Members,
-    Method as Method,
-    NetworkName as NetworkName,
-    RaceOption as RaceOption,
-    Root as Root,
-    SearchHosts as SearchHosts,
-    Size as Size,
-    Solver as Solver,
-    SubCollectives as SubCollectives,
-    Sweep as Sweep,
-    TimeLimit as TimeLimit,
-    TimeStep as TimeStep,
-)
+from .synth_options import SynthOptions as SynthOptions
 from .topologies import read_or_described as read_or_described, read_topologies as read_topologies
 from .units import (
     format_rate as format_rate,

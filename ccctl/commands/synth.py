@@ -9,37 +9,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments import (
-    Alpha,
-    Bandwidth,
-    Chunk,
-    Chunks,
-    CollectiveName,
-    DeclaredTopology,
-    Factor,
-    HoldAlpha,
-    Hostfile,
-    Jobs,
-    Json,
-    MechanismName,
-    Members,
-    Method,
-    NetworkName,
-    Output,
-    Quiet,
-    RaceOption,
-    Root,
-    SearchHosts,
-    Seed,
-    Size,
-    Solver,
-    SubCollectives,
-    Sweep,
-    TimeLimit,
-    TimeoutSeconds,
-    TimeStep,
-    Unwind,
-    Verbose,
-    Without,
+    SynthOptions,
     load_network,
     parse_collectives,
     parse_seconds,
@@ -105,39 +75,7 @@ EXAMPLES = (
 )
 
 
-def synth(
-    network: NetworkName,
-    collective: CollectiveName = "all_reduce",
-    alpha: Alpha = None,
-    bandwidth: Bandwidth = None,
-    unwind: Unwind = None,
-    topology: DeclaredTopology = None,
-    without: Without = None,
-    ranks: Members = None,
-    size: Size = None,
-    sizes: Sweep = None,
-    factor: Factor = 2.0,
-    chunk: Chunk = None,
-    chunks: Chunks = None,
-    root: Root = None,
-    method: Method = "auto",
-    time_limit: TimeLimit = None,
-    jobs: Jobs = None,
-    solver: Solver = "cbc",
-    sub_collectives: SubCollectives = None,
-    time_step: TimeStep = None,
-    mechanism: MechanismName = None,
-    hold_alpha: HoldAlpha = False,
-    seed: Seed = 0,
-    race: RaceOption = False,
-    hosts: SearchHosts = None,
-    hostfile: Hostfile = None,
-    timeout: TimeoutSeconds = None,
-    json: Json = False,
-    output: Output = None,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+def synth(options: SynthOptions) -> None:
     """Synthesize a schedule: who sends which chunk to whom when.
 
     Tries every method, keeps the fastest by simulation, proves it with an independent checker and
@@ -160,47 +98,64 @@ def synth(
     such translations. With --without, an all_reduce on such machines becomes a periodic schedule around the
     failures.
     """
-    from synth import Request, makes_attempts
-    from synth.networks import failures_of
-    from synth.portfolio import cores
+    from synth import makes_attempts
 
-    searching = _searching(hosts, hostfile, jobs) if not race else None
-    console.waiting("synth: reading the network")
-    loaded, digests = load_network(
-        network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, topology=topology
-    )
-    method = _method(method)
-    collectives = parse_collectives(collective, loaded.ranks, members=ranks, root=root)
-    request = Request(
-        network=loaded,
-        kind=collectives[0].kind,
-        collectives=collectives,
-        size_bytes=None if size is None else parse_size(size, "--size"),
-        chunk_bytes=None if chunk is None else parse_size(chunk, "--chunk"),
-        chunks=chunks,
-        sizes=() if sizes is None else _sizes(sizes, factor),
-        without=None if without is None else failures_of(without, loaded),
-        method=method,
-        seed=seed,
-        time_limit_s=time_limit,
-        solver=solver,
-        jobs=jobs or cores(),
-        sub_collectives=sub_collectives,
-        time_step_s=_step_s(time_step),
-        mechanism=_mechanism(mechanism, method),
-    )
+    searching = _searching(options) if not options.race else None
+    request, digests = _request(options)
     attempts = makes_attempts(request)
     if searching is not None and attempts:
         label = "sweep" if request.sizes else "synth"
-        world = searching.with_manager()
-        found = run_ranks("exec.search.task:search_task", request, world, label=label, timeout_s=timeout)
+        world, limit_s = searching.with_manager(), options.timeout
+        found = run_ranks("exec.search.task:search_task", request, world, label=label, timeout_s=limit_s)
     else:
-        hosts = hosts or os.environ.get(HOSTS_VARIABLE)
-        course = RaceLauncher.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
-        found = _found(request, course, attempts)
+        hosts = options.hosts or os.environ.get(HOSTS_VARIABLE)
+        world = world_of(None, hosts, options.hostfile)
+        launcher = RaceLauncher.of(request.network, world, options.timeout) if options.race else None
+        found = _found(request, launcher, attempts)
     if searching is not None and not attempts:
         console.note("the hosts had nothing to do: one process finds such a schedule")
-    _tell(found, request, output, json, digests)
+    _tell(found, request, options.output, options.json, digests)
+
+
+def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
+    """(what to plan, digests of the artifacts that its network came from); raises UsageError."""
+    from synth import Request
+    from synth.networks import failures_of
+    from synth.portfolio import cores
+
+    console.waiting("synth: reading the network")
+    network, digests = load_network(
+        options.network,
+        options.alpha,
+        options.bandwidth,
+        hold_alpha=options.hold_alpha,
+        unwind=options.unwind,
+        topology=options.topology,
+    )
+    method = _method(options.method)
+    collectives = parse_collectives(
+        options.collective, network.ranks, members=options.ranks, root=options.root
+    )
+    step = options.time_step
+    request = Request(
+        network=network,
+        kind=collectives[0].kind,
+        collectives=collectives,
+        size_bytes=None if options.size is None else parse_size(options.size, "--size"),
+        chunk_bytes=None if options.chunk is None else parse_size(options.chunk, "--chunk"),
+        chunks=options.chunks,
+        sizes=() if options.sizes is None else _sizes(options.sizes, options.factor),
+        without=None if options.without is None else failures_of(options.without, network),
+        method=method,
+        seed=options.seed,
+        time_limit_s=options.time_limit,
+        solver=options.solver,
+        jobs=options.jobs or cores(),
+        sub_collectives=options.sub_collectives,
+        time_step_s=None if step is None else parse_seconds(step, "--time-step", positive=True),
+        mechanism=_mechanism(options.mechanism, method),
+    )
+    return request, digests
 
 
 def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:
@@ -220,19 +175,19 @@ def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Syn
         return synthesize(request, race=race, progress=bar)
 
 
-def _searching(hosts: str | None, hostfile: str | None, jobs: int | None) -> World | None:
+def _searching(options: SynthOptions) -> World | None:
     """The hosts that are to make the attempts, None for this one; raises UsageError.
 
     Hosts of the environment or of a job of Slurm are taken only for what has to run on them.
     """
-    if hosts is None and hostfile is None:
+    if options.hosts is None and options.hostfile is None:
         return None
-    if jobs is not None:
+    if options.jobs is not None:
         raise UsageError(
             "--jobs says how many processes of this machine make attempts, and the slots of the hosts how "
             "many there: leave one out"
         )
-    world = World(None, hosts, hostfile)
+    world = World(None, options.hosts, options.hostfile)
     placed(world)
     return world
 
@@ -255,14 +210,6 @@ def _mechanism(name: str | None, method: str) -> Mechanism:
     if name == "time-clustering":
         return "time-clustering"
     raise UsageError(f"--mechanism: expected {' or '.join(words.MECHANISMS)}, found {name!r}")
-
-
-def _step_s(text: str | None) -> float | None:
-    if text is None:
-        return None
-    if (step_s := parse_seconds(text, "--time-step")) <= 0:
-        raise UsageError(f"--time-step: expected a time above 0, found {text}")
-    return step_s
 
 
 def _sizes(text: str, factor: float) -> tuple[int, ...]:

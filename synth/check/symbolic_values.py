@@ -122,6 +122,7 @@ class _Table(NamedTuple):
     step: Indices
 
 
+# One loop that is compiled: functions of its own could not share the variables that it changes.
 @compiled
 def _follow(
     order: Indices,

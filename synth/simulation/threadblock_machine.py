@@ -12,6 +12,7 @@ __all__ = ["CAUSES", "run_threadblocks"]
 CAUSES = ("start", "order", "wait", "message", "FIFO", "link")
 
 
+# One loop that is compiled: functions of its own could not share the variables that it changes.
 @compiled
 def run_threadblocks(
     start: Indices,
