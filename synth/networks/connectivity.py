@@ -1,6 +1,6 @@
-"""Strongly connected components, and whether a network can carry a collective at all.
+"""Strongly connected components, and whether a network can carry a collective.
 
-That takes a way from who holds each chunk to who wants it.
+It can if there is a path from the holders of each chunk to the ranks that want it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _MOST_LETTERS = 60
 
 
 def strong_components(network: Network, links: Indices | Mask) -> Indices:
-    """For each rank the number of its strongly connected component over ``links``, from 0."""
+    """Return for each rank the number of its strongly connected component over ``links``, from 0."""
     graph = _graph(network, links)
     return np.asarray(connected_components(graph, directed=True, connection="strong")[1])
 
 
 def require_ways(network: Network, collective: Collective) -> None:
-    """Raise UsageError, naming the parts of the network, where ``missing_way`` finds something."""
+    """Raise UsageError, naming the parts of the network, if ``missing_way`` finds a missing path."""
     if lacking := missing_way(network, collective):
         raise UsageError(
             f"{network.name}: {collective.label} needs {lacking}",
@@ -37,11 +37,11 @@ def require_ways(network: Network, collective: Collective) -> None:
 
 
 def missing_way(network: Network, collective: Collective) -> str:
-    """The way that some chunk lacks, and the parts that the network is in; "" where each has one.
+    """Return a missing path of some chunk, with the parts of the network; "" if every chunk has one.
 
-    A sum needs a way from every rank that contributes, a copy from one of those that hold the chunk. So a
-    network that is connected in one direction alone serves a broadcast from a rank that leads to all others.
-    O(links) where every rank can reach every other, else O(links · parts).
+    A sum needs a path from every rank that contributes, a copy from one of the holders of the chunk. So a
+    network that is connected in one direction only still serves a broadcast from a rank that reaches all
+    others. O(links) if every rank can reach every other, else O(links · parts).
     """
     everything = np.arange(network.links)
     part = strong_components(network, everything)
@@ -74,7 +74,7 @@ def _graph(network: Network, links: Indices | Mask) -> csr_array:
 
 
 def _needs(collective: Collective) -> Iterator[tuple[Ints, Ints, bool]]:
-    """(who holds, who wants, whether it is a sum) of the chunks; those that are alike come once."""
+    """Yield (holders, targets, whether it is a sum) of the chunks, equal ones once."""
     sources, targets = collective.sources, collective.targets
     kinds = np.stack((sources.group, targets.group, collective.reduced), axis=1)
     chunks = np.unique(kinds, axis=0, return_index=True)[1]

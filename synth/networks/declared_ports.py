@@ -1,9 +1,9 @@
-"""Adds the ports that a topology declares to a measured network: PCIe links and links between NUMA nodes.
+"""Adds ports that a topology declares to a measured network: PCIe links and links between NUMA nodes.
 
-A profile has the costs of links and the ports that contention showed. It lacks those inside hosts: the uplink
-of a PCIe switch that several GPUs share, and the link between two NUMA nodes. The topology says which of a
-network's links cross them. Costs of links stay as measured; a link that was measured faster than the declared
-rate of its port raises the port's rate.
+A profile has the costs of links and the ports that contention showed. It lacks ports inside hosts: the uplink
+of a PCIe switch that several GPUs share, and the link between two NUMA nodes. The topology shows which of a
+network's links cross them. Costs of links stay as measured; a link measured faster than the declared rate of
+its port raises the port's rate.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from synth.network import Network
 __all__ = ["with_declared_ports"]
 
 _DEVICE = re.compile(r"cuda:(\d+)")
-# A port with at least so many times the rate of its fastest link is left out: nothing waits for it.
+# A port of at least this many times the rate of its fastest link is left out: it never limits.
 _WIDE = 1.5
 
 
 def with_declared_ports(network: Network, devices: Sequence[str], topology: Topology) -> Network:
-    """The network with the PCIe and NUMA ports of the topology; ``devices[rank]`` is "cuda:0" and the like.
+    """Return the network with the PCIe and NUMA ports of the topology; ``devices[rank]`` is like "cuda:0".
 
     Raises UsageError if the topology lacks a rank's host or GPU, or if a rank has no GPU: topologies do not
-    say where in a host the memory of such a rank is.
+    tell where in a host the memory of such a rank is.
     """
     homes = [_home(topology, host, device) for host, device in zip(network.hosts, devices, strict=True)]
     tables = load()
@@ -71,7 +71,7 @@ def _home(topology: Topology, name: str, device: str) -> tuple[Host, Gpu]:
 
 
 def _binds(network: Network, links: Sequence[int], gbs: float) -> bool:
-    """Whether several links share the port, and its rate can limit them."""
+    """Return whether several links share the port, and its rate can limit them."""
     fastest_gbs = 1e-9 / float(network.beta_s_per_byte[links].min())
     return len(links) > 1 and gbs < _WIDE * fastest_gbs
 
@@ -85,11 +85,11 @@ class _Ways:
         self._paths = Paths(host)
 
     def between(self, a: Gpu | Nic, b: Gpu | Nic, name: str) -> list[tuple[str, float]]:
-        """(port, GB/s) of the path from a to b, in order; none over NVLink. ``name`` is the host's."""
+        """Return (port, GB/s) along the path from a to b; [] over NVLink. ``name`` is the host's."""
         path = self._paths.between(a, b)
         if path in ("LOC", "NVL", "NVB"):
             return []
-        # A GPU with a chip-to-chip link goes over that instead of its own PCIe link.
+        # A GPU with a chip-to-chip link uses it instead of its own PCIe link.
         up, down = (
             [] if path == "C2C" and isinstance(end, Gpu) else chain(end.bus_id, self._devices)
             for end in (a, b)

@@ -1,13 +1,12 @@
 """DGX and other machines by name, one or several of them: ``dgx-a100:2`` is two hosts of eight GPUs.
 
-Other NICs than those of the machine that has the name are written behind it, how many and how many Gbit/s
-each: ``dgx-a100/4x100:2``.
+A suffix replaces the NICs of the machine, by number and Gbit/s of each: ``dgx-a100/4x100:2``.
 
-Inside a host GPUs have links of their own, as many between two as ``dgx.json`` counts, or meet in a
-switch through one egress and one ingress port each. Between hosts every GPU has a link to every other,
-through the egress port of its NIC and the ingress port of the other's; GPUs share NICs in their order.
+Inside a host, GPUs either have direct links, as many as ``dgx.json`` lists for each pair, or share a switch
+through one egress and one ingress port each. Between hosts every GPU has a link to every other, through the
+egress port of its NIC and the ingress port of the other's; GPUs share NICs in their order.
 
-What one threadblock moves (``threadblock_gbs``) is what NCCL's tuning reckons for a channel with LL128
+The rate of one threadblock (``threadblock_gbs``) is NCCL's tuning constant for a channel with LL128
 (``perChMaxRingLL128Bws`` in tuning.cc of NCCL 2.x: V100 and A100 20, H100 36.7, B200 40 GB/s).
 """
 
@@ -37,7 +36,7 @@ __all__ = [
     "threadblock_bytes_per_s",
 ]
 
-# As nominal networks have them: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
+# Alphas as in `synth.networks.nominal`: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
 _LINK_ALPHA_S = 0.7e-6
 _NIC_ALPHA_S = 1.7e-6
 _MOST_MACHINES = MOST_RANKS >> 1
@@ -58,27 +57,27 @@ class Machine:
 
 
 def pod_names() -> tuple[str, ...]:
-    """The machines that have a name."""
+    """Return the names of all machines."""
     return tuple(_table())
 
 
 def is_pod(spec: str) -> bool:
-    """Whether ``spec`` names a machine; ``_`` and capitals are as good as ``-`` and small letters."""
+    """Return whether ``spec`` names a machine; ``_`` counts as ``-``, and case does not matter."""
     return _plain(spec) in _table()
 
 
 def threadblock_bytes_per_s(spec: str) -> float:
-    """What one threadblock of the machine's GPUs moves; infinite where nobody has published it."""
+    """Return the rate of one threadblock of the machine's GPUs; infinite if none is published."""
     return 1e9 * float(_table()[_plain(spec)].get("threadblock_gbs", "inf"))
 
 
 def hosts_named(spec: str) -> int | None:
-    """How many hosts ``dgx-a100:2`` asks for; None where it leaves that open, which means one."""
+    """Return the number of hosts in a name such as ``dgx-a100:2``; None without one, which means 1."""
     return _count(spec) if ":" in spec else None
 
 
 def pods_of(gpus: int, model: str) -> tuple[str, ...]:
-    """The named machines with so many GPUs of this model, "A100 SXM4 40GB" for one."""
+    """Return the named machines with this many GPUs of this model, such as "A100 SXM4 40GB"."""
     words = model.replace("-", " ").split()
     return tuple(
         name for name, values in _table().items() if values["gpus"] == gpus and _gpu_of(values) in words
@@ -86,12 +85,12 @@ def pods_of(gpus: int, model: str) -> tuple[str, ...]:
 
 
 def _gpu_of(values: dict[str, Any]) -> str:
-    """The model in a title such as "8 A100 behind NVSwitches"."""
+    """Return the model in a title such as "8 A100 behind NVSwitches"."""
     return str(values["title"]).split()[1].rstrip(",")
 
 
 def pod(spec: str, *, hold_alpha: bool = False) -> Network:
-    """The network of ``dgx-a100:2``; raises UsageError with what is wrong."""
+    """Return the network of a name such as ``dgx-a100:2``; raise UsageError if it is wrong."""
     from synth.networks.symmetric_families import symmetric_pod
 
     machine, count = machine_of(spec)
@@ -153,7 +152,7 @@ def _count(spec: str) -> int:
 
 
 def machine_of(spec: str) -> tuple[Machine, int]:
-    """(the machine, how many of them) of ``dgx-a100:2``; raises UsageError with what is wrong."""
+    """Return (machine, number of hosts) of a name such as ``dgx-a100:2``; raise UsageError if it is wrong."""
     values = _table()[_plain(spec)]
     links = tuple((int(a), int(b), int(parallel)) for a, b, parallel in values["links"])
     nics, nic_gbs = _nics(spec, values)
@@ -166,7 +165,7 @@ def machine_of(spec: str) -> tuple[Machine, int]:
 
 
 def _nics(spec: str, values: dict[str, Any]) -> tuple[int, float]:
-    """(NICs a host, GB/s of each), as ``spec`` says or as the machine has them."""
+    """Return (NICs a host, GB/s of each), from ``spec`` or else from the machine."""
     _, slash, text = spec.partition(":")[0].partition("/")
     if not slash:
         return values["nics"], values["nic_gbs"]

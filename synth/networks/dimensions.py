@@ -1,4 +1,4 @@
-"""The sizes in the name of a network, ``4x4x4``, bounded before anything of that size is made."""
+"""The sizes in the name of a network, ``4x4x4``, limited before anything of that size is allocated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 60
 
 
 def parse_dimensions(spec: str, text: str, example: str) -> list[int]:
-    """The sizes of ``4x4x4``, which multiply to at most ``MOST_RANKS``; raises UsageError."""
+    """Return the sizes of ``4x4x4``; raise UsageError if their product exceeds ``MOST_RANKS``."""
     words = text.lower().split("x")
     sizes = [whole(word, 0, 1 << 62) for word in words]
     known = [size for size in sizes if size is not None]
@@ -34,7 +34,7 @@ def parse_dimensions(spec: str, text: str, example: str) -> list[int]:
 
 
 def require_links(spec: str, links: int) -> None:
-    """Raise UsageError where a network would have more links than fit."""
+    """Raise UsageError if a network has more links than the limit."""
     if links > MOST_LINKS:
         raise UsageError(f"network {spec}: {links} links are more than the {MOST_LINKS} that fit")
 

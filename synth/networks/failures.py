@@ -1,7 +1,7 @@
-"""Networks after failures: ranks and links that are gone, and what is left of them.
+"""Networks after failures: ranks and links that are gone, and the network that is left.
 
-A failed rank keeps its number, so that reports go on naming the same machine; it loses its links and
-its part in collectives. ``survivors`` are those that take part instead.
+A failed rank keeps its number, so that reports still name the same machine. It loses its links and no longer
+takes part in collectives; ``survivors`` are the members that still do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Failures", "failures_of", "kept_links", "survivors", "without"]
 
 @dataclass(frozen=True)
 class Failures:
-    """What is gone: ranks, and (src, dst) of directed links, all parallel of a pair; ``text`` says it."""
+    """Failed ranks and directed links (src, dst), with all parallel links of a pair, and their ``text``."""
 
     ranks: tuple[int, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
@@ -36,7 +36,7 @@ class Failures:
 
 
 def failures_of(text: str, network: Network) -> Failures:
-    """``rank:7,link:3-4,link:5>6,host:n2``: 3-4 is both directions, 5>6 only that one.
+    """Return the failures of ``rank:7,link:3-4,link:5>6,host:n2``: 3-4 is both directions, 5>6 one.
 
     Raises UsageError.
     """
@@ -63,7 +63,7 @@ def failures_of(text: str, network: Network) -> Failures:
 
 
 def without(network: Network, failures: Failures) -> Network:
-    """``network`` without what failed; raises UsageError naming what was not there to fail."""
+    """Return ``network`` without the failures; raise UsageError if one of them does not exist."""
     gone = np.isin(network.src, failures.ranks) | np.isin(network.dst, failures.ranks)
     for rank in failures.ranks:
         if not 0 <= rank < network.ranks:
@@ -81,13 +81,13 @@ def without(network: Network, failures: Failures) -> Network:
 
 
 def survivors(network: Network, failures: Failures, members: Iterable[int] = ()) -> tuple[int, ...]:
-    """Of ``members`` (none: all ranks) those that have not failed."""
+    """Return the ``members`` (none: all ranks) that have not failed."""
     asked = list(members) or range(network.ranks)
     return tuple(rank for rank in asked if rank not in failures.ranks)
 
 
 def kept_links(network: Network, rows: Indices | Mask) -> Network:
-    """``network`` with only these links; ports that none of them uses stay, so that numbers hold."""
+    """Return ``network`` with only these links; unused ports stay, so that port numbers hold."""
     kept = np.arange(network.links)[rows]
     _, ports = network.ports_along(kept)
     return replace(

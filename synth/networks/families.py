@@ -1,23 +1,22 @@
 """Named families of networks, each a product of dimensions: ``mesh:10x10``, ``rfs:2x4x64``.
 
 | family                  | dimensions                                                    |
-|-------------------------|---------------------------------------------------------------|
-| ring:N                  | one ring, both directions                                     |
-| mesh:AxB…, torus:AxB…   | lines, rings                                                  |
-| hypercube:N             | log2 N lines of 2                                             |
-| fully_connected:N (fc)  | a link between every two ranks                                |
-| switch:N                | a link between every two, one egress and one ingress port each |
-| switch_switch:AxB       | a switch over A, a switch over B (TACOS Sec. VII)             |
-| ring_fc_switch:AxBxC (rfs) | a ring of A, fully connected B, a switch over C (TACOS Sec. VII) |
-| KIND_KIND…:AxB…         | any hierarchy of ring, line, fc and switch: fc_ring:4x8, line_switch_ring:4x8x2 |
-| dragonfly:GxA           | G groups of A fully connected ranks, a link between groups    |
-| fat_tree:AxB…, fat_tree:K | A ranks a leaf, B leaves a switch …; or k-ary; /2 oversubscribes |
+|-------------------------|---------------------------------------------------------------| | ring:N
+| one ring, both directions                                     | | mesh:AxB…, torus:AxB…   | lines, rings
+| | hypercube:N             | log2 N lines of 2                                             | |
+fully_connected:N (fc)  | a link between every two ranks                                | | switch:N
+| a link between every two, one egress and one ingress port each | | switch_switch:AxB       | a switch over
+A, a switch over B (TACOS Sec. VII)             | | ring_fc_switch:AxBxC (rfs) | a ring of A, fully connected
+B, a switch over C (TACOS Sec. VII) | | KIND_KIND…:AxB…         | any hierarchy of ring, line, fc and switch:
+fc_ring:4x8, line_switch_ring:4x8x2 | | dragonfly:GxA           | G groups of A fully connected ranks, a link
+between groups    | | fat_tree:AxB…, fat_tree:K | A ranks a leaf, B leaves a switch …; or k-ary; /2
+oversubscribes |
 
-The first dimension varies fastest in the rank number. Alpha and bandwidth are one value, or one for
-each dimension; of a dragonfly those of local links, then of global ones.
+The first dimension varies fastest in the rank number. Alpha and bandwidth are one value, or one for each
+dimension; for a dragonfly one of local links, then one of global links.
 
-Unwinding by D replaces a switch over n ranks by links n → n+1 … n+D (mod n), each with 1/D of the
-bandwidth (TACOS Sec. IV-D). A degree that is larger than n − 1 is n − 1.
+Unwinding by D replaces a switch over n ranks by links n → n+1 … n+D (mod n), each with 1/D of the bandwidth
+(TACOS Sec. IV-D). A degree that is larger than n − 1 is n − 1.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = ["FAMILIES", "Dimension", "Shape", "family", "is_family", "names", "sh
 
 @dataclass(frozen=True)
 class Dimension:
-    """``size`` ranks that ``kind`` connects, with the cost of each of its links."""
+    """A dimension: ``size`` ranks that ``kind`` connects, with the cost of each of its links."""
 
     kind: str
     size: int
@@ -47,14 +46,14 @@ class Dimension:
     unwind: int = 0
 
     def pairs(self) -> list[tuple[int, int]]:
-        """(src, dst) of every link along this dimension."""
+        """Return (src, dst) of every link along this dimension."""
         if not self.unwind:
             return list(_PAIRS[self.kind](self.size))
         return [(a, (a + step) % self.size) for a in range(self.size) for step in range(1, self.degree + 1)]
 
     @property
     def pair_count(self) -> int:
-        """How many pairs there are, before any of them is made."""
+        """The number of pairs, without listing them."""
         if self.unwind:
             return self.size * self.degree
         if self.kind in ("line", "ring"):
@@ -109,24 +108,24 @@ _SHORT = {"fc": "fully_connected", "rfs": "ring_fc_switch"}
 
 
 def is_family(spec: str) -> bool:
-    """Whether ``spec`` names a family or a hierarchy of kinds."""
+    """Return whether ``spec`` names a family or a hierarchy of kinds."""
     name = _plain(spec.partition(":")[0])
     return name in names() or _hierarchy(name) is not None
 
 
 def _plain(name: str) -> str:
-    """Capitals and - are as good as small letters and _."""
+    """Return the name in small letters, with ``_`` for ``-``."""
     return name.lower().replace("-", "_")
 
 
 def _hierarchy(name: str) -> tuple[str, ...] | None:
-    """The kinds in a name such as ``ring_fc_switch``; None where one is not known."""
+    """Return the kinds in a name such as ``ring_fc_switch``; None if one is unknown."""
     kinds = tuple(name.split("_"))
     return kinds if len(kinds) > 1 and all(kind in _PAIRS for kind in kinds) else None
 
 
 def names() -> tuple[str, ...]:
-    """The families, with their short names."""
+    """Return the names of the families, and their short names."""
     return (*FAMILIES, *_SHORT)
 
 
@@ -134,7 +133,7 @@ def names() -> tuple[str, ...]:
 class Shape:
     """A parsed network name: its family and its dimensions, that of the lowest digit of a rank first.
 
-    ``oversubscription`` is that of a fat tree.
+    ``oversubscription`` applies to fat trees.
     """
 
     family: str
@@ -147,7 +146,7 @@ class Shape:
 
     @property
     def ranks_per_host(self) -> int:
-        """A switch joins hosts: ranks that differ only in the dimensions before it share one."""
+        """Ranks per host: a last switch joins hosts, so ranks that differ only below it share one."""
         joins_hosts = len(self.dimensions) > 1 and self.dimensions[-1].kind in ("switch", "global")
         return math.prod(self.sizes[:-1]) if joins_hosts else 1
 
@@ -155,7 +154,7 @@ class Shape:
 def shape_of(
     spec: str, alpha_s: Sequence[float], bandwidth_bytes_per_s: Sequence[float], unwind: Sequence[int] = ()
 ) -> Shape:
-    """Parse ``spec``, such as ``torus:4x4x4``, with its costs; raises UsageError with what is wrong."""
+    """Parse ``spec``, such as ``torus:4x4x4``, with its costs; raise UsageError if it is wrong."""
     name, _, shape = spec.partition(":")
     name = _plain(name)
     name = _SHORT.get(name, name)
@@ -184,7 +183,7 @@ def shape_of(
     bandwidths = _per_dimension("bandwidth", bandwidth_bytes_per_s, costs) * (len(sizes) // costs)
     degrees = [0] * len(sizes) if name == "fat_tree" else _degrees(spec, kinds, unwind)
     if name == "dragonfly":
-        # Groups are named first, and numbered by the high digit.
+        # A name gives the groups first, but they are the high digit of the rank.
         sizes.reverse()
     dimensions = map(Dimension, kinds, sizes, alphas, bandwidths, degrees)
     return Shape(name, tuple(dimensions), oversubscription)
@@ -198,9 +197,9 @@ def family(
     hold_alpha: bool = False,
     unwind: Sequence[int] = (),
 ) -> Network:
-    """The network that ``spec`` names, such as ``torus:4x4x4``; raises UsageError with what is wrong.
+    """Return the network that ``spec`` names, such as ``torus:4x4x4``; raise UsageError if it is wrong.
 
-    ``unwind`` is empty, or one degree for all switches, or one for each.
+    ``unwind`` is empty, one degree for all switches, or one degree for each.
     """
     from synth.networks.symmetric_families import symmetric_family
 
@@ -233,7 +232,7 @@ def _listed(spec: str, shape: Shape, hosts: Sequence[str], hold_alpha: bool) -> 
 
 
 def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int]:
-    """For each dimension the degree that its switch is unwound by, or 0."""
+    """Return for each dimension the degree by which its switch is unwound, or 0."""
     if not unwind:
         return [0] * len(kinds)
     switches = kinds.count("switch")
@@ -248,7 +247,7 @@ def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int
 
 
 def _example(name: str, kinds: Sequence[str]) -> str:
-    """A network of a family, with as many sizes as it takes: ring:8, torus:4x4."""
+    """Return an example of a family, with the right number of sizes: ring:8, torus:4x4."""
     if name == "hypercube":
         return "hypercube:8"
     sizes = ["4", "4"] if kinds[-1] == "..." else ["8"] if len(kinds) == 1 else ["4"] * len(kinds)
@@ -296,16 +295,16 @@ def _ports(axis: int, src: int, dst: int) -> tuple[str, str]:
 
 
 def _dragonfly_count(groups: int, ranks: int) -> int:
-    """How many links there are: local ones, then one global link an ordered pair of groups."""
+    """Return the number of links: local ones, and one global link for each ordered pair of groups."""
     return groups * ranks * (ranks - 1) + groups * (groups - 1)
 
 
 def _dragonfly_links(
     groups: int, ranks: int, alpha_s: tuple[float, float], beta_s_per_byte: tuple[float, float]
 ) -> Iterator[Link]:
-    """Those of a dragonfly: groups of ranks that are fully connected; first local, then global ones.
+    """Yield the links of a dragonfly with fully connected groups: local links, then global ones.
 
-    The global links of a group are dealt out to its ranks in turn; both directions join the same two.
+    The ranks of a group take its global links in turns; both directions join the same two ranks.
     """
     for group in range(groups):
         first = group * ranks

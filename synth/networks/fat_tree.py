@@ -1,9 +1,9 @@
-"""Fat trees: ranks below leaf switches, leaves below higher ones, all uplinks of equal speed as ports.
+"""Fat trees: ranks below leaf switches, leaves below higher switches, uplinks of equal speed as ports.
 
-A switch over m ranks has m / oversubscription ports up and as many down. Between two ranks the way is
-fixed by the destination, as destination-modulo routing has it (Zahavi et al.): up port ``dst mod ports`` of
-each switch on the way, and the same port down. Then shifts of all ranks meet nowhere if nothing is
-oversubscribed.
+A switch over m ranks has m / oversubscription ports up and as many down. The destination fixes the path
+between two ranks, as in destination-modulo routing (Zahavi et al.): up port ``dst mod ports`` of each switch
+on the way, and the same port down. So the sends of a shift of all ranks never share a port, unless the tree
+is oversubscribed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["links", "shape"]
 
 
 def shape(spec: str, text: str) -> tuple[list[int], int]:
-    """(children of a switch level by level, oversubscription) of ``16x4x2``, ``16x4/2`` or a k-ary ``8``.
+    """Return (children of a switch by level, oversubscription) of ``16x4x2``, ``16x4/2`` or a k-ary ``8``.
 
     A k-ary tree has k/2 ranks a leaf, k/2 leaves a pod and k pods. Raises UsageError.
     """
@@ -45,7 +45,7 @@ def shape(spec: str, text: str) -> tuple[list[int], int]:
 def links(
     sizes: Sequence[int], oversubscription: int, alpha_s: float, beta_s_per_byte: float
 ) -> Iterator[Link]:
-    """A link between every two ranks, with the ports of its way."""
+    """Yield a link between every two ranks, with the ports of its path."""
     ranks = math.prod(sizes)
     below = [math.prod(sizes[: level + 1]) for level in range(len(sizes) - 1)]
     for src in range(ranks):

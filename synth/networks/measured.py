@@ -1,4 +1,4 @@
-"""Networks from what was measured: a profile's ranks, links and shared ports."""
+"""Networks from measurements: a profile's ranks, links and shared ports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["from_profile"]
 
 
 def from_profile(profile: Profile, name: str = "profile", *, hold_alpha: bool = False) -> Network:
-    """The network that ``profile`` describes, at the capability (not the median) of its links.
+    """Return the network of ``profile``, at the capability (not the median) of its links.
 
-    Ranks on CPUs talk over networks that queue.
+    Networks between ranks on CPUs queue.
     """
     links = profile.links
     ports_of: list[list[int]] = [[] for _ in range(len(links.src))]

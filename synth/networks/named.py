@@ -1,7 +1,7 @@
-"""Networks by name: they know their translations, and of many ranks list links only when one is asked for.
+"""Networks by name: they know their translations, and large ones list their links only on demand.
 
-On thousands of ranks that are all alike a schedule needs one link of each orbit. Listing all would take
-longer than planning, or more memory than there is.
+A schedule for thousands of equivalent ranks needs one link of each orbit. Listing all links would take longer
+than planning, or more memory than there is.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from synth.networks.translations import found_symmetry
 
 __all__ = ["NamedNetwork", "named_network", "symmetry_of"]
 
-# Up to so many ranks all links are listed at once.
+# Up to this many ranks all links are listed at once.
 _MOST_RANKS = 1 << 10
 _COLUMNS = tuple(field.name for field in fields(Network) if field.name not in ("name", "hosts", "hold_alpha"))
 
 
 class NamedNetwork(Network):
-    """A network that a name stands for; a changed copy of it is one that nobody knows more of."""
+    """A network made from a name; a changed copy of it is a plain network without its translations."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _COLUMNS or "_listing" not in vars(self):
@@ -33,7 +33,7 @@ class NamedNetwork(Network):
 
     @property
     def symmetry(self) -> SymmetricNetwork | None:
-        """The network with one link of each orbit under its translations; None where none is known."""
+        """The network with one link of each orbit under its translations; None if none is known."""
         if "_symmetry" not in vars(self):
             folding = vars(self).get("_folding")
             vars(self)["_symmetry"] = folding() if folding else None
@@ -42,11 +42,11 @@ class NamedNetwork(Network):
 
     @property
     def links(self) -> int:
-        """How many links there are, listed or not."""
+        """The number of links, listed or not."""
         return len(self.src) if "src" in vars(self) or self.symmetry is None else self.symmetry.links
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``; where no links are listed of one of each orbit."""
+        """Return every inconsistency, as ``path: problem``; of one link of each orbit if none is listed."""
         symmetry = None if "src" in vars(self) else self.symmetry
         return super().problems() if symmetry is None else symmetry.problems()
 
@@ -59,9 +59,9 @@ def named_network(
     *,
     hold_alpha: bool = False,
 ) -> Network:
-    """The network that ``listing`` makes, with the translations that ``folding`` knows.
+    """Return the network that ``listing`` makes, with the translations that ``folding`` knows.
 
-    Of many ranks, if there are translations, ``listing`` is called when a link is first asked for.
+    If there are many ranks and translations, ``listing`` is called when a link is first needed.
     """
     made = object.__new__(NamedNetwork)
     vars(made).update(
@@ -73,7 +73,7 @@ def named_network(
 
 
 def symmetry_of(network: Network) -> SymmetricNetwork | None:
-    """The network with one link of each orbit: as its name tells, or as its links show; None without any."""
+    """Return the network with one link of each orbit, by its name or found in its links; None without any."""
     if isinstance(network, NamedNetwork) and network.symmetry is not None:
         return network.symmetry
     found = found_symmetry(network)

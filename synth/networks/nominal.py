@@ -1,8 +1,8 @@
-"""Networks from a topology alone: what each link should carry by its kind, before anything is measured.
+"""Networks from a topology alone: each link has the nominal cost of its kind, without measurement.
 
-GPUs joined by NVLink or xGMI get a link of that bundle's speed; behind NVSwitches each GPU has one
-egress and one ingress port; other GPUs of a host meet over PCIe, one port a GPU and direction; GPUs
-of different hosts meet through each one's nearest NIC, a port that its GPUs share.
+GPUs joined by NVLink or xGMI get a link of that bundle's speed; behind NVSwitches each GPU has one egress and
+one ingress port; other GPUs of a host communicate over PCIe, with one port a GPU and direction; GPUs of
+different hosts communicate through the nearest NIC of each, a port that its GPUs share.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from synth.network import Link, Network, build
 
 __all__ = ["from_topology"]
 
-# Alphas as TACCL measured them on NDv2 and DGX-2: NVLink 0.7 µs, between hosts 1.7 µs; PCIe lies between.
+# Alphas that TACCL measured on NDv2 and DGX-2: NVLink 0.7 µs, between hosts 1.7 µs; PCIe lies between.
 _NVLINK_ALPHA_S = 0.7e-6
 _PCIE_ALPHA_S = 1.2e-6
 _NIC_ALPHA_S = 1.7e-6
-# Assumed where no part of a path is known: 16 lanes of PCIe 4.0, and 10 Gbit/s as NCCL does.
+# Defaults if no part of a path is known: 16 lanes of PCIe 4.0, and 10 Gbit/s as in NCCL.
 _UNKNOWN_PCIE_GBS, _UNKNOWN_NIC_GBS = 24.0, 1.25
 
 
 @dataclass(frozen=True)
 class _Rank:
-    """One GPU as a rank, and the NIC that is nearest to it."""
+    """A GPU as a rank, and its nearest NIC."""
 
     number: int
     host: Host
@@ -36,7 +36,7 @@ class _Rank:
 
 
 def from_topology(topology: Topology, name: str = "topology", *, hold_alpha: bool = False) -> Network:
-    """The nominal network of all usable GPUs; raises UsageError where there are fewer than two."""
+    """Return the nominal network of all usable GPUs; raise UsageError if there are fewer than two."""
     ranks = [
         _Rank(0, host, gpu, nearest_nic(host, gpu)) for host in topology.hosts for gpu in host.usable_gpus
     ]
@@ -68,7 +68,7 @@ def _links(src: _Rank, dst: _Rank, expected: Mapping[str, Expected], name: str) 
         yield _link(src, dst, _NVLINK_ALPHA_S, way.gbs, "" if direct else "NVLink")
         return
     if way.path in ("NVL", "NVB"):
-        # Over a GPU in between a library may relay, but a copy goes over PCIe.
+        # A library may relay over a GPU in between, but a direct copy goes over PCIe.
         way = ways.over_pci(src.gpu, dst.gpu)
     yield _link(src, dst, _PCIE_ALPHA_S, way.gbs or _UNKNOWN_PCIE_GBS, "PCIe")
 

@@ -1,6 +1,6 @@
 """Shortest paths from ranks to ranks, or between the nodes of any graph (Dijkstra, by scipy).
 
-Of parallel links the cheapest counts, the last one of equals.
+Only the cheapest of parallel links counts, and the last one of equals.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["ShortestPaths", "distances_s", "shortest_paths"]
 
 @dataclass(frozen=True, eq=False)
 class ShortestPaths:
-    """``cost[s, n]``, infinite where there is no path, and ``edge[s, n]``, the last edge of it, or -1."""
+    """``cost[s, n]``, infinite without a path, and ``edge[s, n]``, the last edge of the path, or -1."""
 
     src: Indices
     cost: Floats
     edge: Indices
 
     def edges(self, source: int, node: int) -> list[int]:
-        """The edges from the ``source``-th source to ``node``, in order; none where there is no path."""
+        """Return the edges from the ``source``-th source to ``node``, in order; [] if there is no path."""
         taken: list[int] = []
         while (edge := int(self.edge[source, node])) >= 0:
             taken.append(edge)
@@ -37,7 +37,7 @@ class ShortestPaths:
 def shortest_paths(
     nodes: int, src: Indices, dst: Indices, cost: Floats, sources: Indices | None = None
 ) -> ShortestPaths:
-    """From each of ``sources`` (None: every node) to every node, at ``cost`` ≥ 0 for each edge.
+    """Return paths from each of ``sources`` (None: every node) to every node, at ``cost`` ≥ 0 for each edge.
 
     O(sources · (edges + nodes·log nodes)).
     """
@@ -51,10 +51,10 @@ def shortest_paths(
 
 
 def distances_s(network: Network, cost_s: Floats, sources: Indices, links: Indices | None = None) -> Floats:
-    """(sources, ranks): the least sum of ``cost_s`` (one value a link) along any path.
+    """Return (sources, ranks): the least sum of ``cost_s`` (one value a link) along any path.
 
-    ``links`` restricts the paths to those rows. Unreachable ranks are at infinity.
-    O(sources · (links + ranks·log ranks)).
+    ``links`` restricts the paths to those rows. Unreachable ranks have infinite distance. O(sources · (links
+    + ranks·log ranks)).
     """
     rows = np.arange(network.links) if links is None else links
     rows = rows[cheapest_of_parallel(network.ranks, network.src[rows], network.dst[rows], cost_s[rows])]
@@ -63,5 +63,5 @@ def distances_s(network: Network, cost_s: Floats, sources: Indices, links: Indic
 
 
 def _graph(nodes: int, src: Indices, dst: Indices, cost: Floats) -> csr_array:
-    # The solver reads an explicit 0 as "no edge": a free link costs the least positive number instead.
+    # The solver reads an explicit 0 as "no edge", so a free link costs the least positive number.
     return coo_array((np.maximum(cost, np.finfo(float).tiny), (src, dst)), shape=(nodes, nodes)).tocsr()

@@ -1,4 +1,4 @@
-"""Part of a network: some of its ranks, numbered anew, and which links it keeps."""
+"""Part of a network: some of its ranks, renumbered, and the links among them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def restricted(network: Network, ranks: Indices | Sequence[int]) -> tuple[Network, Ints]:
-    """(the network of ``ranks``, numbered in their order, and for each of its links the row here)."""
+    """Return (network of ``ranks``, numbered in their order; the row here of each of its links)."""
     chosen = np.asarray(ranks)
     number = np.full(network.ranks, -1, dtype=np.int32)
     number[chosen] = np.arange(len(chosen))
@@ -40,7 +40,7 @@ def restricted(network: Network, ranks: Indices | Sequence[int]) -> tuple[Networ
 
 
 def link_table(network: Network, chunk_bytes: int) -> Ints:
-    """(ranks, ranks): the row of the link that brings a chunk from one to the other first, or -1."""
+    """Return (ranks, ranks): the row of the link on which a chunk arrives first, or -1."""
     table = np.full((network.ranks, network.ranks), -1, dtype=np.int32)
     rows = cheapest_of_parallel(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
     table[network.src[rows], network.dst[rows]] = rows
@@ -48,7 +48,7 @@ def link_table(network: Network, chunk_bytes: int) -> Ints:
 
 
 def links_between(table: Ints, src: Indices, dst: Indices, method: str) -> Indices:
-    """The links of many pairs at once; raises NotApplicableError naming a pair that has none."""
+    """Return the links of many pairs; raise NotApplicableError naming a pair that has none."""
     found = table[src, dst]
     if (found < 0).any():
         at = np.unravel_index(int(np.argmax(found < 0)), found.shape)
@@ -58,9 +58,10 @@ def links_between(table: Ints, src: Indices, dst: Indices, method: str) -> Indic
 
 
 def hosts_of(network: Network, method: str) -> Ints:
-    """(hosts, ranks a host): the ranks of every host.
+    """Return (hosts, ranks a host): the ranks of every host.
 
-    Raises NotApplicableError unless there are two hosts or more, all with as many ranks, at least two.
+    Raises NotApplicableError unless there are two hosts or more, all with the same number of ranks, at least
+    two.
     """
     names = list(dict.fromkeys(network.hosts))
     number = {name: at for at, name in enumerate(names)}
@@ -75,14 +76,14 @@ def hosts_of(network: Network, method: str) -> Ints:
 
 
 def host_places(members: Indices) -> tuple[Indices, Indices]:
-    """(host, place in it) of each rank, where ``members`` (hosts, ranks a host) are all ranks."""
+    """Return (host, place in it) of each rank; ``members`` (hosts, ranks a host) are all ranks."""
     found = np.empty((2, members.size), dtype=np.int64)
     found[:, members.ravel()] = np.divmod(np.arange(members.size), members.shape[1])
     return found[0], found[1]
 
 
 def reachable(network: Network, collective: Collective) -> Indices:
-    """The ranks that take part, and those on some way from one of them to another; rising."""
+    """Return the ranks that take part, and those on a path from one of them to another, rising."""
     takes_part = np.zeros(network.ranks, dtype=bool)
     for sets in (collective.sources, collective.targets):
         takes_part[sets.rank[np.repeat(_used(sets), np.diff(sets.start))]] = True
@@ -92,7 +93,7 @@ def reachable(network: Network, collective: Collective) -> Indices:
 
 
 def renumbered(collective: Collective, ranks: Indices) -> Collective:
-    """The same collective when only ``ranks`` (rising) are there, numbered from 0."""
+    """Return the same collective on ``ranks`` (rising) only, renumbered from 0."""
     number = np.full(collective.ranks, -1, dtype=np.int32)
     number[ranks] = np.arange(len(ranks))
     if collective.custom is not None:
@@ -103,7 +104,7 @@ def renumbered(collective: Collective, ranks: Indices) -> Collective:
 
 
 def embedded(collective: Collective, ranks: int) -> Collective:
-    """The same collective among the first of so many ranks, of which the others may only relay."""
+    """Return the same collective among the first ranks of ``ranks``; the others may only relay."""
     if collective.ranks == ranks:
         return collective
     if collective.kind == "several":
@@ -114,7 +115,7 @@ def embedded(collective: Collective, ranks: int) -> Collective:
 
 
 def _only_used(sets: Custom, number: Indices) -> Custom:
-    """The same sets without the groups that no chunk has, which may name ranks that are gone."""
+    """Return the same sets without unused groups, which may name ranks that are gone."""
     used, place = np.unique(np.concatenate([sets.source, sets.target]), return_inverse=True)
     size = np.diff(sets.group_start)[used]
     kept = np.isin(np.repeat(np.arange(len(sets.group_start) - 1), np.diff(sets.group_start)), used)
@@ -128,7 +129,7 @@ def _only_used(sets: Custom, number: Indices) -> Custom:
 
 
 def named_back(text: str, ranks: Indices) -> str:
-    """What is said of ranks that were numbered anew, with the numbers that they have in the whole network."""
+    """Return the text with renumbered ranks replaced by their numbers in the whole network."""
 
     def original(match: re.Match[str]) -> str:
         return re.sub(r"\d+", lambda number: str(ranks[int(number[0])]), match[0])
@@ -143,7 +144,7 @@ def _used(sets: RankSets) -> Mask:
 
 
 def _spread(seeds: Mask, tail: Indices, head: Indices) -> Mask:
-    """The ranks that links lead to from ``seeds``, and these."""
+    """Return the ranks that links reach from ``seeds``, with the seeds."""
     reached = seeds.copy()
     while True:
         new = reached.copy()

@@ -1,12 +1,12 @@
 """Symmetric networks: a group of translations maps ranks, links and ports; one link of each orbit is stored.
 
-A rank is a number of several digits, ``sizes`` their bases, the lowest first. A translation adds a constant
-to each digit along some ``axes``, modulo its base, and leaves the other digits alone. Translations map links
-to links of the same cost, and none but the identity leaves a rank, a link or a port where it was: they are a
-group that acts freely. So a torus of 65,536 ranks has six rows, a fat tree of n ranks has n − 1.
+A rank is a number of several digits with bases ``sizes``, the lowest first. A translation adds a constant to
+each digit along some ``axes``, modulo its base, and leaves the other digits alone. Translations map links to
+links of the same cost. Only the identity leaves a rank, a link or a port in place: the group acts freely. So
+a torus of 65,536 ranks has six rows, a fat tree of n ranks has n − 1.
 
-A translation is written as its *shift*: the rank to which it maps rank 0. For orbits, and schedules on such
-networks, see `synth.schedules.symmetric`. Symmetry and quotients of networks: Akers and Krishnamurthy, A
+A translation is written as its *shift*: the rank to which it maps rank 0. `synth.schedules.symmetric` has
+orbits, and schedules on such networks. Symmetry and quotients of networks: Akers and Krishnamurthy, A
 Group-Theoretic Model for Symmetric Interconnection Networks (1989).
 """
 
@@ -42,10 +42,10 @@ class OrbitLink(NamedTuple):
 class SymmetricNetwork:
     """One link of each orbit as columns; all others are its translates along ``axes``.
 
-    ``src`` is a rank whose digits along the axes are 0. ``ports`` names the orbits of ports, each of which
-    has a port for each shift. Link e uses the ports of orbits ``link_port[n]`` at shifts ``link_port_at[n]``,
-    n from ``link_port_start[e]`` to before ``link_port_start[e + 1]``. Rank r is on host
-    ``r // ranks_per_host``.
+    ``src`` is a rank whose digits along the axes are 0. ``ports`` names the orbits of ports; each orbit has a
+    port for each shift. Link e uses the ports of orbits ``link_port[n]`` at shifts ``link_port_at[n]``, n
+    from ``link_port_start[e]`` to before ``link_port_start[e + 1]``. Rank r is on host ``r //
+    ranks_per_host``.
     """
 
     name: str
@@ -83,7 +83,7 @@ class SymmetricNetwork:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """How much a rank grows by one more in each digit."""
+        """The weight of each digit in the number of a rank."""
         return tuple(math.prod(self.sizes[:axis]) for axis in range(len(self.sizes)))
 
     @cached_property
@@ -97,18 +97,18 @@ class SymmetricNetwork:
         return np.unique(self.cell_of(np.arange(self.ranks)))
 
     def shift_of(self, rank: Indices) -> Indices:
-        """The shift that maps the rank in ``cells`` of each rank's orbit to it."""
+        """Return the shift from the rank in ``cells`` of each rank's orbit to the rank."""
         found = np.zeros_like(np.asarray(rank, np.int64))
         for axis in self.axes:
             found += rank // self.strides[axis] % self.sizes[axis] * self.strides[axis]
         return found
 
     def cell_of(self, rank: Indices) -> Indices:
-        """The rank in ``cells`` of each rank's orbit."""
+        """Return the rank in ``cells`` of each rank's orbit."""
         return np.asarray(rank, np.int64) - self.shift_of(rank)
 
     def moved(self, rank: Indices, shift: Indices) -> Indices:
-        """Ranks, or shifts, translated by ``shift``; both are broadcast."""
+        """Return ranks, or shifts, translated by ``shift``; both are broadcast."""
         found = np.asarray(self.cell_of(rank) + 0 * np.asarray(shift, np.int64))
         for axis in self.axes:
             size, stride = self.sizes[axis], self.strides[axis]
@@ -116,7 +116,7 @@ class SymmetricNetwork:
         return found
 
     def back(self, shift: Indices) -> Indices:
-        """The shift of the inverse translation."""
+        """Return the shift of the inverse translation."""
         found = np.zeros_like(np.asarray(shift, np.int64))
         for axis in self.axes:
             size, stride = self.sizes[axis], self.strides[axis]
@@ -124,19 +124,19 @@ class SymmetricNetwork:
         return found
 
     def hold_s(self, chunk_bytes: int) -> Floats:
-        """Seconds that one chunk keeps a link of each orbit, and its ports, busy."""
+        """Return the seconds that one chunk keeps a link of each orbit, and its ports, busy."""
         held = self.beta_s_per_byte * chunk_bytes
         return floats(held + self.alpha_s if self.hold_alpha else held)
 
     def travel_s(self, chunk_bytes: int) -> Floats:
-        """Seconds from the start of a send to its arrival, for each orbit of links."""
+        """Return the seconds from the start of a send to its arrival, for each orbit of links."""
         return floats(self.alpha_s + self.beta_s_per_byte * chunk_bytes)
 
     def ports_of(self, link: int) -> Ints:
         return self.link_port[self.link_port_start[link] : self.link_port_start[link + 1]]
 
     def transposed(self) -> SymmetricNetwork:
-        """Every link reversed: row e at shift h becomes row e at shift ``turned(e, h)``."""
+        """Return the network with every link reversed; row e at shift h becomes row e at ``turned(e, h)``."""
         away = self.back(self.shift_of(self.dst))
         user = np.repeat(np.arange(len(self.src)), np.diff(self.link_port_start))
         return replace(
@@ -147,14 +147,14 @@ class SymmetricNetwork:
         )
 
     def turned(self, link: Indices, shift: Indices) -> Indices:
-        """The shift of the reversed link in the transposed network."""
+        """Return the shift of the reversed link in the transposed network."""
         return self.moved(shift, self.shift_of(self.dst)[link])
 
     def part(self, link: Indices, shift: Indices, *, together: bool = False) -> Network:
-        """The plain network of the links ``link`` translated by ``shift``.
+        """Return the plain network of the links ``link`` translated by ``shift``.
 
-        ``together`` merges orbits, for quotients: the links of an orbit share one more port, and all ports
-        of an orbit are one port.
+        ``together`` merges orbits, for quotients: the links of an orbit share one more port, and all ports of
+        an orbit are one port.
         """
         src, dst = self.moved(self.src[link], shift), self.moved(self.dst[link], shift)
         counts = np.diff(self.link_port_start)[link]
@@ -188,14 +188,14 @@ class SymmetricNetwork:
         )
 
     def expanded(self) -> Network:
-        """The plain network of all links; raises UsageError if they are too many."""
+        """Return the plain network of all links; raise UsageError if they are too many."""
         require_links(self.name, self.links)
         return self.part(
             np.repeat(np.arange(len(self.src)), self.translations), np.tile(self.shifts, len(self.src))
         )
 
     def problems(self) -> list[str]:
-        """Every inconsistency between the columns, as ``path: what is wrong``."""
+        """Return every inconsistency between the columns, as ``path: problem``."""
         found = []
         if not self.sizes or min(self.sizes) < 1 or self.ranks < 2:
             return ["sizes: expected numbers ≥ 1 that multiply to 2 or more"]
@@ -247,7 +247,7 @@ def from_links(
     ranks_per_host: int = 1,
     hold_alpha: bool = False,
 ) -> SymmetricNetwork:
-    """A network from one link of each orbit; ports are numbered in the order their orbits are first named."""
+    """Return a network from one link of each orbit; ports are numbered by the first use of their orbit."""
     table = list(links)
     plain = build(
         name,

@@ -1,11 +1,11 @@
-"""Network families and named machines as symmetric networks, made without listing all their links.
+"""Network families and named machines as symmetric networks, without listing all their links.
 
 | network                 | translations                                                     |
-|-------------------------|------------------------------------------------------------------|
-| hierarchies of kinds    | along each ring, switch and fc, and along lines of two           |
-| dragonfly:GxA           | of the groups                                                    |
-| fat_tree:AxB…           | along all levels; if oversubscribed only of the topmost switches |
-| machines by name        | of the hosts, and of the NICs' GPUs where GPUs meet in a switch  |
+|-------------------------|------------------------------------------------------------------| | hierarchies
+of kinds    | along each ring, switch and fc, and along lines of two           | | dragonfly:GxA           |
+of the groups                                                    | | fat_tree:AxB…           | along all
+levels; if oversubscribed only of the topmost switches | | machines by name        | of the hosts, and of the
+NICs' GPUs where GPUs meet in a switch  |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def symmetric_family(
     hold_alpha: bool = False,
     unwind: Sequence[int] = (),
 ) -> SymmetricNetwork | None:
-    """The network of `family` with the same arguments; None if it has no translation but the identity."""
+    """Return the network of `family` for the same arguments; None if only the identity is a translation."""
     shape = shape_of(spec, alpha_s, bandwidth_bytes_per_s, unwind)
     if shape.family == "dragonfly":
         axes, links = [1], _dragonfly(shape)
@@ -48,7 +48,7 @@ def symmetric_family(
 
 
 def symmetric_pod(spec: str, *, hold_alpha: bool = False) -> SymmetricNetwork | None:
-    """The network of `pod` of the same name; None for a single host without a switch."""
+    """Return the network of `pod` of the same name; None for a single host without a switch."""
     machine, count = machine_of(spec)
     nics = machine.nics if not machine.links and machine.gpus % machine.nics == 0 else 1
     sizes, axes = (machine.gpus // nics, nics, count), (1, 2)
@@ -59,12 +59,12 @@ def symmetric_pod(spec: str, *, hold_alpha: bool = False) -> SymmetricNetwork | 
 
 
 def _is_circulant(dimension: Dimension) -> bool:
-    """Whether adding to the digit, modulo the size, maps the links of the dimension to themselves."""
+    """Return whether adding to the digit, modulo the size, maps the dimension's links to themselves."""
     return dimension.kind != "line" or dimension.size <= 2
 
 
 def _cells(sizes: Sequence[int], axes: Sequence[int]) -> list[int]:
-    """The ranks whose digits along the axes are 0."""
+    """Return the ranks whose digits along the axes are 0."""
     shape = [1 if axis in axes else size for axis, size in enumerate(sizes)]
     strides = [math.prod(sizes[:axis]) for axis in range(len(sizes))]
     return sorted(int(np.dot(digits, strides)) for digits in np.ndindex(*shape))
@@ -120,7 +120,8 @@ def _fat_tree(shape: Shape, axes: Sequence[int]) -> Iterator[OrbitLink]:
                     continue
                 uplink = dst % max(1, size // over)
                 if all_move:
-                    # The shift from uplink 0 of switch 0: its digits are those of the switch and the uplink.
+                    # The shift from uplink 0 of switch 0: its digits are those of the switch and of the
+                    # uplink.
                     ports += [
                         (f"level {level} up", src // size * size + uplink),
                         (f"level {level} down", dst),

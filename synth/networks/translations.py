@@ -1,10 +1,10 @@
 """Finds the translations of a network whose links are listed, and writes it as a symmetric network.
 
-Ranks are taken as numbers of several digits, as in `synth.networks.symmetric`. For each way to split the
-number of ranks into a chain of divisors d | e | …, the translation of the digit between d and e maps rank r
-to the one whose digit is higher by one, modulo e / d. It is a symmetry if links are mapped to links of the
-same cost, and ports to ports. Of all chains the one with the most translations is taken. So a ring, a torus
-or hosts of equal parts are found wherever they are numbered regularly, whoever listed the links.
+Ranks are numbers of several digits, as in `synth.networks.symmetric`. A chain of divisors 1 | d | e | … of
+the number of ranks defines the digits. The translation of the digit between d and e maps rank r to the rank
+whose digit is higher by one, modulo e / d. It is a symmetry if it maps links to links of the same cost, and
+ports to ports. The chain with the most translations is chosen. So a ring, a torus or hosts of equal parts are
+found if they are numbered regularly, wherever the list of links comes from.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synth.networks.symmetric import SymmetricNetwork
 
 __all__ = ["FoundSymmetry", "found_symmetry"]
 
-# The most pairs of ranks, times links between two, of which a table is made.
+# The largest table, in pairs of ranks times parallel links.
 _MOST_PLACES = 1 << 22
 
 
@@ -34,7 +34,7 @@ class FoundSymmetry:
 
     @cached_property
     def orbit(self) -> Indices:
-        """For each row of the plain network its listed link."""
+        """The listed link of each row of the plain network."""
         found = np.empty(self.network.links, np.int64)
         shifts = self.network.shifts
         found[self.link[:, shifts].ravel()] = np.repeat(np.arange(len(self.link)), len(shifts))
@@ -43,7 +43,7 @@ class FoundSymmetry:
 
 @lru_cache(maxsize=4)
 def found_symmetry(network: Network) -> FoundSymmetry | None:
-    """The symmetry of the network; None without one, or where it queues or measured costs of memory count.
+    """Return the symmetry of the network; None if it has none, queues, or has measured memory costs.
 
     O(ranks²) for each pair of divisors of the number of ranks, then translations · (listed links + ports).
     """
@@ -56,7 +56,7 @@ def found_symmetry(network: Network) -> FoundSymmetry | None:
     bases, moving = found
     strides = np.cumprod([1, *bases])
     listed = np.flatnonzero(np.isin(network.src, _cells(network.ranks, bases, moving)))
-    # What each translation maps listed links and all ports to, digit by digit.
+    # The images of listed links and of all ports under each translation, digit by digit.
     shifts: Indices = np.zeros(1, np.int64)
     links: Indices = listed[None]
     ports: Indices = np.arange(len(network.ports))[None]
@@ -99,7 +99,7 @@ def found_symmetry(network: Network) -> FoundSymmetry | None:
 
 
 def _ranks_per_host(network: Network) -> int:
-    """How many ranks each host has; 1 where hosts are not equal runs of ranks."""
+    """Return the number of ranks of each host; 1 if hosts are not equal runs of ranks."""
     size = network.hosts.count(network.hosts[0])
     host = np.arange(network.ranks) // size
     runs = np.unique(np.stack([host, network.host_of]), axis=1).shape[1]
@@ -107,7 +107,7 @@ def _ranks_per_host(network: Network) -> int:
 
 
 def _cells(ranks: int, bases: Sequence[int], moving: Sequence[int]) -> Indices:
-    """The ranks whose digits along ``moving`` are 0."""
+    """Return the ranks whose digits along ``moving`` are 0."""
     found, strides = np.arange(ranks), np.cumprod([1, *bases])
     still = np.ones(ranks, np.bool_)
     for axis in moving:
@@ -116,7 +116,7 @@ def _cells(ranks: int, bases: Sequence[int], moving: Sequence[int]) -> Indices:
 
 
 def _powers(images: Indices, image: Indices, order: int) -> list[Indices]:
-    """``images``, row by row followed by every power of ``image`` below ``order``; the power varies last."""
+    """Return ``images`` under every power of ``image`` below ``order``, from the identity on."""
     found = [images]
     for _ in range(order - 1):
         found.append(image[found[-1]])
@@ -124,7 +124,7 @@ def _powers(images: Indices, image: Indices, order: int) -> list[Indices]:
 
 
 def _chain(table: _Table) -> tuple[list[int], list[int]] | None:
-    """(bases of the digits, which of them move): of all chains of divisors that with most translations."""
+    """Return (bases of the digits, moving digits) of the chain of divisors with the most translations."""
     ranks = table.network.ranks
     divisors = [one for one in range(1, ranks + 1) if ranks % one == 0]
     # For each divisor: (translations, minus the digits, the divisor before, whether the last digit moves).
@@ -151,7 +151,7 @@ def _chain(table: _Table) -> tuple[list[int], list[int]] | None:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What one more in a digit maps links and ports to."""
+    """The images of links and ports when a digit grows by one."""
 
     link: Indices
     port: Indices
@@ -159,9 +159,9 @@ class _Step:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """``link[src, dst, n]`` is the n-th link between two ranks, -1 for none; ``cost`` numbers what it costs.
+    """``link[src, dst, n]`` is the n-th link between two ranks, -1 for none; ``cost`` is its cost class.
 
-    ``place`` is where each link is in the table, flat.
+    ``place`` is the flat index of each link in the table.
     """
 
     network: Network
@@ -171,7 +171,7 @@ class _Table:
 
     @classmethod
     def of(cls, network: Network) -> _Table | None:
-        """None where the table would be too large."""
+        """Return the table of a network; None if it would be too large."""
         ranks, ports = network.ranks, np.diff(network.link_port_start)
         pair = network.src.astype(np.int64) * ranks + network.dst
         order = np.lexsort((ports, network.beta_s_per_byte, network.alpha_s, pair))
@@ -190,9 +190,9 @@ class _Table:
         return cls(network, link.reshape(shape), cost.reshape(shape), place)
 
     def step(self, low: int, high: int) -> _Step | None:
-        """The translation of the digit between the divisors ``low`` and ``high``; None if it is none.
+        """Return the translation of the digit between the divisors ``low`` and ``high``; None if it is none.
 
-        None, too, if some power of it but the identity leaves a port where it was.
+        Return None also if a power of it, other than the identity, leaves a port in place.
         """
         network, base = self.network, high // low
         rank = np.arange(network.ranks)

@@ -1,4 +1,4 @@
-"""Routing: paths and trees through a network so that no link or port is busier than it must be."""
+"""Routing: paths and trees through a network that keep the load of the busiest link or port low."""
 
 import lazy_loader as lazy
 

@@ -1,7 +1,7 @@
 """Congestion prices of links and ports, and cheapest paths under them (Garg and Könemann 2007).
 
-Every link and port has a load, the seconds for which what was routed so far will hold it. Its price is
-exp(eta · load / the largest load), so a way is cheap that avoids what is busy (Garg and Könemann).
+Every link and port has a load: the seconds for which the chunks routed so far hold it. Its price is exp(eta ·
+load / the largest load), so a path that avoids busy resources is cheap.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _MOST_EXPONENT = 100.0
 
 
 class Resources(NamedTuple):
-    """What routing knows of a network: who holds what for how long, and the links that leave each rank.
+    """The network as routing needs it: hold times, ports, and the links out of each rank.
 
-    Resources are links, then ports; link e holds itself and, for ``port_part`` of that time,
-    ``port[port_start[e]:port_start[e + 1]]``. ``latency_s`` is what a way over each link costs beside that.
+    Resources are links, then ports. Link e holds itself and, for ``port_part`` of that time,
+    ``port[port_start[e]:port_start[e + 1]]``. ``latency_s`` is the additional cost of a path over each link.
     """
 
     src: Indices
@@ -49,7 +49,7 @@ class Resources(NamedTuple):
 
 
 def resources(network: Network, chunk_bytes: int, latency: float = 0.0) -> Resources:
-    """Of ``network`` with chunks of one size; alphas count ``latency`` times, at prices of 1 for no load."""
+    """Return the resources of ``network`` for one chunk size; alphas count ``latency`` times."""
     ports = network.link_port_start, network.link_port, network.port_part
     held = network.hold_s(chunk_bytes)
     latency_s = floats(latency * network.alpha_s)
@@ -57,7 +57,7 @@ def resources(network: Network, chunk_bytes: int, latency: float = 0.0) -> Resou
 
 
 class PathSearch(NamedTuple):
-    """Room for one search: who is wanted, the cost of the way to each rank, the link into it, a heap."""
+    """Buffers of a search: wanted ranks, cost of the path to each rank, the link into it, a heap."""
 
     wanted: Mask
     cost: Floats
@@ -68,7 +68,7 @@ class PathSearch(NamedTuple):
 
 @compiled
 def search_over(through: Resources) -> PathSearch:
-    """Room for searches, of which none has begun."""
+    """Return the buffers for searches."""
     ranks = len(through.out_start) - 1
     most = len(through.src) + ranks + 1
     return PathSearch(
@@ -82,7 +82,7 @@ def search_over(through: Resources) -> PathSearch:
 
 @compiled
 def price_of(through: Resources, price: Floats, link: int) -> float:
-    """What a chunk costs on ``link``, by the prices of the link and its ports."""
+    """Return the cost of a chunk on ``link``, at the prices of the link and its ports."""
     total, links = price[link], len(through.src)
     for at in range(through.port_start[link], through.port_start[link + 1]):
         total += price[links + through.port[at]] * through.port_part[at]
@@ -93,7 +93,7 @@ def price_of(through: Resources, price: Floats, link: int) -> float:
 def charge(
     through: Resources, load_s: Floats, price: Floats, link: int, chunks: float, largest_s: float
 ) -> None:
-    """Add ``chunks`` (or take them away) to the loads of a link and its ports."""
+    """Add ``chunks`` to the loads of a link and its ports, and update their prices; negative removes."""
     held_s, links = chunks * through.held_s[link], len(through.src)
     load_s[link] += held_s
     price[link] = np.exp(min(ETA * load_s[link] / largest_s, _MOST_EXPONENT))
@@ -105,9 +105,9 @@ def charge(
 
 @compiled
 def cheapest(through: Resources, search: PathSearch, price: Floats, seeds: Indices, enough: int) -> int:
-    """Dijkstra from ``seeds`` until ``enough`` wanted ranks are settled; ``search`` has the ways to them.
+    """Run Dijkstra from ``seeds`` until ``enough`` wanted ranks are settled; the paths are in ``search``.
 
-    Returns the wanted rank that was settled last, or -1 where they cannot be reached.
+    Return the wanted rank that was settled last, or -1 if they cannot be reached.
     """
     cost, came = search.cost, search.came
     cost[:] = np.inf
@@ -139,7 +139,7 @@ def cheapest(through: Resources, search: PathSearch, price: Floats, seeds: Indic
 
 @compiled
 def largest_load_s(load_s: Floats) -> float:
-    """The load of the busiest resource, never zero."""
+    """Return the load of the busiest resource, at least 1e-300."""
     largest_s = 1e-300
     for load in load_s:
         largest_s = max(largest_s, load)

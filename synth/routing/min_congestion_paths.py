@@ -1,8 +1,8 @@
 """Paths of least congestion: cheapest paths under prices that rise with load.
 
-Chunks are routed one batch after another, then again, each batch taken out and put back at the prices of
-all the others: multiplicative weights, by which the largest load comes down towards the optimum of the
-concurrent-flow LP (Garg and Könemann). The best pass is kept; two without gain end it.
+Chunks are routed batch by batch. In later passes each batch is removed and routed again at the prices of all
+others. With these multiplicative weights the largest load falls towards the optimum of the concurrent-flow LP
+(Garg and Könemann). The best pass is kept; two passes without gain end the search.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Demands", "route"]
 
 
 class Demands(NamedTuple):
-    """Chunks, sorted by source: those of the s-th one are ``first[s] … first[s + 1]``."""
+    """Chunks, sorted by source; those of the s-th source are ``first[s]`` to before ``first[s + 1]``."""
 
     source: Indices
     target: Indices
@@ -35,7 +35,7 @@ class Demands(NamedTuple):
 
 
 class _Paths(NamedTuple):
-    """The way of chunk c is ``link[c, : hops[c]]``; hops are -1 where there is none."""
+    """The paths: that of chunk c is ``link[c, : hops[c]]``; hops are -1 if there is none."""
 
     hops: Ints
     link: Ints
@@ -45,9 +45,9 @@ class _Paths(NamedTuple):
 def route(
     through: Resources, demands: Demands, load_s: Floats, passes: int, batch: int, most_hops: int, seed: int
 ) -> tuple[Ints, Ints]:
-    """A path for every chunk: (hops, links), ``links[c, : hops[c]]``; hops are -1 where there is no way.
+    """Return (hops, links) with a path ``links[c, : hops[c]]`` for every chunk; hops are -1 without one.
 
-    ``load_s`` (links, then ports) has what is there already, and afterwards everything.
+    ``load_s`` (links, then ports) is the load before, and includes the chunks afterwards.
     """
     np.random.seed(seed)
     chunks = len(demands.source)
@@ -62,7 +62,7 @@ def route(
     for turn in range(passes + 1):
         largest_s = largest_load_s(load_s)
         for at in range(len(load_s)):
-            # The first pass knows no loads yet: it takes the shortest ways.
+            # The first pass has no loads yet and takes the shortest paths.
             price[at] = np.exp(ETA * load_s[at] / largest_s) if turn else 1.0
         np.random.shuffle(order)
         for group in order:
@@ -97,7 +97,7 @@ def route(
 def _unload(
     through: Resources, part: Indices, paths: _Paths, load_s: Floats, price: Floats, largest_s: float
 ) -> None:
-    """Take the chunks of ``part`` out of the loads."""
+    """Remove the chunks of ``part`` from the loads."""
     for chunk in part:
         for at in range(paths.hops[chunk]):
             charge(through, load_s, price, paths.link[chunk, at], -1.0, largest_s)
@@ -115,9 +115,9 @@ def _reroute(
     price: Floats,
     largest_s: float,
 ) -> bool:
-    """Give the chunks of ``part``, which have one source, their cheapest ways; False where one has none.
+    """Give the chunks of ``part``, of one source, their cheapest paths; return False if one has none.
 
-    ``own`` (of each link) is zero before and after.
+    ``own`` (by link) is zero before and after.
     """
     search.wanted[:] = False
     enough = 0
@@ -143,7 +143,7 @@ def _reroute(
 
 @compiled
 def _lay(through: Resources, demands: Demands, search: PathSearch, paths: _Paths, chunk: int) -> None:
-    """Write down the way to a chunk's target; one with more hops than fit is left as it was."""
+    """Store the path to a chunk's target; a path with too many hops leaves the last one in place."""
     src, came = through.src, search.came
     count, rank = 0, demands.target[chunk]
     while rank != demands.source[chunk]:

@@ -15,10 +15,10 @@ _MOST_ROUNDS = 200
 
 @compiled
 def shortened(tour: Indices, cost: Floats) -> Indices:
-    """The tour after or-opt moves: each takes the piece and place that save most, until none does.
+    """Return the tour after or-opt moves, each the best one, until none helps.
 
-    ``cost`` is (ranks, ranks), infinite where there is no link; pieces keep their direction, so links
-    may cost differently either way. O(rounds · ranks² · 32).
+    ``cost`` is (ranks, ranks), infinite without a link. Pieces keep their direction, so a link may cost
+    differently in each direction. O(rounds · ranks² · 32).
     """
     ranks = len(tour)
     for _ in range(_MOST_ROUNDS):

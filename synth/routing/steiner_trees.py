@@ -1,4 +1,4 @@
-"""Steiner trees by the nearest target next (Takahashi and Matsuyama 1980), under congestion prices."""
+"""Steiner trees that add the nearest target next (Takahashi and Matsuyama 1980), at congestion prices."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _FEW = 4
 def grow(
     through: Resources, seeds: Indices, targets: Indices, load_s: Floats
 ) -> tuple[Indices, Indices, int]:
-    """A tree from ``seeds`` that reaches all ``targets``, the nearest next: (links, depths, missing or -1).
+    """Return a tree from ``seeds`` to all ``targets``, nearest first: (links, depths, missing or -1).
 
-    ``load_s`` grows by what the tree adds. O(targets · links · log ranks).
+    ``load_s`` grows by the tree's load. O(targets · links · log ranks).
     """
     src, ranks = through.src, len(through.out_start) - 1
     search = search_over(through)
-    # The first trees know no loads yet: one chunk on a link is nothing to avoid.
+    # The first trees have no loads yet: one chunk on a link must not repel others.
     largest_s = max(largest_load_s(load_s), _FEW * through.held_s.max())
     price = np.exp(ETA * load_s / largest_s)
     depth = np.full(ranks, -1)

@@ -1,6 +1,6 @@
-"""Tree packing: spanning trees and arborescences that together use all that links can carry.
+"""Tree packing: spanning trees and arborescences that together use the full rates of the links.
 
-In: a network and roots. Out: trees with their rates; the `integral_` modules give whole multiples of a
+In: a network and roots. Out: trees with their rates; the `integral_` modules give integer multiples of a
 unit.
 """
 

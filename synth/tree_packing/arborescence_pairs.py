@@ -1,9 +1,9 @@
-"""Fractional packing of pairs of trees with one root: what is reduced up the one is broadcast down the other.
+"""Fractional packing of pairs of trees with one root: one tree to reduce along, one to broadcast along.
 
-One spanning tree for both ways (`spanning_trees`) is best where directions cost the same. Where a NIC sends
-faster than it receives, or a link is slow in one direction, the two ways should differ: an in-arborescence
-and an out-arborescence of the same root, chosen together. Column generation as in `arborescences`: at the
-program's prices the cheapest pair joins, over all roots.
+One spanning tree for both ways (`spanning_trees`) is best if both directions of a link cost the same. If a
+NIC sends faster than it receives, or a link is slow in one direction, the two ways should differ: an
+in-arborescence and an out-arborescence of the same root, chosen together. Column generation works as in
+`arborescences`: in each round the cheapest pair at the program's prices joins, over all roots.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _RECENT = 48
 
 @dataclass(frozen=True, eq=False)
 class PairPacking:
-    """(pairs, ranks − 1) links that lead ``up`` to a root, as many that lead ``down`` from it, each pair's
-    ``share`` of the bytes; shares sum to 1. ``s_per_byte`` is the load of the busiest link or port.
+    """Pairs of trees and their shares of the bytes; shares sum to 1.
+
+    ``up`` is (pairs, ranks − 1) links towards a root, ``down`` as many links away from it. ``s_per_byte`` is
+    the load of the busiest link or port.
     """
 
     up: Indices
@@ -42,15 +44,14 @@ class PairPacking:
 
 
 def pack_pairs(network: Network, *, enough_s_per_byte: float = 0.0, seed: int = 0) -> PairPacking:
-    """The packing with the least largest load, within 0.2 % or 60 rounds.
+    """Return the packing with the least largest load, within 0.2 % or 60 rounds.
 
-    A load that is known to be a lower bound, ``enough_s_per_byte``, ends the search when it is reached.
-    Raises NotApplicableError if a rank does not reach every other. O(rounds · (linear program + ranks² ·
-    links)).
+    ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. Raises
+    NotApplicableError if a rank does not reach every other. O(rounds · (linear program + ranks² · links)).
     """
     random = np.random.default_rng(seed)
     one_way = link_load(network)
-    # Columns of links on the way up, then on the way down.
+    # Columns: links used upwards, then links used downwards.
     busy = hstack((one_way, one_way), format="csc")
     pairs = Trees()
     used = np.zeros(busy.shape[0])
@@ -70,7 +71,7 @@ def pack_pairs(network: Network, *, enough_s_per_byte: float = 0.0, seed: int = 
             cost = np.asarray(one_way.T @ price)
             pair, height = _cheapest(network, cost, random)
             pairs.add(pair, height)
-            # Cheapest of all pairs: no packing of pairs loads less than these prices say.
+            # This is the cheapest of all pairs, so its cost bounds the load of every packing of pairs.
             bound = max(bound, float(np.asarray(busy.T @ price)[pair].sum() / price.sum()))
     kept = found.share > 1e-9
     rows = pairs.table[kept]
@@ -80,7 +81,7 @@ def pack_pairs(network: Network, *, enough_s_per_byte: float = 0.0, seed: int = 
 
 
 def _cheapest(network: Network, cost: Floats, random: np.random.Generator) -> tuple[Indices, int]:
-    """(links up, then links down + links, height) of a cheapest pair; among about equals by chance."""
+    """Return (links up, then links down + links, height) of a cheapest pair; ties break at random."""
     ranks, links = network.ranks, network.links
     weight = cost / (float(cost.max(initial=0.0)) or 1.0) + 1e-7 * random.random(links)
     best_cost, best, best_height = np.inf, np.zeros(0, dtype=np.int64), 0

@@ -1,9 +1,9 @@
-"""Fractional packing of rooted trees: which arborescences should carry what each root has to spread.
+"""Fractional packing of rooted trees: the arborescences that carry the data that each root spreads.
 
-For all_gather every rank is a root with an equal demand, for broadcast one rank has all of it. The
-optimum is the one of ForestColl: the most that every rank can receive at once, with trees that reach
-it (Edmonds; Tarjan); here by column generation, priced by cheapest arborescences, which also proves
-how far from the optimum the trees so far are.
+In an all_gather every rank is a root with an equal demand, in a broadcast one rank has all of it. The optimum
+is that of ForestColl: the most that every rank can receive at once, which trees do reach (Edmonds; Tarjan).
+Here column generation finds it. Cheapest arborescences price the columns and prove the distance to the
+optimum.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _CLOSE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class RootedPacking:
-    """Trees as rows of links, the root and the share of the bytes of each; shares sum to 1.
+    """Trees as rows of links, with the root and the share of the bytes of each; shares sum to 1.
 
-    ``s_per_byte`` is the load of the busiest link or port; no packing has less than
-    ``bound_s_per_byte``.
+    ``s_per_byte`` is the load of the busiest link or port; ``bound_s_per_byte`` is a lower bound on it for
+    every packing.
     """
 
     trees: Indices
@@ -43,11 +43,11 @@ class RootedPacking:
 def pack_rooted(
     network: Network, demand: Floats, *, enough_s_per_byte: float = 0.0, seed: int = 0
 ) -> RootedPacking:
-    """The packing for ``demand`` (a share of the bytes for each rank), within 0.01 % or 80 rounds.
+    """Return the packing for ``demand`` (a share of the bytes for each rank), within 0.01 % or 80 rounds.
 
-    A load that is known to be a lower bound, ``enough_s_per_byte``, ends the search when it is reached.
-    Raises NotApplicableError if a root does not reach all ranks. O(rounds · (linear program + roots ·
-    ranks · links)).
+    ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. Raises
+    NotApplicableError if a root does not reach all ranks. O(rounds · (linear program + roots · ranks ·
+    links)).
     """
     random = np.random.default_rng(seed)
     busy = link_load(network)
@@ -79,7 +79,7 @@ def pack_rooted(
 
 
 def _cheapest(network: Network, cost: Floats, root: int, random: np.random.Generator) -> tuple[Indices, int]:
-    """(links, height) of a cheapest arborescence; among about equals one of fast links, by chance."""
+    """Return (links, height) of a cheapest arborescence; ties go to fast links, then at random."""
     scale = float(cost.max(initial=0.0)) or 1.0
     slow = network.beta_s_per_byte / network.beta_s_per_byte.max()
     noise = random.random(network.links)

@@ -1,8 +1,8 @@
 """Spanning trees that load links and ports evenly, one tree after the other (greedy tree packing).
 
-Each tree is a cheapest one where what is loaded more costs exponentially more, which comes as near to the
-least largest load as one likes with the number of trees (Thorup 2007; Plotkin, Shmoys and Tardos 1995). No
-linear program is solved, so a thousand ranks take a second where column generation takes minutes.
+Each tree is a cheapest one at costs that grow exponentially with load. With enough trees this comes as close
+to the least largest load as desired (Thorup 2007; Plotkin, Shmoys and Tardos 1995). No linear program is
+solved, so a thousand ranks take a second where column generation takes minutes.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from synth.tree_packing.spanning_trees import Edges, low_tree
 
 __all__ = ["balanced_trees", "exchanged"]
 
-# By how many uses of the busiest resource a load must differ for the price to grow e-fold; that a level more
-# costs as much as about a tenth of that, so that trees are low where loads allow.
+# _SOFT: the load difference, in uses of the busiest resource, for which the price grows e-fold. _PER_LEVEL:
+# the cost of one more level, about a tenth of that, so that trees are low where loads allow.
 _SOFT = 4.0
 _PER_LEVEL = 0.3
 _NOISE = 0.1
-# Of low trees a level more costs more than what any load does at first, and the root matters: so many are
-# tried, as long as that takes no more than so many steps.
+# For low trees one more level costs more than any load does at first, and the root matters: this many roots
+# are tried, limited by this many steps.
 _PER_LOW_LEVEL = 10.0
 _MOST_ROOTS, _MOST_STEPS = 64, 500_000_000
-# How many edges are looked at for exchanges: some tenths of a second.
+# The most edges to examine for exchanges: some tenths of a second.
 _MOST_LOOKED_AT = 100_000_000
 
 
 def balanced_trees(edges: Edges, trees: int, *, seed: int = 0, low: bool = False) -> Indices:
-    """(trees, ranks - 1) edges of so many spanning trees, which may repeat each other.
+    """Return (trees, ranks - 1) edges of this many spanning trees, which may repeat each other.
 
-    ``low`` ones load the network less evenly. O(trees · ranks²), and up to 64 times that for low ones.
+    ``low`` trees load the network less evenly. O(trees · ranks²), and up to 64 times that for low trees.
     """
     random = np.random.default_rng(seed)
     busy = edges.load
-    # Loads in uses of the cheapest edge: so that they count for each resource alike.
+    # Loads count uses of the cheapest edge, so that they compare between resources.
     scale = 1.0 / float(busy.data.min())
     load = np.zeros(busy.shape[0])
     found = np.empty((trees, edges.network.ranks - 1), np.int64)
@@ -59,11 +59,11 @@ def balanced_trees(edges: Edges, trees: int, *, seed: int = 0, low: bool = False
 
 
 def exchanged(edges: Edges, trees: Indices, most: Indices) -> Indices:
-    """``trees`` with edges exchanged until edge e is in at most ``most[e]`` of them, as far as can be.
+    """Return ``trees`` with edges exchanged until edge e is in at most ``most[e]`` of them, if possible.
 
-    Each edge that is in too many gives way along a shortest chain of exchanges to one that is in too few, as
-    in matroid union (Edmonds 1968): where the chains end, no trees keep to ``most``. O(edges · trees ·
-    ranks) for each of them, mostly far less; ended after a hundred million steps.
+    Each edge in too many trees is replaced along a shortest chain of exchanges that ends at an edge in too
+    few, as in matroid union (Edmonds 1968): if no chain exists, no trees keep to ``most``. O(edges · trees ·
+    ranks) for each replacement, mostly far less; the search stops after a hundred million steps.
     """
     member = np.zeros((len(trees), edges.count), np.bool_)
     member[np.arange(len(trees))[:, None], trees] = True
@@ -82,10 +82,10 @@ def exchanged(edges: Edges, trees: Indices, most: Indices) -> Indices:
 
 
 class _Walks(NamedTuple):
-    """``start``, ``edge`` and ``other`` are the edges at each rank; walks are depth first, from rank 0.
+    """Depth-first walks from rank 0 through each tree, and the edges at each rank.
 
-    ``begin[tree, rank]`` and ``end[tree, rank]``: the ranks that the walk through a tree meets from rank on
-    until it has left what hangs below it.
+    ``start``, ``edge`` and ``other`` are the edges at each rank. ``begin[tree, rank]`` and ``end[tree,
+    rank]`` are the first and past-the-last numbers, in the order of the walk, of the ranks below rank.
     """
 
     start: Indices
@@ -99,9 +99,9 @@ class _Walks(NamedTuple):
 def _give_way(
     member: Mask, a: Indices, b: Indices, walks: _Walks, load: Indices, most: Indices, edge: int, steps: int
 ) -> tuple[bool, int]:
-    """Take ``edge`` out of one tree, along a shortest chain of exchanges.
+    """Take ``edge`` out of one tree along a shortest chain of exchanges, and return (found one, steps).
 
-    Whether there is one, and after how many steps, of which it takes hardly more than ``steps``.
+    The search takes hardly more than ``steps``.
     """
     trees, edges = member.shape
     ranks = walks.begin.shape[1]
@@ -109,7 +109,7 @@ def _give_way(
     instead_of[edge] = edge
     queue, first, last, taken = np.empty(edges, np.int64), 0, 1, 0
     queue[0] = edge
-    # Edges that no chain has come to yet, in their order.
+    # Edges that no chain has reached yet, in their order.
     free = np.arange(edges)
     free_count = edges
     while first < last and taken < steps:
@@ -120,7 +120,7 @@ def _give_way(
                 continue
             taken += 2 * edges + ranks
             begin, end = walks.begin[tree], walks.end[tree]
-            # Without the edge, what hangs below its lower end is apart from all else.
+            # Without the edge, the ranks below its lower end are cut off.
             lower = a[out] if begin[a[out]] > begin[b[out]] else b[out]
             low, high = begin[lower], end[lower]
             kept = 0
@@ -152,7 +152,7 @@ def _give_way(
 
 @compiled
 def _walk(walks: _Walks, tree: Mask, number: int) -> None:
-    """Number the ranks in the order in which a walk through the tree meets them."""
+    """Fill a tree's ``begin`` and ``end`` by a depth-first walk."""
     begin, end = walks.begin[number], walks.end[number]
     ranks = len(begin)
     begin[:] = -1

@@ -1,10 +1,10 @@
-"""Integral packing of arborescences (Edmonds 1973): whole trees in whole capacities.
+"""Integral packing of arborescences (Edmonds 1973): integer numbers of trees in integer capacities.
 
-Every rank v is the root of m trees, every link carries at most its capacity of them. That is possible if and
-only if m units from every rank can flow to each rank at once (Edmonds; Tarjan; ForestColl Sec. 5). Trees
-grow one by one, link by link; a link may be taken if afterwards the roots that have not grown yet can still
-flow to the rank it enters. The flow to each rank is kept and repaired where a link it used is gone, so a
-step costs a few searches and no max-flow.
+Every rank is the root of m trees, and every link carries at most its capacity of trees. That is possible if
+and only if m units from every rank can flow to each rank at once (Edmonds; Tarjan; ForestColl Sec. 5). Trees
+grow one by one, link by link. A tree may take a link if the roots of later trees can still flow to the rank
+that the link enters. The flow to each rank is kept and repaired when a link that it uses is taken, so a step
+costs a few searches and no max-flow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows: TypeAlias = NDArray[np.int64]
 
 
 class CapacityGraph(NamedTuple):
-    """A network's links, and those that leave and enter each rank, as ``Network.out_links`` has them."""
+    """The links of a network, with the links out of and into each rank as in ``Network.out_links``."""
 
     src: Indices
     dst: Indices
@@ -35,20 +35,20 @@ class CapacityGraph(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """Room for a search: over which link each rank was reached (-1: not), and the ranks in that order."""
+    """Buffers of a search: the link by which each rank was reached (-1: none), and the order of ranks."""
 
     came: Rows
     queue: Rows
 
 
 def graph_of(network: Network) -> CapacityGraph:
-    """The links of a network for the loops of this module."""
+    """Return the links of a network for the loops of this module."""
     return CapacityGraph(network.src, network.dst, *network.out_links, *network.in_links)
 
 
 @compiled
 def _path(graph: CapacityGraph, origin: int, goal: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
-    """Breadth first from ``origin`` to ``goal`` where flow can grow; afterwards it has grown by one."""
+    """Grow the flow from ``origin`` to ``goal`` by one along a shortest path; return False without one."""
     came, queue, src, dst = search.came, search.queue, graph.src, graph.dst
     came[:] = -1
     queue[0] = origin
@@ -86,7 +86,10 @@ def _path(graph: CapacityGraph, origin: int, goal: int, flow: Rows, capacity: Ro
 
 @compiled
 def flows_fit(graph: CapacityGraph, capacity: Rows, supply: Rows, flow: Rows) -> Mask:
-    """Fill ``flow[v]`` so that what each rank supplies reaches v; a set that cannot get it all, or none."""
+    """Fill ``flow[v]`` so that the supply of each rank reaches v.
+
+    Return a set of ranks that cannot receive it all; an empty set on success.
+    """
     ranks = len(supply)
     search = _Search(np.empty(ranks, np.int64), np.empty(ranks, np.int64))
     for sink in range(ranks):
@@ -101,7 +104,7 @@ def flows_fit(graph: CapacityGraph, capacity: Rows, supply: Rows, flow: Rows) ->
 
 @compiled
 def _withdraw(graph: CapacityGraph, root: int, sink: int, flow: Rows) -> None:
-    """One unit from ``root`` to ``sink`` less."""
+    """Reduce the flow from ``root`` to ``sink`` by one unit."""
     rank = root
     while rank != sink:
         for at in range(graph.out_start[rank], graph.out_start[rank + 1]):
@@ -116,7 +119,7 @@ def _withdraw(graph: CapacityGraph, root: int, sink: int, flow: Rows) -> None:
 def whole_trees(
     graph: CapacityGraph, roots: Rows, capacity: Rows, flow: Rows, seed: int
 ) -> tuple[Rows, Rows]:
-    """(links of each tree in the order they joined, height of each), a tree for each of ``roots``, in order.
+    """Return (links of each tree in the order they joined, heights), one tree for each of ``roots``.
 
     ``flow[v]`` brings one unit from every root to v within ``capacity``; both are used up. Low trees are
     preferred: links join level by level, those with most capacity left first. O(trees · ranks · links) at
@@ -154,7 +157,7 @@ def whole_trees(
 
 @compiled
 def _offers(graph: CapacityGraph, level: Rows, capacity: Rows) -> Rows:
-    """The links that leave ``level``, those with most capacity left first, about equals by chance."""
+    """Return the links that leave ``level``, most capacity left first; ties break at random."""
     count = 0
     for rank in level:
         count += graph.out_start[rank + 1] - graph.out_start[rank]
@@ -170,7 +173,7 @@ def _offers(graph: CapacityGraph, level: Rows, capacity: Rows) -> Rows:
 
 @compiled
 def _may_take(graph: CapacityGraph, link: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
-    """Take one of ``link``'s capacity if the flow to the rank it enters can do without."""
+    """Take one unit of ``link``'s capacity, and return whether the flow into its target does without it."""
     src, dst = graph.src, graph.dst
     for other in range(len(src)):
         while flow[other] > capacity[other]:

@@ -1,10 +1,10 @@
-"""Integral capacities: how many trees each link may carry, in units as coarse as the optimum allows.
+"""Integral capacities: the number of trees a link may carry, in units as coarse as the optimum allows.
 
-A link of rate r carries floor(r · T) trees within T, where a tree is a unit of bytes and rates are whole
-numbers. With k trees a root the optimum is reached where T = k / x*, x* being the rate at which every rank
-can be sent to; with another number of trees at the least T at which all still fit. Ports that several links
-share are divided among them: whole numbers as equal as may be, such that every set of ranks can be entered
-as often as it must be (as ForestColl removes switches by splitting edges).
+A link of integer rate r carries floor(r · T) trees within time T, where a tree is a unit of bytes. The best
+time for k trees a root is T = k / x*, where x* is the rate at which every rank can receive. If these do not
+fit, T grows until they do. A shared port is divided among its links into integers that are as equal as
+possible, such that every set of ranks still has enough capacity in (ForestColl does so too when it removes
+switches by splitting edges).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _FINEST = 1000
 _MOST_SHARED_LINKS = 6000
 _MOST_CUTS = 40
 _COARSEST = 40
-# How far from the most equal division is near enough, and after how many nodes the best so far is taken.
+# The gap to the most equal division that is close enough, and the nodes after which the best so far is used.
 _GAP = 0.2
 _MOST_NODES = 200
-# Only a solver that hangs comes near this; what ends by it depends on the machine.
+# A guard against a solver that hangs; reaching it would make results depend on the machine.
 _SAFETY_S = 600.0
 
 
 @dataclass(frozen=True, eq=False)
 class IntegralRates:
-    """Whole numbers in proportion to the bandwidths of links and ports; one is ``unit_bytes_per_s``."""
+    """Integers in proportion to the rates of links and ports, in units of ``unit_bytes_per_s``."""
 
     network: Network
     link: Rows
@@ -46,7 +46,7 @@ class IntegralRates:
 
 @dataclass(frozen=True, eq=False)
 class TreeUnits:
-    """``capacity`` trees on each link within ``time`` (trees over rate), ``flow[v]`` that shows they fit."""
+    """``capacity`` trees on each link within ``time`` (trees over rate); ``flow[v]`` proves that they fit."""
 
     capacity: Rows
     flow: Rows
@@ -54,7 +54,10 @@ class TreeUnits:
 
 
 def rates(network: Network) -> IntegralRates:
-    """Raises NotApplicableError where bandwidths have no small common unit, or differ within a port."""
+    """Return the integer rates of links and ports.
+
+    Raises NotApplicableError if bandwidths have no small common unit, or differ among the links of a port.
+    """
     fastest = 1.0 / network.beta_s_per_byte.min()
     parts = [
         Fraction(float(rate / fastest)).limit_denominator(_FINEST) for rate in 1 / network.beta_s_per_byte
@@ -73,9 +76,10 @@ def rates(network: Network) -> IntegralRates:
 
 
 def exact_trees(found: IntegralRates, supply: Rows, rate_bytes_per_s: float) -> tuple[Fraction, int]:
-    """(x*, the fewest trees a root that reach it): ``rate_bytes_per_s`` as the fraction that it must be.
+    """Return (x*, the fewest trees a root that reach it), with ``rate_bytes_per_s`` as an exact fraction.
 
-    A cut of whole capacity divided by the number of roots outside has a denominator of at most that.
+    The rate is an integer cut capacity over a number of roots outside, so its denominator is at most the
+    number of roots.
     """
     best = Fraction(rate_bytes_per_s / found.unit_bytes_per_s).limit_denominator(int(supply.sum()))
     return best, best.numerator // int(
@@ -84,10 +88,10 @@ def exact_trees(found: IntegralRates, supply: Rows, rate_bytes_per_s: float) -> 
 
 
 def units(found: IntegralRates, supply: Rows, best: Fraction, trees: int, solver: str = "cbc") -> TreeUnits:
-    """The least time in which ``trees`` trees from every root fit, ``supply`` saying which are roots.
+    """Return the least time in which ``trees`` trees from every root fit; ``supply`` marks the roots.
 
-    Where links share ports, ``solver`` divides these. Raises NotApplicableError where no time is found that
-    is near the optimum, UnavailableError without the solver.
+    ``solver`` divides shared ports among their links. Raises NotApplicableError if no time near the optimum
+    is found, UnavailableError without the solver.
     """
     for time in _times(found, best, trees):
         fitted = _fitted(found, supply * trees, time, solver)
@@ -97,7 +101,7 @@ def units(found: IntegralRates, supply: Rows, best: Fraction, trees: int, solver
 
 
 def _times(found: IntegralRates, best: Fraction, trees: int) -> Iterator[Fraction]:
-    """The optimum's time, then those at which some capacity grows."""
+    """Yield the optimum's time, then the times at which some capacity grows."""
     time = trees / best
     yield time
     levels = sorted({int(rate) for rate in (*found.link, *found.port)})
@@ -128,7 +132,7 @@ def _fitted(found: IntegralRates, supply: Rows, time: Fraction, solver: str) -> 
 
 
 def _equal(network: Network, most: Rows, ports: Rows) -> Floats:
-    """What each link gets when every port is divided equally."""
+    """Return the share of each link if every port is divided equally."""
     users = np.bincount(network.link_port, minlength=len(ports))
     equal = most.astype(float)
     np.minimum.at(equal, network.port_user, (ports / np.maximum(users, 1))[network.link_port])
@@ -148,11 +152,11 @@ def _entering(network: Network, capacity: Rows) -> Rows:
 def _shared(
     network: Network, most: Rows, ports: Rows, supply: Rows, cuts: list[Mask], solver: str
 ) -> Rows | None:
-    """Capacities of links that keep to their ports', let enough into every rank and each of ``cuts``.
+    """Return link capacities that keep to their ports and let enough into every rank and each of ``cuts``.
 
-    As near as may be to what each link gets when all ports are divided equally; None if there are none.
-    The search ends by its gap or after a number of nodes, never by the clock: the same network and solver
-    give the same capacities on every machine.
+    They are as close as possible to equal shares of all ports; None if there are none. The search ends by its
+    gap or its number of nodes, not by time, so that the same network and solver give the same capacities on
+    every machine.
     """
     links = network.links
     if links > _MOST_SHARED_LINKS:

@@ -1,4 +1,4 @@
-"""The throughput-optimal trees of an all_gather, every rank the root of as many (ForestColl)."""
+"""The throughput-optimal trees of an all_gather, with every rank the root of equally many (ForestColl)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ __all__ = ["Optimum", "gathering_trees", "optimum"]
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """``best``: the rate, in the unit of ``rates``, at which each rank can be sent to from every other; it
-    takes ``trees_a_root`` trees, or a multiple of them. ``s_per_byte`` is the least time per byte.
+    """The optimum of an all_gather.
+
+    ``best`` is the rate, in the unit of ``rates``, at which each rank can receive from every other. It takes
+    ``trees_a_root`` trees, or a multiple. ``s_per_byte`` is the least time per byte.
     """
 
     rates: IntegralRates
@@ -31,7 +33,7 @@ class Optimum:
 
 @lru_cache(maxsize=4)
 def optimum(network: Network) -> Optimum:
-    """What no all_gather exceeds, exactly; NotApplicableError where bandwidths have no common unit."""
+    """Return the exact optimum of an all_gather; raise NotApplicableError without a common unit of rates."""
     s_per_byte = least_s_per_byte(network, "all_gather")
     found = rates(network)
     best, trees = exact_trees(found, _every_rank(network), 1.0 / (network.ranks * s_per_byte))
@@ -39,10 +41,10 @@ def optimum(network: Network) -> Optimum:
 
 
 def gathering_trees(network: Network, chunks: int, seed: int = 0, solver: str = "cbc") -> RootedPacking:
-    """Trees for ``chunks`` chunks a root: the fewest that are optimal if these are a multiple, or one each.
+    """Return trees for ``chunks`` chunks a root: the fewest optimal ones if they divide it, or one each.
 
-    ``solver`` divides ports that links share. Raises NotApplicableError where bandwidths have no common unit,
-    or ports cannot be divided, UnavailableError without the solver.
+    ``solver`` divides shared ports. Raises NotApplicableError if bandwidths have no common unit or ports
+    cannot be divided, UnavailableError without the solver.
     """
     least = optimum(network)
     trees = least.trees_a_root if chunks % least.trees_a_root == 0 else chunks

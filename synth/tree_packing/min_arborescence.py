@@ -1,8 +1,8 @@
 """The minimum spanning arborescence (Edmonds 1967): least total cost from a root to every rank.
 
-Chu and Liu's and Edmonds' algorithm: each rank takes its cheapest link in; cycles are contracted into
-one node, whose links in cost what exchanging the cycle's own link would cost, until there is no cycle;
-then the choices are unfolded.
+Chu and Liu's and Edmonds' algorithm: each rank takes its cheapest incoming link. A cycle is contracted into
+one node, whose incoming links cost the difference to the cycle's own link into the same rank. This repeats
+until there is no cycle; then the choices are unfolded.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Rows: TypeAlias = NDArray[np.int64]
 
 @compiled
 def cheapest_arborescence(ranks: int, src: Indices, dst: Indices, cost: Floats, root: int) -> Indices:
-    """For each rank the row of the link that enters it, -1 at the root; -2 at any that has none.
+    """Return for each rank the row of the link that enters it, -1 at the root; all -2 if there is no tree.
 
-    O(ranks · links) at worst, for few contractions O(links).
+    O(ranks · links) at worst, O(links) for few contractions.
     """
     nodes = ranks
     tail, head, price = src.astype(np.int64), dst.astype(np.int64), cost.copy()
-    # One entry a level of contraction, after a first one that only tells the compiler the types.
+    # One entry for each level of contraction; the first entry only gives the compiler the types.
     heads: list[Rows] = [np.zeros(0, np.int64)]
     chosen_at: list[Rows] = [np.zeros(0, np.int64)]
     origin_at: list[Rows] = [np.zeros(0, np.int64)]
@@ -70,7 +70,7 @@ def _best_in(nodes: int, tail: Rows, head: Rows, price: Floats, root: int) -> Ro
 
 @compiled
 def _contract(nodes: int, tail: Rows, best: Rows, root: int) -> tuple[Rows, int, Mask]:
-    """(new number of each node, how many there are, whether a node lies on a cycle of best links)."""
+    """Return (new number of each node, number of nodes, whether a node is on a cycle of best links)."""
     label = np.full(nodes, -1)
     seen = np.full(nodes, -1)
     looped = np.zeros(nodes, np.bool_)

@@ -10,7 +10,7 @@ __all__ = ["depths"]
 
 
 def depths(parent: Indices) -> Indices:
-    """How many edges each rank lies below its root; O(ranks · height)."""
+    """Return the number of edges from each rank up to its root; O(ranks · height)."""
     depth = np.zeros(len(parent), dtype=np.int64)
     above = parent
     while (below := above >= 0).any():

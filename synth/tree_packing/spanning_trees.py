@@ -1,14 +1,14 @@
-"""Fractional packing of spanning trees: which trees, and how much of the buffer each should carry.
+"""Fractional packing of spanning trees: the trees, and the share of the buffer that each carries.
 
-An all_reduce over one tree reduces towards its root and broadcasts back over the same edges, so it
-uses each edge once in both directions. Shares x of trees load a resource (a link or a port) with the
-sum of x·beta over their edges that need it; the least possible largest load is the time per byte
-that trees allow. Where directions cost the same and nothing is shared it is the partition bound of
-Nash-Williams and Tutte, so no algorithm that reduces at ranks does better.
+An all_reduce over one tree reduces towards its root and broadcasts back over the same edges, so it uses each
+edge once in both directions. Shares x of trees load a resource (a link or a port) with the sum of x·beta over
+their edges that need it; the least possible largest load is the least time per byte over trees. If both
+directions cost the same and no port is shared, it equals the partition bound of Nash-Williams and Tutte, so
+no algorithm that reduces at ranks is faster.
 
-Column generation: a linear program chooses shares among the trees so far, its duals price the
-resources, and the cheapest trees at these prices and at their running mean join, until none is cheaper
-than the program.
+Column generation: a linear program chooses shares among the trees so far, its duals price the resources, and
+the cheapest trees at these prices and at their running mean are added, until no tree is cheaper than the
+program's optimum.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Edges:
 
     @cached_property
     def load(self) -> csc_array:
-        """(resources, edges): seconds per byte that each edge, used both ways, keeps each resource busy."""
+        """(resources, edges): seconds per byte for which each edge, used both ways, holds each resource."""
         one_way = link_load(self.network)
         return csc_array(one_way[:, self.there] + one_way[:, self.back])
 
     @cached_property
     def unavoidable(self) -> Floats:
-        """For each resource the least load of any spanning tree: where all edges of a rank load it."""
+        """The load of each resource by any spanning tree at least, as all edges of some rank load it."""
         start, edge, _ = self.around
         found = np.zeros(self.load.shape[0])
         for rank in range(self.network.ranks):
@@ -82,8 +82,8 @@ class Edges:
 class Packing:
     """Trees as rows of edge numbers, each with its ``share`` of the bytes; shares sum to 1.
 
-    ``s_per_byte`` is the load of the busiest resource, ``bound_s_per_byte`` a proven least load of any
-    packing of spanning trees.
+    ``s_per_byte`` is the load of the busiest resource, ``bound_s_per_byte`` a proven lower bound on it for
+    every packing of spanning trees.
     """
 
     edges: Edges
@@ -94,7 +94,7 @@ class Packing:
 
 
 def pair_links(network: Network) -> Edges:
-    """Opposite links of each two ranks, paired in the order of their cost.
+    """Return the opposite links of each two ranks, paired in the order of their cost.
 
     Raises NotApplicableError if the pairs do not connect all ranks.
     """
@@ -117,11 +117,11 @@ def pair_links(network: Network) -> Edges:
 
 
 def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0, seed: int = 0) -> Packing:
-    """The packing of spanning trees with the least largest load, within 0.2 % or 60 rounds.
+    """Return the packing of spanning trees with the least largest load, within 0.2 % or 60 rounds.
 
-    A load that is known to be a lower bound, ``enough_s_per_byte``, ends the search when it is reached. With
-    ``headroom`` what a tree need not load a resource with counts so much more: so trees branch where there is
-    bandwidth to spare. O(rounds · (linear program + ranks · links)).
+    ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. With
+    ``headroom`` any load beyond the unavoidable one counts that much more, so that trees branch where
+    bandwidth is spare. O(rounds · (linear program + ranks · links)).
     """
     random = np.random.default_rng(seed)
     busy = edges.load * (1.0 + headroom)
@@ -134,13 +134,13 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0,
     steady = np.zeros_like(used)
     for rounds in range(_MOST_ROUNDS + 1):
         found = solve(busy, trees, np.ones(1), spared)
-        # Rounds after the least load is reached only look for lower trees of the same load.
+        # Once the least load is reached, further rounds only look for lower trees of the same load.
         lately += found.s_per_byte <= bound * (1 + _CLOSE)
         if lately > _LOWERING_ROUNDS or rounds == _MOST_ROUNDS or len(trees) == before:
             break
         trees.keep(found.share > 1e-9, _RECENT)
         before = len(trees)
-        # The program's own prices jump from round to round; their running mean finds trees that last.
+        # The program's prices jump between rounds; trees that are cheap at their running mean stay useful.
         latest = found.price / (found.price.sum() or 1.0)
         steady = latest if rounds == 0 else _STEADY * steady + (1 - _STEADY) * latest
         cost = np.asarray(busy.T @ steady)
@@ -159,16 +159,16 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0,
 
 
 def thinned(packing: Packing) -> Packing:
-    """The packing without trees of very small shares.
+    """Return the packing without trees of very small shares.
 
-    Such a tree is slow to pass on a chunk where each of them carries its part all the time.
+    Such a tree forwards a chunk slowly if all trees send at the rate of their shares all the time.
     """
     kept = packing.share >= min(_LEAST_SHARE, float(packing.share.max()))
     return _loaded(packing.edges, packing.trees[kept], packing.share[kept] / packing.share[kept].sum())
 
 
 def fewest(packing: Packing, most_s_per_byte: float) -> Packing:
-    """The packing without trees that carry least, as long as it loads no more than ``most_s_per_byte``."""
+    """Return the packing with the smallest shares dropped while its load is ≤ ``most_s_per_byte``."""
     while len(packing.share) > 1:
         trees = Trees()
         for row in np.delete(packing.trees, int(packing.share.argmin()), axis=0):
@@ -182,7 +182,7 @@ def fewest(packing: Packing, most_s_per_byte: float) -> Packing:
 
 
 def _loaded(edges: Edges, trees: Indices, share: Floats) -> Packing:
-    """The packing of these trees with these shares."""
+    """Return the packing of these trees with these shares."""
     used = np.bincount(trees.ravel(), weights=np.repeat(share, trees.shape[1]), minlength=edges.count)
     return Packing(edges, trees, share, float((edges.load @ used).max()), 0.0)
 
@@ -190,7 +190,7 @@ def _loaded(edges: Edges, trees: Indices, share: Floats) -> Packing:
 def _cheapest(
     edges: Edges, prices: Floats, random: np.random.Generator, per_level: float = 1e-6
 ) -> tuple[Indices, int]:
-    """(edges, height) of a cheapest spanning tree at these prices; among about equals a low one."""
+    """Return (edges, height) of a cheapest spanning tree at these prices; ties go to low trees."""
     cost = np.asarray(edges.load.T @ prices)
     scale = float(cost.max(initial=0.0)) or 1.0
     noise = random.random(edges.count) * 1e-7
@@ -200,7 +200,7 @@ def _cheapest(
 
 
 def low_tree(edges: Edges, cost: Floats, root: int, per_level: float) -> Indices:
-    """The edges of a cheapest spanning tree where each level below ``root`` costs ``per_level`` more."""
+    """Return the edges of a cheapest spanning tree, with ``per_level`` added for levels below ``root``."""
     joined_by, _ = _grow(*edges.around, cost, root, per_level)
     return joined_by[joined_by >= 0]
 
@@ -209,7 +209,7 @@ def low_tree(edges: Edges, cost: Floats, root: int, per_level: float) -> Indices
 def _grow(
     start: Indices, edge: Indices, other: Indices, cost: Floats, root: int, per_level: float
 ) -> tuple[Indices, Indices]:
-    """Prim's tree: (for each rank the edge that joins it, -1 at the root and if unreached; its depth).
+    """Return Prim's tree: (edge that joins each rank, -1 at the root and if unreached; depth of each rank).
 
     ``per_level`` is added for each level below the root, so that equal costs give a low tree.
     """

@@ -1,4 +1,4 @@
-"""Trees for both ways of an all_reduce: what is reduced up to a root is broadcast down from it."""
+"""Trees for both ways of an all_reduce: links to reduce up to a root, and links to broadcast down from it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ __all__ = ["TwoWayTree", "hung"]
 
 @dataclass(frozen=True, eq=False)
 class TwoWayTree:
-    """Links that lead ``up`` to a root and ``down`` from it, and the depth below it of the rank at the lower
-    end of each.
-    """
+    """Links that lead ``up`` to a root and ``down`` from it, with the depth of each link's lower end."""
 
     up: Indices
     up_depth: Indices
@@ -26,14 +24,14 @@ class TwoWayTree:
     down_depth: Indices
 
     def ways(self) -> tuple[tuple[Indices, int, Indices], tuple[Indices, int, Indices]]:
-        """(links, operation, level of each link) up and down; a send needs only those of earlier levels."""
+        """Return (links, operation, level of each link) up and down; a send needs only earlier levels."""
         height = int(self.up_depth.max())
         up = (self.up, REDUCE, height - self.up_depth)
         return up, (self.down, COPY, height + self.down_depth)
 
 
 def hung(edges: Edges, tree: Indices) -> TwoWayTree:
-    """An undirected tree hung from its centre."""
+    """Return an undirected tree rooted at its centre."""
     rank, edge, depth = _hung(edges.a[tree], edges.b[tree], edges.network.ranks)
     edge = tree[edge]
     from_a = edges.a[edge] == rank
@@ -43,7 +41,7 @@ def hung(edges: Edges, tree: Indices) -> TwoWayTree:
 
 @compiled
 def _hung(a: Indices, b: Indices, ranks: int) -> tuple[Indices, Indices, Indices]:
-    """(rank, its edge towards the centre, its depth) of all but the centre, breadth first from there."""
+    """Return (rank, its edge towards the centre, its depth) of all ranks but the centre, breadth first."""
     count = np.zeros(ranks + 1, np.int64)
     for edge in range(len(a)):
         count[a[edge] + 1] += 1
@@ -77,7 +75,7 @@ def _walk(
     joined_by: Indices,
     depth: Indices,
 ) -> None:
-    """The ranks in ``order`` breadth first from ``root``, and of each its edge towards it, and its depth."""
+    """Fill ``order`` with the ranks breadth first from ``root``, and their edges towards it and depths."""
     order[0], joined_by[root], depth[root] = root, -1, 0
     met = 1
     for at in range(len(order)):
