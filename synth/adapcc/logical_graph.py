@@ -1,8 +1,8 @@
-"""AdapCC's logical graph: nodes (hosts, or ranks) and the links to choose from between each two of them.
+"""AdapCC's logical graph: nodes (hosts, or ranks), and the candidate links between each two of them.
 
-The logical graph of AdapCC (Sec. IV-D) has GPUs and NICs; here a NIC is a port that links name. Seen
-from above a host is one node, and sub-collective number i uses the links between the i-th ranks of
-both hosts, so that the NICs of a host share the work.
+The logical graph of AdapCC (Sec. IV-D) has GPUs and NICs; here a NIC is a port that links name. Seen from
+above a host is one node, and sub-collective number i uses the links between the i-th ranks of both hosts, so
+that the NICs of a host share the work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AS_GOOD = 1.2
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """From one node to another; sub-collective number i uses ``links[i]``."""
+    """An edge from one node to another; sub-collective number i uses ``links[i]``."""
 
     src: int
     dst: int
@@ -34,7 +34,7 @@ class Edge:
 class NodeGraph:
     """Nodes and edges; resources are rows of the network's links, then its ports.
 
-    ``both``: what goes over an edge comes back over the opposite links.
+    With ``both``, data that crosses an edge also returns, over the opposite links.
     """
 
     network: Network
@@ -44,12 +44,12 @@ class NodeGraph:
     opposite: Indices
 
     def rows(self, edge: Edge, number: int) -> tuple[int, ...]:
-        """The links that sub-collective ``number`` uses on ``edge``: one, or one each way."""
+        """Return the links that sub-collective ``number`` uses on ``edge``: one, or one each way."""
         link = edge.links[number]
         return (link, int(self.opposite[link])) if self.both else (link,)
 
     def load(self, edge: Edge, number: int) -> dict[int, float]:
-        """Seconds per byte that sub-collective ``number`` keeps each resource busy on ``edge``."""
+        """Return the seconds per byte for which sub-collective ``number`` on ``edge`` holds each resource."""
         busy: dict[int, float] = {}
         for row in self.rows(edge, number):
             for resource in self.network.resources_of(row):
@@ -57,18 +57,18 @@ class NodeGraph:
         return busy
 
     def steps_s(self, chunk_bytes: int) -> Floats:
-        """For each edge the seconds that a chunk of sub-collective 0 travels over it, the slower way."""
+        """Return for each edge the seconds that a chunk of sub-collective 0 travels, the slower way."""
         travel_s = self.network.travel_s(chunk_bytes)
         rows = np.array([self.rows(edge, 0) for edge in self.edges], dtype=np.int64)
         per_edge = rows.size // max(1, len(self.edges))
         return floats(travel_s[rows.reshape(len(self.edges), per_edge)].max(axis=1, initial=0.0))
 
     def paths_from(self, chunk_bytes: int) -> ShortestPaths:
-        """The paths that take a chunk the least time, from every node."""
+        """Return the fastest paths of a chunk from every node."""
         return shortest_paths(self.nodes, *self._ends, self.steps_s(chunk_bytes))
 
     def paths_to(self, chunk_bytes: int) -> ShortestPaths:
-        """The same to every node, over edges turned round: ``edge[n, m]`` is the first from m towards n."""
+        """Return the fastest paths to every node: ``edge[n, m]`` is the first edge from m towards n."""
         src, dst = self._ends
         return shortest_paths(self.nodes, dst, src, self.steps_s(chunk_bytes))
 
@@ -79,7 +79,7 @@ class NodeGraph:
 
 
 def node_graph(network: Network, node_of: Indices, *, numbers: int, both: bool = False) -> NodeGraph:
-    """The graph over ``node_of`` each rank (-1: left out), with links for so many sub-collectives.
+    """Return the graph of the nodes ``node_of[rank]`` (-1: left out), for ``numbers`` sub-collectives.
 
     With ``both``, links without an opposite one are left out.
     """
@@ -110,7 +110,7 @@ def node_graph(network: Network, node_of: Indices, *, numbers: int, both: bool =
 
 
 def opposites(network: Network) -> Indices:
-    """For each link the one that leads back, −1 if none; parallel links pair up in the order of cost."""
+    """Return the opposite of each link, −1 if none; parallel links pair up in the order of cost."""
     found = np.full(network.links, -1)
     waiting: dict[tuple[int, int], list[int]] = {}
     for link in np.argsort(network.beta_s_per_byte, kind="stable").tolist():

@@ -1,8 +1,7 @@
 """Expands paths between nodes to the sends of chunks with one source and one target each.
 
-Between hosts a chunk takes the link from where it is to its target if it can, else the link that its
-sub-collective uses, to which it goes by a shortest path. Chunks start in the order, of a few, that
-simulates best.
+Between hosts a chunk takes a direct link to its target if there is one, else a shortest path to the link of
+its sub-collective. A few orders of the chunks' starts are simulated, and the best is used.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["Routes", "along", "plan_routes"]
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """The paths between nodes, and for each chunk the links that it takes."""
+    """The paths between nodes, and the links that each chunk takes."""
 
     paths: FlowPaths
     links: tuple[tuple[int, ...], ...]
@@ -51,9 +50,9 @@ def plan_routes(
     time_limit_s: float = 60.0,
     seed: int = 0,
 ) -> Routes:
-    """Routes for a collective that copies each chunk from one rank to one rank, balanced over all links.
+    """Return routes, balanced over all links, for a collective that copies each chunk from one rank to one.
 
-    Raises NotApplicableError for other collectives, and where there is no way.
+    Raises NotApplicableError for other collectives, and if there is no path.
     """
     begun_s = time.perf_counter()
     source, target = collective.source_of(), collective.target_of()
@@ -78,7 +77,7 @@ def plan_routes(
 
 
 def _flows(source: Indices, target: Indices, nodes: int, chunk_bytes: int) -> list[Flow]:
-    """What goes from each node to each other, of chunks from ``source`` to ``target``."""
+    """Return the flow from each node to each other node, for chunks from ``source`` to ``target``."""
     ends, counts = np.unique(source * nodes + target, return_counts=True)
     return [
         Flow(pair // nodes, pair % nodes, count * chunk_bytes)
@@ -90,7 +89,7 @@ def _flows(source: Indices, target: Indices, nodes: int, chunk_bytes: int) -> li
 def along(
     network: Network, collective: Collective, chunk_bytes: int, routes: Routes, method: str, seed: int
 ) -> Schedule:
-    """The schedule in which every chunk goes its way, in the best of a few orders."""
+    """Return the schedule in which every chunk takes its route, in the best of a few orders."""
     made = [
         _ordered(network, collective, chunk_bytes, routes, method, seed, turns)
         for turns in _orders(network, collective, chunk_bytes, routes)
@@ -117,7 +116,7 @@ def _ordered(
 
 
 def _orders(network: Network, collective: Collective, chunk_bytes: int, routes: Routes) -> Iterator[Floats]:
-    """Turns of the chunks: by distance between ranks, between hosts and then ranks, busiest port first."""
+    """Yield turns of the chunks: by distance in ranks, by distance in hosts, busiest resource first."""
     ranks = network.ranks
     source, target = collective.source_of().astype(int), collective.target_of().astype(int)
     lap = np.arange(collective.chunks) % collective.share
@@ -135,7 +134,7 @@ def _orders(network: Network, collective: Collective, chunk_bytes: int, routes: 
 
 
 def _longest_queue(network: Network, chunk_bytes: int, routes: Routes) -> Floats:
-    """For each chunk the load of the busiest link or port on its way."""
+    """Return for each chunk the load of the busiest link or port on its route."""
     hold_s = network.hold_s(chunk_bytes)
     queue_s: dict[int, float] = defaultdict(float)
     used = [[at for link in links for at in network.resources_of(link)] for links in routes.links]
@@ -146,7 +145,7 @@ def _longest_queue(network: Network, chunk_bytes: int, routes: Routes) -> Floats
 
 
 class _Way:
-    """Ways from rank to rank: along given edges between nodes, and shortest between those."""
+    """Paths from rank to rank: along given edges between nodes, with shortest paths in between."""
 
     def __init__(self, network: Network, node_of: Indices, chunk_bytes: int) -> None:
         self.network = network
@@ -155,7 +154,7 @@ class _Way:
         self.paths = shortest_paths(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
 
     def links(self, src: int, dst: int, path: tuple[Edge, ...]) -> list[int]:
-        """The links from rank ``src`` to rank ``dst``."""
+        """Return the links from rank ``src`` to rank ``dst``."""
         place = int((self.node_of[:src] == self.node_of[src]).sum())
         taken: list[int] = []
         at = src

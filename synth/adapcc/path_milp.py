@@ -1,8 +1,8 @@
-"""AdapCC's strategy where every chunk has one source and one target: a path for each flow (Sec. IV-D).
+"""AdapCC's strategy if every chunk has one source and one target: a path for each flow (Sec. IV-D).
 
-A flow is what goes from one node to another; a binary column says that it is routed over an edge.
-Flows carry different data, so the load of an edge is the sum of all that are routed over it, and what
-is minimised is the busiest link or port, with each flow's path a little: (1), (3) and (4) of the paper.
+A flow is the data from one node to another; a binary column routes it over an edge. Flows carry different
+data, so the load of an edge is the sum of the flows over it. The objective is the load of the busiest link or
+port, plus a small cost for each hop: (1), (3) and (4) of the paper.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GAP = 0.01
 
 @dataclass(frozen=True)
 class Flow:
-    """``size_bytes`` from node ``src`` to node ``dst``."""
+    """A flow of ``size_bytes`` from node ``src`` to node ``dst``."""
 
     src: int
     dst: int
@@ -42,7 +42,7 @@ class FlowPaths:
 
     @property
     def gap(self) -> float:
-        """How far the busiest resource may be from the least possible, as a part of it."""
+        """The gap of the busiest resource's load to the proven bound, relative to the load."""
         return relative_gap(self.busy_s, self.bound_s)
 
 
@@ -55,7 +55,10 @@ def plan_paths(
     time_limit_s: float = 40.0,
     seed: int = 0,
 ) -> FlowPaths | None:
-    """A path for every flow; None where one has none. Loads are spread over ``numbers`` sub-collectives."""
+    """Return a path for every flow; None if a flow has no path.
+
+    Loads are spread over ``numbers`` sub-collectives.
+    """
     nearest = {size: graph.paths_from(size) for size in {flow.size_bytes for flow in flows}}
     if any(np.isinf(nearest[flow.size_bytes].cost[flow.src, flow.dst]) for flow in flows):
         return None
@@ -76,7 +79,7 @@ def plan_paths(
             ]
             paths[at] = _ordered(flow, taken)
     found_s = _busy_s(graph, loads, paths, flows)
-    # Each flow has at most one edge for each node, so the hops weigh no more than this.
+    # Each flow uses at most one edge for each node, so hops cost at most this much.
     bound_s = max(0.0, solution.bound - _PER_HOP * graph.nodes) * unit_s
     return FlowPaths(tuple(paths), found_s, min(found_s, bound_s), solution.seconds)
 
@@ -88,7 +91,7 @@ def _program(
     paths: Sequence[tuple[Edge, ...]],
     unit_s: float,
 ) -> tuple[IntegerProgram, list[list[int]]]:
-    """(the model, which starts with ``paths``; for each flow the columns that route it over each edge)."""
+    """Return (the model, started from ``paths``; for each flow the columns that route it over each edge)."""
     model = IntegerProgram()
     busy = model.number()
     model.cost[busy] = 1.0
@@ -99,7 +102,7 @@ def _program(
         columns = [model.binary() for _ in graph.edges]
         routed.append(columns)
         _conserve(model, graph, flow, columns)
-        # A detour that gains nothing is no better than none.
+        # The cost of hops avoids detours that gain nothing.
         model.cost.update(dict.fromkeys(columns, per_hop))
         for column, edge, load in zip(columns, graph.edges, loads, strict=True):
             model.start[column] = float(edge in path)
@@ -111,7 +114,7 @@ def _program(
 
 
 def _conserve(model: IntegerProgram, graph: NodeGraph, flow: Flow, columns: list[int]) -> None:
-    """(1): the flow leaves its source, arrives at its target, and passes through what is between."""
+    """Add (1): the flow leaves its source, arrives at its target, and is conserved between."""
     for node in range(graph.nodes):
         out = [column for column, edge in zip(columns, graph.edges, strict=True) if edge.src == node]
         into = [column for column, edge in zip(columns, graph.edges, strict=True) if edge.dst == node]
@@ -120,7 +123,7 @@ def _conserve(model: IntegerProgram, graph: NodeGraph, flow: Flow, columns: list
 
 
 def _load(graph: NodeGraph, edge: Edge, numbers: int) -> dict[int, float]:
-    """Seconds per byte on each resource, with the sub-collectives' links used in turn."""
+    """Return the seconds per byte on each resource, with the links of the sub-collectives used in turn."""
     busy: dict[int, float] = defaultdict(float)
     for number in range(numbers):
         for resource, s_per_byte in graph.load(edge, number).items():
@@ -144,7 +147,7 @@ def _busy_s(
 
 
 def _ordered(flow: Flow, edges: Sequence[Edge]) -> tuple[Edge, ...]:
-    """The path among ``edges`` from end to end; circles that a solver left beside it fall away."""
+    """Return the path from end to end among ``edges``, without the cycles that a solver may leave."""
     next_edge = {edge.src: edge for edge in edges}
     path: list[Edge] = []
     node = flow.src

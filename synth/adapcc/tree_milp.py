@@ -1,18 +1,18 @@
 """AdapCC's strategy as a linear integer program (Sec. IV-D): one in-tree for each sub-collective.
 
-Columns, for each sub-collective m: the bytes it carries (a share of the tensor), the root r, and for
-each edge whether it is routed over (x), its flows f from every node, and the load N. All are scaled
-by the share, which makes the program linear and its relaxation the fractional packing of trees:
+The columns of each sub-collective m are the bytes it carries (a share of the tensor) and the root r. For each
+edge they are whether it is used (x), the flows f from every node, and the load N. All are scaled by the
+share. This makes the program linear, and its relaxation the fractional packing of trees:
 
 - (1) every flow leaves its source, arrives at the root, and is conserved between;
-- a node that aggregates (a = 1) sends one sum, of the size of the share, over its one outgoing edge;
-  a node that does not (a = 0) sends every flow that reaches it;
-- (2) a node is ready when the last of those below it is: a chunk's time from the leaves to the root;
+- a node that aggregates (a = 1) sends one sum, of the size of the share, over its one outgoing edge; a node
+  that does not (a = 0) sends every flow that reaches it;
+- (2) a node is ready when the last node below it is: a chunk's time from the leaves to the root;
 - (3) bandwidth is shared: sub-collectives on one link or port add up;
-- (4)–(6) what is minimised is the time of the first chunk, and then of the busiest link or port.
+- (4)–(6) the objective is the time of the first chunk plus that of the busiest link or port.
 
-a = 1 is never slower in this model, and a sum that passed unaggregated would be a chunk of its own, so
-schedules aggregate wherever flows meet.
+In this model a = 1 is never slower, and contributions that pass a node unaggregated would be chunks of their
+own. So schedules aggregate wherever flows meet.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Demand:
-    """A tree that is wanted: with a given root or any, for a given share of the bytes or any.
+    """A requested tree, with an optional root and an optional share of the bytes.
 
-    ``numbers`` are the sub-collectives that take turns on it, and so the links it may use.
+    ``numbers`` are the sub-collectives that take turns on it, and so determine the links it may use.
     """
 
     numbers: tuple[int, ...]
@@ -47,7 +47,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Tree:
-    """``above[n]`` is the edge that leads from node n towards the root, None at the root."""
+    """A tree; ``above[n]`` is the edge from node n towards the root, None at the root."""
 
     root: int
     above: tuple[Edge | None, ...]
@@ -68,7 +68,7 @@ class _Columns:
 
 @dataclass(eq=False)
 class StrategyProgram:
-    """The model; ``busy`` and ``first`` are the columns of the busiest load and of the first chunk's time."""
+    """The model; ``busy`` and ``first`` are the columns of the busiest load and the first chunk's time."""
 
     graph: NodeGraph
     demands: Sequence[Demand]
@@ -83,7 +83,7 @@ class StrategyProgram:
 
 
 def build(program: StrategyProgram) -> None:
-    """All columns and rows."""
+    """Add all columns and rows to the model."""
     graph, model = program.graph, program.model
     steps = graph.steps_s(program.chunk_bytes).tolist()
     program.unit_s = max(graph.load(edge, 0).popitem()[1] for edge in graph.edges) * program.total_bytes
@@ -126,7 +126,7 @@ def _part(program: StrategyProgram, demand: Demand) -> _Columns:
 
 
 def _route(program: StrategyProgram, part: _Columns) -> None:
-    """(1): one flow from every node to the root, over edges that are routed; one edge out of each node."""
+    """Add (1): a flow from every node to the root over routed edges, with one edge out of each node."""
     model, graph = program.model, program.graph
     leaving: list[list[int]] = [[] for _ in range(graph.nodes)]
     entering: list[list[int]] = [[] for _ in range(graph.nodes)]
@@ -150,7 +150,7 @@ def _route(program: StrategyProgram, part: _Columns) -> None:
             own = [part.share] if node == source else []
             model.row([*ways, part.root_share[node], *own], [*signs, 1.0, *[-1.0] * len(own)], 0.0, 0.0)
     for at, edge in enumerate(graph.edges):
-        # Without aggregation at its tail the edge carries every flow by itself.
+        # Without aggregation at its tail the edge carries every flow separately.
         model.row(
             [part.load[at], part.aggregates[edge.src], *carried[at]],
             [1.0, float(graph.nodes), *[-1.0] * len(carried[at])],
@@ -159,7 +159,7 @@ def _route(program: StrategyProgram, part: _Columns) -> None:
 
 
 def _aggregate(program: StrategyProgram, part: _Columns) -> None:
-    """What a node sends on is at least its share: all of it over its one outgoing edge."""
+    """Require each node but the root to send at least its share over its one outgoing edge."""
     model, graph = program.model, program.graph
     for node in range(graph.nodes):
         out = [part.load[at] for at, edge in enumerate(graph.edges) if edge.src == node]
@@ -167,7 +167,7 @@ def _aggregate(program: StrategyProgram, part: _Columns) -> None:
 
 
 def _wait(program: StrategyProgram, part: _Columns, steps: Sequence[float]) -> None:
-    """(2): when the first chunk is ready at each node, and so at the root."""
+    """Add (2): the time at which the first chunk is ready at each node, and so at the root."""
     model, graph = program.model, program.graph
     ready = [model.number() for _ in range(graph.nodes)]
     late = sum(sorted(steps)[-graph.nodes :])
@@ -180,7 +180,7 @@ def _wait(program: StrategyProgram, part: _Columns, steps: Sequence[float]) -> N
 
 
 def _share_bandwidth(program: StrategyProgram) -> None:
-    """(3): what all sub-collectives put on a link or a port adds up, and the busiest decides."""
+    """Add (3): loads of all sub-collectives add up on a link or port, and the busiest one counts."""
     graph, model = program.graph, program.model
     used: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for part, demand in zip(program.parts, program.demands, strict=True):
@@ -196,7 +196,7 @@ def _share_bandwidth(program: StrategyProgram) -> None:
 
 
 def begin(program: StrategyProgram, trees: Sequence[Tree]) -> None:
-    """Trees to begin with; what follows from them the solver completes."""
+    """Start the model from these trees; the solver derives all other columns."""
     for part, tree in zip(program.parts, trees, strict=True):
         for node, column in enumerate(part.root):
             program.model.start[column] = float(node == tree.root)
@@ -206,7 +206,7 @@ def begin(program: StrategyProgram, trees: Sequence[Tree]) -> None:
 
 
 def trees_of(program: StrategyProgram, values: Floats) -> list[Tree]:
-    """The trees that a solution routes; shares that only rounding left are nought."""
+    """Return the trees of a solution; shares within rounding of zero become 0."""
     trees = []
     for part in program.parts:
         above: list[Edge | None] = [None] * program.graph.nodes

@@ -1,7 +1,7 @@
-"""AdapCC's strategy for a tensor (Sec. IV-D): the trees that finish soonest, and the proof of it.
+"""AdapCC's strategy for a tensor (Sec. IV-D): the trees that finish soonest, and a bound that proves it.
 
 The integer program is that of ``synth.adapcc.tree_milp``; it starts from shortest paths or chains, whichever
-end sooner, and its trees are timed here.
+finish sooner. This module times its trees.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["Strategy", "plan"]
 
 @dataclass(frozen=True, eq=False)
 class Strategy:
-    """A tree for each demand, and the time of the model.
+    """A tree for each demand, and its time in the model.
 
-    ``time_s`` is the busiest resource's load and the first chunk's time to the root (and back);
-    ``bound_s`` is its proven least, among strategies with as many trees.
+    ``time_s`` is the load of the busiest resource plus the first chunk's time to the root (and back).
+    ``bound_s`` is a proven lower bound on it, among strategies with as many trees.
     """
 
     trees: tuple[Tree, ...]
@@ -36,7 +36,7 @@ class Strategy:
 
     @property
     def gap(self) -> float:
-        """How far ``time_s`` may be from the least possible, as a part of it."""
+        """The gap of ``time_s`` to the bound, relative to ``time_s``."""
         return relative_gap(self.time_s, self.bound_s)
 
 
@@ -52,9 +52,9 @@ def plan(
     gap: float = 0.02,
     seed: int = 0,
 ) -> Strategy | None:
-    """The trees that finish ``total_bytes`` soonest; None where no tree reaches all nodes.
+    """Return the trees that finish ``total_bytes`` soonest; None if no tree reaches all nodes.
 
-    ``floor_s`` is time that is spent elsewhere at the same time: loads below it do not count.
+    ``floor_s`` is the time of concurrent work elsewhere: loads below it do not count.
     """
     begun_s = time.perf_counter()
     trees = _nearest_trees(graph, demands, chunk_bytes)
@@ -66,7 +66,8 @@ def plan(
     bound = 0.0
     starts = [trees, _chains(graph, trees, chunk_bytes)]
     best_s, best = min(((_time_s(program, start), start) for start in starts), key=lambda pair: pair[0])
-    # Loads alone are soon proven; with the first chunk's time, which rarely decides, they are not.
+    # The load alone is proven quickly. The first chunk's time rarely decides and slows the proof, so it comes
+    # second.
     steps = (({program.busy: 1.0}, 0.6, gap / 4), ({program.busy: 1.0, program.first: ways}, 1.0, gap))
     for cost, part, enough in steps:
         if best_s <= bound * (1 + gap):
@@ -85,7 +86,7 @@ def plan(
 
 
 def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> list[Tree] | None:
-    """Shortest paths to the root of each demand; without one, to nodes in turn, the best connected first."""
+    """Return shortest-path trees of all demands; roots not given are the best connected nodes, in turn."""
     into = np.zeros(graph.nodes)
     for edge, step_s in zip(graph.edges, graph.steps_s(chunk_bytes).tolist(), strict=True):
         into[edge.dst] += 1.0 / step_s
@@ -104,10 +105,10 @@ def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int
 
 
 def _chains(graph: NodeGraph, trees: Sequence[Tree], chunk_bytes: int) -> list[Tree]:
-    """For each tree a chain through all nodes to its root, along the fastest edge that is left at each.
+    """Return for each tree a chain through all nodes to its root, along the fastest unused edge at each.
 
-    A chain keeps every node as busy as its slowest edge does, where shortest paths meet at the root. Where it
-    comes to no end it stays the tree.
+    A chain keeps every node only as busy as its slowest edge, while shortest paths concentrate at the root.
+    If a chain does not reach all nodes, the tree is returned instead.
     """
     steps_s = graph.steps_s(chunk_bytes).tolist()
     into: list[list[int]] = [[] for _ in range(graph.nodes)]
@@ -137,13 +138,13 @@ def _busy_s(graph: NodeGraph, demands: Sequence[Demand], trees: Sequence[Tree], 
 
 
 def _time_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
-    """(4)–(6): the first chunk's time, there and back, and the busiest link or port."""
+    """Return (4)–(6): the first chunk's time, there and back, plus that of the busiest link or port."""
     busy_s = _busy_s(program.graph, program.demands, trees, program.total_bytes)
     return max(program.floor_s, busy_s) + (2 if program.graph.both else 1) * _first_s(program, trees)
 
 
 def _first_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
-    """(2): the time of the first chunk from the farthest node to the root, over all trees in use."""
+    """Return (2): the first chunk's time from the farthest node to the root, over all trees in use."""
     graph = program.graph
     step_s = dict(zip(graph.edges, graph.steps_s(program.chunk_bytes).tolist(), strict=True))
     slowest_s = 0.0
@@ -158,8 +159,8 @@ def _first_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
 
 
 def _radius_s(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> float:
-    """The least that the first chunk can take: no tree is lower than shortest paths to its root."""
+    """Return the least time of a first chunk: no tree is faster than shortest paths to its root."""
     farthest_s = graph.paths_to(chunk_bytes).cost.max(axis=1)
-    # A tree of no share needs no time: only the demands that must carry something count.
+    # A tree with no share takes no time, so only demands with a share count.
     given = [farthest_s[demand.root] for demand in demands if demand.root is not None and demand.share]
     return float(max(given, default=farthest_s.min()))

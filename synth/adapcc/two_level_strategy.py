@@ -1,7 +1,7 @@
 """AdapCC's strategy for a whole network: between hosts first, then inside each host.
 
-The integer program of ``synth.adapcc.tree_milp`` grows with nodes times edges, so hosts are its nodes where
-there are several; what leaves or enters a host over a link then says where its own trees are rooted.
+The integer program of ``synth.adapcc.tree_milp`` grows with nodes times edges, so its nodes are the hosts, if
+there are several. The links chosen between hosts then determine the roots of the trees inside each host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from synth.networks import strong_components
 __all__ = ["Planner", "TwoLevelPlan", "fits", "nodes_of"]
 
 _MOST_FLOWS = 40_000
-# Handing a column with its rows to a solver takes about this long, which is part of the time limit.
+# The speed at which columns with their rows are passed to a solver; it is part of the time limit.
 _FLOWS_PER_S = 2_000
 _INSIDE_SHARE = 0.2
 _CHUNK_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class TwoLevelPlan:
 
 @dataclass(frozen=True)
 class _Sub:
-    """One sub-collective: its number, which tree between hosts it follows, its root if given."""
+    """A sub-collective: its number, the tree between hosts that it follows, its root if given."""
 
     number: int
     tree: int
@@ -55,7 +55,7 @@ class _Sub:
 
 
 class Planner:
-    """Plans between hosts, then inside each, on the network on which trees lead to their roots."""
+    """Planner of trees between hosts, then inside each host, on the network on which trees lead to roots."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Planner:
         return TwoLevelPlan(between, tuple(inside), tuple(ups), tuple(shares))
 
     def _wanted(self) -> tuple[list[_Sub], list[Demand]]:
-        """The sub-collectives, and the trees between hosts that they share."""
+        """Return the sub-collectives, and the trees between hosts that they share."""
         if self.kind in ("all_gather", "reduce_scatter"):
             subs, demands = [], []
             for node, ranks in enumerate(self.members):
@@ -135,7 +135,7 @@ class Planner:
         return found
 
     def _between_hosts(self, sub: _Sub, tree: Tree, up: Indices) -> list[int]:
-        """Set the links between hosts; the rank of each host that the others of it lead to."""
+        """Set the links between hosts, and return the rank of each host to which its other ranks lead."""
         roots = []
         for node, edge in enumerate(tree.above):
             ranks = self.members[node]
@@ -156,7 +156,7 @@ class Planner:
         floor_s: float,
         part: float,
     ) -> Strategy:
-        """Route inside one host; sub-collectives with the same root share a tree."""
+        """Plan the trees inside one host; sub-collectives with the same root share a tree."""
         ranks = self.members[node]
         place = {rank: at for at, rank in enumerate(ranks)}
         node_of = np.full(self.network.ranks, -1)
@@ -177,14 +177,14 @@ class Planner:
 
 
 def nodes_of(network: Network) -> Indices:
-    """The host of each rank as a number; each rank by itself where hosts do not hold together inside."""
+    """Return the host number of each rank; its own number if some host is not connected inside."""
     parts = strong_components(network, network.within_host)
     hosts = len(set(network.hosts))
     return parts if parts.max() + 1 == hosts > 1 else np.arange(network.ranks)
 
 
 def fits(network: Network, flows: int, time_limit_s: float) -> None:
-    """Raise NotApplicableError if an integer program with so many flow columns is out of reach."""
+    """Raise NotApplicableError if an integer program with ``flows`` flow columns is too large."""
     most = min(_MOST_FLOWS, int(time_limit_s * _FLOWS_PER_S))
     if flows > most:
         raise NotApplicableError(

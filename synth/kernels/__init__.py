@@ -1,4 +1,4 @@
-"""Compiled loops: the decorator, the store between processes, bitsets and event queues in NumPy arrays."""
+"""Compiled loops: the decorator, the store shared by processes, bitsets and event queues in NumPy arrays."""
 
 import os
 
@@ -6,8 +6,8 @@ import lazy_loader as lazy
 
 from synth.kernels.numba_config import leave_file_unread
 
-# Before numba is loaded: where colorama is installed, it would write an escape to the terminal of every rank
-# that ends, and mpirun gives each rank a terminal.
+# This must precede numba's import: with colorama, numba would write an escape sequence to the terminal of
+# every rank that ends, and mpirun gives each rank a terminal.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 leave_file_unread()
 

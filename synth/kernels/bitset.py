@@ -28,20 +28,23 @@ def add(words: Words, chunk: int) -> None:
 
 @compiled
 def contains(words: Words, chunk: int) -> bool:
-    """Whether the chunk is in the set."""
+    """Return whether the chunk is in the set."""
     return bool(words[chunk // 64] & (np.uint64(1) << np.uint64(chunk % 64)) != 0)
 
 
 @compiled
 def lowest(word: np.uint64) -> int:
-    """The index of the lowest set bit: a power of two times a de Bruijn sequence has its own top 6 bits."""
-    # A signed index: signed and unsigned together would make a float of it.
+    """Return the index of the lowest set bit.
+
+    A power of two times a de Bruijn sequence has its own top 6 bits.
+    """
+    # The index is signed, because numba makes a float of signed and unsigned together.
     return int(_PLACE[np.int64(((word & (~word + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58))])
 
 
 @compiled
 def throw(dice: Words, sides: int) -> int:
-    """A number below ``sides``, which fits into 32 bits (xorshift64*, Vigna 2016)."""
+    """Return a random number below ``sides``, which fits into 32 bits (xorshift64*, Vigna 2016)."""
     state = dice[0]
     state ^= state >> np.uint64(12)
     state ^= state << np.uint64(25)
@@ -52,5 +55,5 @@ def throw(dice: Words, sides: int) -> int:
 
 @compiled
 def dice_of(seed: int) -> Words:
-    """The state of the dice; the same seed throws the same numbers."""
+    """Return the state of the random generator; the same seed gives the same numbers."""
     return np.full(1, np.uint64(seed) * _GOLDEN + _GOLDEN)

@@ -1,15 +1,15 @@
-"""The decorator of compiled loops: numba compiles each once, and ``loop_store`` keeps it.
+"""The decorator of compiled loops: numba compiles each loop once, and ``loop_store`` keeps it.
 
-A loop is looked up by what it was compiled from, wherever that lies: the sources of the loop and of all that
-it calls, the versions of Python and of the compiler, the processor. So all installations of a user share
-their loops, and those that come with the package are found by every one of the same versions. They are
+A loop is looked up by its inputs, independent of their path: the sources of the loop and of all loops that it
+calls, the versions of Python and of the compiler, and the processor. So all installations of a user share
+their loops, and every installation of the same versions finds the loops that come with the package. Those are
 compiled for a baseline processor.
 
-A loop of which there is no machine code yet is carried out by Python where that is sooner done than compiling
-it, as on networks of a few ranks.
+Python runs a loop without machine code if that takes less time than compiling it, as on networks of a few
+ranks.
 
-Importing this module costs numba's import; only modules with a hot loop do so, and only when a
-command needs them.
+Importing this module costs numba's import. Only modules with a hot loop import it, and only when a command
+needs them.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ __all__ = [
     "machine_code",
 ]
 
-# For each architecture the processor, as LLVM calls it, that loops to be shipped are compiled for, and what
-# a processor must have to run them.
+# For each architecture: the processor, by LLVM's name, for which shipped loops are compiled, and the features
+# that a processor needs to run them.
 BASELINES: dict[str, tuple[str, frozenset[str]]] = {
     "x86_64": (
         "x86-64-v3",
@@ -70,13 +70,13 @@ BASELINES: dict[str, tuple[str, frozenset[str]]] = {
     "aarch64": ("generic", frozenset()),
 }
 
-# Python runs a loop until that has taken this process as long as compiling the loop would, so that no loop
-# costs more than about twice the better choice (as in ski rental). The time of a call is predicted from the
-# calls before it, as if it grew with the square of the elements in its tables. That of the first call is this
-# for each element; most loops take 5 us, the slowest up to 500.
+# Python runs a loop until it has spent as long on it as compiling would take, so that no loop costs more than
+# about twice the better choice (as in ski rental). The time of a call is predicted from the calls before it,
+# as if it grew with the square of the elements in its tables. The first call is predicted at this time for
+# each element; most loops take 5 us, the slowest up to 500.
 _FIRST_S_PER_ELEMENT = 0.2e-3
-# The time in which numba compiles a byte of bytecode, of a loop and of all loops that it calls: 0.3 to 1.0 ms
-# in ten loops. numba is written in Python, so on other processors this changes as the time of the loops does.
+# numba's compile time for a byte of bytecode of a loop and of all loops that it calls: 0.3 to 1.0 ms in ten
+# loops. numba is written in Python, so on other processors this changes as the time of the loops does.
 _COMPILING_S_PER_BYTE = 0.6e-3
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -92,7 +92,7 @@ _normalized: Any = sigutils.normalize_signature
 _njit: Any = numba.njit
 
 
-# Another minor version of Python has other bytecode and another layout of its objects.
+# Another minor version of Python has other bytecode and another object layout.
 _VERSIONS = (
     f"{sys.implementation.cache_tag}{sys.abiflags}",
     f"numba {numba.__version__}",
@@ -102,8 +102,10 @@ _VERSIONS = (
 
 @contextmanager
 def _without_blas() -> Iterator[None]:
-    """Hide scipy.linalg, where it is not loaded: numba's array functions import all of it to see whether
-    products of matrices could be compiled, which no loop of ours needs and which costs 0.2 s.
+    """Hide scipy.linalg unless it is loaded.
+
+    numba's array functions import it to test whether matrix products can be compiled. No loop here needs
+    them, and the import takes 0.2 s.
     """
     if "scipy.linalg" in sys.modules:
         yield
@@ -116,26 +118,26 @@ def _without_blas() -> Iterator[None]:
 
 
 class _Kept(NullCache):
-    """What numba asks for machine code before it compiles a function, and gives what it has compiled.
+    """numba's cache of a function: machine code to load before compiling, and to save afterwards.
 
-    Before it looks a loop up, numba's own cache imports all that numba can compile, 0.15 s of every command;
-    a loop that is there already needs just the runtime that allocates its arrays.
+    Before a lookup, numba's own cache imports everything that numba can compile, 0.15 s of every command; a
+    loop in this cache needs only the runtime that allocates its arrays.
 
-    A loop has the loops that it calls inside it, so it is another, too, where the source of one of them
-    changed: with tables that others lay out anew it would read past their ends.
+    A loop contains the loops that it calls, so its key changes with the source of each of them: with tables
+    of another layout it would read past their ends.
 
-    Processes that need the same loop at once, as the ranks of a host do, wait for one that compiles it.
+    Processes that need the same loop at once, such as the ranks of a host, wait for one that compiles it.
     """
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        # Now: by the time of the first call another version may lie there.
+        # Read the source now: by the first call another version may be in its place.
         _digest_of_file(function.__globals__["__file__"])
         self._turns = ExitStack()
         self._looked_for: set[Any] = set()
 
     def is_there(self, sig: Any) -> bool:
-        """Whether machine code for these types was kept, or came with the package."""
+        """Return whether machine code for these types is stored, or came with the package."""
         if sig in self._looked_for:
             return False
         processor = cpu_target.target_context.codegen().magic_tuple()
@@ -164,13 +166,13 @@ class _Kept(NullCache):
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        # What holds addresses of this process is of no use to another.
+        # Machine code with addresses of this process is useless to another.
         if not data.lifted and not data.library.has_dynamic_globals:
             _store.write(*self._labelled(sig, data.codegen.magic_tuple()), _dumped((sig, data._reduce())))
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Give up, at the end of the block, the turns that were taken in it, whatever ends it."""
+        """Release, at the end of the block, the locks that were taken in it, also after an error."""
         with global_compiler_lock:
             before, self._turns = self._turns, ExitStack()
             try:
@@ -180,7 +182,7 @@ class _Kept(NullCache):
                 self._turns = before
 
     def _rebuilt_from(self, content: bytes | None, sig: Any, target_context: Any) -> Any:
-        """None where there is none, or not what it says."""
+        """Return the machine code of ``content``; None without any, or if it is for other types."""
         if content is None:
             return None
         try:
@@ -192,7 +194,7 @@ class _Kept(NullCache):
             return None
 
     def _labelled(self, sig: Any, processor: Any) -> tuple[str, bytes]:
-        """The name of the file for these types on this processor, and all that it was made from."""
+        """Return the name of the file for these types on this processor, and all of its inputs."""
         function = self._function
         cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
         identity = (
@@ -210,14 +212,14 @@ class _Kept(NullCache):
 
 
 class _Interpreted:
-    """A loop as Python carries it out, and for how long it has."""
+    """A loop that Python runs, and the time spent so far."""
 
     def __init__(self, function: Any) -> None:
         self._function, self._spent_s = function, 0.0
         self._longest_s, self._largest = 0.0, 0
 
     def suits(self, arguments: tuple[Any, ...]) -> bool:
-        """Whether Python has the result sooner than a compiler would."""
+        """Return whether Python finishes the call sooner than a compiler would."""
         if _compiling[-1]:
             return False
         elements = _elements(arguments)
@@ -228,7 +230,7 @@ class _Interpreted:
 
     @property
     def begun(self) -> bool:
-        """Whether Python has run it before, which is so only if no compiled loop was found."""
+        """Whether Python has run the loop before, which implies that no compiled loop was found."""
         return self._spent_s > 0
 
     @functools.cached_property
@@ -238,7 +240,7 @@ class _Interpreted:
     def __call__(self, *arguments: Any) -> Any:
         begun_s = time.thread_time()
         try:
-            # Random numbers and sets are words that overflow, as they do in machine code.
+            # Random numbers and sets are words that overflow, as in machine code.
             with np.errstate(over="ignore"):
                 return _returned(_in_python(self._function)(*arguments))
         finally:
@@ -249,7 +251,7 @@ class _Interpreted:
 
 
 def _codes(function: Any, found: set[CodeType]) -> set[CodeType]:
-    """The bytecode of a loop and of all that it calls."""
+    """Return the bytecode of a loop and of all loops that it calls."""
     if function.__code__ not in found:
         found.add(function.__code__)
         for name in function.__code__.co_names:
@@ -260,7 +262,7 @@ def _codes(function: Any, found: set[CodeType]) -> set[CodeType]:
 
 
 def _returned(value: Any) -> Any:
-    """Numbers as machine code returns them: Python's."""
+    """Return the value with NumPy numbers as Python's, as machine code returns them."""
     if isinstance(value, np.generic):
         return value.item()
     if not isinstance(value, tuple):
@@ -270,11 +272,11 @@ def _returned(value: Any) -> Any:
 
 
 def _in_python(function: Any) -> Any:
-    """The function with each loop that it calls as one of Python, too: none of them looks types up."""
+    """Return the function with each loop that it calls in Python, too, so that none looks types up."""
     if function not in _made:
         names: dict[str, Any] = {}
         cells = tuple(CellType(_called_in_python(cell.cell_contents)) for cell in function.__closure__ or ())
-        # Kept before its names are: a loop may call itself.
+        # The function is stored before its names, because a loop may call itself.
         _made[function] = FunctionType(
             function.__code__, names, function.__name__, function.__defaults__, cells
         )
@@ -287,7 +289,7 @@ def _called_in_python(value: Any) -> Any:
 
 
 def _elements(value: Any) -> int:
-    """How many elements arrays have, those within tuples too."""
+    """Return the number of elements of arrays, also within tuples."""
     if isinstance(value, np.ndarray):
         return value.size
     return sum(map(_elements, value)) if isinstance(value, tuple) else 0
@@ -295,7 +297,7 @@ def _elements(value: Any) -> int:
 
 @contextmanager
 def all_compiled() -> Iterator[None]:
-    """In this process, loops are compiled while the block runs, however little they have to do."""
+    """Compile all loops that this process calls while the block runs, however little they do."""
     _compiling.append(True)
     try:
         yield
@@ -304,7 +306,7 @@ def all_compiled() -> Iterator[None]:
 
 
 def fitting_loops() -> tuple[int, int]:
-    """How many loops came with the package, and how many of them fit this processor and these versions."""
+    """Return (loops that came with the package, those that fit this processor and these versions)."""
     baseline = _baseline(cpu_target.target_context.codegen().magic_tuple())
     here = [baseline and [*baseline], [*_VERSIONS]]
     shipped = shipped_loops()
@@ -313,7 +315,7 @@ def fitting_loops() -> tuple[int, int]:
 
 
 def _baseline(processor: tuple[str, str, str]) -> tuple[str, str, str] | None:
-    """What a shipped loop for a processor like this one was compiled for; None where it could not run."""
+    """Return the target of shipped loops that this processor can run; None if it cannot run any."""
     triple, name, features = processor
     baseline, needed = BASELINES.get(triple.partition("-")[0], ("", frozenset[str]()))
     has = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
@@ -322,8 +324,10 @@ def _baseline(processor: tuple[str, str, str]) -> tuple[str, str, str] | None:
 
 @functools.cache
 def _sources(module: str) -> tuple[tuple[str, str, str], ...]:
-    """Digests of what decides the code of a module's loops: of its file, of those of all loops and helpers
-    that they can call, and of this one; and of the numbers that each imports, which are compiled in.
+    """Return digests of all that the code of a module's loops depends on.
+
+    They cover its file, those of all loops and helpers that it can call, this file, and the imported numbers,
+    which are compiled in.
     """
     found = {__name__: (_digest_of_file(__file__), "")}
     waiting = [vars(sys.modules[module])]
@@ -336,7 +340,7 @@ def _sources(module: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def _called_by_loops(value: Any) -> dict[str, Any] | None:
-    """The names in the module of a loop, or of a helper that numba was taught; None for anything else."""
+    """Return the module globals of a loop or of a helper registered with numba; None for anything else."""
     if isinstance(value, Dispatcher):
         return cast(dict[str, Any], value.py_func.__globals__)
     names: dict[str, Any] | None = getattr(getattr(value, "_defn", value), "__globals__", None)
@@ -363,16 +367,16 @@ def _digest_of_file(path: str) -> str:
 
 
 def _name_apart() -> None:
-    """Let names of what this process compiles differ from those of any other.
+    """Make the names that this process compiles differ from those of any other process.
 
-    numba numbers what it generates from 1 in every process, and of functions with one name the linker keeps
-    the first: two loops from the cache, compiled in two processes, would share what only has the same name,
-    such as the helpers that sort numbers and those that sort their places.
+    numba numbers generated names from 1 in every process, and of functions with one name the linker keeps the
+    first. Two loops from the cache, compiled in two processes, would then share functions that only have the
+    same name, such as the helpers that sort numbers and those that sort their places.
     """
     FunctionIdentity._unique_ids = itertools.count(secrets.randbits(62))
 
 
-# What the innermost ``all_compiled`` and the environment say; functions by what they are in Python.
+# State: whether the environment or the innermost ``all_compiled`` compiles all; functions as run in Python.
 _compiling = [bool(os.environ.get(COMPILE_ALL))]
 _made: dict[Any, Any] = {}
 _name_apart()
@@ -382,9 +386,9 @@ _looking_up = threading.RLock()
 
 
 def _writable_too(found: Any) -> Any:
-    """The type of an argument, whether an array may be written to or not: one machine code is for both.
+    """Return the type of an argument with arrays as writable: one machine code serves both.
 
-    No loop writes to what its caller has locked, and each combination would be compiled for seconds.
+    No loop writes to arrays that its caller has locked, and each combination would take seconds to compile.
     """
     if isinstance(found, _named_tuple):
         return _tuple_of(tuple(map(_writable_too, found.types)), found.instance_class)
@@ -392,34 +396,35 @@ def _writable_too(found: Any) -> Any:
 
 
 def _widened(found: Any) -> Any:
-    """The type of an argument as loops are compiled for it: an integer of any width below 64, or a number
-    that is known, is an int64; one machine code is for all of them.
+    """Return the type of an argument as loops are compiled for it, so that one machine code serves all.
+
+    An integer of any width below 64, or a literal number, becomes an int64.
     """
     plain = _plain(found)
     return types.int64 if plain in types.integer_domain and plain != types.uint64 else plain
 
 
 def compiled(function: Function) -> Function:
-    """Compile ``function`` when it has much to do; later processes load it from the cache.
+    """Compile ``function`` once it has much to do; later processes load it from the cache.
 
-    It must have no comprehension: where it has one, numba drops as dead what is written to arrays of tuples.
+    It must have no comprehension: numba would drop writes to arrays of tuples as dead code.
     """
     return _loop(function, _Interpreted(function))
 
 
 def compiled_always(function: Function) -> Function:
-    """Compile ``function`` at its first call: what it does, as with addresses, Python cannot do."""
+    """Compile ``function`` at its first call, for code that Python cannot run, such as on addresses."""
     return _loop(function, None)
 
 
 def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # numba fills its config at import
         return function
-    # Nothing calls a loop from C.
+    # No C code calls a loop.
     loop: Any = _njit(nogil=True, no_cfunc_wrapper=True)(function)
-    # numba asks the loop itself.
+    # numba calls this method of the loop itself.
     loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))
-    loop._cache = kept = _Kept(function)  # what njit(cache=True) does, with numba's own cache
+    loop._cache = kept = _Kept(function)  # as njit(cache=True) does with numba's own cache
     compile_one, compile_for_call = loop.compile, loop._compile_for_args
 
     def compile_in_turn(sig: Any) -> Any:
@@ -428,7 +433,7 @@ def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
             return compile_one(arguments)
 
     def callable_for(*arguments: Any) -> Any:
-        # Threads share what numba keeps of the call that it looks types up for.
+        # Threads share numba's record of the call whose types it looks up.
         with _looking_up:
             if interpreted is not None and interpreted.suits(arguments):
                 if interpreted.begun:
@@ -441,13 +446,13 @@ def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
             return compile_for_call(*arguments)
 
     loop.compile = compile_in_turn
-    # What numba's dispatcher asks where it has no machine code for the types of a call.
+    # numba's dispatcher calls this if it has no machine code for the types of a call.
     loop._compile_for_args = callable_for
     return cast(Function, loop)
 
 
 def machine_code(loop: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """The loop for arguments of these types: its calls take no time to find out of what types they are."""
+    """Return the loop for these argument types; its calls skip the lookup of types."""
     dispatcher: Any = loop
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # numba fills its config at import
         return loop

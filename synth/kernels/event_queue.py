@@ -1,7 +1,7 @@
 """The event queue of compiled loops: a binary heap, and a calendar of sends that end.
 
-What takes equally long ends in the order it began, so a calendar has one queue for each duration, a ring of
-sends, and its heap holds queues, of which there are few.
+Sends of equal duration finish first in, first out. So a calendar has one queue for each duration, a ring of
+sends, and its heap holds the few queues instead of all sends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Calendar", "calendar_of", "enter", "pop", "push", "take"]
 
 @compiled
 def push(heap_key: Floats, heap_what: Indices, size: int, key: float, what: int) -> int:
-    """Add an entry to a binary heap, the least key first; the new size."""
+    """Add an entry to a binary heap, the least key first, and return its new size."""
     at = size
     while at > 0:
         parent = (at - 1) // 2
@@ -32,7 +32,7 @@ def push(heap_key: Floats, heap_what: Indices, size: int, key: float, what: int)
 
 @compiled
 def pop(heap_key: Floats, heap_what: Indices, size: int) -> int:
-    """Remove the entry with the least key; the new size."""
+    """Remove the entry with the least key, and return the heap's new size."""
     size -= 1
     key, what = heap_key[size], heap_what[size]
     at = 0
@@ -51,11 +51,11 @@ def pop(heap_key: Floats, heap_what: Indices, size: int) -> int:
 
 
 class Calendar(NamedTuple):
-    """When sends end: the hold of a link, the travel of a chunk.
+    """The ends of sends: the hold of a link, and the travel of a chunk.
 
-    ``hold_queue`` and ``travel_queue`` are those of each link; the first ``holds`` queues are of holds.
-    Queue q is the ring from ``start[q]`` to ``start[q + 1]``, of which ``waiting[q]`` sends from the
-    ``first[q]``-th on are in it. The heap has the queues that are not empty, by when their first send ends.
+    ``hold_queue`` and ``travel_queue`` are the queues of each link; the first ``holds`` queues are for holds.
+    Queue q is the ring from ``start[q]`` to ``start[q + 1]``, with ``waiting[q]`` sends from the
+    ``first[q]``-th on. The heap has the queues that are not empty, by the end of their first send.
     """
 
     hold_queue: Indices
@@ -71,9 +71,9 @@ class Calendar(NamedTuple):
 
 
 def calendar_of(hold_s: Floats, travel_s: Floats, total: int) -> Calendar:
-    """An empty calendar for links with these holds and travels; ``total`` sends are all.
+    """Return an empty calendar for links with these holds and travels, and ``total`` sends in all.
 
-    A link holds one send at a time, and has as many under way as holds fit into a travel.
+    A link holds one send at a time, and has as many in flight as holds fit into a travel.
     """
     holds, hold_queue = np.unique(hold_s, return_inverse=True)
     travels, travel_queue = np.unique(travel_s, return_inverse=True)
@@ -99,7 +99,7 @@ def calendar_of(hold_s: Floats, travel_s: Floats, total: int) -> Calendar:
 
 @compiled
 def enter(calendar: Calendar, size: int, queue: int, end_s: float, send: int) -> int:
-    """Let ``send`` end at ``end_s``, as the last of ``queue``; the heap's new size."""
+    """Add ``send``, which ends at ``end_s``, to ``queue``, and return the heap's new size."""
     if not calendar.waiting[queue]:
         size = push(calendar.heap_s, calendar.heap_queue, size, end_s, queue)
     first = calendar.start[queue]
@@ -111,7 +111,7 @@ def enter(calendar: Calendar, size: int, queue: int, end_s: float, send: int) ->
 
 @compiled
 def take(calendar: Calendar, size: int) -> tuple[int, int, int]:
-    """Take out the send that ends first: (send, its queue, the heap's new size)."""
+    """Remove the send that ends first, and return (send, its queue, the heap's new size)."""
     heap_s, heap_queue, start = calendar.heap_s, calendar.heap_queue, calendar.start
     queue = heap_queue[0]
     send = calendar.send[start[queue] + calendar.first[queue]]

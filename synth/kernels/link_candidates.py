@@ -1,4 +1,4 @@
-"""Which links and ports are free, which links may take a chunk next, and in which order they choose."""
+"""The free links and ports, the links that may take a chunk next, and the order in which they choose."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["LinkState", "after", "in_turns", "is_free", "link_state", "occupy", 
 class LinkState(NamedTuple):
     """Resources, numbered links first, then ports, and the candidates of an instant.
 
-    Link e uses the ports ``port[port_start[e]:port_start[e + 1]]``, port p is used by the links
-    ``user[user_start[p]:user_start[p + 1]]``. ``free`` is of each resource, ``offered`` of each link the last
-    instant at which it was a candidate; ``candidate`` has room for all links.
+    Link e uses the ports ``port[port_start[e]:port_start[e + 1]]``; port p is used by the links
+    ``user[user_start[p]:user_start[p + 1]]``. ``free`` is by resource. ``offered`` is the last instant at
+    which each link was a candidate. ``candidate`` has room for all links.
     """
 
     port_start: Indices
@@ -31,7 +31,7 @@ class LinkState(NamedTuple):
 
 
 def link_state(port_start: Indices, port: Indices, user_start: Indices, user: Indices) -> LinkState:
-    """All links and ports free, no link a candidate."""
+    """Return a state with all links and ports free, and no candidates."""
     links, ports = len(port_start) - 1, len(user_start) - 1
     free, offered = np.ones(links + ports, np.bool_), np.full(links, -1)
     return LinkState(port_start, port, user_start, user, free, offered, np.empty(links, np.int64))
@@ -39,7 +39,7 @@ def link_state(port_start: Indices, port: Indices, user_start: Indices, user: In
 
 @compiled
 def is_free(state: LinkState, link: int) -> bool:
-    """Whether the link and every port that it names are free."""
+    """Return whether the link and all its ports are free."""
     if not state.free[link]:
         return False
     links = len(state.offered)
@@ -60,7 +60,7 @@ def occupy(state: LinkState, link: int, value: bool) -> None:
 
 @compiled
 def offer(state: LinkState, link: int, instant: int, candidates: int) -> int:
-    """Add a link to the candidates of this instant, once; how many there are now."""
+    """Add a link to the candidates of this instant, once, and return their number."""
     if state.offered[link] == instant:
         return candidates
     state.offered[link] = instant
@@ -70,10 +70,9 @@ def offer(state: LinkState, link: int, instant: int, candidates: int) -> int:
 
 @compiled
 def in_turns(state: LinkState, turns: Indices, turn: int, instant: int) -> int:
-    """Line up the candidates from ``turn`` on, those of equal distance between their ranks together.
+    """Order the candidates from ``turn`` on, equal distances between ranks together; return their number.
 
-    On a switch the links of one distance are a perfect matching of egress to ingress ports. Returns how
-    many candidates there are.
+    On a switch the links of one distance are a perfect matching of egress to ingress ports.
     """
     count = 0
     for step in range(len(turns)):
@@ -86,7 +85,7 @@ def in_turns(state: LinkState, turns: Indices, turn: int, instant: int) -> int:
 
 @compiled
 def after(turns: Indices, lead: int, src: Indices, dst: Indices, ranks: int) -> int:
-    """Where the next greater distance than that of the link ``lead`` begins."""
+    """Return the first turn of a greater distance than that of the link ``lead``."""
     distance = (dst[lead] - src[lead]) % ranks
     low, high = 0, len(turns)
     while low < high:
@@ -101,7 +100,7 @@ def after(turns: Indices, lead: int, src: Indices, dst: Indices, ranks: int) -> 
 
 @compiled
 def shuffled(candidate: Indices, count: int, dice: Words) -> None:
-    """Bring the first ``count`` candidates into a random order."""
+    """Shuffle the first ``count`` candidates."""
     for at in range(count - 1, 0, -1):
         other = throw(dice, at + 1)
         candidate[at], candidate[other] = candidate[other], candidate[at]

@@ -1,7 +1,6 @@
-"""Keeps numba from reading ``.numba_config.yaml`` in the working directory, which may be anybody's.
+"""Keeps numba from reading ``.numba_config.yaml`` in the working directory, which others may have written.
 
-numba reads that file while it is imported, and again before compiling. Its environment variables count as
-ever.
+numba reads that file while it is imported, and again before compiling. Its environment variables still apply.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _MODULE = "numba.core.config"
 
 
 class _Loader(SourceFileLoader):
-    """Runs the module of numba's settings as if no YAML could be read, and leaves it no name of a file."""
+    """A loader of numba's settings without YAML, which leaves no file name in the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         missing = object()
@@ -50,7 +49,7 @@ class _Finder(MetaPathFinder):
 
 
 def leave_file_unread() -> None:
-    """From now on an import of numba reads no file of settings; one that was imported reads none any more."""
+    """Make imports of numba read no settings file from now on; a loaded numba stops reading it."""
     if (loaded := sys.modules.get(_MODULE)) is not None:
         loaded._config_fname = ""  # type: ignore[attr-defined] # numba's
     elif not any(isinstance(one, _Finder) for one in sys.meta_path):

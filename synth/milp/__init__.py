@@ -1,4 +1,4 @@
-"""Integer programs: one model, and the solvers CBC and HiGHS behind one door."""
+"""Integer programs: one model for the solvers CBC and HiGHS."""
 
 import lazy_loader as lazy
 

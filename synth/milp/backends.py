@@ -1,6 +1,6 @@
-"""The solvers of integer programs, CBC and HiGHS, as PuLP starts them: how each is set, ended and read.
+"""The solvers of integer programs, CBC and HiGHS, through PuLP: their settings, limits and results.
 
-Nothing else in ccctl talks to a solver of integer programs.
+No other module of ccctl calls a solver of integer programs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOLVERS = ("cbc", "highs")
 
 @dataclass(frozen=True)
 class SolverLimits:
-    """When a solver stops: after a time, at a relative gap, after so many nodes (None: no such limit)."""
+    """Limits of a solver: a time, a relative gap, a number of nodes (None: no limit)."""
 
     limit_s: float
     gap: float = 0.0
@@ -35,7 +35,10 @@ class SolverLimits:
 
 
 def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
-    """The solution status. CBC looks at its clock only between steps, which can be minutes apart."""
+    """Run the solver and return its status.
+
+    Timers end it, as CBC checks its clock only between steps, which can be minutes apart.
+    """
     import pulp
 
     stops = [
@@ -49,7 +52,7 @@ def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
             stop.start()
         problem.solve(program)
     except KeyError:
-        # PuLP has no word for the end of HiGHS at its limit of nodes; it has read the values before.
+        # PuLP has no status for HiGHS at its node limit; it has read the values by then.
         found = math.isfinite(problem.solverModel.getObjectiveValue())
         return int(pulp.LpSolutionIntegerFeasible if found else pulp.LpSolutionNoSolutionFound)
     except pulp.PulpSolverError as error:
@@ -77,7 +80,7 @@ def _interrupt(folder: str, number: int) -> None:
 
 
 def solver_of(name: str) -> Callable[..., Any]:
-    """What makes the named solver from (started, preprocess, effort, log file)."""
+    """Return the maker of the named solver, from (started, preprocess, effort, log file)."""
     makers: dict[str, Callable[..., Any]] = {"cbc": _cbc, "highs": _highs}
     if name not in makers:
         raise UsageError(
@@ -140,7 +143,7 @@ def _highs(started: bool, preprocess: bool, effort: SolverLimits, log: Path) -> 
 
 
 def bound_of(text: str, problem: Any, otherwise: float) -> float:
-    """The proven bound: HiGHS hands it over, CBC prints it when it stops early."""
+    """Return the proven bound: HiGHS reports it, CBC prints it when it stops early."""
     highs = getattr(problem, "solverModel", None)
     if highs is not None:
         bound = float(highs.getInfo().mip_dual_bound)

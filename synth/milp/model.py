@@ -1,8 +1,7 @@
 """Mixed-integer linear programs: built in columns and rows, solved through PuLP by CBC or HiGHS.
 
-Solved through ``synth.milp.backends``. What a solver says is kept: its status,
-the bound it proved, the gap, what it printed. An answer is called infeasible or optimal only where
-the solver ended by itself, well within its time.
+``synth.milp.backends`` runs the solver. The solution keeps its status, its proven bound, its gap and its log.
+An answer is called infeasible or optimal only if the solver ended by itself, well within its time.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from synth.milp.backends import SolverLimits, bound_of, require, run, solver_of
 __all__ = ["IntegerProgram", "Solution", "Status", "relative_gap", "require"]
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-# A solver that stops this close to its limit may have been cut short, whatever it says.
+# A solver that stops this close to its limit may have been cut short, whatever its status.
 _ENDED_BY_ITSELF = 0.97
-# CBC ends without a status where its preprocessing finds a contradiction.
+# CBC ends without a status if its preprocessing finds a contradiction.
 _CONTRADICTION = "Pre-processing says infeasible or unbounded"
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """``values`` of all columns (None without a solution); ``bound`` is a proven least objective."""
+    """A solution: ``values`` of all columns (None without one), and a proven lower bound ``bound``."""
 
     status: Status
     values: Floats | None
@@ -41,21 +40,21 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """That of the objective; infinite without a solution."""
+        """The relative gap of the objective; infinite without a solution."""
         return math.inf if self.values is None else relative_gap(self.objective, self.bound)
 
 
 def relative_gap(value: float, bound: float) -> float:
-    """(value − bound) / value: how far it may be from the least possible; 0 is proven optimal."""
+    """Return (value − bound) / value, an upper bound on the distance to the optimum; 0 is optimal."""
     return max(0.0, value - bound) / max(abs(value), 1e-12)
 
 
 @dataclass(eq=False)
 class IntegerProgram:
-    """Minimise ``cost``·x with low ≤ row·x ≤ high; columns are numbers, in the order they are added.
+    """A program: minimise ``cost``·x with low ≤ row·x ≤ high; columns are numbered as they are added.
 
-    ``start`` is a solution to begin with. Without ``preprocess`` CBC leaves the program as it is, which
-    finds solutions of pure feasibility problems sooner.
+    ``start`` is a first solution. Without ``preprocess`` CBC leaves the program as it is, which finds
+    solutions of pure feasibility problems sooner.
     """
 
     low: list[float] = field(default_factory=list)
@@ -71,15 +70,15 @@ class IntegerProgram:
         return len(self.low)
 
     def number(self, low: float = 0.0, high: float = math.inf) -> int:
-        """A continuous column."""
+        """Add a continuous column, and return its number."""
         return self._column(low, high, False)
 
     def integer_number(self, low: float = 0.0, high: float = math.inf) -> int:
-        """A column of whole numbers."""
+        """Add an integer column, and return its number."""
         return self._column(low, high, True)
 
     def binary(self) -> int:
-        """A column that is 0 or 1."""
+        """Add a column that is 0 or 1, and return its number."""
         return self._column(0.0, 1.0, True)
 
     def row(
@@ -89,7 +88,7 @@ class IntegerProgram:
         low: float = -math.inf,
         high: float = math.inf,
     ) -> None:
-        """``low`` ≤ Σ coefficient·column ≤ ``high``; a column may be named once."""
+        """Add the row ``low`` ≤ Σ coefficient·column ≤ ``high``; a column may appear once."""
         self.rows.append((list(columns), list(coefficients), low, high))
 
     def solve(
@@ -101,11 +100,11 @@ class IntegerProgram:
         seed: int = 0,
         node_limit: int | None = None,
     ) -> Solution:
-        """The best solution within the time, with its proof as far as it came.
+        """Return the best solution within the time, with the bound proven by then.
 
-        ``gap`` is the relative gap that is good enough; ``node_limit`` ends the search after so many nodes
-        of the tree, which depends on no machine's speed. Raises UnavailableError if the solver is
-        not installed, UsageError if it is not known.
+        ``gap`` is the relative gap that is good enough. ``node_limit`` ends the search after this many nodes
+        of the tree, independent of a machine's speed. Raises UnavailableError if the solver is not installed,
+        UsageError if it is not known.
         """
         begun_s = time.perf_counter()
         problem, variables = self._problem()
@@ -142,7 +141,7 @@ class IntegerProgram:
             )
             for at in range(self.columns)
         ]
-        # Solvers refuse a column that no row has; such a one stays at its least.
+        # Solvers refuse a column without rows; it stays at its lower bound.
         used = set(self.cost).union(*(columns for columns, _, _, _ in self.rows))
         problem.addVariables([variables[at] for at in sorted(used)])
         for at, value in self.start.items():

@@ -1,11 +1,11 @@
-"""Methods of other systems, each as its paper has it, which exist only to be compared with.
+"""Methods of other systems, exactly as in their papers, which exist only for comparison.
 
-In: a network and a collective, as `synth.methods` takes them. Out: a `Schedule`. The portfolio knows them by
-the names of the registry here; the product imports nothing else of this package.
+In: a network and a collective, as `synth.methods` takes them. Out: a `Schedule`. The portfolio gets them by
+name from `synthesizer`; no other module imports this package.
 
-Read `adapcc_milp` (AdapCC's integer program, equations 1 to 6), then what carries out its strategies: as a
-schedule `adapcc_schedule`, as a program in the chunk language `adapcc_algorithm`. `taccl` stands by itself:
-TACCL's sketch, routing and order.
+Read `adapcc_milp` (AdapCC's integer program, equations 1 to 6), then the modules that make its strategies
+into a schedule, `adapcc_schedule`, and into an algorithm in the chunk language, `adapcc_algorithm`. `taccl`
+is independent: TACCL's sketch, routing and order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HOMES = {"adapcc_published": "synth.published.adapcc_schedule", "taccl": "synth
 
 
 def synthesizer(name: str) -> Callable[..., Schedule]:
-    """Return the method of that name; its module is loaded when it is called first."""
+    """Return the method of that name; its module is imported at the first call."""
 
     def synthesize(*asked: Any, **options: Any) -> Schedule:
         made: Schedule = import_module(_HOMES[name]).synthesize(*asked, **options)

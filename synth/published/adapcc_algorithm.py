@@ -1,9 +1,9 @@
 """Writes AdapCC's published strategies as algorithms in the chunk language (Sec. V-B).
 
-A chunk of sub-collective m is C_m bytes. A rank that aggregates (a = 1) adds what it receives to what it has,
-and sends on the sum. One that does not (a = 0) sends its own chunk and passes on what it receives, each a
-chunk of its own in scratch, until a rank that aggregates, or the root, adds it. Chunks follow one
-another in a pipeline, the parts in turn; an all_reduce sends back from each part's root at once.
+A chunk of sub-collective m is C_m bytes. A rank that aggregates (a = 1) adds the chunks that it receives to
+its own, and forwards the sum. A rank that does not (a = 0) sends its own chunk and forwards each received
+chunk separately, through scratch, until a rank that aggregates, or the root, adds it. Chunks follow one
+another in a pipeline, the parts in turn. An all_reduce sends each chunk back from its part's root at once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["strategy_algorithm"]
 
 
 def strategy_algorithm(strategy: PublishedStrategy, *, back: bool = False) -> tuple[Algorithm, int]:
-    """(the algorithm, the bytes of its chunks); with ``back`` a reduce becomes an all_reduce.
+    """Return (the algorithm, the bytes of its chunks); with ``back`` a reduce becomes an all_reduce.
 
-    Raises NotApplicableError where parts of a reduce end at several roots: that has no collective.
+    Raises NotApplicableError if the parts of a reduce end at several roots: no collective does that.
     """
     question, parts = strategy.question, strategy.parts
     kind = "all_reduce" if back else question.kind
@@ -55,7 +55,7 @@ def strategy_algorithm(strategy: PublishedStrategy, *, back: bool = False) -> tu
 
 
 def _sum(strategy: PublishedStrategy, part: SubCollective, first: int, size: int, *, back: bool) -> None:
-    """One chunk from every rank to the root of its part, and back."""
+    """Send one chunk from every rank to the root of its part, and back if ``back``."""
     network = strategy.question.network
     above = {flow[0]: int(network.dst[path[0]]) for flow, path in part.paths.items() if path}
     depth = {flow[0]: len(path) for flow, path in part.paths.items()}
@@ -75,7 +75,7 @@ def _sum(strategy: PublishedStrategy, part: SubCollective, first: int, size: int
 
 
 def _spread(strategy: PublishedStrategy, part: SubCollective, first: int, size: int) -> None:
-    """One chunk from the root along all paths, once to each rank."""
+    """Send one chunk from the root along all paths, once to each rank."""
     network, reached = strategy.question.network, set()
     for path in sorted(part.paths.values(), key=len):
         for link in path:
@@ -88,7 +88,7 @@ def _spread(strategy: PublishedStrategy, part: SubCollective, first: int, size: 
 
 
 def _exchange(strategy: PublishedStrategy, part: SubCollective, first: int, size: int, share: int) -> None:
-    """One chunk of every flow, through scratch where others pass it on."""
+    """Send one chunk of every flow, through scratch on the ranks between."""
     network = strategy.question.network
     ranks = network.ranks
     for rank in range(ranks):

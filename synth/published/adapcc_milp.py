@@ -1,14 +1,14 @@
 """AdapCC's integer program as published (Sec. IV-D, equations 1 to 6), for networks of a few ranks.
 
-Decided for each of M sub-collectives: the paths of its flows, where it aggregates (a), its part of the
-tensor and its chunk size (S_m and C_m, each pair one of ``choices``), and its root where none is given. A
-chunk's time on a link is alpha + C·beta·N, with N the flows of all sub-collectives on the link, or on a port
-that it shares. Where a node aggregates, all flows through it go on together when the last has come, and
-count as one. So a = 1 costs waits, which T_bottle has too, and a = 0 costs load.
+The program decides for each of M sub-collectives the paths of its flows, the nodes that aggregate (a), its
+part of the tensor and its chunk size (S_m and C_m, each pair one of ``choices``), and its root unless one is
+given. A chunk's time on a link is alpha + C·beta·N, where N is the number of flows of all sub-collectives on
+the link or on a port that it shares. If a node aggregates, all flows through it leave together when the last
+has arrived, and count as one. So a = 1 costs waits, also in T_bottle, and a = 0 costs load.
 
-Beyond the paper only: ports, and ``kernel_s``, what an aggregation takes. ``timed`` computes the objective
-of a given strategy from the equations alone; ``solve`` finds the best by an integer program that is exact,
-and grows with flows times links times M: for a handful of ranks.
+Only ports and ``kernel_s``, the time of an aggregation, are additions to the paper. ``timed`` computes the
+objective of a given strategy from the equations alone. ``solve`` finds the best strategy by an exact integer
+program. Its size grows with flows times links times M, so it serves only a handful of ranks.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ Flow = tuple[int, int]
 
 @dataclass(frozen=True)
 class Choice:
-    """S_m and C_m."""
+    """S_m and C_m: the bytes of a part, and of its chunks."""
 
     size_bytes: int
     chunk_bytes: int
 
     @property
     def chunks(self) -> int:
-        """How many chunks a flow has."""
+        """The number of chunks of a flow."""
         return -(-self.size_bytes // self.chunk_bytes)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: ``size_bytes`` in each flow, cut into ``sub_collectives`` parts of the given choices.
+    """The problem: ``size_bytes`` in each flow, in ``sub_collectives`` parts of the given choices.
 
-    A root that is None is to be decided, in each part by itself; only a reduce may leave it open.
+    With root None each part chooses its own root; only a reduce may do so.
     """
 
     network: Network
@@ -69,7 +69,7 @@ class Question:
     kernel_s: float = 0.0
 
     def flows(self) -> list[Flow]:
-        """(source, target) of each flow; -1 is the root, where it is to be decided."""
+        """Return (source, target) of each flow; -1 is a root that is still to be chosen."""
         ranks = range(self.network.ranks)
         root = -1 if self.root is None else self.root
         if self.kind == "reduce":
@@ -81,7 +81,7 @@ class Question:
 
 @dataclass(frozen=True)
 class SubCollective:
-    """One part: ``paths`` are the links of each flow; at the ranks ``aggregates`` a is 1."""
+    """One part: ``paths`` are the links of each flow; ``aggregates`` are the ranks with a = 1."""
 
     choice: Choice
     paths: Mapping[Flow, tuple[int, ...]]
@@ -91,7 +91,7 @@ class SubCollective:
 
 @dataclass(frozen=True)
 class PublishedStrategy:
-    """The best strategy, its time by equation 4, and what the solver proved."""
+    """The best strategy, its time by equation 4, and the solver's proven bound and status."""
 
     question: Question
     parts: tuple[SubCollective, ...]
@@ -101,7 +101,7 @@ class PublishedStrategy:
 
 
 def blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[SubCollective, int, int]]:
-    """Yield (part, first unit, units) of each C_m: those that are as far on in their part go together."""
+    """Yield (part, first unit, units) of each C_m; chunks at equal progress in their parts come together."""
     found, first = [], 0
     for number, part in enumerate(parts):
         units, step = part.choice.size_bytes // unit_bytes, part.choice.chunk_bytes // unit_bytes
@@ -112,7 +112,7 @@ def blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[
 
 
 def timed(question: Question, parts: Sequence[SubCollective]) -> float:
-    """Equation 4 for given parts: the time of the last flow."""
+    """Return equation 4 for given parts: the time of the last flow."""
     network = question.network
     loads = [_loads(question, part) for part in parts]
     busy: dict[int, float] = defaultdict(float)
@@ -137,7 +137,7 @@ def timed(question: Question, parts: Sequence[SubCollective]) -> float:
 
 
 def _loads(question: Question, part: SubCollective) -> dict[int, int]:
-    """N of each link that is used."""
+    """Return N of each link in use."""
     network = question.network
     if question.kind == "reduce":
         above = {flow[0]: path[0] for flow, path in part.paths.items() if path}
@@ -160,7 +160,7 @@ def _loads(question: Question, part: SubCollective) -> dict[int, int]:
 def _ready_s(
     question: Question, part: SubCollective, step_s: Mapping[int, float]
 ) -> dict[tuple[Flow, int], float]:
-    """(2): when a chunk of each flow is ready at each rank of its path."""
+    """Return (2): the time at which a chunk of each flow is ready at each rank of its path."""
     network = question.network
     ready_s: dict[tuple[Flow, int], float] = {}
 
@@ -187,7 +187,7 @@ def _ready_s(
 
 @dataclass(eq=False)
 class _Part:
-    """The columns of one sub-collective; those of flows are by flow, then by link or rank."""
+    """The columns of one sub-collective; columns of flows are by flow, then by link or rank."""
 
     choice: list[int]
     root: list[int]
@@ -200,7 +200,7 @@ class _Part:
 
 
 class _Program:
-    """The integer program; times are in units of ``unit_s``, about what the slowest link needs for all."""
+    """The integer program; times are in units of ``unit_s``, about the slowest link's time for all bytes."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -245,7 +245,7 @@ class _Program:
         return part
 
     def _divide(self) -> None:
-        """One choice for each part; together they are the tensor. Parts are alike, so choices do not fall."""
+        """Add one choice for each part, which sum to the tensor; an order of choices breaks the symmetry."""
         sizes, total = [], float(self.question.size_bytes)
         for part in self.parts:
             self.model.row(part.choice, [1.0] * len(part.choice), 1.0, 1.0)
@@ -266,7 +266,7 @@ class _Program:
         return [link for link in self.links if int(self.network.src[link]) == rank]
 
     def _conserve(self, part: _Part) -> None:
-        """(1), and for a reduce one link out of each rank but the root: where a = 1 flows leave together."""
+        """Add (1); in a reduce also one link out of each rank but the root: if a = 1 flows leave together."""
         model, given = self.model, self.question.root
         if self.question.kind == "all_to_all":
             given = 0
@@ -284,7 +284,7 @@ class _Program:
                 if target < 0:
                     columns, signs = [*columns, part.root[rank]], [*signs, 1.0]
                 model.row(columns, signs, more, more)
-                # No rank is passed twice, so that its time is one.
+                # A flow visits no rank twice, so that its time there is unique.
                 model.row([routed[link] for link in into], [1.0] * len(into), high=float(rank != source))
         for link in self.links:
             flows = [routed[link] for routed in part.routed]
@@ -295,7 +295,7 @@ class _Program:
                 model.row([*out, part.root[rank]], [1.0] * (len(out) + 1), 1.0, 1.0)
 
     def _count(self, part: _Part) -> None:
-        """N of every link, exactly."""
+        """Add N of every link, exactly."""
         model, most = self.model, float(self.most_load)
         for link in self.links:
             load, used = part.load[link], part.used[link]
@@ -316,7 +316,7 @@ class _Program:
                 model.row(sums, signs, high=1.0)
 
     def _share(self, part: _Part) -> None:
-        """(3): the time of a chunk on a link, exactly: alpha, and the busiest of what the link uses."""
+        """Add (3), the time of a chunk on a link, exactly: alpha plus the busiest of the link's resources."""
         model, most = self.model, 2 * self.most_step
         beta, alpha_s = self.network.beta_s_per_byte, self.network.alpha_s
         users: dict[int, list[int]] = defaultdict(list)
@@ -345,7 +345,7 @@ class _Program:
                 )
 
     def _wait(self, part: _Part) -> None:
-        """(2), exactly: when a chunk of each flow is ready at each rank."""
+        """Add (2), exactly: the time at which a chunk of each flow is ready at each rank."""
         model, most = self.model, 2 * self.most_ready
         together = [model.number(0.0, self.most_ready) for _ in self.ranks]
         last: dict[int, list[int]] = {rank: [] for rank in self.ranks}
@@ -368,7 +368,8 @@ class _Program:
                         [together[rank], before, step, chosen], [1.0, -1.0, -1.0, most], high=kernel + most
                     )
                 mine = float(rank == source)
-                # Ready with the others where a = 1, at once at its source where a = 0, nought off its path.
+                # With a = 1 a flow is ready with all others. With a = 0 it is ready at 0 at its source, and 0
+                # off its path.
                 model.row(
                     [ready[rank], together[rank], a, *passed],
                     [1.0, -1.0, -most, *[-most] * len(passed)],
@@ -380,11 +381,11 @@ class _Program:
                 else:
                     model.row([ready[rank], *passed], [1.0, *[-most] * len(passed)], high=0.0)
         for rank in self.ranks:
-            # One arrival is the last, where there is any; where none is, the rank does not aggregate.
+            # One arrival is the last, if there is any; otherwise the rank does not aggregate.
             model.row([*last[rank], part.aggregates[rank]], [*[1.0] * len(last[rank]), -1.0], low=0.0)
 
     def _finish(self, part: _Part) -> None:
-        """(4) to (6)."""
+        """Add (4) to (6)."""
         model, most = self.model, 2 * self.most_ready
         for routed, ready in zip(part.routed, part.ready, strict=True):
             bottle = model.number(0.0, self.most_ready)
@@ -402,7 +403,7 @@ class _Program:
                 )
 
     def decided(self, values: Floats) -> tuple[SubCollective, ...]:
-        """The parts of a solution."""
+        """Return the parts of a solution."""
         return tuple(self._decided(part, values) for part in self.parts)
 
     def _decided(self, part: _Part, values: Floats) -> SubCollective:
@@ -423,7 +424,7 @@ class _Program:
 def solve(
     question: Question, *, solver: str = "cbc", time_limit_s: float = 60.0, seed: int = 0
 ) -> PublishedStrategy:
-    """The strategy of least time; raises NotApplicableError where none was found in time."""
+    """Return the strategy of least time; raise NotApplicableError if none is found in time."""
     if question.kind == "broadcast" and question.root is None:
         raise NotApplicableError("adapcc: a broadcast needs its root")
     program = _Program(question)

@@ -1,9 +1,9 @@
-"""AdapCC's integer program as published, as a method: turns the program's strategy into a schedule.
+"""AdapCC's integer program as published, as a method that returns the program's strategy as a schedule.
 
-The program decides the trees together with M, the sizes of the parts S_m and of their chunks C_m, and at
-which ranks partial sums are aggregated (a). A rank that does not aggregate (a = 0) forwards each packet that
-it receives as a send of its own beside its own data: sends carry addends, and the next rank that aggregates
-adds them up. All C_m are multiples of a chunk of the schedule; the chunks of one C_m are sent in a row.
+The program decides the trees, the sizes of the parts S_m and of their chunks C_m, and the ranks that
+aggregate partial sums (a). A rank that does not aggregate (a = 0) forwards each received packet as a separate
+send beside its own data. Sends carry addends, and the next rank that aggregates adds them up. All C_m are
+multiples of a chunk of the schedule; the chunks of one C_m are sent in a row.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def synthesize(
     solver: str = "cbc",
     sub_collectives: int = _SUB_COLLECTIVES,
 ) -> Schedule:
-    """The schedule of the best strategy found in time; its outcome has the program's gap (equation 4).
+    """Return the schedule of the best strategy found in time; its outcome has the program's gap.
 
-    Raises NotApplicableError for collectives other than reduce, broadcast and all_reduce of all ranks, and
-    for more than ``MOST_RANKS`` ranks.
+    The gap is that of equation 4. Raises NotApplicableError for collectives other than reduce, broadcast and
+    all_reduce of all ranks, and for more than ``MOST_RANKS`` ranks.
     """
     if shape.kind not in ("reduce", "broadcast", "all_reduce") or shape.parts or shape.members:
         raise NotApplicableError(f"adapcc_published does not serve {shape.label}")
@@ -70,7 +70,7 @@ def synthesize(
 
 
 def _choices(chunks: int, chunk_bytes: int, sub_collectives: int) -> Iterator[Choice]:
-    """Every S_m with C_m of one unit, and with each that fits into it twice; some S_m make up the tensor."""
+    """Yield every S_m with C_m of one unit, and of each number of units that fits at least twice."""
     if chunks % sub_collectives:
         sizes = [chunks // sub_collectives, -(-chunks // sub_collectives)]
     elif sub_collectives == 2 and chunks % 8 == 0:
@@ -84,7 +84,7 @@ def _choices(chunks: int, chunk_bytes: int, sub_collectives: int) -> Iterator[Ch
 
 
 def schedule_of(strategy: PublishedStrategy, shape: Collective, chunk_bytes: int, seed: int) -> Schedule:
-    """The sends of a strategy whose sizes are multiples of ``chunk_bytes``; O(chunks · ranks²)."""
+    """Return the sends of a strategy whose sizes are multiples of ``chunk_bytes``; O(chunks · ranks²)."""
     table = _Table(strategy, shape)
     for part, first, count in blocks(strategy.parts, chunk_bytes):
         for chunk in range(first, first + count):
@@ -108,7 +108,7 @@ def schedule_of(strategy: PublishedStrategy, shape: Collective, chunk_bytes: int
 
 
 class _Table:
-    """The sends so far, in order, and what each of them carries."""
+    """The sends so far, in order, with their addends."""
 
     def __init__(self, strategy: PublishedStrategy, shape: Collective) -> None:
         self._network, self._shape = strategy.question.network, shape
@@ -120,12 +120,12 @@ class _Table:
         }
 
     def forks(self, part: SubCollective) -> frozenset[int]:
-        """The ranks into which a flow of a part leads, without its root."""
+        """Return the ranks that receive a flow of a part, without its root."""
         into = [int(self._network.dst[path[0]]) for path in part.paths.values() if path]
         return frozenset(into) - {part.root}
 
     def chunk(self, part: SubCollective, chunk: int) -> None:
-        """All sends of one chunk."""
+        """Add all sends of one chunk."""
         if self._shape.kind == "broadcast":
             self._spread(part, chunk)
             return

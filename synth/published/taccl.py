@@ -1,14 +1,14 @@
 """A TACCL-like baseline (Shah et al., NSDI 2023): routes by an integer program, then orders the sends.
 
-Sketch: a chunk may only take links on ways to its targets that are at most ``detour`` longer than the
-shortest. Routing (its Sec. 5.1): an integer program chooses the links of every chunk and the time of its
-arrival at every rank, and minimizes the later of the last arrival and the end of the greatest total load of a
-link or port. It ignores that chunks wait for each other at a link, which is why TACOS does better. Ordering
-(Sec. 5.2): the chunk with the longest way left goes first; of equals the one that has come the shortest way.
-reduce_scatter and reduce are the reversal of their mirror images, all_reduce is both halves.
+Sketch: a chunk may only take links on paths to its targets that are at most ``detour`` longer than the
+shortest. Routing (its Sec. 5.1): an integer program chooses the links of every chunk and its arrival time at
+every rank. It minimizes the maximum of the last arrival and the largest load of a link or port. It ignores
+the waits of chunks for each other at a link, so TACOS does better. Ordering (Sec. 5.2): the chunk with the
+longest way left goes first, among equals the one with the shortest way behind it. reduce_scatter and reduce
+are the reversals in time of their mirror images, all_reduce is both halves.
 
 TACCL's third step, contiguity, joins chunks that follow each other over a link into one message, to save
-alphas. It is left out: it would gain only where links are held for alpha as well.
+alphas. It is left out, as it would help only if links are held for alpha as well.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from synth.simulation import replay
 
 __all__ = ["DETOUR", "synthesize"]
 
-# How much longer than the shortest a way may be that the sketch leaves open.
+# The part by which a path in the sketch may exceed the shortest one.
 DETOUR = 0.0
 _EQUAL = 1e-9
-# Above so many choices CBC does not end its first relaxation in a minute.
+# With more choices CBC does not finish its first relaxation in a minute.
 _MOST_CHOICES = 60_000
 
 
@@ -48,9 +48,9 @@ def synthesize(
     solver: str = "cbc",
     detour: float = DETOUR,
 ) -> Schedule:
-    """The schedule along the routes of the best program within the time, in TACCL's order.
+    """Return the schedule along the routes of the best program within the time, in TACCL's order.
 
-    Raises NotApplicableError where it does not serve the collective, or finds no routes in time.
+    Raises NotApplicableError if it does not serve the collective, or finds no routes in time.
     """
     if collective.parts or (collective.kind == "custom" and collective.reduces):
         raise NotApplicableError(f"taccl does not serve {collective.label}")
@@ -93,7 +93,7 @@ def synthesize(
 
 @dataclass(frozen=True)
 class _Choices:
-    """Which (chunk, link) the sketch leaves open, as columns, and the program's columns for them."""
+    """The (chunk, link) pairs of the sketch, in parallel lists, and the program's columns for them."""
 
     chunk: list[int]
     link: list[int]
@@ -101,7 +101,7 @@ class _Choices:
 
 
 def _sketch(network: Network, collective: Collective, travel_s: Floats, detour: float) -> Mask:
-    """For each chunk the links that lie on a way to a target that is short enough."""
+    """Return for each chunk the links on a path to a target that is short enough."""
     every = distances_s(network, travel_s, np.arange(network.ranks, dtype=np.int64))
     allowed = np.zeros((collective.chunks, network.links), dtype=bool)
     for chunk in range(collective.chunks):
@@ -126,7 +126,7 @@ def _routes(
     time_limit_s: float,
     seed: int,
 ) -> tuple[Mask, float]:
-    """(for each chunk the links that it takes, the gap of the program)."""
+    """Return (the links that each chunk takes, the gap of the program)."""
     begun_s = time.perf_counter()
     travel_s, held_s = network.travel_s(chunk_bytes), network.hold_s(chunk_bytes)
     # Seconds are too small for a solver's tolerances.
@@ -155,7 +155,7 @@ def _routes(
         for column, link in found:
             src = int(network.src[link])
             before = arrives.get((chunk, src))
-            # It arrives after it has come to the other end, and only from where it has come.
+            # A chunk arrives a link's travel time after it reached the link's source, and only if it did.
             far = longest + float(travel[link])
             own = [arrives[chunk, rank], column]
             if before is None:
@@ -166,7 +166,7 @@ def _routes(
                 model.row([*sources, column], [*[1.0] * len(sources), -1.0], 0.0)
     _loads(model, network, held, choices, end)
     for column in choices.taken:
-        # Of equal ends, the one with fewest sends.
+        # Among equal end times the fewest sends win.
         model.cost[column] = 1e-6
     left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
     solved = model.solve(solver=solver, time_limit_s=left_s, gap=1e-3, seed=seed)
@@ -178,7 +178,7 @@ def _routes(
 
 
 def _loads(model: IntegerProgram, network: Network, held: Floats, choices: _Choices, end: int) -> None:
-    """Nothing ends before each link and port has carried all that is routed over it."""
+    """Require the end to be after each link and port has carried all that is routed over it."""
     uses: dict[int, list[tuple[int, float]]] = {}
     start = network.link_port_start
     for link, column in zip(choices.link, choices.taken, strict=True):
@@ -192,7 +192,7 @@ def _loads(model: IntegerProgram, network: Network, held: Floats, choices: _Choi
 
 
 def _ordered(network: Network, collective: Collective, chunk_bytes: int, routes: Mask, seed: int) -> Schedule:
-    """Each link takes what has the longest way left, of those what has come the shortest way."""
+    """Return the routes' sends, ordered: longest way left first, then shortest way behind."""
     travel_s = network.travel_s(chunk_bytes)
     sends = Sends()
     for chunk in range(collective.chunks):

@@ -1,7 +1,7 @@
 """The search for the least horizon of TACOS-ILP (Sec. V), from the proven bound up.
 
-What the solver has when time runs out is completed by shortest paths (Sec. V-B); what is too large for
-one program is done in short windows one after the other, time clustering (Sec. V-C).
+When time runs out, the solver's partial solution is completed by shortest paths (Sec. V-B). A problem too
+large for one program is solved in short windows one after the other, time clustering (Sec. V-C).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from synth.tacos_ilp.time_expanded_network import Bundles, Expansion, bundle, ex
 
 __all__ = ["CLOSE", "HorizonSearch", "Mechanism", "copies_to_all"]
 
-# How a program that is too large to be solved whole is done: both as they come, or one of them alone.
+# The mechanism for a program too large to be solved whole: both as needed, or one of them alone.
 Mechanism = Literal["auto", "early-termination", "time-clustering"]
 
 CLOSE = 1e-6
 _MOST_COLUMNS = 60_000
-# Handing a column with its rows to a solver takes about this long, which is part of the time limit.
+# The speed at which columns with their rows are passed to a solver; it is part of the time limit.
 _COLUMNS_PER_S = 6_000
 _WINDOW_HOPS = 2
 _SHARE = 0.7
@@ -43,7 +43,7 @@ _LEAST_S = 0.2
 
 @dataclass(eq=False)
 class HorizonSearch:
-    """One copying collective: the best schedule so far, and how far the bound has come."""
+    """The search for one copying collective: its best schedule so far, and its bound so far."""
 
     network: Network
     collective: Collective
@@ -82,13 +82,13 @@ class HorizonSearch:
 
     @property
     def _up(self) -> bool:
-        """Whether times are rounded up to steps, as the paper does: then infeasible steps prove nothing."""
+        """Whether times are rounded up to steps, as in the paper; infeasible steps then prove nothing."""
         return self.time_step_s is not None
 
     def _end_early(self, bundles: Bundles, known_s: float) -> None:
-        """One program, stopped when the time is over; the rest takes shortest paths (Sec. V-B).
+        """Solve one program until time is up, and complete it by shortest paths (Sec. V-B).
 
-        As in the paper times are multiples of a step, by default the shortest hop: with exact times programs
+        As in the paper times are multiples of a step, by default the shortest hop: with exact times, programs
         are so large that a stopped solver has found nothing. The horizon is the bound, rounded up to steps.
         """
         step_s = self.time_step_s or float(self.network.travel_s(self.chunk_bytes).min())
@@ -102,7 +102,7 @@ class HorizonSearch:
         return self.deadline_s - time.perf_counter()
 
     def _most(self) -> int:
-        """How many columns there is time for; whoever asks for early termination has chosen the time."""
+        """Return the columns that fit the time left; early termination accepts many more."""
         if self.mechanism == "early-termination":
             return 100 * _MOST_COLUMNS
         return min(_MOST_COLUMNS, int(self._left_s() * _COLUMNS_PER_S))
@@ -113,7 +113,7 @@ class HorizonSearch:
             self.best, self.best_s = schedule, time_s
 
     def _begin(self, bundles: Bundles, known_s: float) -> None:
-        """Begin with something feasible: shortest paths, then what other methods make, to the bound."""
+        """Set a first schedule: shortest paths, then those of other methods until one meets the bound."""
         if not copies_to_all(self.collective):
             self._keep(self._schedule(bundles, []))
         for at in itertools.count():
@@ -127,15 +127,15 @@ class HorizonSearch:
             self._keep(self._schedule(bundles, []))
 
     def _schedule(self, bundles: Bundles, moves: list[LinkMove]) -> Schedule:
-        # Shortest paths alone are no integer program's.
+        # A schedule of shortest paths alone does not count as the integer program's.
         method = "ilp" if moves else "paths"
         return completed(bundles, self.collective, self.chunk_bytes, moves, method, self.seed)
 
     def _grow(self, expansion: Expansion, known: int) -> bool:
-        """Ask horizon after horizon, from the known bound up to the best time; False if too large.
+        """Test horizon after horizon, from the known bound up to the best time; return False if too large.
 
-        Steps double while horizons are infeasible, so that many close ones cost few programs, and
-        halve the rest once one is not.
+        Steps double while horizons are infeasible, so that many close ones cost few programs. After the first
+        feasible horizon, steps halve the rest.
         """
         horizons = expansion.arrivals
         horizons = horizons[horizons < expansion.horizon]
@@ -159,7 +159,7 @@ class HorizonSearch:
         return True
 
     def _decide(self, expansion: Expansion) -> str | None:
-        """Whether all can have arrived by the horizon: with few instants first, which can only say yes."""
+        """Return the answer for a horizon, trying few instants first, which can only prove it feasible."""
         thin = expansion.thinned(_FEW)
         if thin.instants < _FEWER * expansion.instants:
             answer = self._ask(thin, self._left_s() * _SHARE, elastic=False)
@@ -168,7 +168,10 @@ class HorizonSearch:
         return self._ask(expansion, self._left_s() * _SHARE, elastic=False)
 
     def _ask(self, expansion: Expansion, limit_s: float, *, elastic: bool) -> str | None:
-        """Whether all can have arrived by the horizon; what was found is kept. None: too large to ask."""
+        """Return whether all chunks can arrive by the horizon; None if the program is too large.
+
+        A solution is kept if it is the best so far.
+        """
         until_s = time.perf_counter() + limit_s
         shape = self.collective
         made = program(expansion, shape.held(), shape.wanted(), elastic=elastic, most_columns=self._most())
@@ -184,7 +187,7 @@ class HorizonSearch:
         return solution.status
 
     def _prove(self, expansion: Expansion, horizons: Indices, low: int, high: int) -> None:
-        """What the infeasible horizons prove: nothing ends before the first that is left."""
+        """Raise the bound to the first horizon that is not proven infeasible."""
         if not low or self._up:
             return
         tick_s = expansion.grid.tick_s
@@ -197,7 +200,7 @@ class HorizonSearch:
         )
 
     def _cluster(self, bundles: Bundles) -> None:
-        """Short windows one after the other, each moving as many chunks as it can."""
+        """Solve short windows one after the other, each moving as many chunks as it can."""
         tick_s = self.time_step_s or float(self.network.hold_s(self.chunk_bytes).min())
         grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s, up=self._up)
         window = _WINDOW_HOPS * int(grid.travel.max())
@@ -223,5 +226,5 @@ class HorizonSearch:
 
 
 def copies_to_all(collective: Collective) -> bool:
-    """Whether every rank wants every chunk, as in a whole all_gather or broadcast."""
+    """Return whether every rank wants every chunk, as in a whole all_gather or broadcast."""
     return collective.kind in ("all_gather", "broadcast") and not collective.members

@@ -1,7 +1,7 @@
 """Recovers a schedule from the moves of a time-expanded network, and completes it by shortest paths.
 
-Chunks that the moves leave short of a rank travel there by a shortest path from the nearest rank that
-holds them (TACOS Sec. V-B, early termination and recovery).
+A chunk that the moves do not bring to a rank takes a shortest path from the nearest rank that holds it (TACOS
+Sec. V-B, early termination and recovery).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def completed(
     method: str,
     seed: int,
 ) -> Schedule:
-    """The schedule of ``moves``, which must be causal in their order, and of what they leave undone.
+    """Return the schedule of ``moves``, which must be in causal order, completed by shortest paths.
 
     Raises NotApplicableError if a rank cannot be reached. O(missing · ranks + ranks²·log ranks).
     """
@@ -50,7 +50,7 @@ def completed(
 
 
 def _links(bundles: Bundles, chunk_bytes: int, moves: Sequence[LinkMove]) -> Indices:
-    """For each move the link of its bundle that comes free first."""
+    """Return for each move the link of its bundle that is free first."""
     free = [dict.fromkeys(rows.tolist(), 0.0) for rows in bundles.links]
     hold_s = bundles.network.hold_s(chunk_bytes)
     chosen = []
@@ -64,7 +64,7 @@ def _links(bundles: Bundles, chunk_bytes: int, moves: Sequence[LinkMove]) -> Ind
 def _paths(
     bundles: Bundles, collective: Collective, chunk_bytes: int, held: np.ndarray
 ) -> Iterator[tuple[int, int, int]]:
-    """(chunk, link, hops before it) that bring every chunk to every rank that lacks it."""
+    """Yield (chunk, link, hops before it) that bring every chunk to every rank that lacks it."""
     network = bundles.network
     paths = shortest_paths(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
     distance_s = paths.cost

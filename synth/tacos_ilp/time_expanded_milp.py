@@ -1,9 +1,9 @@
 """The integer program of TACOS-ILP (Sec. V-A) over a time-expanded network, for copying collectives.
 
-A binary column says that a chunk has left over a bundle by a tick; so columns of one chunk and bundle
-rise with the tick, and the move happens where they step from 0 to 1. Columns exist only where the
-chunk can have come by then and can still be of use by the horizon. A chunk enters a rank at most
-once, leaves only what has come, and no bundle or port carries more at once than it can.
+A binary column is 1 if a chunk has left over a bundle by a tick. So the columns of one chunk and bundle rise
+with the tick, and the move happens at their step from 0 to 1. A column exists only if the chunk can have
+arrived by that tick and can still be useful by the horizon. A chunk enters a rank at most once, and leaves it
+only after it has arrived. No bundle or port exceeds its capacity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_CUT_RANKS = 64
 
 @dataclass(frozen=True, order=True)
 class LinkMove:
-    """``chunk`` starts over a bundle at ``tick``."""
+    """A move: ``chunk`` starts over a bundle at ``tick``."""
 
     tick: int
     bundle: int
@@ -35,7 +35,7 @@ class LinkMove:
 
 @dataclass(frozen=True, eq=False)
 class Departures:
-    """When one chunk may start over one bundle, and the column that says it has left by each tick."""
+    """The ticks at which one chunk may start over one bundle, and a "has left by" column for each."""
 
     chunk: int
     bundle: int
@@ -43,16 +43,16 @@ class Departures:
     columns: list[int]
 
     def by(self, tick: int) -> list[int]:
-        """The column that says it has left by ``tick``: none before the first, the last one after."""
+        """Return the column for having left by ``tick``, in a list; [] before the first tick."""
         at = bisect_right(self.ticks, tick)
         return self.columns[at - 1 : at] if at else []
 
 
 @dataclass(eq=False)
 class TimeExpandedProgram:
-    """The model and what its columns stand for; ``possible`` is False where no solver is needed.
+    """The model and its columns; ``possible`` is False if it is infeasible without a solver.
 
-    An elastic program wants as many chunks as possible to arrive; otherwise all must.
+    An elastic program maximises the number of chunks that arrive; otherwise all must arrive.
     """
 
     expansion: Expansion
@@ -68,7 +68,7 @@ class TimeExpandedProgram:
 def program(
     expansion: Expansion, held: Mask, wanted: Mask, *, elastic: bool = False, most_columns: int = 1 << 30
 ) -> TimeExpandedProgram | None:
-    """The program that moves chunks from ``held`` to ``wanted`` (both ranks × chunks); None if too large."""
+    """Return the program that moves chunks from ``held`` to ``wanted`` (ranks × chunks); None if too big."""
     made = TimeExpandedProgram(expansion, held, wanted & ~held, elastic)
     for chunk in range(held.shape[1]):
         _depart(made, chunk)
@@ -86,7 +86,7 @@ def program(
 
 
 def moves_of(made: TimeExpandedProgram, solution: Solution) -> list[LinkMove]:
-    """The moves that a solution makes, in the order of time."""
+    """Return the moves of a solution, in the order of time."""
     if solution.values is None:
         return []
     found = []
@@ -98,7 +98,7 @@ def moves_of(made: TimeExpandedProgram, solution: Solution) -> list[LinkMove]:
 
 
 def _depart(made: TimeExpandedProgram, chunk: int) -> None:
-    """Columns for all that can happen to a chunk, and matters, within the horizon."""
+    """Add columns for all useful starts of a chunk within the horizon."""
     grid, model = made.expansion.grid, made.model
     network = grid.bundles.network
     held, wanted = made.held[:, chunk], made.wanted[:, chunk]
@@ -122,7 +122,7 @@ def _depart(made: TimeExpandedProgram, chunk: int) -> None:
 
 
 def _arrive(made: TimeExpandedProgram) -> None:
-    """A chunk enters a rank at most once; exactly once where it is wanted, or rewarded if elastic."""
+    """Let a chunk enter a rank at most once; exactly once if wanted, or rewarded if elastic."""
     for (chunk, rank), ways in made.into.items():
         final = [departures.columns[-1] for departures in ways]
         must = made.wanted[rank, chunk] and not made.elastic
@@ -132,7 +132,7 @@ def _arrive(made: TimeExpandedProgram) -> None:
 
 
 def _follow(made: TimeExpandedProgram) -> None:
-    """What has left a rank by a tick had come there by then."""
+    """Let a chunk leave a rank only after it has arrived there."""
     grid = made.expansion.grid
     src = grid.bundles.network.src[grid.bundles.first]
     for (chunk, at), departures in made.departures.items():
@@ -145,14 +145,14 @@ def _follow(made: TimeExpandedProgram) -> None:
                 for way in made.into.get((chunk, int(src[at])), [])
                 for column in way.by(tick - int(grid.travel[way.bundle]))
             ]
-            # The later of two ticks with nothing arriving between them implies the earlier.
+            # If nothing arrives between two ticks, the later row implies the earlier one.
             if came != before:
                 made.model.row([column, *came], [1.0, *[-1.0] * len(came)], high=0.0)
             before = came
 
 
 def _share(made: TimeExpandedProgram) -> None:
-    """No bundle carries more chunks at once than it has links, and no port more than one."""
+    """Limit each bundle to as many chunks at once as it has links, and each port to one."""
     bundles = made.expansion.grid.bundles
     users: dict[tuple[str, int], list[Departures]] = defaultdict(list)
     for departures in made.departures.values():
@@ -182,15 +182,15 @@ def _carry(made: TimeExpandedProgram, using: list[Departures], carries: int) -> 
             columns += now + gone
             signs += [1.0] * len(now) + [-1.0] * len(gone)
             ends |= following is None or gone != departures.by(following - int(hold[departures.bundle]))
-        # What is all still under way at the next start is counted there, with more besides.
+        # Sends that all last until the next start are also counted there, so this row is implied.
         if ends and len(columns) > carries:
             made.model.row(columns, signs, high=float(carries))
 
 
 def _cross(made: TimeExpandedProgram) -> None:
-    """Each chunk crosses into every two neighbours of which one wants it.
+    """Make each chunk cross into every two neighbours of which one wants it.
 
-    Halves of a chunk can otherwise be sent to and fro until they add up to a whole one.
+    Otherwise a solution may send halves of a chunk to and fro until they add up to a whole one.
     """
     bundles = made.expansion.grid.bundles
     src, dst = (column[bundles.first].tolist() for column in (bundles.network.src, bundles.network.dst))

@@ -1,12 +1,12 @@
-"""The time-expanded network of TACOS (Sec. IV): at which ticks each bundle of links may start a send.
+"""The time-expanded network of TACOS (Sec. IV): the ticks at which each bundle of links may start a send.
 
-A schedule needs no other start times than sums of the times that links are held and chunks travel:
-every send can be moved earlier, in the order of the schedule, until it starts when its chunk arrives
-or when its link or a port comes free. Those sums are enumerated, link by link, up to a horizon.
+Start times need only be sums of hold and travel times: every send can be moved earlier, in the order of the
+schedule, until it starts when its chunk arrives or when its link or a port is free. Those sums are
+enumerated, link by link, up to a horizon.
 
-Times are whole ticks, rounded down. A schedule that ends by T on the real network therefore ends by
-T in ticks, in the same order, so what is infeasible here is infeasible there, whatever the tick. Where
-all times are multiples of one tick nothing is rounded, and the expansion is the network.
+Times are whole ticks, rounded down. So a schedule that ends by T on the real network ends by T in ticks, in
+the same order. A horizon that is infeasible here is infeasible there, for any tick. If all times are
+multiples of one tick, nothing is rounded, and the expansion is exact.
 
 Parallel links that cost the same and share their ports are one bundle that carries several chunks.
 """
@@ -32,7 +32,10 @@ _MOST_INSTANTS = 400
 
 @dataclass(frozen=True, eq=False)
 class Bundles:
-    """``links[b]`` are parallel links b alike in all; resources are bundles, then ports of the network."""
+    """Bundles of parallel links: ``links[b]`` have equal ends, costs and ports.
+
+    Resources are bundles, then ports of the network.
+    """
 
     network: Network
     links: tuple[Ints, ...]
@@ -43,7 +46,7 @@ class Bundles:
 
     @cached_property
     def first(self) -> Ints:
-        """One link of each bundle: a row to read costs from."""
+        """One link of each bundle, as a row for its costs."""
         return np.array([rows[0] for rows in self.links], dtype=np.int32)
 
     @cached_property
@@ -52,7 +55,7 @@ class Bundles:
 
 
 def bundle(network: Network) -> Bundles:
-    """The links of ``network`` grouped into bundles."""
+    """Return the links of ``network`` grouped into bundles."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for link in range(network.links):
         key = (
@@ -68,7 +71,7 @@ def bundle(network: Network) -> Bundles:
 
 @dataclass(frozen=True, eq=False)
 class TimeGrid:
-    """Times as whole ticks: how long a chunk holds each bundle, how long it travels over it."""
+    """Times as integer ticks: the hold of each bundle, and the travel time over it."""
 
     bundles: Bundles
     tick_s: float
@@ -77,12 +80,12 @@ class TimeGrid:
     exact: bool
 
     def ticks(self, time_s: float) -> int:
-        """The last tick that is not after ``time_s``, up to rounding."""
+        """Return the last tick that is not after ``time_s``, up to rounding."""
         return int(np.floor(time_s / self.tick_s * (1 + _SLACK) + _SLACK))
 
     @cached_property
     def distance(self) -> Indices:
-        """[from, to]: ticks of the shortest path; ``UNREACHED`` where there is none."""
+        """[from, to]: ticks of the shortest path; ``UNREACHED`` if there is none."""
         network = self.bundles.network
         cost = np.full(network.links, np.inf)
         for at, rows in enumerate(self.bundles.links):
@@ -96,11 +99,11 @@ class TimeGrid:
 def grid_of(
     bundles: Bundles, chunk_bytes: int, horizon_s: float, *, tick_s: float | None = None, up: bool = False
 ) -> TimeGrid:
-    """The grid of the coarsest tick that divides all times, if there is one; else of the finest tick.
+    """Return the grid of the coarsest tick that divides all times; if there is none, of the finest tick.
 
-    ``tick_s`` is a coarser one instead, at most the shortest time that a link is held. With ``up`` times
-    are rounded up, as by TACOS's discretization factor (Sec. IV-C): any tick will do then, and what
-    fits is a schedule, but what is infeasible need not be.
+    ``tick_s`` is a coarser tick instead, at most the shortest hold. With ``up`` times are rounded up, as by
+    TACOS's discretization factor (Sec. IV-C). Then any tick is allowed, and a solution is a schedule, but an
+    infeasible horizon proves nothing.
     """
     network = bundles.network
     alpha_s = network.alpha_s[bundles.first]
@@ -126,7 +129,7 @@ def grid_of(
 
 
 def _common_s(times_s: Floats, finest_s: float) -> float:
-    """The greatest common divisor of times, by Euclid's steps; ``finest_s`` where it would be finer."""
+    """Return the greatest common divisor of times, by Euclid's algorithm; at least ``finest_s``."""
     common_s = 0.0
     for time_s in np.unique(times_s[times_s > 0]).tolist():
         larger, smaller = max(common_s, time_s), min(common_s, time_s)
@@ -141,7 +144,7 @@ def _common_s(times_s: Floats, finest_s: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """``starts[b]``: the ticks, rising, at which bundle b may start a send that arrives by ``horizon``."""
+    """The rising ticks ``starts[b]`` at which bundle b may start a send that arrives by ``horizon``."""
 
     grid: TimeGrid
     horizon: int
@@ -149,11 +152,11 @@ class Expansion:
 
     @property
     def instants(self) -> int:
-        """How many starts there are, over all bundles."""
+        """The number of starts over all bundles."""
         return sum(map(len, self.starts))
 
     def thinned(self, most: int) -> Expansion:
-        """The ``most`` first instants in each stretch of the time that a bundle is held: a restriction."""
+        """Return a restriction to the first ``most`` instants within each hold time of a bundle."""
         kept = []
         for starts, hold in zip(self.starts, self.grid.hold.tolist(), strict=True):
             slot = starts // hold
@@ -162,23 +165,22 @@ class Expansion:
         return replace(self, starts=tuple(kept))
 
     def until(self, horizon: int) -> Expansion:
-        """The same instants for a nearer horizon."""
+        """Return the same instants for a nearer horizon."""
         return replace(self, horizon=horizon)
 
     @cached_property
     def arrivals(self) -> Indices:
-        """Every tick at which some send can arrive, rising: the horizons worth asking about."""
+        """Every tick at which some send can arrive, rising: the horizons worth testing."""
         ticks = [starts + travel for starts, travel in zip(self.starts, self.grid.travel, strict=True)]
         return np.unique(np.concatenate(ticks or [np.zeros(0, np.int64)]))
 
 
 def expand(grid: TimeGrid, held: Mask, horizon: int, *, most: int = _MOST_INSTANTS) -> Expansion | None:
-    """All instants up to the horizon, or None if a bundle would have more than ``most``.
+    """Return all instants up to the horizon; None if a bundle would have more than ``most``.
 
-    ``held`` (ranks × chunks) says who has something to send at tick 0.
-
-    A bundle may start at 0 if a source is at its tail, when a chunk arrives there, and when a send
-    over a bundle that shares one of its resources ends. O(instants · resources).
+    ``held`` (ranks × chunks) marks the chunks at tick 0. A bundle may start at 0 if a source is at its tail,
+    when a chunk arrives there, and when a send over a bundle that shares one of its resources ends.
+    O(instants · resources).
     """
     bundles = grid.bundles
     network = bundles.network
