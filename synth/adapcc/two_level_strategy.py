@@ -177,7 +177,7 @@ class Planner:
 
 
 def nodes_of(network: Network) -> Indices:
-    """Return the host number of each rank; its own number if some host is not connected inside."""
+    """Return each rank's host as a number; the rank itself with one host or if a host is not connected."""
     parts = strong_components(network, network.within_host)
     hosts = len(set(network.hosts))
     return parts if parts.max() + 1 == hosts > 1 else np.arange(network.ranks)

@@ -124,14 +124,14 @@ class _Crossing:
     rate: Floats
 
     def time_s(self, outside: Indices, inside: Indices, need_bytes: Floats, carried: Carried) -> float:
-        """Return the least T by which ``inside`` can have its data from ``outside``; 0 if not computed."""
+        """Return the least T by which ``inside`` can have its data from ``outside``; 0 if too costly."""
         to_s, from_s = self.to_s[outside].T, self.from_s[:, inside]
         needed = float(need_bytes[np.ix_(outside, inside)].sum())
         to_s = np.sort(to_s, axis=1) if carried == "sums" else to_s.min(axis=1, keepdims=True)
         from_s = from_s.min(axis=1, keepdims=True) if carried == "points" else np.sort(from_s, axis=1)
         if not needed or to_s.shape[1] * from_s.shape[1] * len(self.start) > _MOST_TERMS:
             return 0.0
-        # A gate serves at any time at most as much as a link with the shortest paths on both sides would.
+        # A gate serves at any time at most as much as one link with the shortest paths on both sides would.
         first_s = np.minimum.reduceat(to_s, self.start, axis=0)[:, :, None]
         first_s = first_s + np.minimum.reduceat(from_s, self.start, axis=0)[:, None, :]
         rate = np.broadcast_to(self.rate[:, None, None], first_s.shape)

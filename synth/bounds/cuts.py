@@ -40,9 +40,9 @@ class Cut:
 class Gates:
     """The gates of a cut: one row for each shared port, and one for each link without a port.
 
-    ``beta_s_per_byte`` is the least seconds per byte of the gate's links, or of what its port needs;
-    ``alpha_s`` is the least alpha. ``tail`` is the one rank that feeds the gate, or -1 if there are several.
-    ``of`` is the gate of each of the cut's links.
+    ``beta_s_per_byte`` is the least seconds per byte for which a link of the gate holds it; ``alpha_s`` is
+    the least alpha. ``tail`` is the one rank that feeds the gate, or -1 if there are several. ``of`` is the
+    gate of each of the cut's links.
     """
 
     beta_s_per_byte: Floats
@@ -73,7 +73,7 @@ def candidate_cuts(network: Network) -> Iterator[Cut]:
 
 
 def distinct_cuts(network: Network) -> Iterator[Cut]:
-    """Yield the candidate cuts, but only one of those that translations of the network map to each other.
+    """Yield one of each class of candidate cuts that translations of the network map to each other.
 
     Two cuts count as equal if they have as many ranks and as many links of each orbit.
     """

@@ -200,7 +200,7 @@ class _Problem:
         return best
 
     def spanning_trees(self, known_s: float) -> Bound:
-        """Return the bound by the best prices of links and ports; less if it would be below ``known_s``."""
+        """Return the bound by the best prices of links and ports; the search ends early below ``known_s``."""
         total_bytes = self.collective.chunks * self.chunk_bytes
         s_per_byte = spanning_tree_s_per_byte(self.network, known_s / total_bytes)
         time_s = total_bytes * s_per_byte + float(self.network.alpha_s.min())

@@ -1,9 +1,9 @@
 """The latency inside parts that an all_reduce adds to the partition bound.
 
-The partition bound says that each byte crosses between k parts of a network at least 2(k − 1) times. That
-takes longer than the crossing links need for these bytes, because links cannot be used fully at either end:
-a crossing that starts early holds contributions of only those ranks of its part that are near its link, and
-a crossing that arrives late serves only those ranks of its part that are near it.
+The partition bound says that each byte crosses between k parts of a network at least 2(k − 1) times. This
+takes longer than the crossing links need for these bytes, because links cannot be used fully at either end. A
+crossing that starts early holds contributions only of ranks of its part that are near its link. A crossing
+that arrives late serves only ranks of its part that are near its link.
 
 Let all parts have s ranks, and all crossing links the latency α. m(t) is the largest number of ranks of a
 part that are at most t away from one of its ranks, o(t) the largest number that one of its ranks reaches in
@@ -11,17 +11,17 @@ t. A crossing that starts at t < α has weight m(t)/s, one that arrives at T −
 every other has weight 1. Claim: the crossings of each byte have weights of at least 2(k − 1) in all. Hence an
 all_reduce takes the integrals of 1 − m(t)/s and of 1 − o(t)/s from 0 to α longer.
 
-Proof. Let t₀ be the time at which a part first has all contributions; call it h₀.
-(1) The contributions of each other part h reach h₀ over crossings out of h that start at t₀ − α or before,
-each of which holds at most m of the s: their weights are 1 for each h, k − 1 in all.
-(2) Each other part lacks a contribution just before t₀. That must come in at t₀ or later and reach all s
-ranks: weights of k − 1 again, and none of these crossings is one of (1).
-This proves the claim if t₀ − α is in neither the first nor the last interval. If it is in the first, all of
-(1) starts early, with weights of k − 1. Into a part each of N − s contributions must come for each of s
-ranks. A crossing that does not start early serves at most all of these pairs, and has weight 1; an early one
-serves at most m · s of them, a fraction of m/(s(k − 1)), and has weight m/s. So if the early crossings into
-all k parts serve fractions that sum to F, all weights are at least max(k − 1, (k − 1)F) + k − F ≥ 2(k − 1).
-For the last interval the argument is the same backwards in time, with what leaves each part.
+Proof. Let h₀ be the part that first has all contributions, and t₀ the time at which it has them. (1) The
+contributions of each other part h reach h₀ over crossings out of h that start at t₀ − α or before, each of
+which holds at most m of the s: their weights are 1 for each h, k − 1 in all. (2) Each other part lacks a
+contribution just before t₀. This contribution must enter at t₀ or later and reach all s ranks: weights of k −
+1 again, and none of these crossings is one of (1). This proves the claim if t₀ − α is in neither the first
+nor the last interval. If it is in the first, all of (1) starts early, with weights of k − 1. Into a part each
+of N − s contributions must come for each of s ranks. A crossing that does not start early serves at most all
+of these pairs, and has weight 1; an early one serves at most m · s of them, a fraction of m/(s(k − 1)), and
+has weight m/s. So if the early crossings into all k parts serve fractions that sum to F, all weights are at
+least max(k − 1, (k − 1)F) + k − F ≥ 2(k − 1). For the last interval the argument is the same backwards in
+time, with the data that leaves each part.
 """
 
 from __future__ import annotations

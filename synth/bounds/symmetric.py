@@ -38,8 +38,8 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
     """Return the largest bound of each kind, the largest first; at least one.
 
     ``size_bytes`` is the size that nccl-tests reports: in an all_gather the bytes that a rank ends with, in
-    an all_to_all the bytes that it sends in all. ``kind`` is one of those of symmetric schedules. O(link
-    orbits · digits), and for shortest paths O(links · log ranks) for each orbit of ranks.
+    an all_to_all the bytes that it sends in all. ``kind`` is a collective that symmetric schedules serve.
+    O(link orbits · digits), and for shortest paths O(links · log ranks) for each orbit of ranks.
     """
     found: dict[str, Bound] = {}
     turned = network.transposed()
@@ -122,7 +122,8 @@ def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
     inner = math.prod(network.sizes[axis] for axis in network.axes if axis < level)
     src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
     rows = np.flatnonzero(src // block != dst // block)
-    # ``inner`` translations map a block to itself, so that many links of an orbit, and ports, enter it.
+    # ``inner`` translations map a block to itself, so ``inner`` links and ``inner`` ports of each orbit lead
+    # in.
     orbit_of = network.cell_of(np.arange(0, network.ranks, block))
     orbits, of_block = np.unique(orbit_of, return_inverse=True)
     rate = 1.0 / network.beta_s_per_byte[rows]

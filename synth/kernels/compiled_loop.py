@@ -376,7 +376,8 @@ def _name_apart() -> None:
     FunctionIdentity._unique_ids = itertools.count(secrets.randbits(62))
 
 
-# State: whether the environment or the innermost ``all_compiled`` compiles all; functions as run in Python.
+# _compiling: whether all loops are compiled, by the environment, then by each open ``all_compiled``. _made:
+# loops as Python functions.
 _compiling = [bool(os.environ.get(COMPILE_ALL))]
 _made: dict[Any, Any] = {}
 _name_apart()

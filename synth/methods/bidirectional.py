@@ -44,7 +44,10 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def _reach(ranks: int, lap: Indices, way: int) -> Indices:
-    """Return the hops of each lap's chunks this way; laps alternate the longer way, for equal loads."""
+    """Return the number of hops that the chunks of each lap go in this direction.
+
+    Laps take turns in which direction gets the odd hop, so that both carry equal loads.
+    """
     return (ranks - 1 + (lap + way) % 2) // 2
 
 

@@ -61,7 +61,7 @@ def synthesize(
 def fills(network: Network, collective: Collective) -> bool:
     """Return whether a ring can use the full receive rate of every rank, and all rings are equally fast.
 
-    That is so if all links have the same rate and each rank receives through one port and sends through one.
+    All links must have the same rate, and each rank must receive through one port and send through one.
     """
     if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce") or not collective.whole:
         return False

@@ -104,7 +104,7 @@ def renumbered(collective: Collective, ranks: Indices) -> Collective:
 
 
 def embedded(collective: Collective, ranks: int) -> Collective:
-    """Return the same collective among the first ranks of ``ranks``; the others may only relay."""
+    """Return the same collective in a network of ``ranks`` ranks; the added ranks may only relay."""
     if collective.ranks == ranks:
         return collective
     if collective.kind == "several":

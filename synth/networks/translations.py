@@ -27,7 +27,10 @@ _MOST_PLACES = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class FoundSymmetry:
-    """``link[n, shift]`` is the row, in the plain network, of listed link n translated by ``shift``."""
+    """A symmetry found in a plain network.
+
+    ``link[n, shift]`` is the row there of listed link n translated by ``shift``.
+    """
 
     network: SymmetricNetwork
     link: Indices
@@ -116,7 +119,7 @@ def _cells(ranks: int, bases: Sequence[int], moving: Sequence[int]) -> Indices:
 
 
 def _powers(images: Indices, image: Indices, order: int) -> list[Indices]:
-    """Return ``images`` under every power of ``image`` below ``order``, from the identity on."""
+    """Return ``images`` mapped by every power of ``image`` below ``order``, the identity first."""
     found = [images]
     for _ in range(order - 1):
         found.append(image[found[-1]])

@@ -1,7 +1,7 @@
 """Methods of other systems, exactly as in their papers, which exist only for comparison.
 
-In: a network and a collective, as `synth.methods` takes them. Out: a `Schedule`. The portfolio gets them by
-name from `synthesizer`; no other module imports this package.
+In: a network and a collective, as `synth.methods` takes them. Out: a `Schedule`. Only the portfolio imports
+this package; it gets the methods by name from `synthesizer`.
 
 Read `adapcc_milp` (AdapCC's integer program, equations 1 to 6), then the modules that make its strategies
 into a schedule, `adapcc_schedule`, and into an algorithm in the chunk language, `adapcc_algorithm`. `taccl`

@@ -112,7 +112,7 @@ def blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[
 
 
 def timed(question: Question, parts: Sequence[SubCollective]) -> float:
-    """Return equation 4 for given parts: the time of the last flow."""
+    """Return the time of the last flow by equation 4, for given parts."""
     network = question.network
     loads = [_loads(question, part) for part in parts]
     busy: dict[int, float] = defaultdict(float)

@@ -93,7 +93,7 @@ def price_of(through: Resources, price: Floats, link: int) -> float:
 def charge(
     through: Resources, load_s: Floats, price: Floats, link: int, chunks: float, largest_s: float
 ) -> None:
-    """Add ``chunks`` to the loads of a link and its ports, and update their prices; negative removes."""
+    """Add ``chunks`` (negative to remove) to the loads of a link and its ports, and update their prices."""
     held_s, links = chunks * through.held_s[link], len(through.src)
     load_s[link] += held_s
     price[link] = np.exp(min(ETA * load_s[link] / largest_s, _MOST_EXPONENT))

@@ -143,7 +143,7 @@ def _reroute(
 
 @compiled
 def _lay(through: Resources, demands: Demands, search: PathSearch, paths: _Paths, chunk: int) -> None:
-    """Store the path to a chunk's target; a path with too many hops leaves the last one in place."""
+    """Store the path to a chunk's target; with too many hops the chunk keeps its old path."""
     src, came = through.src, search.came
     count, rank = 0, demands.target[chunk]
     while rank != demands.source[chunk]:

@@ -64,7 +64,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError(f"exchange is for 2 to {_MOST_RANKS} ranks")
     ways = min(collective.chunks, _ways(network))
     laps = collective.chunks // ways
-    # Blocks are chosen as if all chunks of a way were one, so that finer chunks do not change them.
+    # Blocks are chosen as if each way had one chunk, so that finer chunks do not change them.
     used: list[Floats] = []
     ladders = [[nearest_blocks(network, chunk_bytes * laps, used) for _ in range(ways)]]
     ladders += _by_digits(network, ways)
@@ -109,7 +109,7 @@ def chunk_counts(network: Network) -> list[int]:
 
 
 def _ways(network: Network) -> int:
-    """Return the number of links over which a rank can send at once."""
+    """Return the number of ways: links over which a rank can send at once."""
     degree = int(np.bincount(network.src, minlength=network.ranks).max(initial=1))
     return 1 if network.ports else min(max(degree, 1), _MOST_WAYS)
 
@@ -214,7 +214,7 @@ def _shares(network: Network, levels: Sequence[Blocks], joined: Sequence[int], l
 
 @dataclass(frozen=True, eq=False)
 class _Way:
-    """A plan: the blocks for each link out of a rank, the levels that exchange, and the shares."""
+    """A plan: the blocks for each way out of a rank, the levels that exchange, and the shares."""
 
     levels: Sequence[Sequence[Blocks]]
     joined: Sequence[Sequence[int]]
@@ -283,7 +283,7 @@ def _by_digits(network: Network, ways: int) -> list[list[list[Blocks]]]:
 
 
 def _halved(digit: Indices, size: int) -> Iterator[Indices]:
-    """Yield the digit as several digits: two-valued ones as long as its size is even."""
+    """Yield the digit as several digits: binary ones while its size is even, then the rest."""
     while size % 2 == 0 and size > 2:
         yield digit % 2
         digit, size = digit // 2, size // 2

@@ -55,7 +55,7 @@ class Precedence:
 def of_turns(
     network: Network, collective: Collective, chunk: Indices, link: Indices, turn: Indices
 ) -> Precedence:
-    """Return the graph in which each send waits for all earlier turns of its chunk into its source.
+    """Return the graph in which each send waits for its chunk's earlier sends into its source.
 
     O(sends · log sends).
     """
@@ -65,7 +65,7 @@ def of_turns(
 def of_schedule(schedule: Schedule) -> Precedence:
     """Return the graph in which each send waits for its addends.
 
-    A send without addends waits for all earlier rows of its chunk into its source. O((sends + addends) · log
+    A send without addends waits for its chunk's earlier sends into its source. O((sends + addends) · log
     sends).
     """
     rows = np.arange(schedule.sends)
@@ -87,7 +87,7 @@ def of_schedule(schedule: Schedule) -> Precedence:
 def _of_slots(
     network: Network, collective: Collective, chunk: Indices, link: Indices, turn: Indices, waiting: Indices
 ) -> Precedence:
-    """Return the graph in which the sends ``waiting`` wait for earlier turns into their slots."""
+    """Return the graph in which the sends ``waiting`` wait for earlier sends into their slots."""
     sends = len(chunk)
     leaves, enters, held = touched(network, collective, chunk, link)
     # Only the order of turns matters: their ranks are integers and compare exactly.

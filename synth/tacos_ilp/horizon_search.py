@@ -159,7 +159,10 @@ class HorizonSearch:
         return True
 
     def _decide(self, expansion: Expansion) -> str | None:
-        """Return the answer for a horizon, trying few instants first, which can only prove it feasible."""
+        """Return "feasible", "infeasible" or "unknown" for a horizon; None if the program is too large.
+
+        A program of few instants comes first; it can only prove that the horizon is feasible.
+        """
         thin = expansion.thinned(_FEW)
         if thin.instants < _FEWER * expansion.instants:
             answer = self._ask(thin, self._left_s() * _SHARE, elastic=False)
@@ -168,7 +171,7 @@ class HorizonSearch:
         return self._ask(expansion, self._left_s() * _SHARE, elastic=False)
 
     def _ask(self, expansion: Expansion, limit_s: float, *, elastic: bool) -> str | None:
-        """Return whether all chunks can arrive by the horizon; None if the program is too large.
+        """Return "feasible", "infeasible" or "unknown" for the program; None if it is too large.
 
         A solution is kept if it is the best so far.
         """

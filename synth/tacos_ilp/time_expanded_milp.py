@@ -182,7 +182,7 @@ def _carry(made: TimeExpandedProgram, using: list[Departures], carries: int) -> 
             columns += now + gone
             signs += [1.0] * len(now) + [-1.0] * len(gone)
             ends |= following is None or gone != departures.by(following - int(hold[departures.bundle]))
-        # Sends that all last until the next start are also counted there, so this row is implied.
+        # If no send ends before the next start, the row there implies this one.
         if ends and len(columns) > carries:
             made.model.row(columns, signs, high=float(carries))
 

@@ -85,7 +85,8 @@ class _Walks(NamedTuple):
     """Depth-first walks from rank 0 through each tree, and the edges at each rank.
 
     ``start``, ``edge`` and ``other`` are the edges at each rank. ``begin[tree, rank]`` and ``end[tree,
-    rank]`` are the first and past-the-last numbers, in the order of the walk, of the ranks below rank.
+    rank]`` are the first and past-the-last numbers, in the order of the walk, of the rank and the ranks below
+    it.
     """
 
     start: Indices

@@ -1,6 +1,6 @@
 """Integral packing of arborescences (Edmonds 1973): integer numbers of trees in integer capacities.
 
-Every rank is the root of m trees, and every link carries at most its capacity of trees. That is possible if
+Every rank is the root of m trees, and every link carries at most its capacity of trees. Such trees exist if
 and only if m units from every rank can flow to each rank at once (Edmonds; Tarjan; ForestColl Sec. 5). Trees
 grow one by one, link by link. A tree may take a link if the roots of later trees can still flow to the rank
 that the link enters. The flow to each rank is kept and repaired when a link that it uses is taken, so a step

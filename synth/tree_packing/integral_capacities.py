@@ -76,7 +76,7 @@ def rates(network: Network) -> IntegralRates:
 
 
 def exact_trees(found: IntegralRates, supply: Rows, rate_bytes_per_s: float) -> tuple[Fraction, int]:
-    """Return (x*, the fewest trees a root that reach it), with ``rate_bytes_per_s`` as an exact fraction.
+    """Return (x*, the fewest trees a root that reach it); x* is ``rate_bytes_per_s`` as an exact fraction.
 
     The rate is an integer cut capacity over a number of roots outside, so its denominator is at most the
     number of roots.
@@ -88,7 +88,7 @@ def exact_trees(found: IntegralRates, supply: Rows, rate_bytes_per_s: float) -> 
 
 
 def units(found: IntegralRates, supply: Rows, best: Fraction, trees: int, solver: str = "cbc") -> TreeUnits:
-    """Return the least time in which ``trees`` trees from every root fit; ``supply`` marks the roots.
+    """Return the capacities for the least time in which ``trees`` trees of each root in ``supply`` fit.
 
     ``solver`` divides shared ports among their links. Raises NotApplicableError if no time near the optimum
     is found, UnavailableError without the solver.

@@ -200,7 +200,7 @@ def _cheapest(
 
 
 def low_tree(edges: Edges, cost: Floats, root: int, per_level: float) -> Indices:
-    """Return the edges of a cheapest spanning tree, with ``per_level`` added for levels below ``root``."""
+    """Return the edges of a cheapest spanning tree; each level below ``root`` adds ``per_level``."""
     joined_by, _ = _grow(*edges.around, cost, root, per_level)
     return joined_by[joined_by >= 0]
 
