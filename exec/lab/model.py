@@ -146,7 +146,10 @@ class Lab:
         return next((number for number, rack in enumerate(self.racks) if name in rack), 0)
 
     def rate_bytes_per_s(self, src: str, dst: str) -> float | None:
-        """What one flow from ``src`` to ``dst`` gets on an idle network by their first NICs, with headers."""
+        """Return the rate of one flow from ``src`` to ``dst`` by first NICs, on an idle network.
+
+        Headers count.
+        """
         limits = [self.nic_rate(src, 0).egress_bytes_per_s, self.nic_rate(dst, 0).ingress_bytes_per_s]
         limits += [pair.bytes_per_s for pair in self.pairs if (pair.src, pair.dst) == (src, dst)]
         if self.rack(src) != self.rack(dst):

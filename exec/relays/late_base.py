@@ -56,9 +56,10 @@ def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
 
 
 def neighbours(ranks: int) -> list[list[int]]:
-    """Return the fewest cycles through all ranks in which every two are neighbours once (Walecki 1892).
+    """Return the fewest cycles through all ranks in which every two are neighbours at least once.
 
-    Each cycle alternates between ranks on both sides of its first; an odd number's last rank closes it.
+    The construction is Walecki's (1892). Each cycle alternates between ranks on both sides of its first; an
+    odd number's last rank closes it.
     """
     even = ranks - ranks % 2
     steps = [(at + 1) // 2 * (1 if at % 2 else -1) for at in range(even)]

@@ -1,9 +1,9 @@
-"""What runs on ranks that train with PyTorch.
+"""Code for ranks that train with PyTorch.
 
-`backend` is the process group that `init_process_group("ccctl")` makes, `dear` an optimizer that overlaps
-communication with both passes, `ds_sync` the averaging of parameters within groups that change, `hooks` lets
-DDP go on with late and lost ranks. `workloads` are small training runs, beside ways of `exec.published`.
-This page imports no torch.
+`backend` is the process group of `init_process_group("ccctl")`, `dear` an optimizer that overlaps
+communication with both passes, `ds_sync` the averaging of parameters within changing groups, `hooks` lets DDP
+go on with late and lost ranks. `workloads` are small training runs, which can also use the methods of
+`exec.published`. This module imports no torch.
 """
 
 import lazy_loader as lazy

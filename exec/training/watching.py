@@ -1,12 +1,12 @@
-"""Tensors that tell before a script reads or writes them.
+"""Tensors that call back before a script reads or writes them.
 
-A wrapper that finishes its work on a parameter later than the script expects has to know when the script
-looks. A watched tensor is given a subclass of its class, as torch's lazy parameters are, whose
-`__torch_function__` sees every call of torch with the tensor among its arguments. The tensor itself, its
-memory, hooks and place in the graph stay.
+A wrapper that finishes its work on a parameter later than the script expects must notice when the script uses
+it. A watched tensor gets a subclass of its class, like torch's lazy parameters, whose `__torch_function__`
+sees every call of torch with the tensor among its arguments. The tensor itself, its memory, hooks and place
+in the graph stay.
 
-Not seen is what bypasses torch's Python functions: code in C++ that takes the tensor directly, compiled
-graphs (TorchScript), and another tensor on the same memory that was made before, which `shared_memory` finds.
+Uses that bypass torch's Python functions are not seen: code in C++ that takes the tensor directly, compiled
+graphs (TorchScript), and earlier tensors on the same memory, which `shared_memory` finds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_GRADIENTS = {
     for descriptor in (torch.Tensor.grad, torch.Tensor._grad)
     for access in ("__get__", "__set__", "__delete__")
 }
-# What tells nothing of a tensor's values.
+# Operations that reveal nothing of a tensor's values.
 _OF_OTHER = {
     *(
         getattr(torch.Tensor, name).__get__
@@ -46,10 +46,10 @@ _OF_OTHER = {
 
 
 class Watch:
-    """Calls ``touched(tensor, gradient)`` before a script uses a watched tensor.
+    """Monitor that calls ``touched(tensor, gradient)`` before a script uses a watched tensor.
 
     ``gradient`` says whether its ``.grad`` is used, or else its values. The tensor is not watched during the
-    call and the use; after the use it is again if ``touched`` returned True.
+    call and the use; afterwards it is watched again if ``touched`` returned True.
     """
 
     def __init__(self, touched: Callable[[Any, bool], bool]) -> None:
@@ -71,7 +71,7 @@ class Watch:
                 )
 
     def arm(self, tensors: Iterable[Any]) -> None:
-        """Watch ``tensors``; raises UsageError for one that is watched for somebody else."""
+        """Watch ``tensors``; raises UsageError for one that another `Watch` watches."""
         for each in tensors:
             base = type(each)
             if issubclass(base, _Watched):
@@ -85,13 +85,13 @@ class Watch:
 
     @staticmethod
     def disarm(tensors: Iterable[Any]) -> None:
-        """Watch ``tensors`` no more."""
+        """Stop watching ``tensors``."""
         for each in tensors:
             if issubclass(type(each), _Watched):
                 each.__class__ = type(each).watched_class
 
     def _watched(self, base: type) -> type:
-        """The class of tensors of class ``base`` that are watched."""
+        """Return the class of watched tensors of class ``base``."""
         members = {"watched_class": base, "watched_by": weakref.ref(self)}
         found = new_class(base.__name__, (_Watched, base), exec_body=lambda own: own.update(members))
         return self._kinds.setdefault(base, found)
@@ -122,7 +122,7 @@ class _Watched:
 
 @contextmanager
 def _told(tensors: Iterable[Any], gradient: bool) -> Iterator[None]:
-    """In it, ``tensors`` are not watched; who watches them has been told."""
+    """Call the watches of ``tensors``, and leave these unwatched within the block."""
     kinds = [(each, type(each)) for each in {id(each): each for each in tensors}.values()]
     again = kinds
     for each, kind in kinds:
@@ -140,10 +140,10 @@ def _told(tensors: Iterable[Any], gradient: bool) -> Iterator[None]:
 
 
 def shared_memory(tensors: Iterable[Any]) -> list[Any]:
-    """Those of ``tensors``, distinct ones, whose memory something else refers to as well.
+    """Return those of ``tensors``, all distinct, whose memory has references from elsewhere.
 
-    That is what `.data`, `.detach()`, a view or an array of NumPy does as long as it is kept, or a graph of
-    autograd that is. Tensors of ``tensors`` may share memory among themselves.
+    Such references are `.data`, `.detach()`, a view, an array of NumPy or a graph of autograd, as long as it
+    is kept. Memory shared among ``tensors`` themselves does not count.
     """
     storages = [(each, each.untyped_storage()) for each in tensors]
     # One reference is that of the storage's own object in Python.

@@ -23,7 +23,7 @@ _LAUNCHES = 3
 
 
 def interleaved(plan: ExecutionPlan, seed: int, launches: int = _LAUNCHES) -> Outcome:
-    """One random run: ``right``, ``wrong`` or ``deadlock``; raises UsageError for packets over ports."""
+    """Run the plan once in a random order and return the outcome; raises UsageError for port packets."""
     return _Run(plan, seed, launches).outcome()
 
 

@@ -1,8 +1,8 @@
-"""Which of two ways to carry out a collective is faster, found out on the calls that a job makes anyway.
+"""Autotuning between two ways to carry out a collective, on the calls that a job makes anyway.
 
-The first calls of a class are served by both ways in turn. A trial takes as long as its slowest rank. All
-ranks compare the best trial of each way, and come to the same answer: after the last trial, or before it
-where one way took so much longer that another trial of it would only cost the job time.
+The first calls of a class use both ways in turn. A trial takes as long as its slowest rank. All ranks compare
+the best trial of each way, and reach the same answer: after the last trial, or earlier if one way took so
+much longer that another trial of it would only waste time.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Protocol
 
 __all__ = ["TRIALS", "Autotuner", "TunedGroup"]
 
-# Of each way; the first of them warms up.
+# Trials of each way; the first warms up.
 TRIALS = 3
-# A way that takes so many times as long as the other is not tried again.
+# A way that is slower by this factor is not tried again.
 _HOPELESS = 2.0
 _WAYS = 2
 
 
 class TunedGroup(Protocol):
-    """What is used of a group of ranks."""
+    """The methods of a group of ranks that `Autotuner` uses."""
 
     def allgather(self, value: float) -> list[float]: ...
 

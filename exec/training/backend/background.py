@@ -1,7 +1,7 @@
-"""Work beside a training job, in a process of its own: searches for schedules, and compiling.
+"""Work beside a training job, in a separate process: searches for schedules, and compilation.
 
-In the job's own process it would take Python's lock from the script. The process gives way to the job's for
-cores, and ends with it.
+In the job's own process it would hold Python's lock, which the script needs. The process has a lower priority
+than the job, and ends with it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ sys.path[:] = sys.argv[2:]
 from exec.training.backend.background import serve
 serve(int(sys.argv[1]))
 """
-# Below the job, which is at 0.
+# Below the priority of the job, which is at 0.
 _NICE = 10
-# How often it is looked whether the job's process is still there.
+# Interval of the check that the job's process still exists.
 _LOOK_S = 1.0
-# The types of which this process has had all compiled, for whatever group.
+# The types already compiled for by this process, for any group.
 _COMPILED: set[str] = set()
 
 
 @dataclass(frozen=True)
 class _Search:
-    """The question for the best schedule that so many seconds find."""
+    """The order to return the best schedule found in ``budget_s`` seconds."""
 
     network: Network
     request: CollectiveCall
@@ -47,13 +47,13 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Compile:
-    """The request to compile what runs programs on elements of a type."""
+    """The order to compile the code that runs programs on elements of a type."""
 
     dtype: str
 
 
 class Background:
-    """Where the work of one group is done; ``close`` ends what is under way."""
+    """Runner of one group's background work; ``close`` ends work under way."""
 
     def __init__(self, budget_s: float) -> None:
         self._budget_s = budget_s
@@ -62,7 +62,7 @@ class Background:
         self._closed = False
 
     def search(self, network: Network, request: CollectiveCall) -> Schedule:
-        """The best schedule that is found within the budget; raises what the search raises."""
+        """Return the best schedule found within the budget; raises the error of the search."""
         found = self._asked(_Search(network, request, self._budget_s))
         if isinstance(found, CcctlError):
             raise found
@@ -70,20 +70,20 @@ class Background:
         return found
 
     def compile_for(self, dtype: str) -> None:
-        """Have compiled, for this and later processes, what runs programs on elements of a type."""
+        """Compile the code for elements of a type, for this and later processes."""
         if dtype not in _COMPILED:
             self._asked(_Compile(dtype))
             _COMPILED.add(dtype)
 
     def close(self) -> None:
-        """End what is under way, and take on nothing more."""
+        """End the work under way, and accept no more."""
         with self._lock:
             self._closed = True
             if self._process is not None:
                 self._process.kill()
 
     def _asked(self, question: _Search | _Compile) -> object:
-        """What a process answers; raises UnavailableError where it ends before."""
+        """Return a process's answer; raises UnavailableError if it ends first."""
         with self._lock:
             if self._closed:
                 raise UnavailableError("the process group is closed")
@@ -102,7 +102,7 @@ class Background:
 
 
 def serve(parent: int) -> None:
-    """Answer one question, in that process."""
+    """Answer one order, in the background process."""
     os.nice(_NICE)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     answer = _answer(decode(sys.stdin.buffer.read()))

@@ -1,8 +1,8 @@
-"""The collectives of a group that are under way: what a rank that hangs says of itself and of the others.
+"""The collectives of a group that are under way, to report which ranks a hanging rank waits for.
 
-One thread looks at all groups of the process. A rank whose collective takes seconds writes its number to the
-store. So a rank whose collective runs out of time can say who has called it and who has not. As long as
-collectives take less, nothing is written.
+One thread watches all groups of the process. A rank whose collective takes seconds writes the collective's
+number to the store. So a rank whose collective runs out of time can report which ranks have called it and
+which have not. While collectives are fast, nothing is written.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["CallLog"]
 _log = logging.getLogger(__name__)
 
 _LOOK_S = 0.5
-# A collective is slow after so many seconds, or so much of its limit; late shortly before the limit ends it.
+# A collective is slow after this many seconds, or this share of its limit; late just before its limit.
 _SLOW_S, _SLOW = 5.0, 0.25
 _LATE = 0.9
-# Calls that are looked at: those that came first. A job may have thousands under way.
+# Calls watched at a time, the earliest ones; a job may have thousands under way.
 _MOST_CALLS = 64
 # Ranks that a message names.
 _MOST_NAMED = 8
@@ -36,7 +36,7 @@ _watching: list[threading.Thread] = []
 
 @dataclass(eq=False)
 class _Call:
-    """Collective ``number`` of its group, which ``work`` is done with; ``stop`` ends it."""
+    """Collective ``number`` of its group, represented by ``work``; ``stop`` ends it."""
 
     number: int
     name: str
@@ -48,19 +48,19 @@ class _Call:
 
     @property
     def age_s(self) -> float:
-        """For how long it has been carried out; 0.0 for one that waits for others of this rank."""
+        """Seconds since the collective began; 0.0 while it waits for others of this rank."""
         began_s = getattr(self.work, "began_s", self.asked_s)
         return 0.0 if began_s is None else time.monotonic() - began_s
 
     def once(self, what: str) -> bool:
-        """Whether this is asked for the first time."""
+        """Return True at the first call with ``what``, else False."""
         first = what not in self.told
         self.told.add(what)
         return first
 
 
 class CallLog:
-    """The calls of one rank of a group, whose ``store`` all ranks reach; ``name`` gives that of the group."""
+    """The calls of one rank of a group with a common ``store``; ``name`` returns the group's name."""
 
     def __init__(self, store: Any, rank: int, size: int, name: Callable[[], str]) -> None:
         self._store, self._rank, self._size, self._name = store, rank, size, name
@@ -71,7 +71,7 @@ class CallLog:
         _LOGS.add(self)
 
     def begin(self) -> int:
-        """The number of the next collective, from 1."""
+        """Return the number of the next collective, from 1."""
         self._number += 1
         return self._number
 
@@ -83,7 +83,7 @@ class CallLog:
         work: Any,
         stop: Callable[[str], None] = lambda why: None,
     ) -> None:
-        """Look at a collective until its work is done; ``stop`` is called after ``limit_s``."""
+        """Watch a collective until its work is done; ``stop`` is called after ``limit_s``."""
         with self._lock:
             self._drop_done()
             if len(self._calls) < _MOST_CALLS:
@@ -92,12 +92,12 @@ class CallLog:
             _begin_watching()
 
     def explained(self, number: int, name: str, why: str) -> str:
-        """Why a collective failed, with what is known of it and of the other ranks."""
+        """Return the reason why a collective failed, with what is known of it and of the other ranks."""
         missing = self._missing(number)
         return f"{self._named(number, name)}: {why}" + (f"; {missing}" if missing else "")
 
     def look(self) -> None:
-        """Write down what is slow, say what is late, and stop what is over its limit."""
+        """Record slow calls in the store, log late ones, and stop those over their limit."""
         with self._lock:
             self._drop_done()
             calls = [call for call in self._calls if not call.work.is_completed()]
@@ -124,7 +124,7 @@ class CallLog:
                 store.set(f"at/{self._rank}", f"{call.number} {call.name}")
 
     def _missing(self, number: int) -> str:
-        """Which ranks have not called the collective, by what they wrote; "" where nobody can know."""
+        """Return which ranks have not called the collective, by their records; "" if unknown."""
         lines = []
         try:
             store = self._others()
@@ -142,12 +142,12 @@ class CallLog:
         return f"not called, or not for long, by {', '.join(lines[:_MOST_NAMED])}{more}"
 
     def _read(self, store: Any, rank: int) -> str:
-        """What ``rank`` wrote last; "" where it wrote nothing."""
+        """Return the last record of ``rank``; "" for none."""
         key = f"at/{rank}"
         return str(store.get(key).decode()) if store.check([key]) else ""
 
     def _others(self) -> Any:
-        """A connection to the store that nobody else uses; None where there is none to have.
+        """Return a separate connection to the store; None if it has none.
 
         The client that all groups share serves one request at a time, and may be waiting.
         """

@@ -1,4 +1,4 @@
-"""An all-gather of bytes over messages between two ranks, which need no order among a group's collectives."""
+"""An all-gather of bytes by messages between two ranks, independent of a group's collectives."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["MessageExchange"]
 
 # Above the tags that scripts choose.
 _FIRST_TAG = 0x7CCC0000
-# The ranks wait for the last of them to come as far, however long that takes it; gloo, which ends a wait by
-# closing the connection, must not.
+# Ranks must wait for the slowest of them, however long it takes; gloo would end a shorter wait by closing the
+# connection.
 _PATIENCE = timedelta(days=7)
 
 
 class MessageExchange:
-    """The ranks of ``gloo``, a process group, say something to all; every rank calls it as often."""
+    """An all-gather of bytes over ``gloo``, a process group; every rank calls it equally often."""
 
     def __init__(self, gloo: Any, rank: int, size: int) -> None:
         self._gloo, self._rank, self._size = gloo, rank, size
         self._tag = _FIRST_TAG
 
     def __call__(self, said: bytes) -> list[bytes]:
-        """What every rank said, in the order of ranks."""
+        """Return the bytes of every rank, in the order of ranks."""
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self._size)]
         self._swap(torch.tensor([len(said)]), lengths)
         heard = [torch.zeros(int(length), dtype=torch.uint8) for length in lengths]

@@ -1,9 +1,9 @@
 """Rendezvous of a training script's ranks, and their orderly shutdown.
 
-Whatever started them (torchrun, mpirun, srun) gave them a store of keys and values. Through it goes only the
-word of rank 0 when a group is made. The store may still hold what an earlier start of the job wrote, so a
-rank takes no answer but to a question of its own. Everything that follows goes over the ranks' own
-connections. Nothing ever waits in the store, whose client all groups of a process share.
+The ranks' launcher (torchrun, mpirun, srun) gave them a store of keys and values. Only rank 0's message at
+the making of a group goes through it. The store may still hold entries of an earlier start of the job, so a
+rank only accepts an answer to its own question. Everything later goes over the ranks' own connections. No
+call ever blocks in the store, whose client all groups of a process share.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _T = TypeVar("_T")
 
 _TOPIC = "shutdown"
 _LOOK_S = 0.02
-# Between two looks at the store: short while ranks are about to come, longer later.
+# Pauses between two reads of the store: short at first, longer later.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.02
-# How long rank 0, which may serve the store, stays so that others can read why it fails.
+# How long a failed rank 0, which may serve the store, stays so that others can read the reason.
 _TELLING_S = 20.0
 
 
 class TorchStore(Protocol):
-    """What is used of torch.distributed.Store; ``check`` does not wait."""
+    """The methods of torch.distributed.Store in use; ``check`` does not wait."""
 
     def set(self, key: str, value: str) -> None: ...
 
@@ -45,10 +45,10 @@ class TorchStore(Protocol):
 
 @dataclass(frozen=True)
 class Word(Generic[_T]):
-    """What rank 0 says when a group is made.
+    """Rank 0's message at the making of a group.
 
-    ``scope`` is a name that no other group has, nor this group in an earlier start of the job. ``text`` is
-    for all ranks, ``made`` stays on rank 0.
+    ``scope`` is a name unique to this group and this start of the job. ``text`` is for all ranks, ``made``
+    stays on rank 0.
     """
 
     scope: str
@@ -59,9 +59,9 @@ class Word(Generic[_T]):
 def hear_rank_0(
     store: TorchStore, rank: int, size: int, make: Callable[[], tuple[_T | None, str]], limit_s: float
 ) -> Word[_T]:
-    """The word of rank 0, where ``make`` gives what stays there and a text for all; collective.
+    """Return rank 0's word, built from ``make``'s local value and its text for all; collective.
 
-    What ``make`` raises there is raised on all ranks. Raises UnavailableError after ``limit_s`` seconds.
+    An error of ``make`` is raised on all ranks. Raises UnavailableError after ``limit_s`` seconds.
     """
     if rank > 0:
         return _heard(store, rank, limit_s)
@@ -69,7 +69,7 @@ def hear_rank_0(
     made, text = None, ""
     try:
         made, text = make()
-    except Exception as error:  # Whatever it is, the others wait for it.
+    except Exception as error:  # Any error: the others wait for it.
         failed = error
     word = Word(secrets.token_hex(8), text, made)
     why = None if failed is None else str(failed)
@@ -82,7 +82,7 @@ def hear_rank_0(
 
 
 def _tell(store: TorchStore, size: int, word: Word[_T], why: str | None, limit_s: float) -> list[int]:
-    """Answer every rank that asks until all have heard; those that have not after ``limit_s``."""
+    """Answer every rank's question; return the ranks that have not confirmed after ``limit_s``."""
     missing, answered = list(range(1, size)), dict[int, str]()
     said = json.dumps([word.scope, word.text, why])
     for _ in _looks(limit_s):
@@ -114,7 +114,7 @@ def _heard(store: TorchStore, rank: int, limit_s: float) -> Word[_T]:
 
 
 def _looks(limit_s: float) -> Iterator[None]:
-    """Yield until ``limit_s`` seconds have passed, with pauses that grow."""
+    """Yield until ``limit_s`` seconds have passed, with growing pauses."""
     until_s, pause_s = time.monotonic() + limit_s, _FIRST_LOOK_S
     while True:
         yield
@@ -125,12 +125,12 @@ def _looks(limit_s: float) -> Iterator[None]:
 
 
 def _read(store: TorchStore, key: str) -> str:
-    """The value of ``key``; "" where there is none."""
+    """Return the value of ``key``; "" if there is none."""
     return store.get(key).decode() if store.check([key]) else ""
 
 
 def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) -> Exchange:
-    """An all-gather of bytes over a store that holds nothing yet, as one under the scope of a word."""
+    """Return an all-gather of bytes over an empty store, such as one under the scope of a word."""
     rounds = itertools.count()
 
     def exchange(said: bytes) -> list[bytes]:
@@ -149,17 +149,17 @@ def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) ->
 
 
 def rendezvous(exchange: Exchange, rank: int, size: int) -> Group:
-    """The group of all ranks, which have an all-gather of bytes; collective.
+    """Return the group of all ranks, which share an all-gather of bytes; collective.
 
-    The key of the connections is agreed on over ``exchange``, and is never said in it. Where all ranks have
-    the same CCCTL_SECRET, whoever could change what they say cannot learn the key either.
+    The key of the connections is agreed on over ``exchange`` without being sent in it. If all ranks have the
+    same CCCTL_SECRET, not even somebody who can change their messages learns the key.
     """
     key = agree(rank, size, exchange, os.environ.get("CCCTL_SECRET", "").encode())
     return join(rank, size, exchange, key)
 
 
 class Shutdown:
-    """Lets a rank leave only when no other needs it any more: all have done as much as it has.
+    """Permission to leave, given to a rank once all others have finished as many collectives.
 
     ``done`` counts the collectives of this rank.
     """
@@ -179,7 +179,7 @@ class Shutdown:
             self._answer()
 
     def wait(self, limit_s: float) -> None:
-        """Return when every rank that lives has done as much as this one, or after ``limit_s`` seconds."""
+        """Wait until every live rank has finished as many collectives, for at most ``limit_s`` seconds."""
         mesh = self._group.mesh
         others = set(self._group.members) - {mesh.rank}
         for other in others:
@@ -190,7 +190,7 @@ class Shutdown:
                 self._changed.wait(_LOOK_S)
 
     def _hear(self, peer: int, message: tuple[str, int]) -> None:
-        """On the mesh's thread."""
+        """Handle a message; runs on the mesh's thread."""
         said, done = message
         with self._changed:
             if said == "go":

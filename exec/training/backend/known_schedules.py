@@ -1,8 +1,8 @@
 """A cache of schedules: found for one group of ranks, used by other groups of its job and by later jobs.
 
-A schedule is known under what its group runs on (a given network, or the hosts of the ranks), its collective
-and the class of its size. Links are measured in each group, which takes a moment, and a schedule is taken
-only where they cost about what they cost when it was made. To search for one takes seconds.
+The key of a schedule is the place of its group (a given network, or the hosts of the ranks), its collective
+and its size class. Each group measures its links, which is quick, and uses a cached schedule only if they
+cost about as much as when it was made. A search takes seconds.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from synth.schedules import Schedule
 
 __all__ = ["KnownSchedules", "ScheduleStore", "place_of"]
 
-# Between two measurements of equal links; what has become slow in a cluster has by more.
+# Largest ratio between two measurements of equal links; real slowdowns are larger.
 _ALIKE = 1.5
 
 
 class ScheduleStore(Protocol):
-    """Where schedules outlive the job."""
+    """Storage in which schedules outlive the job."""
 
     def read(self, key: Mapping[str, object]) -> Schedule | None: ...
 
@@ -32,14 +32,14 @@ class ScheduleStore(Protocol):
 
 
 class KnownSchedules:
-    """The schedules that this process knows, and those in a ``store``; None is without one."""
+    """The schedules that this process knows, and those in a ``store``, if any."""
 
     def __init__(self, store: ScheduleStore | None = None) -> None:
         self._store = store
         self._found: dict[str, Schedule] = {}
 
     def find(self, key: Mapping[str, object], network: Network, size_bytes: int) -> Schedule | None:
-        """The schedule for ``key``, proven, where it was made for links that cost what those here do."""
+        """Return the verified schedule for ``key``, if it was made for links that cost about the same."""
         from synth.stages import verify
 
         schedule = self._found.get(repr(key))
@@ -51,14 +51,14 @@ class KnownSchedules:
         return schedule
 
     def keep(self, key: Mapping[str, object], schedule: Schedule) -> None:
-        """Know ``schedule`` from now on."""
+        """Add ``schedule`` to the cache."""
         self._found[repr(key)] = schedule
         if self._store is not None:
             self._store.keep(key, schedule)
 
 
 def place_of(group: Group, given: Network | None) -> dict[str, object]:
-    """What a group runs on, as a part of keys: the network that was given, or else the hosts of its ranks."""
+    """Return the place of a group for use in keys: its given network, or else the hosts of its ranks."""
     if given is None:
         return {"hosts": [group.mesh.whereabouts(member).key for member in group.members]}
     digest = hashlib.sha256(repr((given.hosts, given.ports)).encode())
@@ -68,7 +68,7 @@ def place_of(group: Group, given: Network | None) -> dict[str, object]:
 
 
 def _alike(before: Network, now: Network, size_bytes: int) -> bool:
-    """Whether a rank's share of ``size_bytes`` takes about as long on each link now as before."""
+    """Return whether a rank's share of ``size_bytes`` takes about as long on each link as before."""
     if before.ranks != now.ranks or not (
         np.array_equal(before.src, now.src) and np.array_equal(before.dst, now.dst)
     ):

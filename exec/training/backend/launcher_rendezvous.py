@@ -1,9 +1,9 @@
-"""The rendezvous of ranks that mpirun or srun has started: `init_method="ccctl://"`.
+"""Rendezvous of ranks started by mpirun or srun: `init_method="ccctl://"`.
 
-PyTorch's own `env://` reads what torchrun sets. mpirun and srun tell a process its rank by variables of
-their own, and nothing of an address. Rank 0 serves the store at a port that the system chooses, and tells it
-the others at a place that all know: on one host a socket in a folder of the user's alone, between hosts
-one of several ports, where both ends show first that they have the secret of the job.
+PyTorch's own `env://` reads the variables of torchrun. mpirun and srun give a process its rank in variables
+of their own, and no address. Rank 0 serves the store at a port that the system chooses, and announces it at a
+place that all ranks know. On one host that is a socket in a private folder of the user. Between hosts it is
+one of several ports, where both ends first prove that they have the secret of the job.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
 )
 _LOOPBACK = "127.0.0.1"
-# Below the ports that systems give to connections by themselves.
+# Below the range of ephemeral ports.
 _FIRST_PORT, _PORTS = 20_000, 12_000
-# Rank 0 takes the first of so many that is free; the others ask at all.
+# Rank 0 takes the first free port of this many; the others try all.
 _CHOICES = 4
 _BACKLOG = 4096
-# How often it is asked whether rank 0 is there, and how long where no timeout is given: as TCPStore does.
+# Interval between tries to reach rank 0, and their limit without a timeout: TCPStore's.
 _AGAIN_S, _LIMIT_S = 0.1, 300.0
 
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """This process's ``rank`` among ``size`` of the job of a name, and the host of rank 0.
+    """This process's ``rank`` among ``size`` in a named job, and the host of rank 0.
 
-    ``port`` is what the user gave, if he did; ``secret`` too.
+    ``port`` and ``secret`` are the user's, if given.
     """
 
     rank: int
@@ -64,7 +64,7 @@ class Rendezvous:
 
     @property
     def url(self) -> str:
-        """For PyTorch's rendezvous by TCP at the port that was given."""
+        """The URL for PyTorch's rendezvous by TCP at the given port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"tcp://{host}:{self.port}"
 
@@ -75,12 +75,12 @@ class Rendezvous:
 
     @property
     def key(self) -> bytes:
-        """What the ranks of this job show each other that they know."""
+        """The key that proves membership of this job."""
         return self._derived("key")
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """Where rank 0 is asked from other hosts: the given port, or some that follow from job and secret."""
+        """The ports of rank 0 for other hosts: the given one, or some derived from job and secret."""
         if self.port is not None:
             return (self.port,)
         drawn = (self._derived(f"port {number}") for number in range(_CHOICES))
@@ -92,11 +92,11 @@ class Rendezvous:
 
 
 def launched(variables: Mapping[str, str]) -> Rendezvous | None:
-    """What the environment of a rank says, or None where torchrun's variables do.
+    """Return the rendezvous from a rank's environment; None if torchrun's variables are set.
 
     MASTER_ADDR and MASTER_PORT come first. Otherwise rank 0 is on this host if all ranks are, or on the first
-    host of Slurm's step. Raises UnavailableError where that does not tell, nothing has started this process,
-    or ranks on several hosts have nothing by which to tell each other from strangers.
+    host of Slurm's step. Raises UnavailableError if that is unknown, if no launcher has started this process,
+    or if ranks on several hosts cannot tell each other from strangers.
     """
     if "RANK" in variables and "WORLD_SIZE" in variables:
         return None
@@ -117,7 +117,7 @@ def launched(variables: Mapping[str, str]) -> Rendezvous | None:
 
 
 def meet(url: str, timeout: timedelta | None = None, **_options: Any) -> Iterator[tuple[Any, int, int]]:
-    """PyTorch's handler of `ccctl://`: yields the store, the rank and the number of ranks."""
+    """Handle `ccctl://` for PyTorch: yield the store, the rank and the number of ranks."""
     from torch.distributed.rendezvous import rendezvous
 
     found = launched(os.environ)
@@ -133,7 +133,7 @@ def meet(url: str, timeout: timedelta | None = None, **_options: Any) -> Iterato
 
 
 def _store(found: Rendezvous, limit_s: float, options: Mapping[str, Any]) -> Any:
-    """The store of all ranks, which rank 0 serves; collective."""
+    """Return the store of all ranks, served by rank 0; collective."""
     from torch.distributed import TCPStore
 
     if found.rank == 0:
@@ -145,10 +145,10 @@ def _store(found: Rendezvous, limit_s: float, options: Mapping[str, Any]) -> Any
 
 
 def tell_others(found: Rendezvous, port: int, limit_s: float) -> None:
-    """On rank 0: tell each other rank ``port``, once it has shown that it is of this job.
+    """Send ``port`` to each other rank that proves to be of this job; on rank 0.
 
-    Raises UnavailableError where there is no place to meet, and where some rank has not come after
-    ``limit_s`` seconds.
+    Raises UnavailableError if there is no place to meet, or if some rank has not come after ``limit_s``
+    seconds.
     """
     arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
 
@@ -173,7 +173,7 @@ def tell_others(found: Rendezvous, port: int, limit_s: float) -> None:
 
 
 def ask_rank_0(found: Rendezvous, limit_s: float) -> int:
-    """On another rank: the port that rank 0 tells. Who does not know the key is told and believed nothing.
+    """Return rank 0's port, on another rank; ends that do not know the key are ignored.
 
     Raises UnavailableError after ``limit_s`` seconds.
     """
@@ -197,10 +197,10 @@ def ask_rank_0(found: Rendezvous, limit_s: float) -> int:
 
 @contextlib.contextmanager
 def _listener(found: Rendezvous) -> Iterator[socket.socket]:
-    """Where rank 0 is asked."""
+    """Open rank 0's listener, within the block."""
     if found.here and found.port is None:
         with _own_place(found) as place:
-            # A job of the same name that was killed may have left it.
+            # A killed job of the same name may have left it.
             place.unlink(missing_ok=True)
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(place))
@@ -225,7 +225,7 @@ def _listener(found: Rendezvous) -> Iterator[socket.socket]:
 
 
 def _server(port: int) -> socket.socket:
-    """A listener at all addresses of this host."""
+    """Return a listener at all addresses of this host."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     return socket.create_server(("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
@@ -233,7 +233,7 @@ def _server(port: int) -> socket.socket:
 
 @contextlib.contextmanager
 def _addresses(found: Rendezvous) -> Iterator[list[str]]:
-    """Where rank 0 may be asked."""
+    """Yield the addresses at which rank 0 may listen."""
     if found.here and found.port is None:
         with _own_place(found) as place:
             yield [str(place)]
@@ -243,16 +243,16 @@ def _addresses(found: Rendezvous) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _own_place(found: Rendezvous) -> Iterator[Path]:
-    """The name of a socket for this job, in a folder that no other user can enter.
+    """Yield the path of a socket for this job, in a folder that no other user can enter.
 
-    Raises UnavailableError where another user has made or could change that folder.
+    Raises UnavailableError if another user has made or could change that folder.
     """
     folder = Path(tempfile.gettempdir()).resolve() / f"ccctl-rendezvous-{os.geteuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     with opened(folder) as descriptor:
         os.fchmod(descriptor, 0o700)
-        # However long the name of the folder is: that of a socket may have 107 bytes.
+        # A path of fixed length, as a socket's may have 107 bytes and the folder's may be longer.
         yield Path(f"/proc/self/fd/{descriptor}/{found.key.hex()[:32]}")
 
 
@@ -261,7 +261,7 @@ def _places(found: Rendezvous) -> str:
 
 
 def _refuse_unnamed(found: Rendezvous) -> None:
-    """Raise UnavailableError where the ranks of a job know no place of theirs alone."""
+    """Raise UnavailableError if the ranks of a job have no private place to meet."""
     if not found.job:
         raise UnavailableError(
             f"{SCHEME}://: nothing tells the ranks of this job from those of another",
@@ -276,7 +276,7 @@ def _refuse_unnamed(found: Rendezvous) -> None:
 
 
 def _host(variables: Mapping[str, str], rank: int, size: int, local_name: str) -> str:
-    """The host of rank 0."""
+    """Return the host of rank 0."""
     if size == 1 or variables.get(local_name) == str(size):
         return _LOOPBACK
     if _by_slurm(variables, rank, size):
@@ -291,11 +291,11 @@ def _host(variables: Mapping[str, str], rank: int, size: int, local_name: str) -
 
 
 def _job(variables: Mapping[str, str], rank: int, size: int) -> str:
-    """What names the job; "" where nothing does."""
+    """Return the name of the job; "" if it has none."""
     names = ("SLURM_JOB_ID", "SLURM_STEP_ID") if _by_slurm(variables, rank, size) else ("PMIX_NAMESPACE",)
     return "/".join(variables.get(name, "") for name in names).strip("/")
 
 
 def _by_slurm(variables: Mapping[str, str], rank: int, size: int) -> bool:
-    """Whether Slurm's variables are of this rank: what mpirun starts within a step inherits its parent's."""
+    """Return whether Slurm's variables are this rank's; under mpirun in a step they are its parent's."""
     return variables.get("SLURM_PROCID") == str(rank) and variables.get("SLURM_STEP_NUM_TASKS") == str(size)

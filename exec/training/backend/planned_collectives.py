@@ -1,8 +1,7 @@
 """Collectives of a group of ranks on arrays, by schedules made for its network.
 
 A schedule is made for a kind, a root and a class of sizes; a plan for an exact size, type and operator. Both
-are kept. A plan is not bound to memory: it moves to the arrays of each call, so that nothing is copied on
-their account.
+are cached. A plan is not bound to memory: it moves to the arrays of each call, so it needs no copies.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ _T = TypeVar("_T")
 Search = Callable[[Network, CollectiveCall], Schedule]
 """How a schedule is found for a request on a network."""
 
-# Of these the input must stay as it is, or cannot share memory with the output.
+# Collectives whose input must be preserved or cannot share memory with the output.
 _APART = ("reduce_scatter", "all_to_all")
 # Plans that are kept; each has slots of some megabytes.
 _MOST_PLANS = 32
 
 
 def size_class(size_bytes: int) -> int:
-    """The class of a size: each has twice the size of the one before."""
+    """Return the class of a size; each class covers twice the sizes of the one before."""
     return max(0, size_bytes - 1).bit_length()
 
 
 class BrokenGroupError(CcctlError):
-    """The ranks of a group did not come to the end of a collective together: none after it can be done."""
+    """The ranks of a group did not complete a collective together, so none can follow."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A plan, the buffers in no use that it is bound to between calls, and where in one both lie."""
+    """A plan, its idle buffers between calls, and the spans of both in one shared buffer."""
 
     plan: MpiPlan
     idle: tuple[Array, Array]
@@ -61,9 +60,9 @@ class Prepared:
 class PlannedCollectives:
     """The planned collectives of ``group``.
 
-    ``make`` is collective and called on one thread, in one order on all ranks; ``keep`` and ``run`` on
-    another, in one order as well. ``given`` is the network that rank 0 knows, None to measure it; ``search``
-    is how rank 0 finds a schedule that it does not know yet.
+    ``make`` is collective and runs on one thread, in one order on all ranks; ``keep`` and ``run`` on another,
+    also in one order. ``given`` is rank 0's network, None to measure it. With ``search`` rank 0 finds
+    schedules that it does not know yet.
     """
 
     def __init__(
@@ -81,8 +80,8 @@ class PlannedCollectives:
         self._plans: collections.OrderedDict[CollectiveCall, Prepared] = collections.OrderedDict()
 
     def make(self, request: CollectiveCall, group: Group) -> Prepared:
-        """The plan for ``request``, whose op may be avg, made over messages of ``group``; collective."""
-        # A job whose collectives are all small never needs it; it takes a second or two to import.
+        """Make the plan for ``request``, whose op may be avg, by messages of ``group``; collective."""
+        # Imported late, as it takes a second or two and jobs with small collectives never need it.
         from exec.mpi import MpiPlan
 
         asked = group.allgather(request)
@@ -102,23 +101,23 @@ class PlannedCollectives:
         return Prepared(MpiPlan(layout, group, send, recv, op), (send, recv), (spans[0], spans[1]))
 
     def keep(self, request: CollectiveCall, prepared: Prepared) -> None:
-        """Let ``run`` use a plan from now on, in place of the one that was used least recently."""
+        """Keep a plan for ``run``; drop the least recently used ones beyond the limit."""
         self._plans[request] = prepared
         while len(self._plans) > _MOST_PLANS:
             _, oldest = self._plans.popitem(last=False)
             oldest.plan.abandon()
 
     def has(self, request: CollectiveCall) -> bool:
-        """Whether there is a plan for ``request``."""
+        """Return whether there is a plan for ``request``."""
         return request in self._plans
 
     def run(self, request: CollectiveCall, data: Array, result: Array | None = None) -> None:
-        """Carry out one collective on flat arrays by the plan that was kept for it.
+        """Carry out one collective on flat arrays by its kept plan.
 
-        ``data`` is the larger buffer, as `exec.program.layout.Layout.in_place` has it: of an all_gather the
-        result, with this rank's share in its place, of a gather and a scatter so at the root, and a share on
-        the others. A reduce_scatter and an all_to_all read ``data`` and fill ``result``. Raises
-        BrokenGroupError where the ranks do not come to the end of it together.
+        ``data`` is the larger buffer, as in `exec.program.layout.Layout.in_place`. For an all_gather it is
+        the result with this rank's share in its place; for a gather and a scatter likewise at the root, and a
+        share on the others. A reduce_scatter and an all_to_all read ``data`` and fill ``result``. Raises
+        BrokenGroupError if the ranks do not complete it together.
         """
         self._plans.move_to_end(request)
         prepared = self._plans[request]
@@ -137,13 +136,13 @@ class PlannedCollectives:
             prepared.plan.move_to(*prepared.idle)
 
     def close(self) -> None:
-        """Free the plans of this rank, whatever the others do."""
+        """Free the plans of this rank, independently of other ranks."""
         for prepared in self._plans.values():
             prepared.plan.abandon()
         self._plans.clear()
 
     def _program(self, request: CollectiveCall, group: Group) -> Program:
-        """The program for this kind, root and class of sizes; rank 0 makes its schedule."""
+        """Return the program for this kind, root and class of sizes; rank 0 makes its schedule."""
         from synth.stages import compile as compile_
 
         key = (request.kind, request.root, size_class(request.size_bytes(group.Get_size())))
@@ -152,7 +151,7 @@ class PlannedCollectives:
         return self._programs[key]
 
     def _schedule(self, request: CollectiveCall) -> Schedule:
-        """The schedule for this kind, root and class of sizes, known or found now; on rank 0."""
+        """Return the known schedule for this kind, root and class of sizes, or search one; on rank 0."""
         ranks = self.group.Get_size()
         size_bytes = request.size_bytes(ranks)
         asked = {"kind": request.kind, "root": request.root, "size class": size_class(size_bytes)}
@@ -165,7 +164,7 @@ class PlannedCollectives:
 
 
 def _shared(group: Group, make: Callable[[], _T]) -> _T:
-    """What ``make`` gives on rank 0, on every rank; what it raises there is raised on all."""
+    """Return ``make``'s result of rank 0 on every rank; its error is raised on all."""
     value, failed, why = None, None, ""
     if group.Get_rank() == 0:
         try:

@@ -1,9 +1,8 @@
-"""Plans made beside the job: gloo carries collectives out until every rank has the plan for one.
+"""Preparation of plans beside the job: gloo carries collectives out until every rank has the plan.
 
-The ranks ask for plans in the order of their collectives, and make them in that order on a thread of their
-own. When all have one they agree on the number of the collective from which on it is used. A rank whose next
-collective could be that one waits for the answers of the others, which takes milliseconds: they come from
-these threads, which wait for no collective.
+Each rank makes plans on a separate thread, in the order of their collectives. Once all have a plan, they
+agree on the number of the first collective that uses it. A rank whose next collective could be that one waits
+for the others' answers. This takes milliseconds, as the answering threads wait for no collective.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ __all__ = ["Preparation"]
 _log = logging.getLogger(__name__)
 
 _GIVEN_UP = "plan given up"
-# How long `close` waits for the thread, which is through once its connections are closed.
+# How long `close` waits for the thread, which ends once its connections are closed.
 _CLOSING_S = 5.0
-# What is called so often is called more often: a plan costs seconds of the processor.
+# Calls after which a plan is worth seconds of CPU time, as more calls are likely.
 _CALLS = 3
-# Of a job whose sizes change all the time the counts are dropped now and then.
+# Jobs whose sizes change all the time have their counts dropped at this number.
 _MOST_COUNTED = 1000
 _announced: list[bool] = []
 
 
 class Preparation:
-    """The plans of one rank of a group, which ``meet`` connects when one is first asked for.
+    """The plans of one rank of a group, which ``meet`` connects at the first need of a plan.
 
-    ``ready`` is called for each collective, in their order, on one thread. With ``at_once`` it waits for the
-    plan instead of going on without. ``given``, ``budget_s`` and ``known`` are what `PlannedCollectives` and
-    its search get.
+    ``ready`` is called for each collective, in order, on one thread. With ``at_once`` it waits for the plan
+    instead of going on without one. ``given``, ``budget_s`` and ``known`` are passed to `PlannedCollectives`
+    and its search.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Preparation:
         self._asked: queue.SimpleQueue[CollectiveCall | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        # The next collective is number ``_next``. From ``_held`` on they wait, if there is such a number.
+        # The next collective is number ``_next``. Collectives from ``_held`` on, if set, wait.
         self._next = 0
         self._held: int | None = None
         self._waiting = False
@@ -78,9 +77,9 @@ class Preparation:
         self.shutdown: Shutdown | None = None
 
     def ready(self, request: CollectiveCall) -> bool:
-        """Whether the next collective is carried out by a plan: the same on all ranks.
+        """Return whether the next collective uses a plan; the same on all ranks.
 
-        With ``at_once`` raises UnavailableError where there can be none.
+        With ``at_once`` raises UnavailableError if there can be no plan.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._held is None or self._next < self._held)
@@ -97,12 +96,12 @@ class Preparation:
             return self.has(request)
 
     def revoke(self, why: str) -> None:
-        """Let what is under way raise."""
+        """Make operations under way raise."""
         if self._group is not None:
             self._group.revoke(why)
 
     def close(self, leave: Callable[[Shutdown], None]) -> None:
-        """Let go of everything; ``leave`` is called before the connections are closed."""
+        """Release everything; ``leave`` is called before the connections are closed."""
         self._closed = True
         self._background.close()
         self._asked.put(None)
@@ -119,11 +118,11 @@ class Preparation:
             self.plans.close()
 
     def has(self, request: CollectiveCall) -> bool:
-        """Whether there is a plan for ``request`` at this moment."""
+        """Return whether there is a plan for ``request`` now."""
         return self.plans is not None and self.plans.has(request)
 
     def _want(self, request: CollectiveCall) -> None:
-        """Ask for a plan, unless it has been asked for."""
+        """Request a plan, unless it is already requested."""
         if request in self._wanted:
             return
         self._wanted.add(request)
@@ -150,10 +149,10 @@ class Preparation:
             del self._calls[agreed.request]
 
     def _serve(self) -> None:
-        """On the thread: connect, then make one plan after the other."""
+        """Connect, then make one plan after the other; runs on the thread."""
         try:
             self._begin()
-        except Exception as error:  # Whatever it is, gloo goes on, and who waits is told.
+        except Exception as error:  # Any error: gloo goes on, and waiting calls raise.
             if self._group is not None:
                 self._group.mesh.close()
             self._say(f"no plans, gloo carries out all collectives: {error}", error)
@@ -184,7 +183,7 @@ class Preparation:
         self.plans = plans
 
     def _prepare(self, request: CollectiveCall, number: int) -> None:
-        """Make a plan with the others, and agree with them from which collective on it is used."""
+        """Make a plan with the others, and agree on the first collective that uses it."""
         assert self._group is not None and self.plans is not None
         mesh, group = self._group.mesh, self._group.named(f"plan {number}")
         prepared = None
@@ -195,7 +194,7 @@ class Preparation:
             with self._changed:
                 self._held = self._next if self._waiting else self._next + 1
             agreed = _Agreed(max(group.allgather(self._held)), request, prepared)
-        except Exception as error:  # Whatever it is, gloo goes on, and who waits is told.
+        except Exception as error:  # Any error: gloo goes on, and waiting calls raise.
             if prepared is not None:
                 prepared.plan.abandon()
             for member in group.members:
@@ -214,7 +213,7 @@ class Preparation:
         self._changed.notify_all()
 
     def _say(self, what: str, error: Exception) -> None:
-        """Warn of what went wrong here; that another rank could not go on is said there."""
+        """Warn of an error of this rank; an error of another rank is reported there."""
         if not self._closed:
             level = logging.DEBUG if isinstance(error, LostRankError) else logging.WARNING
             _log.log(level, "ccctl: %s", what)

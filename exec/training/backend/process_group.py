@@ -1,12 +1,12 @@
-"""The process group that torch.distributed calls by the name of ccctl.
+"""The process group that torch.distributed calls under the name ccctl.
 
-Large collectives on CPU tensors go through a queue to gloo, and once all ranks have a plan, to whichever of
-the two is faster. Small ones, and what is not planned (messages between two ranks, bitwise operators, types
-that executors do not reduce), go to gloo at once. Tensors on a GPU go to NCCL.
+Large collectives on CPU tensors go through a queue to gloo, and once all ranks have a plan, to the faster of
+the two. Small ones, and operations without plans (messages between two ranks, bitwise operators, types that
+executors do not reduce), go to gloo at once. Tensors on a GPU go to NCCL.
 
-Who carries a collective out follows from what its ranks have alike: kind, type, operator, root and the sizes
-that PyTorch demands to be equal. What a rank has for itself (layout, lateness, how it splits its own buffer)
-decides nothing.
+The choice depends only on what all ranks have in common: kind, type, operator, root and the sizes that
+PyTorch requires to be equal. Properties of one rank (layout, lateness, how it splits its own buffer) have no
+influence.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ __all__ = ["LEAST_BYTES", "PREFERENCES", "Settings", "TorchGroup"]
 
 _log = logging.getLogger(__name__)
 
-# Below this a collective takes gloo little more time than it takes a thread to be woken.
+# Below this size gloo takes little longer than waking a thread does.
 LEAST_BYTES = 64 << 10
 PREFERENCES = ("measured", "ccctl", "gloo")
 # How long a rank that leaves waits for others that still need it.
 _SHUTDOWN_S = 60.0
-# What a plan may take that a collective waits for: loops are compiled, links measured, schedules searched.
+# Extra time for a collective that waits for its plan: compilation, measurements, searches.
 _PLANNING_S = 240.0
 _OPERATORS = {
     ReduceOp.SUM: "sum",
@@ -73,20 +73,20 @@ _OPERATORS = {
 _CPU = torch.device("cpu")
 _BLOCKS = ("all_gather", "reduce_scatter", "gather", "scatter")
 _GROUPS: weakref.WeakSet[TorchGroup] = weakref.WeakSet()
-# What this process has logged that others carry out, and by whom: a job may have many groups.
+# Collectives already logged as carried out by gloo or NCCL: a job may have many groups.
 _SAID: set[tuple[str, str]] = set()
-# Plans, and the request whose arrays they are given.
+# A function that runs a request on its arrays by plans.
 _Planned = Callable[[PlannedCollectives, CollectiveCall], None]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a group works; what rank 0 has holds on all ranks.
+    """The settings of a group; rank 0's apply on all ranks.
 
-    ``network``: what is given of it, None to measure it. ``prefer``: "measured" takes gloo until plans are
-    ready and then tries both ways on some calls of each class; "ccctl", which waits for plans, and "gloo"
-    take one. ``least_bytes``: what is smaller goes to gloo. ``budget_s``: how long rank 0 may look for a
-    schedule; ``known``: those that need no search.
+    ``network`` returns the given network, None to measure it. ``prefer``: "measured" uses gloo until plans
+    are ready and then tries both ways on some calls of each class; "ccctl", which waits for plans, and "gloo"
+    use one way. ``least_bytes``: smaller collectives go to gloo. ``budget_s``: how long rank 0 may search for
+    a schedule; ``known``: schedules that need no search.
     """
 
     network: Callable[[], Network | None] = lambda: None
@@ -98,9 +98,9 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """A collective on ``tensors``, which are alike on all ranks: by a group of gloo, or by plans.
+    """A collective on ``tensors``, equal on all ranks: by a group of gloo, or by plans.
 
-    ``size_bytes`` is that of the larger buffer, ``result`` what a work gives.
+    ``size_bytes`` is that of the larger buffer, ``result`` the value of the work.
     """
 
     kind: Kind
@@ -117,8 +117,8 @@ class _Call:
 class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for mypy
     """A process group over ``store``, which waits for the other ranks only as gloo does.
 
-    Ranks connect, measure the network and make plans beside the job, from the first large collective on.
-    Raises what the settings' ``network`` raises on rank 0, on all ranks.
+    Ranks connect, measure the network and make plans beside the job, from the first large collective on. An
+    error of the settings' ``network`` on rank 0 is raised on all ranks.
     """
 
     def __init__(
@@ -137,7 +137,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         prefer, least_bytes = json.loads(word.text)
         self._settings = replace(own, prefer=prefer, least_bytes=least_bytes)
         self._store = PrefixStore(word.scope, store)
-        # Two, as gloo pairs collectives by their order, and two threads have none between them.
+        # Two groups, as gloo pairs collectives by their order, and the two threads that use them have no
+        # common order.
         self._direct, self._queued = (self._gloo(name) for name in ("direct", "queued"))
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
         self._register_backend(_CPU, ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(_CPU))
@@ -149,8 +150,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             own.known,
             at_once=prefer == "ccctl",
         )
-        # Strongly referenced, the group and gloo's threads would outlive destroy_process_group, and a process
-        # that is forked later would join threads that it does not have.
+        # With a strong reference, the group and gloo's threads would outlive destroy_process_group, and a
+        # process forked later would join threads that it does not have.
         itself = weakref.ref(self)
         self._calls = CallLog(self._store, rank, size, lambda: _name_of_group(itself()))
         self._queue = WorkQueue("ccctl collectives")
@@ -159,7 +160,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     @property
     def decided(self) -> dict[Any, str]:
-        """For each class of collectives that has been tried, by whom it is carried out: "ccctl" or "gloo"."""
+        """The winner, "ccctl" or "gloo", of each class of collectives that has been tried."""
         autotuner = self._preparation.autotuner
         found = autotuner.decided if autotuner else {}
         return {key: PREFERENCES[1 + way] for key, way in found.items()}
@@ -255,7 +256,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         opts = opts or AllgatherOptions()
         planned = partial(self._gathered, output, given)
         gloo = methodcaller("_allgather_base", output, given, opts)
-        # A single tensor may be shaped as a row of blocks or as a stack of them.
+        # A single tensor may have the shape of a row of blocks or of a stack of them.
         alike = given.numel() * self._size == output.numel() and given.dtype == output.dtype
         tensors = [given] * (self._size + 1) if alike else [given, output]
         return self._carry_out(
@@ -320,7 +321,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def all_to_all_single(
         self, output: Any, given: Any, out_sizes: list[int], in_sizes: list[int], opts: Any = None
     ) -> Any:
-        # How large the blocks between two other ranks are, and whether they split theirs, nobody else knows.
+        # No other rank knows the sizes of the blocks between two ranks, so there are no plans.
         opts = opts if isinstance(opts, AllToAllOptions) else AllToAllOptions()
         gloo = methodcaller("all_to_all_single", output, given, out_sizes, in_sizes, opts)
         return self._hand_over("all_to_all", given, gloo, [output])
@@ -360,7 +361,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
             _spread(row, outputs[0])
 
-        # What other ranks do not see cannot decide who carries it out.
+        # Arguments of this rank alone must not influence who carries it out.
         result = list(outputs[0]) if at_root and outputs else []
         size = _size_bytes(inputs) * self._size
         return self._carry_out(
@@ -401,9 +402,9 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         )
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Any:
-        """Wait for all ranks, and for what they asked for before."""
+        """Wait for all ranks, and for all operations requested before."""
         opts = _options(BarrierOptions, opts, timeout)
-        # Gloo's own waits for what was given to it at once.
+        # Gloo's own barrier waits for operations given to it directly.
         direct = self._direct.barrier(opts)
 
         def run() -> Any:
@@ -430,13 +431,13 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         group_desc: str | None = None,
         device_types: Any = None,
     ) -> Any:
-        """The group of ``ranks``, numbers of this one, for its members; collective among them.
+        """Make the group of ``ranks``, numbers of this one, for its members; collective among them.
 
-        It works as this group does, whatever ``opts`` and ``device_types`` say. Its links are measured.
+        It has the settings of this group, whatever ``opts`` and ``device_types`` say. Its links are measured.
         """
         if self._rank not in ranks:
             return None
-        # Groups that are split one after the other may bear one name.
+        # Successive splits may have the same ranks.
         self._splits[tuple(ranks)] += 1
         store = PrefixStore(f"split {ranks} {self._splits[tuple(ranks)]}", self._store)
         settings = replace(self._settings, network=lambda: None)
@@ -455,11 +456,11 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         self._preparation.close(lambda others: None if broken else others.wait(_SHUTDOWN_S))
 
     def abort(self) -> None:
-        """Fail what is under way."""
+        """Fail all operations under way."""
         self._preparation.revoke("the process group was aborted")
 
     def _carry_out(self, call: _Call) -> Any:
-        """By gloo at once, or through the queue; alike on all ranks."""
+        """Carry a collective out by gloo at once, or through the queue; the same on all ranks."""
         first = call.tensors[0]
         if why := self._unplanned(call):
             return self._hand_over(why, first, call.gloo, call.result)
@@ -476,7 +477,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     ) -> Any:
         number, calls, plans = self._calls.begin(), self._calls, self._preparation
         work = QueuedWork(run, result, partial(calls.explained, number, what))
-        # What waits for a plan is given the time that one takes.
+        # A call that waits for a plan gets the plan's time in addition.
         limit_s = self._limit_s(limit) + (_PLANNING_S if waits else 0.0)
         calls.watch(number, what, limit_s, work, plans.revoke)
         return self._queue.put(work)
@@ -489,7 +490,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return work
 
     def _unplanned(self, call: _Call) -> str:
-        """Why ``call`` has no plan; "" where it may have one."""
+        """Return why ``call`` has no plan; "" if it may have one."""
         first = call.tensors[0]
         if any(tensor.layout != torch.strided or tensor.device != first.device for tensor in call.tensors):
             return f"{call.kind} of tensors that are not dense"
@@ -519,7 +520,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return CollectiveCall(call.kind, "sum", "uint8", first.numel() * first.dtype.itemsize, 1, call.root)
 
     def _serve(self, request: CollectiveCall, call: _Call) -> Any:
-        """On the queue's thread: a work of gloo's, or None where plans have done it."""
+        """Return gloo's work, or None after a run by plans; runs on the queue's thread."""
         if self._settings.prefer == "gloo":
             return call.gloo(self._queued)
         if not self._preparation.ready(request):
@@ -528,7 +529,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         assert plans is not None and autotuner is not None and self._preparation.shutdown is not None
 
         def planned() -> None:
-            # Whatever may not be written to outside of it may be written to here.
+            # Inference tensors may only be written within inference mode.
             with torch.inference_mode():
                 call.planned(plans, request)
 
@@ -548,7 +549,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def _hand_over(
         self, what: str, tensor: Any, gloo: Callable[[Any], Any], result: Sequence[Any] | None = None
     ) -> Any:
-        """Give to gloo, or to NCCL, what is not planned, and say so once.
+        """Pass an operation without plans to gloo or NCCL, and log that once.
 
         ``result`` are the tensors that a collective fills; None for a message.
         """
@@ -564,14 +565,14 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return self._at_once(what, gloo, result, timedelta(0))
 
     def _refused(self, gloo: Callable[[Any], Any]) -> Any:
-        """Give to gloo arguments of this rank that it refuses before it communicates, and says why."""
+        """Pass invalid arguments of this rank to gloo, which refuses them before it communicates."""
         return gloo(self._direct._get_backend(_CPU))
 
     def _has(self, root: int) -> bool:
         return 0 <= root < self._size
 
     def _of_one_root(self, root: int, tensors: Sequence[Any], lists: Sequence[Any]) -> bool:
-        """Whether there is one tensor here, and at the root, there alone, a list of such for all ranks."""
+        """Return whether there is one tensor here and, at the root alone, one list with one for each rank."""
         if not self._has(root) or len(tensors) != 1 or len(lists) != int(root == self._rank):
             return False
         like = {(each.numel(), each.dtype) for parts in lists for each in (*parts, tensors[0])}
@@ -585,7 +586,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
 
     def _own(self, row: Any) -> Any:
-        """This rank's block of a row with one for each rank."""
+        """Return this rank's block of a row with one for each rank."""
         return row.chunk(self._size)[self._rank]
 
     def _gloo(self, name: str) -> Any:
@@ -603,10 +604,10 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         self._direct._register_backend(torch.device("cuda"), ProcessGroup.BackendType.NCCL, nccl)
 
     def _limit_s(self, asked: timedelta) -> float:
-        """The seconds that a caller gives a collective, or those of the group."""
+        """Return the caller's limit for a collective in seconds, or else the group's."""
         if asked > timedelta(0):
             return asked.total_seconds()
-        # What changes a group's timeout does so for its backend, which is the one of what is given at once.
+        # PyTorch changes a group's timeout at its backend, the direct group; copy it to the queued one.
         timeout = self._direct._get_backend(_CPU).options._timeout
         if timeout != self._timeout:
             self._timeout = timeout
@@ -615,7 +616,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
 
 class _Several(dist.Work):  # type: ignore[misc]  # torch is not there for mypy
-    """Works that are waited for together."""
+    """Several works, waited for together."""
 
     def __init__(self, works: list[Any], result: list[Any]) -> None:
         super().__init__()
@@ -640,7 +641,7 @@ class _Several(dist.Work):  # type: ignore[misc]  # torch is not there for mypy
         return self._result
 
     def get_future(self) -> Any:
-        """A future whose value is ``result``."""
+        """Return a future whose value is ``result``."""
         every = torch.futures.collect_all([work.get_future() for work in self._works])
 
         def checked(done: Any) -> list[Any]:
@@ -662,7 +663,7 @@ def _name_of_group(group: TorchGroup | None) -> str:
 
 
 def _check_writable(what: str, tensors: Sequence[Any]) -> None:
-    """Raise ValueError for a tensor with two elements in one place: gloo would write behind its memory."""
+    """Raise ValueError for a tensor with two elements in one place: gloo would write past its memory."""
     for tensor in tensors:
         if tensor.layout == torch.strided and torch._debug_has_internal_overlap(tensor) == 1:
             raise ValueError(
@@ -686,7 +687,7 @@ def _first(tensors: Sequence[Any]) -> Any:
 
 
 def _options(kind: Any, given: Any, timeout: timedelta | None) -> Any:
-    """Options of the class ``kind``; ``given`` may be an operator in their place."""
+    """Return options of the class ``kind``; ``given`` may be an operator in their place."""
     if isinstance(given, kind):
         return given
     options = kind()
@@ -698,7 +699,7 @@ def _options(kind: Any, given: Any, timeout: timedelta | None) -> Any:
 
 
 def _rooted(kind: Any, given: Any, op: Any, timeout: timedelta | None) -> Any:
-    """Options of the class ``kind``, which has a root; ``given`` may be the root in their place."""
+    """Return options of the class ``kind``, which has a root; ``given`` may be the root in their place."""
     if not isinstance(given, int):
         return given or kind()
     options = _options(kind, op, timeout)
@@ -707,12 +708,12 @@ def _rooted(kind: Any, given: Any, op: Any, timeout: timedelta | None) -> Any:
 
 
 def _operator_of(op: Any) -> str | None:
-    """What executors call an operator; None for one that they do not have."""
+    """Return the executors' name of an operator; None if they lack it."""
     return next((name for known, name in _OPERATORS.items() if op == known), None)
 
 
 def _name_of(op: Any) -> str:
-    """BOR, for one; an operator that options hold prints as an object."""
+    """Return an operator's name, such as BOR; an operator inside options prints as an object."""
     kind = getattr(op, "op", op)
     return str(getattr(kind, "name", kind))
 
@@ -722,7 +723,7 @@ def _size_bytes(tensors: Sequence[Any]) -> int:
 
 
 def _in_place(tensor: Any, view: Callable[[Any], Array]) -> _Planned:
-    """A collective on ``tensor``, whose memory ``view`` gives."""
+    """Return a function that runs a collective on ``tensor``, with its memory from ``view``."""
 
     def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
         with flat(tensor) as row:
@@ -732,7 +733,7 @@ def _in_place(tensor: Any, view: Callable[[Any], Array]) -> _Planned:
 
 
 def _between(given: Any, output: Any, view: Callable[[Any], Array]) -> _Planned:
-    """A collective that reads ``given`` and fills ``output``."""
+    """Return a function that runs a collective which reads ``given`` and fills ``output``."""
 
     def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
         with flat(output) as result:
@@ -751,6 +752,6 @@ def _spread(row: Any, parts: Sequence[Any]) -> None:
 
 
 def _overlap(one: Any, other: Any) -> bool:
-    """Whether two flat tensors share memory."""
+    """Return whether two flat tensors share memory."""
     first, second = (row.data_ptr() for row in (one, other))
     return bool(first < second + _size_bytes([other]) and second < first + _size_bytes([one]))

@@ -12,7 +12,7 @@ from exec.program import BFLOAT16, Array
 
 __all__ = ["REDUCIBLE", "array_of", "bytes_of", "flat"]
 
-# The element types that executors reduce, and what they call them.
+# The element types that executors reduce, and the executors' names for them.
 REDUCIBLE: dict[Any, str] = {
     torch.float16: "float16",
     torch.bfloat16: "bfloat16",
@@ -28,7 +28,7 @@ REDUCIBLE: dict[Any, str] = {
 
 @contextlib.contextmanager
 def flat(tensor: Any) -> Iterator[Any]:
-    """The elements of ``tensor`` in one row: its own memory, or a copy that is written back."""
+    """Yield the elements of ``tensor`` in one row: its own memory, or a copy that is written back."""
     row = tensor.detach()
     if row.is_contiguous():
         yield row.view(-1)
@@ -39,7 +39,7 @@ def flat(tensor: Any) -> Iterator[Any]:
 
 
 def array_of(row: Any) -> Array:
-    """A flat tensor on a CPU as an array on its memory; NumPy has no bfloat16, so its bits are told."""
+    """Return a flat CPU tensor as an array on its memory; bfloat16, which NumPy lacks, by its bits."""
     if row.dtype == torch.bfloat16:
         bits: Array = row.view(torch.int16).numpy()
         return bits.view(BFLOAT16)
@@ -48,6 +48,6 @@ def array_of(row: Any) -> Array:
 
 
 def bytes_of(row: Any) -> Array:
-    """The bytes of a flat tensor on a CPU, whatever its type."""
+    """Return the bytes of a flat CPU tensor of any type."""
     array: Array = row.view(torch.uint8).numpy()
     return array

@@ -1,4 +1,4 @@
-"""Collectives under way: what a caller waits for, and the thread that carries them out in order."""
+"""Collectives under way: the works that callers wait for, and the thread that runs them in order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["QueuedWork", "WorkQueue"]
 
 
 class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
-    """A collective that was asked for; ``run`` carries it out, or gives the work of another group that does.
+    """A requested collective; ``run`` carries it out, or returns another group's work that does.
 
-    Who waits raises DistBackendError where it cannot be done; ``explain`` adds to the reason.
+    Waiting raises DistBackendError on failure; ``explain`` adds to the reason.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._raw = torch.futures.Future()
-        # A future that is told an exception has it as its value for those who read it in C++; one whose
-        # callback raises has failed for them, too.
+        # Readers in C++ take an exception set on a future for its value; a callback that raises counts as a
+        # failure there, too.
         self._future = self._raw.then(self._checked)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Return once it is done; raises DistBackendError where it failed or after ``timeout``."""
+        """Wait until it is done; raises DistBackendError on failure or after ``timeout``."""
         limit_s = timeout.total_seconds() if timeout is not None and timeout > timedelta(0) else None
         if not self._done.wait(limit_s):
             raise DistBackendError(f"ccctl: a collective is not done after {limit_s} s")
@@ -58,18 +58,18 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
         return self._error
 
     def result(self) -> list[Any]:
-        """The tensors that hold the result, waited for."""
+        """Wait, and return the tensors that hold the result."""
         self.wait()
         return self._result
 
     def get_future(self) -> Any:
-        """A future whose value is ``result``."""
+        """Return a future whose value is ``result``."""
         return self._future
 
     getFuture = get_future  # noqa: N815 - what PyTorch's C++ calls it
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Let all who wait go on."""
+        """Complete the work and release all waiting calls."""
         del self.run
         self._error = None if error is None else _as_torch_error(error, self._explain)
         del self._explain
@@ -77,16 +77,16 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
         self._raw.set_result(self._result)
 
     def follow(self, end: Callable[[], Any]) -> None:
-        """Finish as ``end`` does."""
+        """Call ``end`` and finish with its outcome."""
         try:
             end()
-        except Exception as error:  # Whatever it is, whoever waits for this work raises it.
+        except Exception as error:  # Any error: it is raised to the callers that wait for this work.
             self.finish(error)
         else:
             self.finish()
 
     def attend(self) -> None:
-        """Wait until it is done, however it ends."""
+        """Wait until it is done, with or without an error."""
         self._done.wait()
 
     def _checked(self, future: Any) -> list[Any]:
@@ -96,10 +96,10 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
 
 
 class WorkQueue:
-    """Works in the order in which they were put in, carried out on a thread of their own.
+    """Works in their order of arrival, run on a separate thread.
 
-    After a BrokenGroupError every work fails. What else a work raises, an argument for example that gloo
-    refuses, is its own matter.
+    After a BrokenGroupError every work fails. Any other error, such as an argument that gloo refuses, affects
+    its own work only.
     """
 
     def __init__(self, name: str) -> None:
@@ -111,7 +111,7 @@ class WorkQueue:
         self.error: BaseException | None = None
 
     def put(self, work: QueuedWork) -> QueuedWork:
-        """Have ``work`` carried out after all before it."""
+        """Queue ``work`` behind all earlier ones."""
         if self._thread is None:
             with self._lock:
                 self._begin()
@@ -119,13 +119,13 @@ class WorkQueue:
         return work
 
     def settle(self) -> None:
-        """Wait for what other groups were given to do; on the queue's thread."""
+        """Wait for the works passed to other groups; on the queue's thread."""
         for work in tuple(self._elsewhere):
             work.attend()
         self._elsewhere.clear()
 
     def close(self, limit_s: float) -> None:
-        """Carry out what was put in, for ``limit_s`` at most, and end."""
+        """Finish the queued works, for at most ``limit_s``, and end."""
         self._waiting.put(None)
         if self._thread is not None:
             self._thread.join(limit_s)
@@ -145,7 +145,7 @@ class WorkQueue:
             else:
                 work.finish(self.error)
             self._elsewhere = [one for one in self._elsewhere if not one.is_completed()]
-            # Until the next one it would keep the process group alive.
+            # A reference kept until the next work would keep the process group alive.
             work = None
         self.settle()
 
@@ -171,7 +171,7 @@ class WorkQueue:
 
 
 def _as_torch_error(error: BaseException, explain: Callable[[str], str]) -> BaseException:
-    """What PyTorch's users expect of a backend that fails."""
+    """Return the error that PyTorch's users expect of a failed backend."""
     found: BaseException = DistBackendError(f"ccctl: {explain(str(error))}")
     found.__cause__ = error
     return found

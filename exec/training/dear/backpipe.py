@@ -15,11 +15,11 @@ __all__ = ["BackPipe"]
 
 
 class BackPipe:
-    """Counts gradients as they come and starts what is complete.
+    """Counter of arriving gradients that starts each complete bucket.
 
-    A round is one reduce_scatter of every bucket. It ends with `end`; it is repeated where a gradient comes
-    a second time before that, since the accumulated one is then the one that counts. ``update_all``
-    finishes the updates of the buckets that the last forward pass did not use.
+    A round is one reduce_scatter of every bucket. It ends with `end`. It is repeated if a gradient arrives a
+    second time before that, as the accumulated gradient then counts. ``update_all`` finishes the updates of
+    the buckets that the last forward pass did not use.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class BackPipe:
 
     @property
     def begun(self) -> bool:
-        """Whether gradients have come since the last round."""
+        """Whether gradients have arrived since the last round."""
         return bool(self._arrived or self._launched)
 
     def arrived(self, parameter: Any, accumulating: bool = False) -> None:
-        """Take note of a gradient, of which more will come before it counts if ``accumulating``."""
+        """Count a gradient; with ``accumulating`` it is not final, and is not counted."""
         bucket = self.bucket_of.get(parameter)
         if bucket is None:
             return
@@ -60,8 +60,8 @@ class BackPipe:
             self._launch()
 
     def reduce_all(self) -> None:
-        """Start what has not been, also buckets with unused parameters, and wait for all."""
-        # Else gradients that were gathered for an update would be written over.
+        """Start the remaining buckets, even those with unused parameters, and wait for all."""
+        # Otherwise gradients gathered for an update would be overwritten.
         self._update_all()
         while self._launched < len(self.buckets):
             self._launch()
@@ -69,14 +69,14 @@ class BackPipe:
             bucket.finish_reducing()
 
     def end(self) -> None:
-        """End the round; what was reduced in it and not taken is dropped."""
+        """End the round, and drop its reduced gradients that were not used."""
         self.reduce_all()
         for bucket in self.buckets:
             bucket.exchange.gathered()
         self.reset()
 
     def reset(self) -> None:
-        """Expect gradients anew."""
+        """Expect new gradients."""
         self._arrived.clear()
         self._launched = self._summed = 0
         for bucket in self.buckets:

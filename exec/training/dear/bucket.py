@@ -14,12 +14,12 @@ __all__ = ["GradientBucket"]
 
 
 class GradientBucket:
-    """The gradients of ``parameters``, of one type on one device, and behind them a flag for each.
+    """The gradients of ``parameters``, of one type on one device, followed by a flag for each.
 
-    A flag is 1 where a rank has a gradient, so that after the sum a parameter that no rank used is known:
-    it keeps none, and optimizers leave it as it is, as with DistributedDataParallel. ``reduced`` holds from
-    the end of a reduce_scatter on, ``gathering`` while the all_gather is under way or done, ``pending``
-    while the parameters still wait for their update.
+    A flag is 1 if a rank has a gradient. After the sum, a parameter that no rank used is thus known: it gets
+    no gradient, and optimizers leave it unchanged, as with DistributedDataParallel. ``reduced`` is set after
+    a reduce_scatter, ``gathering`` while the all_gather is under way or done, ``pending`` while the
+    parameters wait for their update.
     """
 
     def __init__(self, parameters: Sequence[Any], group: Any) -> None:
@@ -49,7 +49,7 @@ class GradientBucket:
         return [shard[: max(0, self.count - first)] for shard, (first, _) in pairs]
 
     def launch(self) -> None:
-        """Start the reduce_scatter of what the gradients are now, divided by the ranks as DDP does."""
+        """Start the reduce_scatter of the current gradients, divided by the number of ranks as in DDP."""
         self._sent, scale = [], 1.0 / self._halves.size
         with torch.no_grad():
             for parameter, view in zip(self.parameters, self.views, strict=True):
@@ -75,14 +75,14 @@ class GradientBucket:
             self.reduced = True
 
     def unchanged(self) -> bool:
-        """Whether the parameters' gradients are what was sent."""
+        """Return whether the parameters still have the gradients that were sent."""
         return all(
             _is_still(parameter, sent, version)
             for parameter, (sent, version) in zip(self.parameters, self._sent, strict=True)
         )
 
     def show(self, pairs: Sequence[tuple[Any, Any]]) -> None:
-        """Put averages, of ``pairs`` of `finish_gathering`, where the script expects them: in ``.grad``.
+        """Put the averages in ``pairs``, from `finish_gathering`, into ``.grad``.
 
         A gradient that the script has dropped or replaced since it was sent stays as it is.
         """
@@ -97,17 +97,17 @@ class GradientBucket:
                     parameter.grad.copy_(average)
 
     def forget(self) -> None:
-        """Leave gradients alone from now on: the script has dropped them."""
+        """Leave gradients alone from now on, as the script has dropped them."""
         self._sent = []
 
     def gather(self) -> None:
-        """Start the all_gather, unless it has been."""
+        """Start the all_gather, unless it has started."""
         if not self.gathering:
             self.exchange.all_gather()
             self.gathering = True
 
     def finish_gathering(self) -> list[tuple[Any, Any]]:
-        """(parameter, its averaged gradient) of those that any rank used, after the all_gather."""
+        """Wait for the all_gather; return (parameter, averaged gradient) of those that any rank used."""
         self.exchange.gathered()
         flags = self._flags.tolist()
         return [
@@ -118,5 +118,5 @@ class GradientBucket:
 
 
 def _is_still(parameter: Any, gradient: Any, version: int) -> bool:
-    """Whether a parameter has this gradient, unchanged since it had ``version``."""
+    """Return whether a parameter has this gradient, unchanged since ``version``."""
     return parameter.grad is gradient and (gradient is None or gradient._version == version)

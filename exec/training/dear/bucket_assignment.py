@@ -1,4 +1,4 @@
-"""Which parameters share a bucket: by a plan, or neighbouring layers up to a number of bytes."""
+"""Assignment of parameters to buckets: by a plan, or neighbouring layers up to a number of bytes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from synth.fusion import Bucket, FusionPlan, Model, by_size, by_tensor
 
 __all__ = ["DEFAULT_BYTES", "Plan", "buckets_of"]
 
-# Sec. IV-B of the paper, and DDP's.
+# Sec. IV-B of the paper; also DDP's default.
 DEFAULT_BYTES = 25 << 20
 Plan = FusionPlan | int | None
 _MOST_TOLD = 5
 
 
 def buckets_of(named: Sequence[tuple[str, Any]], plan: Plan) -> list[list[Any]]:
-    """Parameters of ``named`` (in forward order) by bucket; the gradients of bucket 0 are ready first.
+    """Return the parameters of ``named`` (in forward order) by bucket; bucket 0 is ready first.
 
-    ``plan`` says which tensors are fused; a number of bytes fuses neighbouring layers that together do not
-    exceed it (0: each parameter is alone), None is 25 MiB. What differs in type or device is never fused.
-    Raises UsageError where a plan is of another model.
+    ``plan`` says which tensors are fused. A number of bytes fuses neighbouring layers up to that total (0:
+    each parameter is alone); None is 25 MiB. Tensors of different types or devices are never fused. Raises
+    UsageError if a plan is for another model.
     """
     if isinstance(plan, FusionPlan):
         groups = _planned(named, plan)
@@ -76,7 +76,7 @@ def _planned(named: Sequence[tuple[str, Any]], plan: FusionPlan) -> list[list[An
 
 
 def _alike(group: list[Any]) -> list[list[Any]]:
-    """``group`` divided by type and device."""
+    """Return ``group`` divided by type and device."""
     found: dict[tuple[Any, Any], list[Any]] = {}
     for parameter in group:
         found.setdefault((parameter.dtype, parameter.device), []).append(parameter)

@@ -1,4 +1,4 @@
-"""The size of buckets is tuned while training goes on (DeAR, Sec. IV-B)."""
+"""Tuning of the bucket size during training (DeAR, Sec. IV-B)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Retuning"]
 
 
 class Retuning:
-    """A search over ``trials`` sizes, each for ``steps`` iterations after one that is not counted.
+    """A search over ``trials`` sizes, each for ``steps`` iterations after an uncounted one.
 
-    What an iteration takes is that of the slowest rank; rank 0 says what comes next.
+    An iteration's time is that of the slowest rank; rank 0 chooses the next size.
     """
 
     def __init__(self, search: Tuning, trials: int, steps: int, group: Any, device: Any) -> None:
@@ -29,11 +29,11 @@ class Retuning:
 
     @property
     def first_bytes(self) -> int:
-        """The size to begin with."""
+        """The first size."""
         return self._agreed(self.search.next_bytes())
 
     def stepped(self, size_bytes: int) -> int | None:
-        """Count a step with ``size_bytes``: the size to go on with where it is another, with all ranks."""
+        """Count a step with ``size_bytes``; return the next size if it changes; collective then."""
         self._counted += 1
         if self._counted < self._steps:
             if self._counted == 0:
@@ -48,7 +48,7 @@ class Retuning:
 
     @property
     def done(self) -> bool:
-        """Whether all trials have been."""
+        """Whether all trials are done."""
         return self.search.trials >= self._trials
 
     def _agreed(self, size_bytes: int) -> int:

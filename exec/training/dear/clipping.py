@@ -1,4 +1,4 @@
-"""The norm of all gradients from the parts of them that each rank has after reduce_scatter."""
+"""The norm of all gradients, computed from each rank's part after reduce_scatter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def clip_shards(
 ) -> Any:
     """Scale the reduced gradients so that their norm is at most ``max_norm``; return the norm before.
 
-    One all_reduce of one number. As in `torch.nn.utils.clip_grad_norm_`, but summed in double precision.
+    Uses one all_reduce of one number. As in `torch.nn.utils.clip_grad_norm_`, but summed in double precision.
     """
     shards = [shard for bucket in buckets for shard in bucket.shards if shard.numel()]
     device = buckets[0].exchange.row.device

@@ -1,8 +1,8 @@
 """An all_reduce in two halves, a reduce_scatter and an all_gather, on any backend (DeAR, Sec. III).
 
-NCCL has a reduce_scatter of its own, and so has ccctl for what it does not leave to gloo. Gloo's moves as
-much as an all_reduce (measured by the bytes on its sockets), so there, and on any other backend, blocks are
-exchanged by all_to_all and summed here, in pieces of at most 4 MiB: larger ones take longer a byte.
+NCCL has its own reduce_scatter, and so has ccctl for sizes that it does not leave to gloo. Gloo's moves as
+much data as an all_reduce (measured by the bytes on its sockets). So on gloo and other backends, blocks are
+exchanged by all_to_all and summed here, in pieces of at most 4 MiB: larger ones take longer per byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from exec.training.backend import LEAST_BYTES
 
 __all__ = ["Halves", "ShardedRow"]
 
-# By backend the least bytes of a row that its own reduce_scatter takes.
+# The smallest row in bytes for which a backend's own reduce_scatter is used.
 _NATIVE_FROM = {"ccctl": LEAST_BYTES, "nccl": 0}
 _PIECE_BYTES = 4 << 20
 
@@ -34,7 +34,7 @@ class Halves:
         self._native_from = _NATIVE_FROM.get(_backend(self.group, device.type), math.inf)
 
     def lengths(self, count: int, itemsize: int) -> list[int]:
-        """The pieces, in elements, of a row of at least ``count``: each is a multiple of the ranks."""
+        """Return the pieces, in elements, of a row of at least ``count``; each is a multiple of the ranks."""
         whole = -(-count // self.size) * self.size
         if self._is_native(whole * itemsize):
             return [whole]
@@ -42,17 +42,17 @@ class Halves:
         return [most] * (whole // most) + ([whole % most] if whole % most else [])
 
     def exchange(self, row: Any) -> ShardedRow:
-        """What carries the elements of ``row``, whose length is a sum of `lengths`."""
+        """Return the carrier of the elements of ``row``, whose length is a sum of `lengths`."""
         native = self._is_native(row.numel() * row.element_size())
         return (_Native if native else _Summed)(self, row)
 
     def _is_native(self, row_bytes: int) -> bool:
-        """Whether the backend's reduce_scatter takes a row of so many bytes."""
+        """Return whether the backend's reduce_scatter takes a row of this size."""
         return row_bytes >= self._native_from
 
 
 class ShardedRow(ABC):
-    """A row of elements that is reduced and gathered: ``shards`` hold this rank's block of each piece."""
+    """A row of elements that is reduced and gathered; ``shards`` hold this rank's block of each piece."""
 
     def __init__(self, halves: Halves, row: Any) -> None:
         self._group, self._size, self._rank = halves.group, halves.size, halves.rank
@@ -63,7 +63,7 @@ class ShardedRow(ABC):
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
-        """For each shard where it lies in the row: (first element, end)."""
+        """The place of each shard in the row: (first element, end)."""
         found, at = [], 0
         for piece, shard in zip(self.pieces, self.shards, strict=True):
             first = at + self._rank * len(shard)
@@ -76,7 +76,7 @@ class ShardedRow(ABC):
         """Start to sum the row over all ranks, into their shards."""
 
     def poll(self) -> bool:
-        """Sum what has arrived, without waiting; whether nothing is left to sum."""
+        """Sum arrived data without waiting; return whether nothing is left to sum."""
         return True
 
     def reduced(self) -> None:
@@ -111,7 +111,7 @@ class _Native(ShardedRow):
 
 
 class _Summed(ShardedRow):
-    """Blocks exchanged, then summed in the order of the ranks, so that the owner's sum is everyone's."""
+    """Blocks that are exchanged, then summed in the order of the ranks for the same bits everywhere."""
 
     def __init__(self, halves: Halves, row: Any) -> None:
         super().__init__(halves, row)
@@ -153,12 +153,12 @@ def _sum(blocks: Sequence[Any], into: Any) -> None:
 
 
 def _named(new: str, old: str) -> Any:
-    """A collective of torch.distributed by its name since 2.12, or by the one before."""
+    """Return a collective of torch.distributed by its name since 2.12, or by the earlier one."""
     return getattr(dist, new, None) or getattr(dist, old)
 
 
 def _backend(group: Any, device: str) -> str:
-    """The name of the backend of ``group`` for a kind of device."""
+    """Return the name of the backend of ``group`` for a kind of device."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         parts = [part.partition(":") for part in dist.get_backend_config(group).split(",")]

@@ -1,4 +1,4 @@
-"""Which optimizers may be wrapped: those whose update of an element depends on nothing but that element."""
+"""The optimizers that may be wrapped: those that update each element independently of the others."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _REASONS = {
 def refuse_unless_elementwise(optimizer: Any, declared: bool) -> None:
     """Raise UsageError unless ``optimizer`` is of a class of torch.optim known to be elementwise.
 
-    Buckets are updated one after another, and what they hold changes when they are retuned. ``declared`` is
-    the caller's word for a class that is not known here.
+    Buckets are updated one after another, and their contents change when they are retuned. ``declared`` is
+    the caller's assurance for an unknown class.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
@@ -56,10 +56,10 @@ def refuse_unless_elementwise(optimizer: Any, declared: bool) -> None:
 
 
 class SharedNumbers:
-    """The numbers that all parameters of an optimizer share, of its groups and of itself, at one moment.
+    """The numbers shared by all parameters of an optimizer, in its groups and itself, at one moment.
 
-    An update of one bucket must leave them: the next bucket's would find them changed, such as a count of
-    steps that the class keeps for a group.
+    An update of one bucket must not change them, as the next bucket's would see the change; an example is a
+    count of steps that the class keeps for a group.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -67,7 +67,7 @@ class SharedNumbers:
         self._before = self._now()
 
     def refuse_changes(self) -> None:
-        """Raise UsageError if they are others now."""
+        """Raise UsageError if the numbers have changed."""
         now = self._now()
         changed = [name for name, value in self._before.items() if now.get(name) != value]
         changed += [name for name in now if name not in self._before]

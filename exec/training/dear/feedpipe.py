@@ -1,8 +1,7 @@
 """FeedPipe: a bucket is updated before the forward pass of the layers that need it.
 
-Paper: DeAR, Sec. III-B. The all_gathers are started at the end of `step`, in the order of the forward pass,
-so the next one's data moves while a layer computes, and no rank needs another's forward pass for what it
-awaits.
+Paper: DeAR, Sec. III-B. The all_gathers start at the end of `step`, in the order of the forward pass. So the
+next bucket's data moves while a layer computes, and no rank depends on another's forward pass.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ __all__ = ["FeedPipe"]
 
 
 class FeedPipe:
-    """Hooks on the modules of ``model``: what is to be up to date before each one's forward pass.
+    """Hooks on the modules of ``model`` that update parameters before each module's forward pass.
 
-    ``need`` is called with the parameters of a layer, ``need_all`` where it is not known what will be used:
-    in a forward pass without gradients, in evaluation, or of a module outside a pass of the whole model. A
-    module whose own forward never runs, as its parent takes its parameters, is one with the nearest that
-    runs; that is learnt from the first pass.
+    ``need`` is called with the parameters of a layer. ``need_all`` is called if it is unknown what will be
+    used: in a forward pass without gradients, in evaluation, or of a module outside a pass of the whole
+    model. If a module's own forward never runs, because its parent uses its parameters, it counts as part of
+    the nearest module that runs; the first pass shows which.
     """
 
     def __init__(
@@ -46,13 +45,13 @@ class FeedPipe:
         self._handles.append(model.register_forward_hook(_weak(after), always_call=True))
 
     def expect(self, parameters: Sequence[Any]) -> None:
-        """Take other parameters from now on."""
+        """Use other parameters from now on."""
         self._parameters = list(parameters)
         if self._needs is not None:
             self._needs = self._learnt()
 
     def close(self) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -63,7 +62,7 @@ class FeedPipe:
             if not (module.training and torch.is_grad_enabled()):
                 self._need_all()
         elif not self._depth and torch._C._current_graph_task_id() == -1:
-            # Where a backward pass computes activations again, what it needs is up to date.
+            # Within a backward pass, which may recompute activations, parameters are already up to date.
             self._need_all()
         if self._needs is None:
             if self._depth:
@@ -74,12 +73,12 @@ class FeedPipe:
 
     def _after(self, module: Any, *_: Any) -> None:
         self._depth -= 1
-        # In evaluation other modules may run: some have a shorter way there.
+        # In evaluation other modules may run, as some have a faster path there.
         if self._needs is None and module.training and torch.is_grad_enabled():
             self._needs = self._learnt()
 
     def _learnt(self) -> dict[Any, list[Any]]:
-        """For each module that runs the parameters it needs: its own, and those of parts that do not run."""
+        """Return the parameters of each module that runs: its own, and those of parts that do not run."""
         model = self._model()
         at = dict(model.named_modules(remove_duplicate=False))
         left = {id(each): each for each in self._parameters}
@@ -95,13 +94,13 @@ class FeedPipe:
             found.setdefault(at[name], []).extend(each for each in mine if id(each) not in known)
             known.update(id(each) for each in mine)
         inside = {each for known in needed.values() for each in known}
-        # The parameters of a loss, for example, which are no part of the model.
+        # Parameters outside the model, such as those of a loss.
         found.setdefault(model, []).extend(each for key, each in left.items() if key not in inside)
         return found
 
 
 def _weak(method: Any) -> Callable[..., None]:
-    """A hook that does not keep alive whose it is, and that compilers leave as it is."""
+    """Return a hook that holds no reference to its owner, and that compilers leave alone."""
 
     def hook(*args: Any) -> None:
         if (call := method()) is not None:

@@ -1,4 +1,4 @@
-"""The model artifact of a model of torch: its layers in forward order, their times, and their tensors."""
+"""The model artifact of a torch model: its layers in forward order, their times, and their tensors."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def capture(
 ) -> Model:
     """Measure ``model`` on ``batch``, for `synth.fusion`; ``ccctl.save("model.json", …)`` keeps it.
 
-    ``batch`` is what the model is called with: a tensor, a tuple of arguments, or a dict of named ones.
-    ``loss`` makes one number of its output; else that is the output's ``loss``, if it has one, or the sum
-    of what it holds. A layer is a module that runs and has parameters that require gradients, of its own or
-    of parts that never run by themselves. Its forward time is from its start to that of the next layer; its
-    backward time ends when its last gradient is there. Both are medians of ``steps`` passes, after one that
-    is not counted.
+    ``batch`` is the model's input: a tensor, a tuple of arguments, or a dict of named ones. ``loss`` turns
+    its output into one number; the default is the output's ``loss``, if it has one, or the sum of its
+    tensors. A layer is a module that runs and has parameters that require gradients, its own or those of
+    parts that never run by themselves. Its forward time is from its start to that of the next layer; its
+    backward time ends when its last gradient is there. Both are medians of ``steps`` passes, after an
+    uncounted one.
 
-    The model is left as it was: gradients, buffers, and the state of random numbers, too. Capture it before
-    its optimizer is distributed. Raises UsageError where no parameter gets a gradient.
+    The model keeps its state: gradients, buffers, and the random number generators, too. Capture it before
+    its optimizer is distributed. Raises UsageError if no parameter gets a gradient.
     """
     if steps < 1:
         raise UsageError(f"steps: expected at least 1, found {steps}")
@@ -63,14 +63,14 @@ def capture(
 
 
 class _Pass:
-    """When what happened, forward and backward, in one pass."""
+    """The times of the layers' forward starts and of the gradients, in one pass."""
 
     def __init__(self) -> None:
         self.forward_s: dict[Any, float] = {}
         self.ready_s: dict[int, float] = {}
 
     def backward_s(self, order: Mapping[Any, Sequence[Any]]) -> list[float]:
-        """The seconds of each layer: from the moment at which all later ones were complete to its own."""
+        """Return the seconds of each layer, from the completion of all later ones to its own."""
         found: list[float] = []
         done_s = 0.0
         for parameters in reversed(list(order.values())):
@@ -81,7 +81,7 @@ class _Pass:
 
 
 class _Clock:
-    """Hooks that take the time of each layer."""
+    """Hooks that time each layer."""
 
     def __init__(self, model: Any, parameters: Sequence[Any]) -> None:
         self._model, self._parameters = model, parameters
@@ -103,7 +103,7 @@ class _Clock:
             handle.remove()
 
     def time(self, forward: Callable[[], Any]) -> _Pass:
-        """One pass, forward and backward."""
+        """Time one pass, forward and backward."""
         self._now, self._layer = _Pass(), None
         for each in self._parameters:
             each.grad = None
@@ -118,19 +118,19 @@ class _Clock:
         return self._now
 
     def layers(self) -> dict[Any, list[Any]]:
-        """The parameters of each layer, in the order in which layers first ran."""
+        """Return the parameters of each layer, in the order in which layers first ran."""
         return {module: self._of[module] for module in self._ran if module in self._of}
 
     def _enter(self, module: Any, _: Any) -> None:
         if torch._C._current_graph_task_id() != -1:
-            # Activations are computed again: that is part of the backward pass.
+            # Recomputed activations are part of the backward pass.
             return
         self._ran.setdefault(module)
         if not self._of or module in self._of:
             self._turn(module)
 
     def _turn(self, layer: Any) -> None:
-        """End the time of one layer and begin that of another."""
+        """End the time of one layer and start that of another."""
         now_s = self._seconds()
         before = layer if self._layer is None else self._layer
         if before is not None:
@@ -141,7 +141,7 @@ class _Clock:
         self._now.ready_s[id(parameter)] = self._seconds() - self._began_s
 
     def _homes(self) -> dict[Any, list[Any]]:
-        """Each parameter's layer: of the modules that have it the first that ran, or the nearest around."""
+        """Return each layer's parameters; a parameter belongs to its first module that ran, or one around."""
         at = dict(self._model.named_modules(remove_duplicate=False))
         turn = {module: number for number, module in enumerate(self._ran)}
         found: dict[Any, list[Any]] = {}
@@ -163,7 +163,7 @@ class _Clock:
 
 @contextmanager
 def _left_as_it_was(model: Any) -> Iterator[None]:
-    """In it, a model may be trained; after it, it has its gradients, buffers and random numbers of before."""
+    """Restore the model's gradients, buffers and random numbers at the end of the block."""
     gradients = [(each, each.grad) for each in model.parameters()]
     buffers = [(each, each.clone()) for each in model.buffers()]
     with ExitStack() as held:

@@ -32,29 +32,29 @@ _log = logging.getLogger(__name__)
 class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not there for mypy
     """``optimizer`` for ``model`` on all ranks of ``group``, by DeAR (paper, Sec. III to V).
 
-    Gradients are reduce_scattered bucket by bucket in the backward pass. `step` waits for that alone,
-    starts the all_gathers and returns; each bucket is updated in the next forward pass, before the first
-    layer that needs it, with the learning rate and all else that the parameter groups said at `step`.
+    Gradients are reduce_scattered bucket by bucket in the backward pass. `step` only waits for that, starts
+    the all_gathers and returns. Each bucket is updated in the next forward pass, before the first layer that
+    needs it, with the learning rate and other settings of the parameter groups at `step`.
 
     ``plan`` says which tensors share a bucket: a fusion plan (``ccctl.load("fusion.json")``), a number of
-    bytes (0: each parameter is alone), or None, which is 25 MiB. All ranks must give the same. Parameters
-    and buffers are those of rank 0 at first; later each rank keeps its own buffers, and those of rank 0 are
-    what they would be with DistributedDataParallel.
+    bytes (0: each parameter is alone), or None, which is 25 MiB. All ranks must give the same. Parameters and
+    buffers are those of rank 0 at first; later each rank keeps its own buffers, and those of rank 0 are the
+    same as with DistributedDataParallel.
 
-    Every rank updates all parameters, from gathered gradients. The other way, each parameter's owner
-    updates it and parameters are gathered, moves the same bytes and computes less, but its state would be
-    in parts: here `state_dict` is that of the wrapped optimizer, on every rank, for any number of ranks,
-    and the update of a tensor as a whole gives the bits that DistributedDataParallel gives.
+    Every rank updates all parameters, from gathered gradients. The alternative is that each parameter's owner
+    updates it and parameters are gathered. It moves the same bytes and computes less, but its state would be
+    in parts. Here `state_dict` is that of the wrapped optimizer, on every rank, for any number of ranks, and
+    updates of whole tensors give the same bits as DistributedDataParallel.
 
-    Scripts see what they see with DistributedDataParallel. A parameter that is read or written after `step`
-    is updated first, on this rank alone; one whose memory other tensors share is updated in `step`. Where
+    Scripts see the same values as with DistributedDataParallel. A parameter that is read or written after
+    `step` is updated first, on this rank alone; one whose memory other tensors share is updated in `step`. If
     ``.grad`` is read or written between the backward pass and `step`, the averages are gathered into it at
-    once, and `step` updates by what is there then: nothing of it overlaps with the next forward pass. That
-    is complete when all other ranks have come to `step` or to such a use, too. `exec.training.watching`
-    says which uses are not seen; `synchronize` comes before those.
+    once, and `step` updates from its contents: that step does not overlap with the next forward pass. The
+    gathering completes when all other ranks have reached `step` or such a use, too. `exec.training.watching`
+    says which uses are not noticed; call `synchronize` before those.
 
-    Raises UsageError for optimizers that are not elementwise; ``elementwise`` is the caller's word for a
-    class that is not one of torch.optim.
+    Raises UsageError for optimizers that are not elementwise; ``elementwise`` is the caller's assurance for a
+    class outside torch.optim.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
             raise UsageError("torch.distributed has no process group", hint="Call init_process_group first.")
         self._optimizer, self._model = optimizer, model
         self._group = group if group is not None else dist.group.WORLD
-        # What Optimizer sets up for its hooks, without parameters of its own.
+        # The state that Optimizer needs for its hooks, without parameters of its own.
         self.__setstate__({})
         for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
             setattr(self, name, getattr(optimizer, name))
@@ -97,7 +97,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         # Whether gradients hold averages, and `step` takes them as they are.
         self._shown = self._said_shown = False
         self._shared_checked = False
-        # Whether a compiler has read parameters. It would compile anew for those that are watched.
+        # Whether a compiler has read parameters. It would recompile for watched ones.
         self._compiled = False
         self._share_first_values()
         self._build(plan)
@@ -108,19 +108,19 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override, unused-ignore]
-        """Those of the wrapped optimizer."""
+        """The groups of the wrapped optimizer."""
         groups: list[dict[str, Any]] = self._optimizer.param_groups
         return groups
 
     @property
     def state(self) -> Any:  # type: ignore[override, unused-ignore]
-        """That of the wrapped optimizer, after all updates."""
+        """The state of the wrapped optimizer, after all updates."""
         self.synchronize()
         return self._optimizer.state
 
     @property
     def defaults(self) -> dict[str, Any]:  # type: ignore[override, unused-ignore]
-        """Those of the wrapped optimizer."""
+        """The defaults of the wrapped optimizer."""
         defaults: dict[str, Any] = self._optimizer.defaults
         return defaults
 
@@ -131,14 +131,13 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     @property
     def tuning(self) -> Tuning | None:
-        """The trials of `tune`, so far."""
+        """The trials of `tune` so far."""
         return None if self._retuning is None else self._retuning.search
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Wait for the reduce_scatters, leave the update to the next forward pass; return what ``closure``
-        does.
+        """Wait for the reduce_scatters and leave the update to the next forward pass.
 
-        All ranks must call it, also one that has no gradients.
+        Return the result of ``closure``. All ranks must call it, even without gradients.
         """
         loss = None
         if closure is not None:
@@ -152,7 +151,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
             for bucket in reversed(self._back.buckets):
                 bucket.gather()
                 bucket.pending = True
-            # What a script may read or write through other tensors is up to date when `step` returns.
+            # Memory that a script may use through other tensors is up to date when `step` returns.
             self._need(shared_memory(self._back.bucket_of))
         self._back.reset()
         self._shown = False
@@ -162,11 +161,11 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         return loss
 
     def synchronize(self) -> None:
-        """Finish all updates that the next forward pass would finish. Needs no other rank's call."""
+        """Finish all updates left to the next forward pass; needs no call of another rank."""
         self._need_all()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients that have not been used by a `step`."""
+        """Drop the gradients that no `step` has used."""
         self._watch.disarm(self._back.bucket_of)
         if self._back.begun:
             self._back.end()
@@ -178,7 +177,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In it, backward passes only accumulate gradients; the first one after it communicates them."""
+        """Within the block only accumulate gradients; the first backward pass after it communicates them."""
         before, self._syncing = self._syncing, False
         try:
             yield
@@ -195,10 +194,10 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
     ) -> Any:
         """Scale the averaged gradients so that their norm is at most ``max_norm``; return the norm before.
 
-        On all ranks, between the backward pass and `step`. The norm is summed from the ranks' parts, and
-        differs from that of `torch.nn.utils.clip_grad_norm_` by rounding. With ``bitwise`` it is that
-        function's, of whole gradients: they are gathered at once, so nothing of this step overlaps with the
-        next forward pass.
+        Call it on all ranks, between the backward pass and `step`. The norm is summed from the ranks' parts,
+        and differs from that of `torch.nn.utils.clip_grad_norm_` by rounding. With ``bitwise`` it is that
+        function's, of whole gradients: they are gathered at once, so this step does not overlap with the next
+        forward pass.
         """
         if bitwise or self._shown:
             self._show_averages()
@@ -221,10 +220,11 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
     def tune(
         self, trials: int = 10, steps: int = 10, strategy: Strategy = "bo", search: Tuning | None = None
     ) -> None:
-        """Search, while training goes on, the size of buckets that makes an iteration shortest (Sec. IV-B).
+        """Search for the bucket size with the shortest iteration during training (Sec. IV-B).
 
-        Each of ``trials`` takes ``steps`` iterations after one that is not counted; then the best stays. On
-        all ranks, between `step` and the next backward pass. ``search`` has the range, and trials so far.
+        Each of ``trials`` takes ``steps`` iterations after an uncounted one; then the best size stays. Call
+        it on all ranks, between `step` and the next backward pass. ``search`` has the range, and trials so
+        far.
         """
         # It loads scipy, which nothing else here needs.
         from synth.fusion import begun
@@ -236,22 +236,22 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         self.rebucket(self._retuning.first_bytes)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters; at the next `step` they are in buckets, too."""
+        """Add parameters; they join buckets at the next `step`."""
         self.synchronize()
         self._optimizer.add_param_group(param_group)
         self._watch.check(set(self._optimizer.param_groups[-1]["params"]) - self._back.bucket_of.keys())
 
     def state_dict(self) -> dict[str, Any]:
-        """That of the wrapped optimizer, whole on each rank, after all updates."""
+        """Return the wrapped optimizer's state, whole on each rank, after all updates."""
         found: dict[str, Any] = self._optimizer.state_dict()
         return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state that this or the wrapped optimizer gave."""
+        """Load a state of this or of the wrapped optimizer."""
         self._optimizer.load_state_dict(state_dict)
 
     def close(self) -> None:
-        """Finish all updates and take all hooks off the model; the wrapped optimizer can go on alone."""
+        """Finish all updates and remove all hooks; the wrapped optimizer can go on alone."""
         self.synchronize()
         self._watch.disarm(self._back.bucket_of)
         self._feed.close()
@@ -278,7 +278,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
                 self._hooked[each] = each.register_post_accumulate_grad_hook(_call(this, "_arrived"))
 
     def _rebuild(self) -> None:
-        """Buckets of the parameters that require gradients now; what came before is sent again."""
+        """Rebuild buckets for the parameters that require gradients now; their gradients are sent again."""
         self._back.end()
         self._shown = False
         plan = self._plan if isinstance(self._plan, int) else DEFAULT_BYTES
@@ -295,7 +295,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
             torch.autograd.Variable._execution_engine.queue_callback(self._watch_again)
 
     def _watch_again(self) -> None:
-        """Watch the parameters of which the script should see other values, or other gradients."""
+        """Watch the parameters whose values or gradients are not yet what the script expects."""
         if self._compiled:
             self.synchronize()
             if self._back.begun:
@@ -308,7 +308,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
                     self._watch.arm(bucket.parameters)
 
     def _touched(self, parameter: Any, gradient: bool) -> bool:
-        """Make what the script uses current; whether the parameter is to be watched further on."""
+        """Make what the script uses current; return whether to keep watching the parameter."""
         if gradient and torch._C._current_graph_task_id() != -1:
             # In a backward pass gradients are this rank's, as with DistributedDataParallel.
             return True
@@ -341,7 +341,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         self._shown = True
 
     def _reduce(self) -> None:
-        """Wait for the averages of the gradients of all parameters that are trained now; watch none."""
+        """Wait for the averaged gradients of all parameters that are trained now; stop watching."""
         self._watch.disarm(self._back.bucket_of)
         if set(self._trainable()) != self._back.bucket_of.keys():
             self._rebuild()
@@ -365,7 +365,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
                 self._update(bucket)
 
     def _update(self, bucket: GradientBucket) -> None:
-        """Let the wrapped optimizer update a bucket, with the groups as they were at `step`."""
+        """Update a bucket by the wrapped optimizer, with the groups as they were at `step`."""
         self._watch.disarm(bucket.parameters)
         pairs = bucket.finish_gathering()
         bucket.pending = False
@@ -379,10 +379,10 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         bucket.show(pairs)
 
     def _update_by(self, groups: list[dict[str, Any]]) -> None:
-        """Let the wrapped optimizer update the parameters of ``groups``, as if they were its own."""
+        """Run the wrapped optimizer on the parameters of ``groups``, as if they were its own."""
         optimizer, before = self._optimizer, self._optimizer.param_groups
         step = type(optimizer).step
-        # Hooks of a step belong to that of this optimizer, not to each bucket's.
+        # Hooks of a step run once for this optimizer's step, not for each bucket.
         step = step.__wrapped__ if getattr(step, "hooked", False) else step
         device = self._back.buckets[0].exchange.row.device.type
         outside = torch.inference_mode(False), torch.no_grad(), torch.autocast(device, enabled=False)
@@ -398,7 +398,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
                 optimizer.param_groups = before
 
     def _capture_groups(self) -> None:
-        """Keep what the groups say now; tensors, such as a learning rate, by value."""
+        """Keep the current settings of the groups; tensors, such as a learning rate, by value."""
         self._groups = [
             {key: each.clone() if isinstance(each, torch.Tensor) else each for key, each in group.items()}
             for group in self.param_groups
@@ -413,7 +413,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
             self.rebucket(size)
 
     def _named(self) -> list[tuple[str, Any]]:
-        """The parameters of the optimizer by their names in the model, in the model's order."""
+        """Return the optimizer's parameters by their names in the model, in the model's order."""
         mine = {each: None for group in self.param_groups for each in group["params"]}
         named = [(name, each) for name, each in self._model.named_parameters() if each in mine]
         known = {each for _, each in named}
@@ -441,7 +441,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
                 each.copy_(row)
 
     def _check_alike(self, groups: Sequence[Sequence[Any]]) -> None:
-        """Raise UsageError on a rank whose buckets are not those of rank 0."""
+        """Raise UsageError on a rank whose buckets differ from those of rank 0."""
         mine = [len(groups), *(each.numel() for group in groups for each in group), *map(len, groups)]
         device = groups[0][0].device
         count = torch.tensor([len(mine)], device=device)
@@ -465,7 +465,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
 @contextmanager
 def _gradients(pairs: Sequence[tuple[Any, Any]]) -> Iterator[None]:
-    """In it, parameters have other gradients."""
+    """Within the block give parameters other gradients."""
     before = [(parameter, parameter.grad) for parameter, _ in pairs]
     try:
         for parameter, gradient in pairs:
@@ -477,7 +477,7 @@ def _gradients(pairs: Sequence[tuple[Any, Any]]) -> Iterator[None]:
 
 
 def _call(this: Any, name: str) -> Callable[..., None]:
-    """A hook that calls a method as long as its object lives; `synchronize` takes no arguments."""
+    """Return a hook that calls a method while its object lives; `synchronize` gets no arguments."""
 
     def hook(*args: Any) -> None:
         if (living := this()) is not None:

@@ -1,9 +1,10 @@
 """DS-Sync on ranks that train: parameters averaged in small groups that change each iteration (Sec. III).
 
-In: a model, its optimizer and the groups that `synth.groups` plans. Out: `wrapper.DSSync`, a module that is
-trained as the model is. Read `planning` (which groups), `slow_links` (what has become slow), then what needs
-torch: `buckets` (parameters that are averaged in one message), `partial_steps` (an optimizer that steps
-behind backward), `communication` (process groups, and what was recorded), `adjustment`, and `wrapper`.
+In: a model, its optimizer and the groups that `synth.groups` plans. Out: `wrapper.DivideAndShuffle`, a module
+that is trained like the model. Read `planning` (the choice of groups), `slow_links` (detection of slow
+links), then the modules that need torch: `buckets` (parameters averaged in one message), `partial_steps` (an
+optimizer that steps behind backward), `communication` (process groups, and records), `adjustment`, and
+`wrapper`.
 """
 
 import lazy_loader as lazy

@@ -1,4 +1,4 @@
-"""When groups change: what is slow has changed, and all ranks learn of it (DS-Sync, Sec. III-A, step 3)."""
+"""Adjustment of groups on all ranks when the slow links have changed (DS-Sync, Sec. III-A, step 3)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from synth.network import Network
 
 __all__ = ["Adjustment"]
 
-# Of the messages that time links.
+# Size and number of the messages that time links.
 _SIZE_BYTES = 512 << 10
 _TRIES = 5
-# Of a time that a clock cannot tell from none.
+# Stands for a time too short for the clock.
 _LEAST_S = 1e-9
 
 
 class Adjustment:
-    """The groups in use, ``groups``, and what tells that they should change.
+    """The groups in use, ``groups``, and the conditions for changing them.
 
-    ``network_now`` says on rank 0 what links cost; without it they are timed with messages on ``device``,
-    where the times of groups differ from those at the last timing.
+    ``network_now`` returns the current link costs on rank 0. Without it, links are timed with messages on
+    ``device`` whenever the times of groups differ from those at the last timing.
     """
 
     def __init__(self, groups: Groups, network_now: Callable[[], Network] | None, device: Any) -> None:
@@ -56,7 +56,7 @@ class Adjustment:
         return planned.changed
 
     def _times_have_changed(self, rank: int, records: Iterable[Communication]) -> bool:
-        """Whether groups take other times than usual, or links were never timed; collective."""
+        """Return whether groups' times have changed, or links were never timed; collective."""
         by_row: dict[int, list[float]] = {}
         for record in records:
             if record.group == self.groups.group_of(rank, record.iteration):
@@ -67,7 +67,7 @@ class Adjustment:
             self._timed, self._usual_s = True, now
             return True
         if self._usual_s is None:
-            # Of the groups in use nothing is known yet.
+            # First times of the groups in use.
             self._usual_s = now
             return False
         if not have_changed(self._usual_s, now):
@@ -77,7 +77,7 @@ class Adjustment:
 
 
 def _timed_on(device: Any) -> Time:
-    """Return what times pairs of ranks with messages on ``device``."""
+    """Return a function that times pairs of ranks with messages on ``device``."""
     empty = torch.zeros(1, dtype=torch.uint8, device=device)
     full = torch.zeros(_SIZE_BYTES, dtype=torch.uint8, device=device)
 
@@ -86,7 +86,7 @@ def _timed_on(device: Any) -> Time:
         cost: Cost | None = None
         own = next((pair for pair in pairs if rank in pair), None)
         if own is not None:
-            # The first brings both together, and connects them.
+            # The first message connects both and synchronizes them.
             _there_and_back(empty, own)
             alpha_s = min(_there_and_back(empty, own) for _ in range(_TRIES)) / 2
             whole_s = min(_there_and_back(full, own) for _ in range(_TRIES)) / 2
@@ -94,7 +94,7 @@ def _timed_on(device: Any) -> Time:
         costs = gathered(cost)
         found = {}
         for low, high in pairs:
-            # Each of both has timed the same messages.
+            # Both ends have timed the same messages.
             alphas_s, betas = zip(*(known for end in (low, high) if (known := costs[end])), strict=True)
             found[low, high] = (min(alphas_s), min(betas))
         return found
@@ -103,7 +103,7 @@ def _timed_on(device: Any) -> Time:
 
 
 def _there_and_back(message: Any, pair: Pair) -> float:
-    """Seconds of a message to the other rank and one back, one after the other."""
+    """Return the seconds of a message to the other rank and one back, one after the other."""
     low, high = pair
     started_s = time.perf_counter()
     for src, dst in ((low, high), (high, low)):

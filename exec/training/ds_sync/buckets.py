@@ -1,4 +1,4 @@
-"""Parameters that are averaged in one message: those of a layer, or of small layers that are neighbours."""
+"""Parameters averaged in one message: those of a layer, or of small neighbouring layers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from exec.training import Watch
 
 __all__ = ["AveragedBucket", "Layer", "buckets_of", "layers_of"]
 
-# Half the digits would lose what a moving average adds.
+# Half precision would lose the small changes of a moving average.
 _PRECISE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 @dataclass(eq=False)
 class Layer:
-    """The parameters that a module itself has, and those of its buffers that are averaged with them."""
+    """The parameters of a module itself, and those of its buffers that are averaged with them."""
 
     parameters: list[Any]
     buffers: list[Any] = field(default_factory=list)
 
 
 def layers_of(model: Any, trained: Iterable[Any], buffers: Iterable[Any] = ()) -> list[Layer]:
-    """The layers of ``model`` in the order of the backward pass, as far as the order of modules tells it.
+    """Return the layers of ``model`` in the order of the backward pass, estimated from the modules' order.
 
-    Only ``trained`` parameters are in them, a shared one in the first module that has it. A module with
+    They hold only ``trained`` parameters, a shared one in the first module that has it. A module with
     ``buffers`` and no such parameter is a layer as well.
     """
     left, averaged = {id(one) for one in trained}, {id(one) for one in buffers}
@@ -43,9 +43,9 @@ def layers_of(model: Any, trained: Iterable[Any], buffers: Iterable[Any] = ()) -
 
 
 def buckets_of(layers: Sequence[Layer], least_bytes: int) -> list[AveragedBucket]:
-    """Buckets in the order of ``layers``; neighbours join until a bucket has ``least_bytes``.
+    """Return buckets in the order of ``layers``; neighbours join until a bucket has ``least_bytes``.
 
-    All tensors of a bucket have one type and device. Each rank gets the same ones.
+    All tensors of a bucket have one type and device. Every rank gets the same buckets.
     """
     open_: dict[tuple[Any, Any], tuple[list[Any], list[Any]]] = {}
     found = []
@@ -62,7 +62,7 @@ def buckets_of(layers: Sequence[Layer], least_bytes: int) -> list[AveragedBucket
 
 
 class AveragedBucket:
-    """Tensors that are averaged together, and how far this iteration has come with them.
+    """Tensors that are averaged together, and their progress in this iteration.
 
     ``left`` counts the parameters whose gradients are awaited. ``averages`` is the moving average of the
     tensors (SWA), flat, or None.
@@ -97,21 +97,21 @@ class AveragedBucket:
     def launch(
         self, ranks: int, reduce: Callable[[Any], Callable[[], None]], factor: float | None = None
     ) -> None:
-        """Begin to average over ``ranks`` ranks; ``reduce`` sums a row over them, and returns what waits.
+        """Start to average over ``ranks`` ranks; ``reduce`` starts a sum over them and returns its wait.
 
-        The tensors keep what they are until `settle`; then the moving average moves by 1 − ``factor``, or
-        stays where that is None.
+        The tensors stay unchanged until `settle`. The moving average then moves by 1 − ``factor``; None
+        leaves it.
         """
         self.launched, self._factor = True, factor
         with torch.no_grad():
             torch.cat([one.detach().reshape(-1) for one in self.tensors], out=self._row)
             if ranks > 1:
-                # Before the sum, which numbers of half the digits may not hold.
+                # Before the sum, which could overflow in half precision.
                 self._row.div_(ranks)
         self._arrived = reduce(self._row) if ranks > 1 else _nothing
 
     def settle(self) -> None:
-        """Wait for the average and take it; returns at once if nothing is under way."""
+        """Wait for the average and take it; return at once if nothing is under way."""
         if self._arrived is None:
             return
         arrived, self._arrived = self._arrived, None
@@ -125,12 +125,12 @@ class AveragedBucket:
                 self._move(self._factor)
 
     def split(self, row: Any) -> list[Any]:
-        """``row``, of this bucket's size, as views of the tensors' shapes."""
+        """Return ``row``, of this bucket's size, as views of the tensors' shapes."""
         parts = row.split(self._sizes)
         return [part.view(tensor.shape) for part, tensor in zip(parts, self.tensors, strict=True)]
 
     def put_averages(self, known: dict[int, Any]) -> None:
-        """Take the moving averages of ``known``, by the tensors' ids, if all are there."""
+        """Take the moving averages from ``known``, by the tensors' ids, if all are there."""
         if all(id(one) in known for one in self.tensors):
             precise = _PRECISE.get(self._row.dtype, self._row.dtype)
             self.averages = torch.cat([known[id(one)].reshape(-1).to(precise) for one in self.tensors])
@@ -144,4 +144,4 @@ class AveragedBucket:
 
 
 def _nothing() -> None:
-    """What a rank that averages with none waits for."""
+    """Wait for nothing, on a rank that averages alone."""

@@ -17,13 +17,13 @@ __all__ = ["Communication", "Iteration", "ProcessGroups", "agreed", "broadcast",
 
 _T = TypeVar("_T")
 
-# Of one message at the start.
+# Size of one message of the first broadcast.
 _BROADCAST_BYTES = 25 << 20
 
 
 @dataclass(frozen=True)
 class Communication:
-    """An iteration's averaging on one rank: with whom, of how many bytes, and how long it was under way.
+    """An iteration's averaging on one rank: its group, its bytes, and how long it took.
 
     ``seconds`` are from the first message's start to the last one's end, waiting for other ranks included.
     """
@@ -35,13 +35,13 @@ class Communication:
 
 
 class ProcessGroups:
-    """Process groups by their ranks. To make one takes milliseconds, so each is made once and kept."""
+    """Process groups by their ranks, cached because making one takes milliseconds."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], Any] = {tuple(range(dist.get_world_size())): dist.group.WORLD}
 
     def make(self, iterations: Iterable[Division]) -> None:
-        """Make those that are not there; collective, with the same divisions on all ranks."""
+        """Make the missing groups; collective, with the same divisions on all ranks."""
         for division in iterations:
             for group in division:
                 ranks = tuple(sorted(group))
@@ -49,7 +49,7 @@ class ProcessGroups:
                     self._known[ranks] = dist.new_group(list(ranks))
 
     def of(self, ranks: Iterable[int]) -> Any:
-        """The process group of these ranks; None for one rank alone."""
+        """Return the process group of these ranks; None for one rank alone."""
         return self._known.get(tuple(sorted(ranks)))
 
 
@@ -62,7 +62,7 @@ class Iteration:
         self._messages: list[_Message] = []
 
     def reduce(self, row: Any) -> Callable[[], None]:
-        """Begin to sum ``row`` over the group; what is returned waits for it."""
+        """Start to sum ``row`` over the group; return a function that waits for it."""
         message = _Message(row)
         self._messages.append(message)
         self._size_bytes += row.numel() * row.element_size()
@@ -76,7 +76,7 @@ class Iteration:
         return wait
 
     def record(self) -> Communication:
-        """What it took; once all has been waited for."""
+        """Return the record of the iteration, after all waits."""
         seconds = 0.0
         if self._messages:
             first = self._messages[0]
@@ -85,7 +85,7 @@ class Iteration:
 
 
 class _Message:
-    """When one message began and ended, by the clock of the processor or of the GPU that holds it."""
+    """The start and end of one message, by the clock of the CPU or of the GPU that holds it."""
 
     def __init__(self, row: Any) -> None:
         self._on_gpu = row.is_cuda
@@ -98,7 +98,7 @@ class _Message:
     def follow(self, work: Any) -> None:
         """Note when ``work`` ends."""
         if self._on_gpu:
-            # A stream of its own, so that what is computed meanwhile does not count.
+            # A separate stream, so that computation meanwhile does not count.
             with torch.cuda.stream(torch.cuda.Stream()):
                 work.wait()
                 self._ended.record()
@@ -106,11 +106,11 @@ class _Message:
         try:
             work.get_future().then(self._end)
         except RuntimeError:
-            # A backend without futures: it has ended when it has been waited for.
+            # A backend without futures: the end is when the wait returns.
             return
 
     def seconds_since(self, first: _Message) -> float:
-        """From the begin of ``first`` to the end of this one."""
+        """Return the seconds from the start of ``first`` to the end of this message."""
         if self._on_gpu:
             self._ended.synchronize()
             return float(first._begun.elapsed_time(self._ended)) / 1000
@@ -121,14 +121,14 @@ class _Message:
 
 
 def gathered(value: _T) -> list[_T]:
-    """The values of all ranks; collective."""
+    """Return the values of all ranks; collective."""
     values: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(values, value)
     return values
 
 
 def agreed(make: Callable[[], _T]) -> _T:
-    """What ``make`` gives on rank 0, on every rank; what it raises there, all raise. Collective."""
+    """Return ``make``'s result of rank 0 on every rank; its error is raised on all. Collective."""
     said: list[Any] = [None, "", False]
     failed: CcctlError | None = None
     if dist.get_rank() == 0:
@@ -147,7 +147,7 @@ def agreed(make: Callable[[], _T]) -> _T:
 
 
 def broadcast(tensors: Sequence[Any]) -> None:
-    """Give every rank what rank 0 has in ``tensors``, some megabytes at a time; collective."""
+    """Copy rank 0's ``tensors`` to every rank, some megabytes at a time; collective."""
     rows: dict[tuple[Any, Any], list[Any]] = {}
     for tensor in tensors:
         key = (tensor.dtype, tensor.device)

@@ -1,4 +1,4 @@
-"""An optimizer that steps some parameters behind backward, and the others when it is told to."""
+"""An optimizer that steps some parameters behind backward, and the others at its own step."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from synth.errors import NotApplicableError
 
 __all__ = ["PartialSteps", "matching_rate"]
 
-# Their steps are divided by the root of mean squares (or sums, or maxima) of gradients.
+# Optimizers whose steps are divided by the root of mean squares (or sums, or maxima) of gradients.
 _NORMALIZING = (
     *("Adam", "AdamW", "SparseAdam", "Adamax", "NAdam", "RAdam"),
     *("RMSprop", "Adagrad", "Adadelta"),
 )
-# Weights decay by the learning rate, and not through the gradient.
+# Optimizers whose weights decay by the learning rate, and not through the gradient.
 _DECOUPLED = ("AdamW", "Adafactor", "Muon")
-# No factor to the learning rate makes the mean of their steps that of the whole batch.
+# Optimizers without a learning-rate factor that makes the mean of their steps that of the whole batch.
 _WITHOUT_FACTOR = {
     "Muon": "it normalizes what its momentum has averaged, in which noise may weigh more than the gradient "
     "or less: the factor is anything from 1 to √ranks",
@@ -28,17 +28,18 @@ _WITHOUT_FACTOR = {
     "Rprop": "it lengthens and shortens its steps by signs of gradients, which the noise of a rank's batch "
     "turns round",
 }
-# RAdam does not normalize before the variance is known to so many degrees of freedom (Liu et al. 2020).
+# RAdam does not normalize until the variance has this many degrees of freedom (Liu et al. 2020).
 _RECTIFIED_FROM = 5.0
 
 
 def matching_rate(optimizer: Any, ranks: int) -> float:
-    """The factor to the learning rate with which the mean of the steps of ``ranks`` ranks is DDP's step.
+    """Return the learning-rate factor for which the mean of the steps of ``ranks`` ranks is DDP's step.
 
-    A rank's gradient is of 1/``ranks`` of the batch, so its noise is √ranks times as large. Adam and its like
-    divide by that, and the mean of their steps is by as much too short: the factor is √ranks, as by the
-    square root scaling rule (Malladi et al., On the SDEs and Scaling Rules for Adaptive Gradient Algorithms,
-    NeurIPS 2022). SGD's step is linear in the gradient: 1. Raises NotApplicableError where there is none.
+    A rank's gradient is of 1/``ranks`` of the batch, so its noise is √ranks times as large. Adam and similar
+    optimizers divide by the noise, so the mean of their steps is too short by the same ratio: the factor is
+    √ranks, as in the square root scaling rule (Malladi et al., On the SDEs and Scaling Rules for Adaptive
+    Gradient Algorithms, NeurIPS 2022). SGD's step is linear in the gradient: 1. Raises NotApplicableError if
+    no factor exists.
     """
     for name, reason in _WITHOUT_FACTOR.items():
         if ranks > 1 and _is_one_of(optimizer, (name,)):
@@ -51,10 +52,10 @@ def matching_rate(optimizer: Any, ranks: int) -> float:
 
 
 class PartialSteps:
-    """Steps of ``optimizer`` for the parameters that are given, each as the optimizer alone would step it.
+    """Steps of ``optimizer`` for given parameters, the same as the optimizer's own for each of them.
 
-    Learning rates are multiplied by ``rate_factor`` while it steps; decay of weights that is no part of the
-    gradient stays as it was.
+    Learning rates are multiplied by ``rate_factor`` during a step; weight decay that is not part of the
+    gradient stays unchanged.
     """
 
     def __init__(self, optimizer: Any, rate_factor: float = 1.0) -> None:
@@ -74,11 +75,11 @@ class PartialSteps:
         self._rate_factor = rate_factor
 
     def parameters(self) -> list[Any]:
-        """All parameters of the optimizer."""
+        """Return all parameters of the optimizer."""
         return [one for group in self._optimizer.param_groups for one in group["params"]]
 
     def step(self, parameters: Iterable[Any]) -> None:
-        """Step these alone."""
+        """Step these parameters alone."""
         groups = self._optimizer.param_groups
         if not self._place:
             self._place = {id(one): at for at, group in enumerate(groups) for one in group["params"]}
@@ -100,20 +101,20 @@ class PartialSteps:
             self._refuse_common_state(before)
 
     def hide(self, stepped: Iterable[Any]) -> None:
-        """Keep ``stepped`` from the optimizer until `restore`."""
+        """Hide ``stepped`` from the optimizer until `restore`."""
         known = set(map(id, stepped))
         groups = self._optimizer.param_groups
         self._hide([[one for one in group["params"] if id(one) not in known] for group in groups])
 
     def restore(self) -> None:
-        """Give the optimizer all its parameters back, and its own learning rates."""
+        """Return all parameters and the original learning rates to the optimizer."""
         if self._hidden is not None:
             for group, own in zip(self._optimizer.param_groups, self._hidden, strict=True):
                 group.update(own)
         self._hidden = None
 
     def forget_groups(self) -> None:
-        """Look up anew where parameters are: scripts may change the optimizer's groups between iterations."""
+        """Forget the parameters' groups, as scripts may change them between iterations."""
         self._place = {}
 
     def _hide(self, kept: list[list[Any]]) -> None:
@@ -126,7 +127,7 @@ class PartialSteps:
             group.update(changed)
 
     def _scaled(self, group: dict[str, Any], parameters: list[Any]) -> dict[str, Any]:
-        """What of a group changes for a step of ``parameters`` by ``rate_factor`` times its learning rate."""
+        """Return the settings that a group needs for a step at ``rate_factor`` times its learning rate."""
         if self._rate_factor == 1 or "lr" not in group or self._is_linear(group, parameters):
             return {}
         found = {"lr": group["lr"] * self._rate_factor}
@@ -136,7 +137,7 @@ class PartialSteps:
         return found
 
     def _is_linear(self, group: dict[str, Any], parameters: list[Any]) -> bool:
-        """Whether the next step is one of RAdam's first, which are linear in the gradient as SGD's are."""
+        """Return whether the next step is an early RAdam step, linear in the gradient like SGD's."""
         if not parameters or not _is_one_of(self._optimizer, ("RAdam",)):
             return False
         step = 1 + min(int(self._optimizer.state[one].get("step", 0)) for one in parameters)
@@ -145,7 +146,7 @@ class PartialSteps:
         return bool(freedom <= _RECTIFIED_FROM)
 
     def _refuse_common_state(self, before: list[dict[str, Any]]) -> None:
-        """Raise NotApplicableError where a step changed what parameters of a group share."""
+        """Raise NotApplicableError if a step changed a setting that a group's parameters share."""
         self._tried = True
         for old, group in zip(before, self._optimizer.param_groups, strict=True):
             changed = [key for key, value in old.items() if group[key] is not value and group[key] != value]
@@ -157,6 +158,6 @@ class PartialSteps:
 
 
 def _is_one_of(optimizer: Any, names: Iterable[str]) -> bool:
-    """Whether it is one of these of `torch.optim`, as far as the installed version has them."""
+    """Return whether it is one of these `torch.optim` classes, if the installed version has them."""
     known = tuple(getattr(torch.optim, name) for name in names if hasattr(torch.optim, name))
     return isinstance(optimizer, known)

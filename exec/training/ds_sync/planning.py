@@ -1,4 +1,4 @@
-"""Which groups a job averages in: planned for its network, and refused where replicas would never agree."""
+"""The groups of a job: planned for its network, and refused if replicas would never agree."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["TrainingJob", "adjusted", "equal_links", "planned_for", "require_agr
 
 _log = logging.getLogger(__name__)
 
-# Where nothing is known all links cost the same; what they cost then has no say in the groups.
+# Costs for unknown links; as all are equal, they do not influence the groups.
 _ALPHA_S, _BETA_S_PER_BYTE = 50e-6, 1 / 1.25e9
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What trains: the host of each rank, and the bytes that ranks average, in how many messages."""
+    """The training job: the host of each rank, the bytes that ranks average, and the number of messages."""
 
     hosts: tuple[str, ...]
     size_bytes: int
@@ -33,7 +33,7 @@ class TrainingJob:
 
 
 def equal_links(job: TrainingJob) -> Network:
-    """A network on which all links between ranks cost the same."""
+    """Return a network on which all links between ranks cost the same."""
     pairs = itertools.permutations(range(job.ranks), 2)
     links = (Link(src, dst, _ALPHA_S, _BETA_S_PER_BYTE) for src, dst in pairs)
     return build("equal links", job.hosts, links)
@@ -43,7 +43,7 @@ def planned_for(network: Network, job: TrainingJob) -> Groups:
     """Return the groups for ``job`` on ``network``.
 
     The paper's pattern divides by racks, so a single rack would be one group of all ranks. Its ranks average
-    by mixed radix instead, in pairs where they are a power of two: exact after a period, with less traffic.
+    by mixed radix instead, in pairs if they are a power of two: exact after a period, with less traffic.
     Raises NotApplicableError as `plan_groups` does.
     """
     planned = plan_groups(network, job.size_bytes, layers=job.messages)
@@ -58,9 +58,9 @@ def planned_for(network: Network, job: TrainingJob) -> Groups:
 
 
 def adjusted(first: Groups, now: Groups, network: Network) -> Planned:
-    """Return ``now`` on a network measured again, changed only if what is slow has changed (Sec. III-A, 3).
+    """Return ``now`` on the newly measured network, changed only if the slow parts changed (Sec. III-A, 3).
 
-    Where the same is slow as when the ``first`` groups were planned, they come back.
+    If the slow parts are those of the ``first`` groups again, the first groups are restored.
     """
     planned = adjust_groups(now, network)
     found = planned.groups
@@ -71,7 +71,7 @@ def adjusted(first: Groups, now: Groups, network: Network) -> Planned:
 
 
 def require_agreement(groups: Groups, ranks: int) -> None:
-    """Raise unless ``groups`` are of this many ranks, in order, and all of these come to agree (rho < 1)."""
+    """Raise unless ``groups`` are for this many ranks, in order, and the ranks reach agreement (rho < 1)."""
     if problems := groups.problems():
         raise DataError("groups", problems)
     if groups.ranks != ranks:

@@ -1,8 +1,8 @@
-"""Which links have become slow: suspected from times of averaging, then timed (DS-Sync, Sec. III-A).
+"""Detection of slow links: suspected from times of averaging, then timed (DS-Sync, Sec. III-A).
 
-A group takes as long as its slowest link, so its time says that something is slow and not what: the
-inter-rack group of the paper's pattern has every rack in it. Links are therefore timed, but only when times
-have changed. No link is timed beside another of its rank or of its rack's trunk.
+A group takes as long as its slowest link, so its time shows that a link is slow but not which: the inter-rack
+group of the paper's pattern contains every rack. Links are therefore timed, but only when times have changed.
+No link is timed at the same time as another of its rank or of its rack's trunk.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from synth.network import Link, Network, build
 
 __all__ = ["Cost", "Pair", "Time", "group_times", "have_changed", "measured", "tournament"]
 
-# As the planner has it for what stays slow: less is noise.
+# The planner's threshold for slow parts; smaller changes are noise.
 _CHANGED = 1.25
 
 Pair = tuple[int, int]
 # (alpha_s, beta_s_per_byte)
 Cost = tuple[float, float]
-# Times pairs, all at once, that have no rank in common; the costs are those of all ranks. Collective.
+# A collective function that times disjoint pairs of ranks at the same time, and returns all costs.
 Time = Callable[[Sequence[Pair]], Mapping[Pair, Cost]]
 # By row of the period and group.
 _Times = dict[tuple[int, tuple[int, ...]], float]
 
 
 def group_times(groups: Groups, seconds: Sequence[Mapping[int, float]]) -> _Times:
-    """The time of each group, by row of the period, from what each rank took in each row.
+    """Return the time of each group, by row of the period, from each rank's time in each row.
 
-    That of the rank that took least: it came last, and did not wait for the others.
+    It is the least time of its ranks: that rank came last and did not wait for the others.
     """
     return {
         (row, group): min(known)
@@ -41,13 +41,13 @@ def group_times(groups: Groups, seconds: Sequence[Mapping[int, float]]) -> _Time
 
 
 def have_changed(before: _Times, now: _Times) -> bool:
-    """Whether a group takes longer than before, or less, by more than noise."""
+    """Return whether a group takes longer or shorter than before, by more than noise."""
     ratios = [now[key] / before[key] for key in now.keys() & before.keys() if before[key] > 0]
     return any(not 1 / _CHANGED <= ratio <= _CHANGED for ratio in ratios)
 
 
 def tournament(players: Sequence[int]) -> list[list[Pair]]:
-    """Rounds in which each player meets each other once, at most one at a time (the circle method)."""
+    """Return rounds in which each player meets each other once, one at a time (the circle method)."""
     seats: list[int | None] = [*players, *([None] if len(players) % 2 else [])]
     rounds = []
     for _ in range(len(seats) - 1):
@@ -59,11 +59,11 @@ def tournament(players: Sequence[int]) -> list[list[Pair]]:
 
 
 def measured(groups: Groups, time: Time) -> Network:
-    """The network of ``groups`` with the costs that links have now; collective.
+    """Return the network of ``groups`` with the current link costs; collective.
 
-    Links within racks are timed first, all racks at once, then one between each two racks, from the fastest
-    rank of one to that of the other. Other links between two racks cost the same, or what the slower of
-    their ranks' own links do.
+    Links within racks are timed first, all racks at once. Then one link is timed between each two racks,
+    between their fastest ranks. Other links between two racks cost the same, or as much as the slower of
+    their ranks' own links.
     """
     racks = groups.racks
     costs: dict[Pair, Cost] = {}

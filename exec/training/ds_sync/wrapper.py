@@ -1,4 +1,4 @@
-"""DS-Sync around a model: local steps behind backward, averages within groups that change (Sec. III)."""
+"""DS-Sync around a model: local steps behind backward, averages within changing groups (Sec. III)."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ _STEPPED = (
 class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
     """``model``, trained by DS-Sync with ``optimizer`` on all ranks of the job.
 
-    ``groups``: a plan, a function that makes one on rank 0, or None for links that cost the same. Messages
-    join until they have ``bucket_bytes``; 0 is one a layer. The first ``warmup`` iterations average over all
-    ranks. ``swa_factor``: of each rank's moving average of parameters, from iteration ``swa_from`` on; None
-    keeps none. Every ``adjust_every`` iterations the groups follow what has become slow; 0 leaves them. What
-    links cost is measured for that, or ``network_now`` tells it on rank 0. Learning rates are multiplied by
-    ``rate_factor``; None: by what `matching_rate` gives, so that they are those of DDP. Collective. Raises
-    UsageError on all ranks for what cannot be trained so.
+    ``groups``: a plan, a function that makes one on rank 0, or None for links of equal cost. Messages join
+    until they have ``bucket_bytes``; 0 is one per layer. The first ``warmup`` iterations average over all
+    ranks. ``swa_factor``: factor of each rank's moving average of parameters, from iteration ``swa_from`` on;
+    None keeps no average. Every ``adjust_every`` iterations the groups adapt to slow links; 0 never. Link
+    costs are measured for that, or returned by ``network_now`` on rank 0. Learning rates are multiplied by
+    ``rate_factor``; None is the result of `matching_rate`, so that rates are those of DDP. Collective. Raises
+    UsageError on all ranks for anything that cannot be trained this way.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._watch.check(self._trained)
         # The backward pass at whose end parameters will be watched.
         self._backward = -1
-        # Whether a compiler has read parameters. It would compile anew for those that are watched.
+        # Whether a compiler has read parameters. It would recompile for watched ones.
         self._compiled = False
         self._require_same_model()
         broadcast([*model.parameters(), *model.buffers()])
@@ -113,10 +113,10 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._now: Iteration | None = None
         self._before: Iteration | None = None
         self._averaging = True
-        # In the order in which gradients came.
+        # In the order in which gradients arrived.
         self._came: dict[int, None] = {}
         self._gradients: list[tuple[Any, Any, int]] = []
-        # What gradients were when the script came for them: GradScaler changes them uncounted.
+        # Copies of gradients that the script has used: GradScaler changes them without a new version.
         self._shown: list[tuple[Any, Any]] = []
         self._next = 0
         self._hook(optimizer)
@@ -128,33 +128,33 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
 
     @property
     def records(self) -> tuple[Communication, ...]:
-        """The averaging of the last iterations on this rank, of which all has been waited for."""
+        """The averaging of the last completed iterations on this rank."""
         return tuple(self._records)
 
     @property
     def adjustments(self) -> tuple[tuple[int, Groups], ...]:
-        """Each change of the groups: the first iteration of the new ones, and these."""
+        """Each change of groups: its first iteration, and the new groups."""
         return tuple(self._adjustments)
 
     def forward(self, *args: Any, **options: Any) -> Any:
         return self.module(*args, **options)
 
     def train(self, mode: bool = True) -> DivideAndShuffle:
-        """As `torch.nn.Module.train`; evaluation sees this rank's replica, its averages waited for."""
+        """Set the mode as `torch.nn.Module.train` does; for evaluation, wait for this replica's averages."""
         if not mode:
             self.synchronize()
         super().train(mode)
         return self
 
     def synchronize(self) -> None:
-        """Wait until this rank's parameters are what the last iteration's averages make them."""
+        """Wait until this rank's parameters hold the averages of the last iteration."""
         for bucket in self._buckets:
             bucket.settle()
         self._keep_record()
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes in here only add to the gradients: neither a step nor an average."""
+        """Within the block only accumulate gradients, without steps or averages."""
         before, self._averaging = self._averaging, False
         try:
             yield
@@ -162,14 +162,14 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._averaging = before
 
     def clip_grad_norm_(self, *_args: Any, **_options: Any) -> NoReturn:
-        """Raises NotApplicableError: there is no moment at which all gradients wait for a step."""
+        """Raise NotApplicableError, as all gradients never wait for a step at the same moment."""
         raise NotApplicableError(_CLIPPING)
 
     def finish(self, samples: float | None = None) -> None:
         """Make all ranks' models the mean of all replicas, or of their moving averages (SWA); collective.
 
-        ``samples``: how many this rank has learned from, where they are not equally many. Buffers that hold
-        no floating-point numbers become rank 0's.
+        ``samples``: how many this rank has learned from, if ranks differ. Buffers without floating-point
+        numbers become rank 0's.
         """
         self.synchronize()
         weight = self._weight(samples)
@@ -183,7 +183,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
 
     @contextlib.contextmanager
     def consensus(self, samples: float | None = None) -> Iterator[None]:
-        """Within it the model is what `finish` would make it, after it this rank's replica; collective."""
+        """Within the block give the model the result of `finish`, then restore the replica; collective."""
         self.synchronize()
         tensors = [*self._trained, *self.module.buffers()]
         kept = [one.detach().clone() for one in tensors]
@@ -196,7 +196,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
                     tensor.detach().copy_(value)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The iteration and the moving averages, for a checkpoint of this rank."""
+        """Return the iteration and the moving averages, for a checkpoint of this rank."""
         self.synchronize()
         ensemble = self._ensemble()
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
@@ -206,7 +206,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on from `get_extra_state`."""
+        """Restore the state from `get_extra_state`."""
         self.synchronize()
         self.iteration = state["iteration"]
         named = dict([*self.module.named_parameters(), *self.module.named_buffers()])
@@ -257,7 +257,8 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
     def _divide(self, order: Sequence[int]) -> None:
         """Put layers into buckets.
 
-        ``order`` has the numbers of parameters as their gradients came; if empty, the last module is first.
+        ``order`` has the numbers of parameters in the order of their gradients; if empty, the last module is
+        first.
         """
         known = self._ensemble()
         place = {id(self._trained[number]): at for at, number in enumerate(order)}
@@ -292,13 +293,13 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         if self.module.training:
             self._called.add(id(module))
         elif module is self.module:
-            # What is only evaluated may read parameters of modules that it does not call.
+            # In evaluation, modules may read parameters of modules that they do not call.
             self.synchronize()
         for bucket in self._waits.get(id(module), ()):
             bucket.settle()
 
     def _assign_waits(self) -> None:
-        """Which buckets a module waits for: those of its own parameters, and of modules it does not call."""
+        """Assign to each module the buckets of its own parameters and of modules that are not called."""
         above: dict[int, Any] = {}
         for module in self.module.modules():
             for child in module.children():
@@ -316,7 +317,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
                     waits.append(bucket)
 
     def _accumulated(self, parameter: Any) -> None:
-        """A gradient is complete: step and average what has all of its gradients."""
+        """Count a complete gradient; step and average the buckets that have all of theirs."""
         if not self._averaging:
             return
         if self._backward != (now := torch._C._current_graph_task_id()):
@@ -335,11 +336,11 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._launch(lambda bucket: bucket.stepped)
 
     def _has_stepped(self) -> bool:
-        """Whether parameters have been stepped in an iteration that `optimizer.step` has not ended."""
+        """Return whether parameters were stepped in an iteration that `optimizer.step` has not ended."""
         return any(bucket.stepped for bucket in self._buckets)
 
     def _gradients_unchanged(self) -> bool:
-        """Whether gradients are those by which parameters were stepped."""
+        """Return whether gradients are still those by which parameters were stepped."""
         same = all(each.grad is known and known._version == at for each, known, at in self._gradients)
         return same and all(
             torch.allclose(one, kept, rtol=0.0, atol=0.0, equal_nan=True) for one, kept in self._shown
@@ -350,7 +351,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._watch.arm(one for bucket in self._buckets if bucket.stepped for one in bucket.parameters)
 
     def _watch_averaged(self) -> None:
-        """Watch what waits for averages; wait for those of which scripts have other tensors."""
+        """Watch tensors that wait for averages; wait at once if their memory is shared with other tensors."""
         shared = set(map(id, shared_memory(one for bucket in self._buckets for one in bucket.tensors)))
         for bucket in self._buckets:
             if self._compiled or any(id(one) in shared for one in bucket.tensors):
@@ -359,7 +360,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
                 self._watch.arm(bucket.tensors)
 
     def _touched(self, tensor: Any, gradient: bool) -> bool:
-        """Make a tensor that the script uses what the iteration made it."""
+        """Bring a tensor that the script uses up to date."""
         if _in_backward_pass():
             return True
         bucket = self._holding[id(tensor)]
@@ -383,7 +384,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._gradients += [(one, one.grad, one.grad._version) for one in given]
 
     def _launch(self, may: Callable[[AveragedBucket], bool]) -> None:
-        """Average buckets in their order, which all ranks have, up to the first that may not be."""
+        """Average buckets in their order, the same on all ranks, up to the first that ``may`` refuses."""
         while self._next < len(self._buckets) and may(self._buckets[self._next]):
             bucket = self._buckets[self._next]
             self._next += 1
@@ -395,14 +396,14 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             bucket.launch(len(self._now.group), self._now.reduce, swa)
 
     def _group(self) -> tuple[int, ...]:
-        """With whom this rank averages in this iteration."""
+        """Return the ranks with which this rank averages in this iteration."""
         groups = self.groups
         if groups is None or self.iteration < self._warmup:
             return tuple(range(self._ranks))
         return groups.group_of(self._rank, self.iteration)
 
     def _before_step(self, _optimizer: Any, args: Any, options: Any) -> None:
-        """The optimizer is told to step: let it see only what has not been stepped behind backward."""
+        """Let the optimizer step only parameters that were not stepped behind backward."""
         if any(value is not None for value in (*args[1:], *options.values())):
             raise UsageError("optimizer.step: expected no closure, as DS-Sync steps behind the backward pass")
         Watch.disarm(self._trained)
@@ -417,7 +418,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._steps.hide(one for bucket in self._buckets if bucket.stepped for one in bucket.parameters)
 
     def _after_step(self, _optimizer: Any, _args: Any, _options: Any) -> None:
-        """The iteration ends: average what is left, such as parameters without gradients."""
+        """End the iteration: average the remaining buckets, such as those without gradients."""
         self._steps.restore()
         self._steps.forget_groups()
         self._launch(lambda bucket: True)
@@ -440,13 +441,13 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._watch_averaged()
 
     def _keep_record(self) -> None:
-        """Keep what the iteration before this one took; each of its averages has been waited for."""
+        """Record the iteration before this one, whose averages are complete."""
         if self._before is not None:
             self._records.append(self._before.record())
         self._before = None
 
     def _settle_order(self, came: list[int]) -> None:
-        """After the first iteration: buckets in the order of rank 0's gradients, with what else changes."""
+        """Sort buckets by rank 0's gradients after the first iteration, and add the buffers that change."""
         self.synchronize()
         order = agreed(lambda: came)
         buffers, before = self._float_buffers(), self._buffers_before or []
@@ -466,7 +467,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._divide(order)
 
     def _adjust(self) -> None:
-        """Change the groups if what is slow has changed; collective."""
+        """Change the groups if the slow parts have changed; collective."""
         self.synchronize()
         since = self.iteration - self._adjust_every
         records = [record for record in self._records if record.iteration >= since]
@@ -484,7 +485,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             )
 
     def _require_known_parameters(self) -> None:
-        """Raise UsageError for a parameter that has begun to be trained since the wrapper was made."""
+        """Raise UsageError for a parameter that became trained after the wrapper was made."""
         for one in self._steps.parameters():
             if one.requires_grad and id(one) not in self._number:
                 raise UsageError(
@@ -496,7 +497,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         return [one for one in self.module.buffers() if one.is_floating_point()]
 
     def _ensemble(self) -> dict[int, Any]:
-        """The moving averages of this rank, by the ids of their tensors."""
+        """Return the moving averages of this rank, by the ids of their tensors."""
         return {
             id(tensor): average
             for bucket in self._buckets
@@ -505,7 +506,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         }
 
     def _weight(self, samples: float | None) -> float:
-        """This rank's share in the mean of all; collective."""
+        """Return this rank's share in the mean of all; collective."""
         given = gathered(samples)
         if all(one is None for one in given):
             return 1.0 / self._ranks

@@ -1,7 +1,7 @@
 """A hook for DDP whose gradients an adaptive session reduces (AdapCC, Sec. IV-C).
 
-Late ranks relay, and their gradients follow in parts of their own, so that each sum is that of all. A rank
-that dies is left out by one decision for all; the same DDP object goes on with those that are left.
+Late ranks relay, and their gradients follow in later parts, so that each sum includes all ranks. One decision
+for all leaves out a rank that dies; the same DDP object goes on with the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["AdaptiveHook"]
 
 @dataclass(frozen=True, eq=False)
 class _Bucket:
-    """A bucket under way: where its result goes, and the weight of each rank's gradient in it."""
+    """A bucket under way: the place of its result, and the weight of each rank's gradient in it."""
 
     work: Work
     buffer: Any
@@ -34,11 +34,11 @@ class _Bucket:
 
 
 class AdaptiveHook:
-    """Reduces the gradients of ``replica``, a DistributedDataParallel, by ``session``; collective.
+    """Reduction of the gradients of ``replica``, a DistributedDataParallel, by ``session``; collective.
 
     It registers itself. Without a session it makes one that it also closes (`adaptive_session`). The
-    gradients are the mean over the ranks whose gradients are in, weighted by the samples that each has by
-    ``batches``, else alike. All ranks that live get the same bits.
+    gradients are the mean over the ranks that contribute, weighted by each rank's samples in ``batches``,
+    else equally. All live ranks get the same bits.
 
     DDP's broadcast of buffers is switched off, since it would fail once a rank is lost: call ``sync_buffers``
     before a model is evaluated or saved. Raises UsageError for ``find_unused_parameters``, for which DDP
@@ -55,16 +55,17 @@ class AdaptiveHook:
         self._owns = session is None
         self.session = session or adaptive_session()
         self._replica = replica
-        # The weight of each rank's gradient in this step; none where ranks count alike.
+        # The weight of each rank's gradient in this step; empty for equal weights.
         self._weights: dict[int, float] = {}
-        # The ranks in the last result, the same on all; those whose gradients are in all of this step.
+        # The ranks in the last result, the same on all; the ranks whose gradients are in all buckets of this
+        # step.
         self._agreed = set(self.session.members)
         self._used: set[int] | None = None
         self._buckets: queue.SimpleQueue[_Bucket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._finish, name="adaptive hook", daemon=True)
         self._thread.start()
         replica.broadcast_buffers = False
-        # DDP looks at annotations, which have to be its own.
+        # DDP checks annotations, which must be its own; a lambda has none.
         replica.register_comm_hook(self, lambda hook, bucket: hook.reduce(bucket))
 
     @property
@@ -79,15 +80,15 @@ class AdaptiveHook:
 
     @property
     def events(self) -> tuple[SessionEvent, ...]:
-        """What the session did besides its collectives: losses, measurements, new schedules."""
+        """The session's events besides its collectives: losses, measurements, new schedules."""
         return tuple(self.session.events)
 
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
-        """The batches of ``loader`` that are left of ``epoch``, each weighted by its samples; collective.
+        """Yield the remaining batches of ``epoch`` from ``loader``, weighted by their samples; collective.
 
-        ``loader.batch_sampler`` is an `ElasticSampler`. Once a rank is lost, what it had in that step and all
-        that follows is divided among the others. Batches without a backward pass that synchronizes
-        (``no_sync``) count with the next one that does.
+        ``loader.batch_sampler`` is an `ElasticSampler`. Once a rank is lost, its samples of that step and of
+        later ones are divided among the others. Batches without a synchronizing backward pass (``no_sync``)
+        count with the next one that has it.
         """
         sampler = loader.batch_sampler
         sampler.set_epoch(epoch)
@@ -100,7 +101,7 @@ class AdaptiveHook:
                 try:
                     yield batch
                 finally:
-                    # Also where the caller leaves its loop after this batch.
+                    # Also runs if the caller leaves its loop after this batch.
                     used = self._taken()
                     if used is not None:
                         changed, pending = sampler.record(used, pending), 0
@@ -111,25 +112,25 @@ class AdaptiveHook:
         self._weights = {}
 
     def sync_buffers(self) -> None:
-        """Give all ranks the buffers of the lowest one that lives, as DDP does before a step; collective."""
+        """Give all ranks the buffers of the lowest live one, as DDP does before a step; collective."""
         buffers = [tensor.detach() for tensor in self._replica.module.buffers()]
         if not buffers:
             return
         rows = [tensor.cpu().contiguous().view(-1).view(torch.uint8) for tensor in buffers]
         found = torch.from_numpy(self._broadcast(bytes_of(torch.cat(rows))))
         for tensor, part in zip(buffers, found.split([row.numel() for row in rows]), strict=True):
-            # A copy, as a part may begin between two elements.
+            # A copy, as a part may be unaligned for its element type.
             tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))
 
     def close(self) -> None:
-        """End the hook, and the session that it made; collective over the ranks that live."""
+        """End the hook, and the session that it made; collective over the live ranks."""
         self._buckets.put(None)
         self._thread.join()
         if self._owns:
             self.session.close()
 
     def reduce(self, bucket: Any) -> Any:
-        """The future of DDP's ``bucket``, reduced in place."""
+        """Reduce DDP's ``bucket`` in place, and return its future."""
         buffer, weights = bucket.buffer(), self._weights
         future = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else [])
         if weights:
@@ -140,7 +141,7 @@ class AdaptiveHook:
         return future
 
     def _broadcast(self, data: Array) -> Array:
-        """The ``data`` of the lowest rank that lives; where it is lost meanwhile, of the next one."""
+        """Return the ``data`` of the lowest live rank; if that is lost meanwhile, of the next one."""
         for root in sorted(self._agreed):
             try:
                 self.session.setup(data.size, "uint8", kind="broadcast", root=root)
@@ -156,18 +157,18 @@ class AdaptiveHook:
         self._weights = {} if is_even else {rank: count / mean for rank, count in samples.items()}
 
     def _taken(self) -> set[int] | None:
-        """The ranks whose gradients are in every bucket since the last call; None where there is none."""
+        """Return the ranks whose gradients are in every bucket since the last call; None without buckets."""
         used, self._used = self._used, None
         return used
 
     def _finish(self) -> None:
-        """On a thread of its own: hand over each bucket that is reduced, in order."""
+        """Hand over each reduced bucket in order; runs on its own thread."""
         while (bucket := self._buckets.get()) is not None:
             try:
                 found = tensor_of(bucket.work.wait())
                 members = bucket.work.members
                 bucket.buffer.copy_(found)
-                # Where all that a small last batch had is lost, nothing is left to divide.
+                # If all ranks with samples of a small last batch are lost, the divisor is 0.
                 bucket.buffer.div_(sum(bucket.weights.get(rank, 1.0) for rank in members) or 1.0)
                 self._agreed = set(members)
                 self._used = self._agreed & (self._agreed if self._used is None else self._used)

@@ -15,12 +15,12 @@ __all__ = ["all_to_all"]
 
 
 def all_to_all(tensor: Any, session: Session) -> Any:
-    """Send block r of ``tensor`` to rank r; block r of what is returned is what rank r sent. Collective.
+    """Send block r of ``tensor`` to rank r, and return a tensor whose block r is from rank r. Collective.
 
     Blocks are equal parts of the first dimension, one for each rank of the session's start, as for
-    ``torch.distributed.nn.functional.all_to_all_single``. What goes to a rank that is lost is dropped, and
-    zeros stand for what it would have sent, so that shapes stay. Gradients go the other way. It returns when
-    the data is there. Raises UsageError where the first dimension does not divide by the ranks.
+    ``torch.distributed.nn.functional.all_to_all_single``. Blocks to lost ranks are dropped, and zeros replace
+    theirs, so that shapes stay. Gradients go the other way. It returns when the data is there. Raises
+    UsageError if the first dimension does not divide by the ranks.
     """
     return _AllToAll.apply(tensor, session)
 

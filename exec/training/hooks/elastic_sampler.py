@@ -1,4 +1,4 @@
-"""Which rank trains on which samples, while ranks are lost: the global batch stays (AdapCC, Sec. IV-C)."""
+"""Division of samples among ranks that may be lost, with a constant global batch (AdapCC, Sec. IV-C)."""
 
 from __future__ import annotations
 
@@ -20,27 +20,26 @@ _Samples: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """A global batch that was drawn: its samples, and the ranks that they were divided among."""
+    """A global batch: its samples, and the ranks that they were divided among."""
 
     samples: _Samples
     members: tuple[int, ...]
 
     def share(self, rank: int) -> _Samples:
-        """The samples of ``rank``; shares differ by one at most."""
+        """Return the samples of ``rank``; shares differ by at most one."""
         return self.samples[self.members.index(rank) :: len(self.members)]
 
 
 class ElasticSampler:
-    """The batches of one rank, for ``DataLoader(batch_sampler=...)``; with those of all they are global ones.
+    """The batches of one rank, for ``DataLoader(batch_sampler=...)``; all ranks' batches form global ones.
 
-    ``samples`` is how many the data set has, ``global_batch`` how many all ranks together take for a step.
-    The order of an epoch follows from ``seed`` and ``epoch`` alone. The others say with ``record`` whose
-    samples a step has used; what lost ranks had goes to those that are left, in the next global batch of the
-    same size.
+    ``samples`` is the size of the data set, ``global_batch`` the samples of all ranks in a step. The order of
+    an epoch depends only on ``seed`` and ``epoch``. Ranks call ``record`` with the ranks whose samples a step
+    has used; samples of lost ranks go to the remaining ones, in the next global batch of the same size.
 
-    Every rank has one and calls it alike. Iterating begins with the first batch that is not recorded, and
-    ends when the members change. A rank that a small last batch has no sample for gets one that another has,
-    with weight 0; with ``drop_last`` no batch is smaller than the others.
+    Every rank has one and makes the same calls. Iteration starts with the first batch that is not recorded,
+    and ends when the members change. A rank without a sample in a small last batch gets another rank's sample
+    with weight 0; with ``drop_last`` there is no smaller batch.
     """
 
     def __init__(
@@ -65,23 +64,24 @@ class ElasticSampler:
         self.members = tuple(sorted(members))
         self._shuffle, self._seed, self._drop_last = shuffle, seed, drop_last
         self.epoch = 0
-        # The order of the epoch, and how much of it is used; what lost ranks gave back comes before the rest.
+        # The order of the epoch, and how much of it is used; samples returned by lost ranks come before the
+        # rest.
         self._order, self._cursor = self._ordered(), 0
         self._returned: _Samples = np.zeros(0, np.int64)
         self._drawn: deque[_Batch] = deque()
         self._iteration: object | None = None
 
     def __len__(self) -> int:
-        """How many global batches of this epoch are left."""
+        """Return how many global batches of this epoch are left."""
         return self.left // self.global_batch if self._drop_last else -(-self.left // self.global_batch)
 
     @property
     def left(self) -> int:
-        """How many samples of this epoch no step has used yet."""
+        """The number of samples of this epoch that no step has used yet."""
         return int(self._returned.size + self.samples - self._cursor)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch; nothing changes where it has begun already, so that one may be resumed."""
+        """Start an epoch; do nothing if it has already started, so that one may be resumed."""
         if epoch != self.epoch:
             self.epoch = epoch
             self._begin()
@@ -100,7 +100,7 @@ class ElasticSampler:
             yield (share if share.size else samples[:1]).tolist()
 
     def weights(self, batches: int = 1) -> dict[int, int]:
-        """How many samples each rank has in the first ``batches`` that are drawn and not recorded."""
+        """Return how many samples each rank has in the first ``batches`` that are drawn and not recorded."""
         found = dict.fromkeys(self.members, 0)
         for batch in islice(self._drawn, batches):
             for rank in batch.members:
@@ -108,9 +108,9 @@ class ElasticSampler:
         return found
 
     def record(self, used: Collection[int], batches: int = 1) -> bool:
-        """Note that a step has used the samples that the ranks ``used`` had; whether others are lost.
+        """Note that a step has used the samples of the ranks ``used``; return whether others are lost.
 
-        It is about the first ``batches`` that were drawn. Other members than ``used`` are none any more.
+        It applies to the first ``batches`` drawn. Members outside ``used`` are removed.
         """
         lost = [rank for rank in self.members if rank not in used]
         if len(lost) == len(self.members):
@@ -125,13 +125,13 @@ class ElasticSampler:
         if lost:
             self._returned = np.concatenate([*unused, self._returned])
             self.members = tuple(rank for rank in self.members if rank in used)
-            # What was drawn ahead was divided among others.
+            # Batches drawn ahead were divided among other members.
             self._iteration = None
             self._drawn.clear()
         return bool(lost)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the same on every rank, and of no membership."""
+        """Return the state for a checkpoint: the same on every rank, and independent of the members."""
         return {
             "samples": self.samples,
             "shuffle": self._shuffle,
@@ -142,7 +142,7 @@ class ElasticSampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a checkpoint was made, with whatever members and global batch there are now."""
+        """Go on from a checkpoint, with the current members and global batch."""
         own = self.state_dict()
         for name in ("samples", "shuffle", "seed"):
             if state[name] != own[name]:
@@ -163,7 +163,7 @@ class ElasticSampler:
         return np.random.default_rng([self._seed, self.epoch]).permutation(order) if self._shuffle else order
 
     def _next(self, skipped: int, count: int) -> _Samples:
-        """Up to ``count`` samples after the first ``skipped`` that are left."""
+        """Return up to ``count`` unused samples after the first ``skipped``."""
         first = self._returned[skipped : skipped + count]
         at = self._cursor + max(0, skipped - self._returned.size)
         return np.concatenate([first, self._order[at : at + count - first.size]])

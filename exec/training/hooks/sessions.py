@@ -1,4 +1,4 @@
-"""An adaptive session for a script of torch.distributed, whatever started it."""
+"""An adaptive session for a script of torch.distributed, however it was started."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from synth.network import Network
 
 __all__ = ["PATIENT", "adaptive_session", "dtype_of_tensor", "tensor_of"]
 
-# Training holds the interpreter for longer than a rank that only communicates.
+# Training holds the interpreter longer than communication alone does.
 PATIENT = WaitPolicy(silent_s=5.0)
-# How long ranks may take to come, as PyTorch has it by default.
+# Longest time for ranks to arrive: PyTorch's default.
 _MEETING_S = 1800.0
 _NUMBERS = itertools.count()
 
@@ -32,10 +32,10 @@ def adaptive_session(
     profile_every: int = 0,
     fence: Callable[[int], None] = lambda rank: None,
 ) -> Session:
-    """A session of all ranks of the default process group; collective.
+    """Return a session of all ranks of the default process group; collective.
 
-    They meet through the store of that group, and then need neither it nor the group any more. Arguments are
-    those of `Session`; links are measured every ``profile_every`` requests, 0 for never.
+    The ranks meet through the store of that group, and then need neither it nor the group any more. Arguments
+    are those of `Session`; links are measured every ``profile_every`` requests, 0 for never.
     """
     store = dist.PrefixStore(f"ccctl/adaptive/{next(_NUMBERS)}", dist.distributed_c10d._get_default_store())
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -48,14 +48,14 @@ def adaptive_session(
 
 
 def dtype_of_tensor(tensor: Any) -> str:
-    """What executors call the element type of ``tensor``; raises UsageError where they do not reduce it."""
+    """Return the executors' name of ``tensor``'s element type; raises UsageError if they do not reduce it."""
     if tensor.dtype not in REDUCIBLE:
         raise UsageError(f"tensor: expected one of {', '.join(REDUCIBLE.values())}, found {tensor.dtype}")
     return REDUCIBLE[tensor.dtype]
 
 
 def tensor_of(array: Array) -> Any:
-    """A flat array as a tensor on its memory."""
+    """Return a flat array as a tensor on its memory."""
     if array.dtype == BFLOAT16:
         return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -1,9 +1,10 @@
-"""What `ccctl training compare` runs: real training runs by each way to synchronize replicas.
+"""Training runs of `ccctl training compare`, with each method to synchronize replicas.
 
 In: a `TrainRequest`. Out: a `TrainingReport`: losses, accuracy, iteration times, bytes on the wire, equality.
-Read `request` and `report`, which need no torch; then `models` and `data`; `replicas`, one way each;
+
+Read `request` and `report`, which need no torch; then `models` and `data`; `replicas`, one per method;
 `loop`, which trains them in turn, and `elastic_loop`, where ranks may be lost; `join` and `traffic`, how
-ranks meet and what they have sent.
+ranks meet and how much they have sent.
 """
 
 import lazy_loader as lazy

@@ -1,4 +1,4 @@
-"""Generated data for classification: from a seed alone, the same on every rank."""
+"""Generated data for classification, from a seed alone, the same on every rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CLASSES", "IMAGE", "LENGTH", "TOKENS", "TRAINING", "Dataset", "datas
 
 CLASSES = 10
 FEATURES = 64
-# A side of an image; tokens of a sequence, and their number.
+# The side of an image; the length of a sequence, and the number of different tokens.
 IMAGE, LENGTH, TOKENS = 12, 8, 20
 TRAINING, _HELD_OUT = 8192, 1024
 _CENTRES = 4
@@ -21,7 +21,7 @@ _MARK = TOKENS
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Inputs and labels to train on, and those held out."""
+    """Inputs and labels for training, and held-out ones."""
 
     inputs: Any
     labels: Any
@@ -29,17 +29,17 @@ class Dataset:
     held_labels: Any
 
     def to(self, device: torch.device) -> Dataset:
-        """The same on a device."""
+        """Return the same data on a device."""
         return Dataset(
             *(one.to(device) for one in (self.inputs, self.labels, self.held_inputs, self.held_labels))
         )
 
 
 def dataset(model: str, seed: int) -> Dataset:
-    """What ``model`` learns.
+    """Return the data that ``model`` learns.
 
     mlp, moe: points around four centres of each class. cnn: images with the pattern of their class anywhere,
-    in noise. transformer: sequences of tokens, one of them after a mark; which one is the class.
+    in noise. transformer: sequences of tokens in which the token after a mark gives the class.
     """
     chance = torch.Generator().manual_seed(seed)
     count = TRAINING + _HELD_OUT
@@ -50,7 +50,7 @@ def dataset(model: str, seed: int) -> Dataset:
 
 
 def indices(step: int, batch: int, rank: int, ranks: int, seed: int) -> Any:
-    """Which examples ``rank`` takes in iteration ``step``: its share of a permutation for each pass."""
+    """Return the examples of ``rank`` in iteration ``step``: its share of a permutation for each pass."""
     together = batch * ranks
     epoch, at = divmod(step, max(1, TRAINING // together))
     order = np.random.default_rng([seed, epoch]).permutation(TRAINING)
@@ -77,7 +77,7 @@ def _images(labels: Any, chance: Any) -> Any:
 
 
 def _sequences(labels: Any, chance: Any) -> Any:
-    """The token after the mark is the class, or the class and CLASSES together; the others are any."""
+    """Return sequences in which the token after the mark is the class, or the class plus CLASSES."""
     tokens = torch.randint(TOKENS, (len(labels), LENGTH), generator=chance)
     place = torch.randint(LENGTH - 1, (len(labels),), generator=chance)
     rows = torch.arange(len(labels))

@@ -1,4 +1,4 @@
-"""Trains modes that go on when ranks are lost: the others take over their share of each batch."""
+"""Training of modes that survive the loss of ranks: the others take over their share of each batch."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["train_elastic"]
 
 
 def train_elastic(comm: Group, request: TrainRequest, progress: Safekeeping) -> bool:
-    """Train all modes by one adaptive session; the lowest rank left gives away the reports. True."""
+    """Train all modes by one adaptive session; return True. The lowest rank left sends the reports."""
     torch.set_num_threads(1)
-    # DDP asks it, when it is made, whether all ranks have the same model.
+    # DDP uses it once, to check that all ranks have the same model.
     join_process_group(comm, "gloo", request.timeout_s)
     whole = whole_of(comm, request)
     session = Session(
@@ -50,7 +50,7 @@ def train_elastic(comm: Group, request: TrainRequest, progress: Safekeeping) -> 
 def _trained(
     session: Session, request: TrainRequest, mode: Mode, progress: Safekeeping, number: int, ranks: int
 ) -> Any:
-    """The row of one mode; collective over the ranks that live."""
+    """Train one mode and return its row; collective over the live ranks."""
     data = dataset(request.model, request.seed)
     model = build(request.model, request.layers, request.width, request.seed)
     if request.compute_s:
@@ -120,7 +120,7 @@ def _course(
 
 
 def _difference(session: Session, row: NDArray[np.float32], digests: list[str]) -> float:
-    """The largest difference between the ranks in an element of ``row``; collective."""
+    """Return the largest difference between the ranks in an element of ``row``; collective."""
     if len(set(digests)) == 1:
         return 0.0
     every = np.array(gathered(session, row))

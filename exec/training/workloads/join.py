@@ -1,4 +1,4 @@
-"""Ranks of our launcher join torch.distributed: a store on rank 0, at an address that all ranks reach."""
+"""Entry of the launcher's ranks into torch.distributed: a store on rank 0, reachable by all ranks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def join_process_group(comm: Group, backend: str, timeout_s: float) -> None:
     where = ["127.0.0.1"] if alone else _addresses(comm)
     found = ("127.0.0.1", "127.0.0.1") if rank == 0 else _reached(where, port)
     every = comm.allgather(found)
-    # Rank 0 is where the others have reached it.
+    # Rank 0's address is the one at which the others have reached it.
     own = every[1][0] if rank == 0 and size > 1 else found[1]
     if not alone:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(own))
@@ -45,7 +45,7 @@ def join_process_group(comm: Group, backend: str, timeout_s: float) -> None:
 
 
 def device_of(backend: str, comm: Group) -> torch.device:
-    """Where this rank trains; raises UnavailableError where NCCL has no GPU for it."""
+    """Return this rank's device; raises UnavailableError if NCCL has no GPU for it."""
     if backend != "nccl":
         return torch.device("cpu")
     before = [
@@ -62,13 +62,13 @@ def device_of(backend: str, comm: Group) -> torch.device:
 
 
 def _addresses(comm: Group) -> list[str]:
-    """The addresses of rank 0's host."""
+    """Return the addresses of rank 0's host."""
     told = comm.mesh.whereabouts(0).addresses
     return list(dict.fromkeys(one.rpartition(":")[0] for one in told if not one.startswith("/")))
 
 
 def _reached(addresses: list[str], port: int) -> tuple[str, str]:
-    """(the first address at which the store answers, ours towards it)."""
+    """Return (the first address at which the store answers, this host's address towards it)."""
     for address in addresses:
         try:
             with socket.create_connection((address, port), _REACHED_S) as end:

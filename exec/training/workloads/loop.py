@@ -1,4 +1,4 @@
-"""Trains each mode in turn on every rank, and gathers the results."""
+"""Training of each mode in turn on every rank, and collection of the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["TrainingCurve", "accuracy_of", "course", "summed_up", "train_all", "
 
 @dataclass
 class TrainingCurve:
-    """What one rank saw: its loss and seconds in each iteration, its accuracy on held-out data."""
+    """One rank's loss and seconds in each iteration, and its accuracy on held-out data."""
 
     losses: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
@@ -40,9 +40,9 @@ class TrainingCurve:
 
 
 def train_all(comm: Group, request: TrainRequest, progress: Safekeeping) -> NDArray[np.float32] | None:
-    """Train all modes on the ranks of ``comm``; DDP's parameters, where it is among them.
+    """Train all modes on the ranks of ``comm``; return DDP's parameters if it is among them.
 
-    Rank 0 gives away a report of each mode as soon as it is trained; the first such report has no rows.
+    Rank 0 sends a report of each mode as soon as it is trained; the first such report has no rows.
     """
     torch.set_num_threads(1)
     device = device_of(request.backend, comm)
@@ -64,7 +64,7 @@ def train_all(comm: Group, request: TrainRequest, progress: Safekeeping) -> NDAr
 
 
 def whole_of(comm: Group, request: TrainRequest) -> Any:
-    """A function from rows to the report of this run; collective."""
+    """Return a function from rows to the report of this run; collective."""
     model = build(request.model, request.layers, request.width, request.seed)
     hosts = tuple(dict.fromkeys(comm.allgather(socket.gethostname())))
     told = machine(comm) | {"torch": str(torch.__version__)}
@@ -100,7 +100,7 @@ def _trained(
     progress: Safekeeping,
     number: int,
 ) -> tuple[TrainedMode, NDArray[np.float32]]:
-    """(the row of one mode, the final parameters); collective, alike on all ranks."""
+    """Train one mode; return (its row, the final parameters), the same on all ranks; collective."""
     data = dataset(request.model, request.seed).to(device)
     model = build(request.model, request.layers, request.width, request.seed).to(device)
     if request.compute_s:
@@ -151,7 +151,7 @@ def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, 
         if evaluates:
             mine.evaluated.append(step + 1)
             mine.accuracies.append(accuracy_of(replica.model, data))
-    # What the other ranks still need of this one is sent by then.
+    # After the barrier, everything that other ranks need from this one is sent.
     comm.Barrier()
     mine.sent_bytes = sent_bytes() - before_bytes
     return mine
@@ -168,7 +168,7 @@ def summed_up(
     note: str,
     lost: tuple[int, ...] = (),
 ) -> TrainedMode:
-    """The row of one mode from what each rank saw."""
+    """Return the row of one mode from each rank's curve."""
     times_s = np.array([one.times_s for one in courses])
     timed_s = times_s[:, request.warmup :]
     mean_s = timed_s.mean(axis=0)
@@ -202,7 +202,7 @@ def summed_up(
 
 
 def accuracy_of(model: torch.nn.Module, data: Dataset) -> float:
-    """The share of the held-out data that ``model`` classifies correctly."""
+    """Return the share of the held-out data that ``model`` classifies correctly."""
     model.eval()
     with torch.no_grad():
         found = model(data.held_inputs).argmax(1)
@@ -211,7 +211,7 @@ def accuracy_of(model: torch.nn.Module, data: Dataset) -> float:
 
 
 def _spread_of(comm: Group, row: Any) -> float:
-    """The largest difference between the ranks in an element of ``row``; collective."""
+    """Return the largest difference between the ranks in an element of ``row``; collective."""
     digest = hashlib.sha256(row.cpu().numpy().tobytes()).hexdigest()
     if len(set(comm.allgather(digest))) == 1:
         return 0.0

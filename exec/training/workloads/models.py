@@ -1,4 +1,4 @@
-"""Four small models, and layers that take longer than they do, as if a GPU worked on more."""
+"""Four small models, and delays in their layers that emulate longer work on a GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXPERTS, _HEADS = 4, 4
 
 
 def build(model: str, layers: int, width: int, seed: int) -> nn.Module:
-    """A model with the parameters that the seed gives; ``layers`` or ``width`` 0 are its own."""
+    """Return a model with parameters from the seed; ``layers`` or ``width`` 0 are its defaults."""
     own_layers, own_width = _DEFAULT[model]
     torch.manual_seed(seed)
     made: dict[str, Any] = {"mlp": _mlp, "cnn": _cnn, "transformer": _Transformer, "moe": _moe}
@@ -28,19 +28,19 @@ def build(model: str, layers: int, width: int, seed: int) -> nn.Module:
 
 
 def optimizer_of(model: str, parameters: Any) -> torch.optim.Optimizer:
-    """SGD with momentum for mlp and cnn, Adam for transformer and moe."""
+    """Return SGD with momentum for mlp and cnn, Adam for transformer and moe."""
     if model in ("transformer", "moe"):
         return torch.optim.Adam(parameters, lr=3e-3)
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
-    """The modules that have parameters of their own, in the order in which they were made."""
+    """Return the modules with parameters of their own, in the order in which they were made."""
     return [module for module in model.modules() if any(True for _ in module.parameters(recurse=False))]
 
 
 class _Pause(torch.autograd.Function):  # type: ignore[misc]  # torch is not there for mypy
-    """Sleeps on the way forward and, twice as long, on the way back."""
+    """A delay on the way forward and, twice as long, on the way back."""
 
     @staticmethod
     def forward(context: Any, value: Any, seconds: float) -> Any:
@@ -55,10 +55,10 @@ class _Pause(torch.autograd.Function):  # type: ignore[misc]  # torch is not the
 
 
 def emulate_compute(model: nn.Module, seconds: float) -> None:
-    """Let each layer's forward pass take ``seconds`` longer, and its backward pass twice that, in training.
+    """Make each layer's forward pass ``seconds`` longer, and its backward pass twice that, in training.
 
-    The gradients of a layer are ready after its sleep, and its sleep begins after what precedes its forward
-    pass: so what others do meanwhile is as with a GPU.
+    The gradients of a layer are ready after its sleep, and its sleep starts after the work before its forward
+    pass. So other work can overlap as with a GPU.
     """
 
     def after(module: nn.Module, given: Any, result: Any) -> Any:
@@ -92,12 +92,12 @@ class _Attention(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int) -> None:
         super().__init__()
         self.inward, self.outward = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        # Softmax cancels what a bias adds to all keys: its gradient is nothing but rounding, of which Adam
-        # would make steps of full length, other ones for each order of sums.
+        # Softmax cancels the bias of keys, so its gradient is only rounding noise. Adam would turn that into
+        # steps of full length, which differ for each order of sums.
         self.inward.bias.register_hook(lambda gradient: _without_keys(gradient, width))
 
     def forward(self, value: Any) -> Any:
-        """(batch, length, width) to the same."""
+        """Map (batch, length, width) to the same shape."""
         batch, length, width = value.shape
         parts = self.inward(value).view(batch, length, 3, _HEADS, width // _HEADS)
         query, key, content = parts.permute(2, 0, 3, 1, 4)
@@ -106,7 +106,7 @@ class _Attention(nn.Module):  # type: ignore[misc]
 
 
 def _without_keys(gradient: Any, width: int) -> Any:
-    """The gradient of the bias of queries, keys and contents, with zeros for keys."""
+    """Return the gradient of the bias of queries, keys and contents, with zeros for keys."""
     kept = gradient.clone()
     kept[width : 2 * width] = 0
     return kept
@@ -141,9 +141,9 @@ class _Transformer(nn.Module):  # type: ignore[misc]
 
 
 class _Experts(nn.Module):  # type: ignore[misc]
-    """Each input goes to the one expert that its gate prefers (Switch); every rank has all experts.
+    """Experts of which each input uses the one that its gate prefers (Switch); every rank has all of them.
 
-    An expert without inputs runs on none of them, so its gradient is zero and not missing.
+    An expert without inputs runs on an empty batch, so its gradient is zero and not missing.
     """
 
     def __init__(self, width: int) -> None:
@@ -171,9 +171,9 @@ def _moe(layers: int, width: int) -> nn.Module:
 
 
 def shape_of(model: torch.nn.Module, layer_s: float, name: str = "workload") -> Model:
-    """Layers and tensors of ``model``; each layer's forward pass takes ``layer_s``, its backward pass twice.
+    """Return the layers and tensors of ``model``, with forward times ``layer_s`` and twice that backward.
 
-    For planners of buckets, and for predictions where the time of layers is emulated.
+    This is for planners of buckets, and for predictions with emulated layer times.
     """
     names = {module: label for label, module in model.named_modules()}
     layers = layers_of(model)

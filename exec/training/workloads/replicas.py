@@ -1,4 +1,4 @@
-"""The ways to synchronize replicas: what each does before the forward pass, after backward, at the end."""
+"""Methods to synchronize replicas: their work before the forward pass, after backward, and at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Replica", "groups_of_hosts", "replica_of"]
 
 
 def _nothing() -> None:
-    """What most ways do at most moments."""
+    """Do nothing, as most methods do at most moments."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +28,8 @@ class Replica:
     """A model that is trained with others.
 
     ``forward`` is called for the loss, ``before`` before it and ``after`` after the backward pass, which also
-    lets the optimizer step. ``settle`` waits until ``model`` is up to date, ``finish`` brings the replicas
-    together when training is over, where the way does that; ``close`` ends what was made.
+    steps the optimizer. ``settle`` waits until ``model`` is up to date, ``finish`` unites the replicas after
+    training, for methods that do; ``close`` releases resources.
     """
 
     model: torch.nn.Module
@@ -43,7 +43,7 @@ class Replica:
 
 
 def replica_of(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    """This rank's replica; collective. ``hosts`` has a number for the host of each rank."""
+    """Return this rank's replica; collective. ``hosts`` has a number for the host of each rank."""
     made: dict[str, Callable[..., Replica]] = {
         "none": _none,
         "ddp": _ddp,
@@ -59,7 +59,7 @@ def replica_of(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts:
 
 
 def groups_of_hosts(request: TrainRequest, hosts: list[int]) -> tuple[tuple[int, ...], ...]:
-    """Those that were asked for; else the ranks of each host, or pairs where that makes no groups."""
+    """Return the requested groups; else the ranks of each host, or pairs if that gives no groups."""
     if request.racks:
         return request.racks
     ranks = range(len(hosts))
@@ -88,7 +88,7 @@ def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hos
     groups = groups_of_hosts(request, hosts)
     way = synchronizer("hierarchical")(groups)
     replica, optimizer = _ddp_of(mode, model), optimizer_of(request.model, model.parameters())
-    # DDP looks at annotations, which have to be its own.
+    # DDP checks annotations, which must be its own; a lambda has none.
     replica.register_comm_hook(None, lambda state, bucket: way.hook(state, bucket))
     told = " ".join("{" + ", ".join(map(str, group)) + "}" for group in groups)
     return Replica(
@@ -108,7 +108,7 @@ def _gossip(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: li
 
 
 def _on_both_sides(way: Any, request: TrainRequest, model: torch.nn.Module, **others: Any) -> Replica:
-    """A replica for which ``way`` begins before the forward pass and ends after the backward pass."""
+    """Return a replica for which ``way`` starts before the forward pass and ends after the backward pass."""
     optimizer = optimizer_of(request.model, model.parameters())
 
     def before() -> None:
@@ -173,7 +173,7 @@ def _dear(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list
 
     plan: Any = mode.bucket_bytes or None
     if mode.name == "dear-nl":
-        # Times have no say in which layers are together.
+        # Times do not influence which layers are together.
         plan = fusion_plan(shape_of(model, 1e-3), RingCosts(len(hosts), 0.0, 1e-9), mode.name)
     optimizer = DistributedOptimizer(optimizer_of(request.model, model.parameters()), model, plan)
     note = plural(len(optimizer.buckets), "bucket")

@@ -20,18 +20,16 @@ class TrainedMode:
 
     ``time_s`` is the median time of an iteration after the warm-up, ``spread`` the spread of these times.
     They are means over the ranks, some of which may be ahead of others. ``rank_s`` is the mean time of each
-    rank. ``wire_bytes`` is what a rank has sent over TCP in such an iteration, the mean over the ranks, and
-    ``most_wire_bytes`` that of the rank that sent most. ``losses`` has the mean over the ranks for each
-    iteration.
+    rank. ``wire_bytes`` is the mean over the ranks of the bytes sent over TCP in such an iteration, and
+    ``most_wire_bytes`` the maximum. ``losses`` has the mean over the ranks for each iteration.
 
-    ``start_s`` is what the first iteration took longer than ``time_s``, as connections and buffers are made.
-    Held-out data was evaluated after ``evaluated`` iterations, ``evaluated_s`` seconds of training
-    without the start, on every rank's own replica; ``accuracies`` are means over ranks. ``reached_s`` is when
-    the wanted accuracy was first reached, ``accuracy`` that of the final model. ``replica_difference`` is the
+    ``start_s`` is the excess of the first iteration over ``time_s``, as connections and buffers are made.
+    Held-out data was evaluated after ``evaluated`` iterations, ``evaluated_s`` seconds of training without
+    the start, on every rank's own replica; ``accuracies`` are means over ranks. ``reached_s`` is when the
+    target accuracy was first reached, ``accuracy`` that of the final model. ``replica_difference`` is the
     largest difference of a parameter between replicas when training ended, before a mode averages them for
-    the last time; ``ddp_difference`` that of the final model to DDP's, None where DDP was not trained.
-    ``lost`` are ranks that died meanwhile; ``note`` says what was done, where that is not clear from the
-    mode.
+    the last time. ``ddp_difference`` is that of the final model to DDP's, None if DDP was not trained.
+    ``lost`` are ranks that died meanwhile; ``note`` gives details that the mode does not show.
     """
 
     mode: str
@@ -55,7 +53,7 @@ class TrainedMode:
 
     @property
     def label(self) -> str:
-        """The mode, and its bucket where one was asked for."""
+        """The mode, and its bucket size if one was requested."""
         return label_of(self.mode, self.bucket_bytes)
 
     @property
@@ -66,10 +64,10 @@ class TrainedMode:
 
 @dataclass(frozen=True, eq=False)
 class TrainingReport:
-    """What was trained, where, and a row for each mode.
+    """A training run: its model, ranks and settings, and a row for each mode.
 
     ``parameter_bytes`` is the size of the model. ``target`` is the accuracy whose time is reported.
-    ``interrupted`` says why rows are missing, where the run did not come to its end.
+    ``interrupted`` says why rows are missing, if the run ended early.
     """
 
     model: str
@@ -89,7 +87,7 @@ class TrainingReport:
     interrupted: str = ""
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``."""
+        """Return every inconsistency, as ``path: what is wrong``."""
         found = [
             f"{name}: expected an integer ≥ 1, found {getattr(self, name)}"
             for name in ("parameter_bytes", "ranks", "steps")
@@ -101,7 +99,7 @@ class TrainingReport:
 
 
 def label_of(mode: str, bucket_bytes: int) -> str:
-    """The name of a mode, and its bucket where one was asked for: ddp:4M."""
+    """Return the name of a mode, with its bucket size if one was requested: ddp:4M."""
     if not bucket_bytes:
         return mode
     for power, unit in ((20, "M"), (10, "K")):

@@ -1,4 +1,4 @@
-"""What a training run is asked for: the modes, the model, the data, how long."""
+"""The request for a training run: the modes, the model, the data, the duration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synth.network import Network
 
 __all__ = ["BACKENDS", "MODELS", "MODES", "SURVIVING", "Mode", "TrainRequest"]
 
-# What each mode does with the gradients or the parameters of the replicas.
+# The treatment of the replicas' gradients or parameters in each mode.
 MODES = {
     "none": "each rank alone: what computing takes without communication",
     "ddp": "all_reduce of gradient buckets behind the backward pass (PyTorch's DistributedDataParallel)",
@@ -32,7 +32,7 @@ BACKENDS = ("gloo", "ccctl", "nccl")
 
 @dataclass(frozen=True)
 class Mode:
-    """One way to synchronize; ``bucket_bytes`` 0 is its own default."""
+    """One method of synchronization; ``bucket_bytes`` 0 is its own default."""
 
     name: str
     bucket_bytes: int = 0
@@ -44,15 +44,15 @@ class Mode:
 
 @dataclass(frozen=True, eq=False)
 class TrainRequest:
-    """Which modes are trained one after the other, all from the same parameters on the same batches.
+    """The modes to train one after the other, all from the same parameters on the same batches.
 
-    ``layers`` and ``width`` 0 are the model's own. ``compute_s`` is what each layer's forward pass takes
-    longer than it does, asleep as while a GPU works; its backward pass takes twice that. ``batch`` is of
-    each rank. Held-out data is evaluated every ``evaluate`` iterations, and ``accuracy`` is the share of it
-    whose time is reported. The first ``warmup`` iterations are not in the times, and DS-Sync averages over
-    all ranks in them. ``racks`` are the groups of hierarchical and DS-Sync; none: hosts, or pairs where that
-    makes no groups. ``network`` is what DS-Sync plans for; None: equal links. ``reference`` are DDP's
-    parameters where it has been trained before.
+    ``layers`` and ``width`` 0 are the model's own. ``compute_s`` is added to each layer's forward pass,
+    asleep as while a GPU works; its backward pass gets twice that. ``batch`` is per rank. Held-out data is
+    evaluated every ``evaluate`` iterations, and ``accuracy`` is the share of correct answers whose time is
+    reported. The first ``warmup`` iterations are not in the times, and DS-Sync averages over all ranks in
+    them. ``racks`` are the groups of hierarchical and DS-Sync; by default hosts, or pairs if that gives no
+    groups. ``network`` is the network that DS-Sync plans for; None: equal links. ``reference`` are DDP's
+    parameters if it has been trained before.
     """
 
     modes: tuple[Mode, ...]

@@ -1,4 +1,4 @@
-"""What the launcher calls on each rank; it can be imported where torch is not."""
+"""The tasks of the launcher's ranks; this module can be imported without torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["elastic_task", "require_torch", "train_task"]
 
 
 def require_torch() -> None:
-    """Raise UnavailableError where torch is not installed."""
+    """Raise UnavailableError if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise UnavailableError(
             f"torch is not installed on host {socket.gethostname()}, and training needs it",
@@ -23,7 +23,7 @@ def require_torch() -> None:
 
 
 def train_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
-    """Train modes that need all ranks; DDP's parameters, where it is among them."""
+    """Train modes that need all ranks; return DDP's parameters if it is among them."""
     require_torch()
     from exec.training.workloads.loop import train_all
 
@@ -31,7 +31,7 @@ def train_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any
 
 
 def elastic_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
-    """Train modes that go on when ranks are lost; the value is True on all ranks that are left."""
+    """Train modes that survive the loss of ranks; return True on all remaining ranks."""
     require_torch()
     from exec.training.workloads.elastic_loop import train_elastic
 

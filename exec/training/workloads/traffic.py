@@ -1,4 +1,4 @@
-"""What a process has sent over TCP, as the kernel counts it for each of its connections."""
+"""Bytes that a process has sent over TCP, as the kernel counts them for each of its connections."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SENT_AT = 200
 
 
 def sent_bytes() -> int:
-    """The payload that this process has sent over its open TCP connections, without what was sent again.
+    """Return the payload bytes sent over this process's open TCP connections, without retransmissions.
 
-    What goes through shared memory, or over a network that is not TCP, is not in it.
+    Shared memory and networks other than TCP do not count.
     """
     total = 0
     with os.scandir("/proc/self/fd") as entries:
