@@ -1,8 +1,7 @@
 """Profiling: alpha and beta of every link, round-robin over MPI, as one task of all ranks.
 
 In: `options`. Out: the profile artifact (`probes.link_costs`), its outliers, its drift from a baseline, and
-the verdict on one run of many with their history.
-Read `options`, `task`, `phases`, `instances`, `declared`,
+the verdict on one run in a history of runs. Read `options`, `task`, `phases`, `instances`, `declared`,
 `assemble`, `outliers`, `drift`, `history`, `watching`.
 """
 

@@ -1,4 +1,4 @@
-"""From the samples of all ranks to a profile: fits, ports, flags and findings."""
+"""Assembly of a profile from the samples of all ranks: fits, ports, flags and findings."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from probes.statistics import LinkFit
 __all__ = ["Fits", "assemble", "preempted", "still_slow", "to_retest", "unsettled", "waiting"]
 
 _LARGEST_RESIDUAL = 0.25
-# Beyond this, what slowed a link down is gone as soon as it is alone: it shares something.
+# A link that is faster alone by more than this factor shares something.
 _CONTENDED = 1.25
-# Of a slow sender or receiver so many links are measured again.
+# Links of a slow sender or receiver that are measured again.
 _LINKS_OF_AN_END = 2
-# Not measured itself: the topology declares it alike with one that was.
+# Flag of a link that was not measured: the topology declares it equal to a measured one.
 _INFERRED = "inferred"
 _FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear", "noisy")
 
 
 @dataclass(frozen=True)
 class Fits:
-    """The fits of all links, as columns in the order of ``pairs``: the better of in company and alone."""
+    """The fits of all links, as columns in the order of ``pairs``; the better of in company and alone."""
 
     samples: Samples
     places: Sequence[Place]
@@ -63,14 +63,14 @@ class Fits:
 
     @cached_property
     def slow(self) -> list[SlowPart]:
-        """Slow parts to report, the worst first: of single links, those that were slow alone, too."""
+        """Slow parts to report, worst first; single links only if they were slow alone, too."""
         again = set(self.retested)
         found = [part.among(again) if part.word == "outlier" else part for part in self.suspects]
         return outliers.worst_first(part for part in found if part.rows)
 
     @cached_property
     def doubtful(self) -> list[int]:
-        """Rows of single links that looked slow, but were not measured again."""
+        """Rows of single links that looked slow but were not measured again."""
         suspected = {row for part in self.suspects if part.word == "outlier" for row in part.rows}
         return sorted(suspected - set(self.retested))
 
@@ -80,7 +80,7 @@ class Fits:
 
     @cached_property
     def contended(self) -> dict[int, float]:
-        """Rows of links between hosts that are faster alone than in company, and how many times."""
+        """Rows of links between hosts that are faster alone than in company, with the factor."""
         gains = {
             row: self.together[row].beta_s_per_byte / self.fits[row].beta_s_per_byte for row in self.retested
         }
@@ -88,7 +88,7 @@ class Fits:
 
     @cached_property
     def unsteady(self) -> list[int]:
-        """Rows of links between hosts that are no longer at their best for most of the time."""
+        """Rows of links between hosts that are well below their best most of the time."""
         return [row for row in self.rows["noisy"] if self.leaves_its_host(row)]
 
     @property
@@ -101,7 +101,7 @@ class Fits:
 
     @cached_property
     def rows(self) -> dict[str, list[int]]:
-        """The rows to which each flag belongs."""
+        """The rows of each flag."""
         found: dict[str, list[int]] = {name: [] for name in _FLAGS}
         for part in self.slow:
             found[part.word] += part.rows
@@ -115,23 +115,23 @@ class Fits:
         return {**found, "retested": self.retested, "contended": list(self.contended)}
 
     def leaves_its_host(self, row: int) -> bool:
-        """Whether the link of that row is between hosts."""
+        """Return whether the link of that row is between hosts."""
         src, dst = self.pairs[row]
         return self.places[src].host != self.places[dst].host
 
 
 def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """The links to measure again, alone, worst kinds first; a few of those held up, to tell why."""
+    """Return the links to measure again, alone, worst kinds first, with a few held up by others."""
     fits = Fits(samples, places)
     held = held_up(fits.between_hosts, samples)
     return [*(pair for pair in _outstanding(fits) if pair not in held), *held[: len(places)]]
 
 
 def _outstanding(fits: Fits) -> list[Pair]:
-    """The links that stand out, worst kinds first; of what is slow for the sake of an end, as many as tell.
+    """Return the links that stand out, worst kinds first; only a few of those that a slow end explains.
 
-    Of a sender or receiver between hosts the fastest links say how slow it is; where these are faster alone,
-    the others stand out against it. Within a host a look is short, and all are measured again.
+    The fastest links of a sender or receiver between hosts show how slow it is. If they are faster alone, the
+    others stand out against it. Within a host a measurement is short, so all links are measured again.
     """
     beta, rows, again = fits.column(""), fits.rows, set(fits.retested)
     suspected: list[int] = []
@@ -149,9 +149,9 @@ def _outstanding(fits: Fits) -> list[Pair]:
 
 
 def unsettled(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """The links that were not measured alone though they stand out, or not without being disturbed.
+    """Return links that stand out and were not measured alone, or were disturbed when they were.
 
-    Without those held up in company: they are measured when it is known what they share.
+    Links held up in company are left out: they are measured when it is known what they share.
     """
     fits = Fits(samples, places)
     later = {*samples.again, *held_up(fits.between_hosts, samples)}
@@ -160,18 +160,18 @@ def unsettled(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 
 
 def waiting(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """The links held up in company that were not measured alone."""
+    """Return the links held up in company that were not measured alone."""
     return held_up(Fits(samples, places).between_hosts, samples)
 
 
 def preempted(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """The links, one of both ways, whose latency may be that of getting a core."""
+    """Return the links, one for both directions, whose latency may be the time of waiting for a core."""
     fits = Fits(samples, places)
     return sorted({(min(pair), max(pair)) for pair in (fits.pairs[row] for row in fits.rows["preempted"])})
 
 
 def still_slow(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """The single links that are slow though they were measured again."""
+    """Return the single links that are slow even when measured again."""
     fits = Fits(samples, places)
     return [fits.pairs[row] for part in fits.slow if part.word == "outlier" for row in part.rows]
 
@@ -192,11 +192,11 @@ def assemble(
     segments: Sequence[SentSegments] = (),
     topology: str = "",
 ) -> Profile:
-    """The profile of the ranks at ``places``, links in the order of (src, dst).
+    """Return the profile of the ranks at ``places``, links in the order of (src, dst).
 
-    ``shares`` are the ports that were tried, ``said`` what else to tell, ``interrupted`` why not all was
-    measured. Of the findings an interruption comes first, then what is slow. With ``instances`` links
-    between hosts that were not measured are inferred from those that stand for them.
+    ``shares`` are the ports found by trials, ``said`` further notes, ``interrupted`` the reason why the
+    measurement is incomplete. An interruption is the first finding, followed by slow parts. With
+    ``instances``, unmeasured links between hosts are inferred from measured links that represent them.
     """
     fits = Fits(samples, places)
     trips = [samples.round_trips_of(pair) for pair in fits.pairs]
@@ -243,7 +243,7 @@ def assemble(
 
 
 def _with_inferred(links: Links, stand_in: Mapping[Pair, Pair]) -> tuple[Links, list[Pair]]:
-    """All links in order, those inferred as copies of the ones that stand for them."""
+    """Return all links in order; inferred ones are copies of the links that represent them."""
     measured = list(zip(links.src.tolist(), links.dst.tolist(), strict=True))
     row_of = {pair: row for row, pair in enumerate(measured)}
     pairs = sorted([*measured, *stand_in])
@@ -271,7 +271,7 @@ def _with_inferred(links: Links, stand_in: Mapping[Pair, Pair]) -> tuple[Links, 
 
 
 def _widened(share: Share, pairs: Sequence[Pair], places: Sequence[Place]) -> Share:
-    """The share with the inferred links that use it, too: those of its ranks, or of a trunk's hosts."""
+    """Return the share with the inferred links that use it: those of its ranks, or of a trunk's hosts."""
     between = [pair for pair in pairs if places[pair[0]].host != places[pair[1]].host]
     for end, way in ((0, "egress"), (1, "ingress")):
         if any(is_of(share.name, place.host, way) for place in places):
@@ -293,7 +293,7 @@ def _flags(fits: Fits) -> tuple[str, ...]:
 
 
 def _doubts(fits: Fits) -> tuple[str, ...]:
-    """What the samples leave in doubt."""
+    """Return the findings about doubtful samples."""
     beta = fits.column("")
     names = Names([place.host for place in fits.places])
     back = {pair: row for row, pair in enumerate(fits.pairs)}
@@ -323,7 +323,7 @@ def _doubts(fits: Fits) -> tuple[str, ...]:
 
 
 def _preempted(pairs: Sequence[Pair], places: Sequence[Place]) -> str:
-    """What is noted of links whose ends waited for a core, and which of their hosts have too few."""
+    """Return the note on links whose ends waited for a core, and on hosts with too few cores."""
     here = Counter(place.host for place in places)
     cores = {place.host: place.cores for place in places}
     hosts = dict.fromkeys(places[rank].host for pair in pairs for rank in pair)

@@ -1,9 +1,8 @@
-"""Fits a profile into a time budget: which links, how many passes, how long each.
+"""Fitting of a profile into a time budget: which links, how many passes, how long each.
 
-One round is measured first to learn what a wave costs on this cluster. Then, as far as it must: fewer
-passes, shorter looks at each link, fewer rounds. The rounds of strides 1, 2, 4, … come first, so that
-whatever is cut, every rank is reached. Where links are measured again and again, urgent ones come first,
-then those that were measured longest ago.
+The first round shows what a wave costs on this cluster. As far as necessary, passes are cut first, then the
+time at each link, then rounds. The rounds of strides 1, 2, 4, … come first, so that every rank is reached
+whatever is cut. If links are measured repeatedly, urgent ones come first, then those measured longest ago.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from probes.sampling import Dose, Pair, Place, Waves, first_fit, meetings, rings
 __all__ = ["Cost", "RoundPlan", "Turns", "fitted", "in_turn", "links_at"]
 
 _SHORTEST, _SHORTER = 0.25, 0.125
-# Of a wave, what does not depend on how long it looks: the barrier before it, finding the pace.
+# Fixed cost of a wave: the barrier before it, and finding the pace.
 _OVERHEAD_S = 2e-3
-# What remains is for measuring suspects again, and for ending in time.
+# The rest is for measuring suspects again, and for ending in time.
 _FOR_ROUNDS = 0.85
 
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """Rounds of links, a pass over all of them up to ``passes`` times, and how long to look at each.
+    """Rounds of links, at most ``passes`` passes over all of them, and the time at each link.
 
     ``tried`` says that the first round has been measured already, as its part of the first pass.
     """
@@ -41,33 +40,33 @@ class RoundPlan:
     left_out: tuple[str, ...] = ()
 
     def rounds_of(self, number: int) -> tuple[tuple[Pair, ...], ...]:
-        """The rounds to measure in one pass, counted from 1."""
+        """Return the rounds to measure in one pass, counted from 1."""
         return self.rounds[1:] if self.tried and number == 1 else self.rounds
 
     def without(self, pairs: Set[Pair]) -> RoundPlan:
-        """The plan without these links, and without the rounds that hold no others."""
+        """Return the plan without these links, and without the rounds that hold no others."""
         left = (tuple(pair for pair in these if pair not in pairs) for these in self.rounds)
         return replace(self, rounds=tuple(these for these in left if these))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds that one wave took, for alpha and for beta, in the round that was measured first."""
+    """Seconds of one wave, for alpha and for beta, in the round that was measured first."""
 
     alpha_s: float
     beta_s: float
 
     def shorter(self, dose: Dose, share: float) -> Cost:
-        """The cost when each link is looked at for only this share of ``dose``: the rest of a wave stays."""
+        """Return the cost with only this share of ``dose`` at each link; the rest of a wave stays."""
         return Cost(
             _shorter(self.alpha_s, dose.pingpong_s, share), _shorter(self.beta_s, dose.trains_s, share)
         )
 
 
 def fitted(plan: RoundPlan, cut: Waves, cost: Cost, left_s: float) -> RoundPlan:
-    """``plan``, its first round done, so that the rest of a pass fits into ``left_s`` more seconds.
+    """Cut ``plan``, whose first round is done, so that the rest of a pass fits into ``left_s`` seconds.
 
-    Where all of it fits, there may be more passes; where nothing fits, the first round stands.
+    If all of it fits, there may be more passes. If nothing fits, only the first round remains.
     """
     left_s *= _FOR_ROUNDS
     rest_s = _seconds(plan.rounds[1:], cut, cost)
@@ -91,7 +90,7 @@ def _shorter(wave_s: float, look_s: float, share: float) -> float:
 
 
 def _most_rounds(rounds: Sequence[Sequence[Pair]], cut: Waves, cost: Cost, left_s: float) -> int:
-    """How many rounds fit, the first of them free as it has been measured."""
+    """Return how many rounds fit; the first is free because it has been measured."""
     least, most = 1, len(rounds)
     while least < most:
         middle = (least + most + 1) // 2
@@ -112,7 +111,8 @@ def _seconds(rounds: Sequence[Sequence[Pair]], cut: Waves, cost: Cost) -> float:
 class Turns:
     """Links in the order in which they are measured, with the number of the round of each.
 
-    ``hosts`` has the host of each rank: a rank is the n-th of its host, whatever its number is elsewhere.
+    ``hosts`` has the host of each rank. A rank is the n-th of its host, because its number may differ
+    elsewhere.
     """
 
     hosts: tuple[str, ...]
@@ -121,7 +121,7 @@ class Turns:
     round: Ints
 
     def rounds(self, places: Sequence[Place]) -> list[list[Pair]]:
-        """The rounds between the ranks at ``places``; links of ranks that are not there are left out."""
+        """Return the rounds between the ranks at ``places``; links of missing ranks are left out."""
         number_of = {name: rank for rank, name in enumerate(_names(place.host for place in places))}
         here = [number_of.get(name) for name in _names(self.hosts)]
         found: dict[int, list[Pair]] = {}
@@ -133,7 +133,7 @@ class Turns:
 
 
 def in_turn(history: History, wanted: Mask, urgent: Mask) -> Turns:
-    """The ``wanted`` links of a history: ``urgent`` ones, then those that were measured longest ago."""
+    """Order the ``wanted`` links of a history: ``urgent`` ones, then those measured longest ago."""
     pairs = zip(history.src.tolist(), history.dst.tolist(), strict=True)
     row = {pair: at for at, pair in enumerate(pairs) if wanted[at]}
     age_s = history.measured_s
@@ -161,7 +161,7 @@ def in_turn(history: History, wanted: Mask, urgent: Mask) -> Turns:
 
 
 def links_at(history: History, groups: Iterable[Sequence[int]]) -> Mask:
-    """All links of the hosts that groups of links have in common; of a single link both ends are meant."""
+    """Return all links of the hosts that a group of links has in common; for a single link, of both ends."""
     suspected = set[str]()
     for rows in groups:
         src = {history.hosts[rank] for rank in history.src[list(rows)].tolist()}
@@ -175,13 +175,13 @@ def links_at(history: History, groups: Iterable[Sequence[int]]) -> Mask:
 def _filled(
     first: Sequence[Pair], others: Sequence[Pair], hosts: Sequence[str]
 ) -> tuple[list[list[Pair]], list[Pair]]:
-    """Links that come ``first`` as rounds in which each host sends and receives once, and what is left over.
+    """Return the links ``first`` as rounds in which each host sends and receives once, and the leftovers.
 
-    Hosts that have nothing to do in a round get one of the ``others``, which all together are one round.
+    Idle hosts of a round get one of the ``others``, which together are one round.
     """
 
     def ends(pair: Pair) -> tuple[Hashable, Hashable]:
-        """What sends and what receives: a host, within one a rank."""
+        """Return the sender and the receiver: hosts, or ranks within one host."""
         src, dst = pair
         if hosts[src] == hosts[dst]:
             return ("sends", src), ("receives", dst)
@@ -202,7 +202,7 @@ def _filled(
 
 
 def _names(hosts: Iterable[str]) -> list[tuple[str, int]]:
-    """(host, n-th rank there) of each rank."""
+    """Return (host, n-th rank there) of each rank."""
     seen: Counter[str] = Counter()
     found = []
     for host in hosts:

@@ -1,4 +1,4 @@
-"""Two profiles in one: two measurements joined, what is known from before, a baseline brought up to date."""
+"""Combination of profiles: two measurements joined, earlier values recalled, a baseline updated."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _COLUMNS: dict[Quantity, tuple[str, ...]] = {
 
 
 def joined(first: Profile, again: Profile) -> Profile:
-    """``first`` with the links that only ``again`` has, and of others the lower costs, beta and alpha apart.
+    """Add the links that only ``again`` has to ``first``; the others get the lower beta and the lower alpha.
 
-    A disturbance only ever slows a link down, so the better of two values is nearer to what it can do. One
-    look in which no end waited for a core is enough to tell what the latency is.
+    A disturbance only slows a link down, so the better of two values is nearer to its capability. One
+    measurement in which no end waited for a core is enough to settle the latency.
     """
     rows = matched(first, again)
     one, other = first.links, again.links
@@ -50,9 +50,9 @@ def joined(first: Profile, again: Profile) -> Profile:
 
 
 def recalled(baseline: Profile, now: Profile, history: History) -> Profile:
-    """``now`` with the links that were worse when they were last measured, as they were then.
+    """Add unmeasured links that were worse when last measured to ``now``, with their values of then.
 
-    What is added has the spread of ``baseline``. Without it a link that was not measured now would seem well.
+    They have the spread of ``baseline``. Without this, an unmeasured link would seem healthy.
     """
     links, scaled = baseline.links, dict[str, Any]()
     missing = matched(baseline, now) < 0
@@ -71,7 +71,7 @@ def recalled(baseline: Profile, now: Profile, history: History) -> Profile:
 
 
 def _times_as_much(links: Links, quantity: Quantity, row: int, series: Floats) -> float:
-    """How many times as much a link cost when it was last measured; 1 where that is no longer known."""
+    """Return a link's cost when last measured, as a multiple of the baseline's; 1 if no longer known."""
     if not len(series):
         return 1.0
     if quantity == "bandwidth":
@@ -80,7 +80,7 @@ def _times_as_much(links: Links, quantity: Quantity, row: int, series: Floats) -
 
 
 def _with_links(profile: Profile, source: Profile, links: Links, rows: Indices) -> Profile:
-    """``profile`` with ``rows`` of ``links`` between ranks of ``source`` that are there, renumbered."""
+    """Add ``rows`` of ``links`` to ``profile``; ``source``'s ranks are renumbered, absent ones left out."""
     number = ranks_in(source, profile)
     rows = np.array(
         [row for row in rows if int(links.src[row]) in number and int(links.dst[row]) in number],
@@ -99,7 +99,7 @@ def _with_links(profile: Profile, source: Profile, links: Links, rows: Indices) 
 
 
 def _together(*measured: Sequence[SentSegments]) -> tuple[SentSegments, ...]:
-    """The segments of each host, summed over several measurements."""
+    """Return the segments of each host, summed over several measurements."""
     found: dict[str, SentSegments] = {}
     for one in chain.from_iterable(measured):
         before = found.get(one.host, SentSegments(one.host, 0, 0))
@@ -110,9 +110,9 @@ def _together(*measured: Sequence[SentSegments]) -> tuple[SentSegments, ...]:
 
 
 def brought_up_to_date(baseline: Profile, now: Profile, changes: Iterable[Change]) -> Profile:
-    """``baseline`` with what ``changes`` name as it is now; all else, ports as well, as it was.
+    """Return ``baseline`` with the present values of ``changes``; everything else, also ports, is kept.
 
-    So noise alone changes nothing, and links that were not measured now are still there.
+    So noise alone changes nothing, and links that were not measured now are kept.
     """
     rows = matched(baseline, now)
     changed: dict[Quantity, Mask] = {
@@ -124,7 +124,7 @@ def brought_up_to_date(baseline: Profile, now: Profile, changes: Iterable[Change
 
 
 def _taken(one: Links, other: Links, rows: Indices, chosen: dict[Quantity, Mask]) -> Links:
-    """``one`` with the costs of the ``chosen`` links from ``rows`` of ``other``."""
+    """Return ``one`` with the costs of the ``chosen`` links from ``rows`` of ``other``."""
     taken: dict[str, Any] = {}
     for quantity, names in _COLUMNS.items():
         for name in names:

@@ -1,6 +1,6 @@
 """The host and the NIC that a topology declares for each rank.
 
-Where the environment names several NICs for every host, its ranks take turns through them.
+If the environment names several NICs for every host, its ranks use them in turn.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from probes.topology import Host, Nic, Topology
 
 __all__ = ["NICS", "bind_nic", "declared_nic", "host_of"]
 
-# The NICs of every host, with commas; and the one that this rank is bound to.
+# The NICs of every host, separated by commas; and the NIC to which this rank is bound.
 NICS, _NIC = "CCCTL_NICS", "CCCTL_NIC"
 _LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
-# What Open MPI, UCX and libfabric read of it.
+# Variables by which Open MPI, UCX and libfabric choose a NIC.
 _VARIABLES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES", "FI_TCP_IFACE")
 
 
 def bind_nic() -> None:
-    """Have MPI, which must not have started yet, send by one of several NICs alone."""
+    """Bind MPI, which must not have started yet, to one of several NICs."""
     nics = [nic for nic in os.environ.get(NICS, "").split(",") if nic]
     local = next((os.environ[name] for name in _LOCAL_RANKS if name in os.environ), None)
     if len(nics) > 1 and local is not None:
@@ -29,9 +29,9 @@ def bind_nic() -> None:
 
 
 def host_of(topology: Topology, name: str) -> Host:
-    """The host of that name, with its domain or without; the only one stands for all.
+    """Return the host of that name, with or without its domain; an only host matches any name.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
     if len(topology.hosts) == 1:
         return topology.hosts[0]
@@ -46,9 +46,9 @@ def host_of(topology: Topology, name: str) -> Host:
 
 
 def declared_nic(topology: Topology, name: str, bus_id: str = "") -> Nic | None:
-    """The NIC by which this rank leaves host ``name``: that nearest to its GPU, or the one it is bound to.
+    """Return this rank's NIC on host ``name``: the nearest to its GPU, or the one it is bound to.
 
-    None where nothing tells: processes that are bound to no NIC use whichever the library takes.
+    None if unknown: an unbound process uses whichever NIC the library picks.
     """
     host = host_of(topology, name)
     if bound := os.environ.get(_NIC, ""):

@@ -1,10 +1,9 @@
-"""Drift between two profiles: changes that are larger than what links vary by anyway.
+"""Drift between two profiles: changes larger than the usual variation of links.
 
-The uncertainty of a link comes from its samples, in the baseline and now: the bootstrap interval of
-beta, and how far the middle of the samples is from their best. No link is taken to be steadier than the
-middle one. A change counts when it is beyond what so many comparisons show by chance once in a hundred
-runs (Bonferroni), in the best and in the middle of the samples alike. Where runs before are known, their
-spread counts, too (`Past`).
+The uncertainty of a link comes from its samples, in the baseline and now: the bootstrap interval of beta, and
+the distance of the median sample from the best. Every link has at least the median link's uncertainty. A
+change counts if it exceeds what all these comparisons show by chance once in a hundred runs (Bonferroni), in
+the best and in the median of the samples alike. If earlier runs are known, their spread counts, too (`Past`).
 """
 
 from __future__ import annotations
@@ -42,32 +41,32 @@ __all__ = [
 
 Quantity = Literal["bandwidth", "latency"]
 
-# Links that are named in one finding.
+# Links named in one finding.
 _MOST_SLOW = 4
 _FALSE_ALARMS_A_RUN = 0.01
 LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
 NO_ALPHA_S = 1e-12
 _LEAST_SIGMA = 0.005
-# So many of the links of a host, or of all, that the change is the host's, or everybody's.
+# If this share of the links of a host, or of all, changed, the change is the host's, or everybody's.
 _MOST_OF = 0.8
-# Where this share of a host's links moved beyond their noise, others count, too, that moved by this share of
-# the median of those.
+# If the first share of a host's links moved beyond their noise, others count, too, if they moved by the
+# second share of the median of those.
 _LEAST_OF, _LIKE = 0.5, 0.7
-# All links changed where nearly all moved by this share of their median: of few, half may be one host's.
+# All links changed if nearly all moved by this share of their median; of few links, half may be one host's.
 _AS_ALL = 0.5
-# What has been told stays told until it is so much nearer to the baseline again, so that it does not flap.
+# A reported change stays until it is this much nearer to the baseline, so that it does not flap.
 _STILL = 0.5
 _MANY, _MILLISECOND_S = 10.0, 0.9995e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """What earlier runs tell of one quantity of each link of the baseline.
+    """Evidence from earlier runs about one quantity of each link of the baseline.
 
-    ``wander`` is the standard deviation of its logarithm from run to run (0: not known), ``level`` where it
-    has stood in the last runs if that is not where the baseline has it, else 0; ``told`` are the links that
-    were worse in the last run, ``recalled`` those of them that are given as they were then.
+    ``wander`` is the standard deviation of its logarithm from run to run (0: unknown). ``level`` is its level
+    in the last runs if that differs from the baseline, else 0. ``told`` are the links that were worse in the
+    last run, ``recalled`` those of them that keep their values of then.
     """
 
     wander: Floats
@@ -78,10 +77,10 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """How large a change must be to be told: ``least`` of the logarithm, and beyond noise if it is ``noise``.
+    """The size of a change that is reported: ``least`` of the logarithm, and beyond noise if ``noise``.
 
-    Below ``least`` nobody acts, however sure a change is, and beyond ``most`` noise explains none. What has a
-    ``past`` is held to it as well.
+    Nobody acts on a change below ``least``, however certain; noise explains none beyond ``most``. A quantity
+    with a ``past`` is judged by it as well.
     """
 
     least: Mapping[Quantity, float]
@@ -94,7 +93,7 @@ BETWEEN_TWO = Sensitivity({"bandwidth": float(np.log1p(0.03)), "latency": float(
 
 
 def written(quantity: Quantity, value: float) -> str:
-    """Bytes/s or seconds in three digits and their unit."""
+    """Return bytes/s or seconds in three digits with their unit."""
     if quantity == "bandwidth":
         return f"{value * 1e-9:.3g} GB/s"
     return f"{value * 1e6:.3g} us" if value < _MILLISECOND_S else f"{value * 1e3:.3g} ms"
@@ -105,7 +104,7 @@ class Change:
     """A quantity of a link, a host or everything, before and now (bytes/s or s).
 
     ``allowed`` is the ratio now/before that the spread of both profiles would still explain. ``links`` are
-    pairs of ranks as they are numbered now, ``rows`` the same links in the baseline.
+    pairs of ranks in their present numbering, ``rows`` the same links in the baseline.
     """
 
     what: str
@@ -122,14 +121,14 @@ class Change:
 
     @property
     def times(self) -> float:
-        """How many times as good it was in the baseline."""
+        """How many times better it was in the baseline."""
         return self.before / self.now if self.quantity == "bandwidth" else self.now / self.before
 
     @property
     def told(self) -> str:
-        """What it is, before and now."""
+        """The change in words: what it is, before and now."""
         before, now = (written(self.quantity, value) for value in (self.before, self.now))
-        # Both in one unit where they have the same.
+        # Write the unit once if both have the same.
         before = before.removesuffix(f" {now.partition(' ')[2]}")
         ratio = self.now / self.before
         share = f"{ratio:.0%} of the baseline" if ratio < _MANY else f"{ratio:.0f} times the baseline"
@@ -141,13 +140,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Drift:
-    """What changed; ranks ``gone`` and ``new``; how many links were ``compared``.
+    """Changes between two profiles; ranks ``gone`` and ``new``; the number of links ``compared``.
 
-    ``doubtful`` are latencies that rose, but an end of each link waited for a core whenever they were
-    measured: that tells of the host's load, and nothing of the link.
+    ``doubtful`` are latencies that rose while an end of each link waited for a core in every measurement.
+    They show the host's load, not the link.
 
-    ``unmeasured`` links of the baseline are between ranks that are still there, but were not measured
-    now; ``added`` ones were not measured in the baseline.
+    ``unmeasured`` counts links of the baseline between present ranks that were not measured now; ``added``
+    counts links that were not measured in the baseline.
     """
 
     changes: tuple[Change, ...]
@@ -160,13 +159,13 @@ class Drift:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What an operator must hear: everything that got worse, and who is gone."""
+        """Findings for the operator: everything that got worse, and missing ranks."""
         lost = [f"{name} of the baseline is not there" for name in self.gone]
         return (*lost, *(str(change) for change in self.changes if change.worse))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else is different."""
+        """All other differences."""
         found = [str(change) for change in self.changes if not change.worse]
         found += [f"{name} is not in the baseline" for name in self.new]
         found += [
@@ -181,13 +180,13 @@ class Drift:
 
 
 def ranks_in(baseline: Profile, now: Profile) -> dict[int, int]:
-    """For each rank of ``baseline`` that is there now, its number in ``now``."""
+    """Map each rank of ``baseline`` that is present now to its number in ``now``."""
     before_of, now_of = _by_place(baseline), _by_place(now)
     return {before_of[place]: now_of[place] for place in before_of if place in now_of}
 
 
 def compare(baseline: Profile, now: Profile, sensitivity: Sensitivity = BETWEEN_TWO) -> Drift:
-    """How ``now`` differs from ``baseline``; a rank is the same when it is the n-th of the same host."""
+    """Compare ``now`` with ``baseline``; a rank is the same if it is the n-th of the same host."""
     before_of, now_of = _by_place(baseline), _by_place(now)
     row_now = matched(baseline, now)
     rows = np.flatnonzero(row_now >= 0)
@@ -206,7 +205,7 @@ def compare(baseline: Profile, now: Profile, sensitivity: Sensitivity = BETWEEN_
 
 
 def matched(baseline: Profile, now: Profile) -> Indices:
-    """For each link of ``baseline`` its row in ``now``; -1 where it was not measured."""
+    """Return for each link of ``baseline`` its row in ``now``; -1 if it was not measured."""
     same = ranks_in(baseline, now)
     row_now = {pair: row for row, pair in enumerate(_pairs(now.links))}
     pairs = ((same.get(src, -1), same.get(dst, -1)) for src, dst in _pairs(baseline.links))
@@ -214,7 +213,7 @@ def matched(baseline: Profile, now: Profile) -> Indices:
 
 
 def sigmas(links: Links, quantity: Quantity) -> Floats:
-    """How uncertain the logarithm of a quantity is from run to run, as one run shows it, link by link."""
+    """Return each link's standard deviation of a quantity's logarithm between runs, as one run shows it."""
     if quantity == "bandwidth":
         interval = np.log(links.beta_high_s_per_byte / links.beta_low_s_per_byte) / 3.92
         wander = np.log(links.beta_median_s_per_byte / links.beta_s_per_byte) / 2
@@ -224,7 +223,7 @@ def sigmas(links: Links, quantity: Quantity) -> Floats:
 
 
 def together(profile: Profile, rows: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
-    """Some ``rows`` of links by what they are: everything, what a host sends or receives, or single links."""
+    """Group ``rows`` of links: everything, what a host sends or receives, or single links."""
     moved = np.zeros(len(profile.links.src))
     moved[list(rows)] = -1.0
     judge = _Judge(_pairs(profile.links), [entry.host for entry in profile.ranks])
@@ -235,7 +234,7 @@ def together(profile: Profile, rows: Sequence[int]) -> list[tuple[str, tuple[int
 
 
 def _by_place(profile: Profile) -> dict[tuple[str, int], int]:
-    """(host, n-th rank there) → rank."""
+    """Map (host, n-th rank there) to the rank."""
     seen: Counter[str] = Counter()
     found = {}
     for entry in profile.ranks:
@@ -249,7 +248,7 @@ def _pairs(links: Links) -> list[Pair]:
 
 
 def _named(these: dict[tuple[str, int], int], those: dict[tuple[str, int], int]) -> tuple[str, ...]:
-    """Who of ``these`` is not among ``those``: a host that is missing whole by its name, else each rank."""
+    """Name those of ``these`` that are not among ``those``: a missing host as a whole, else each rank."""
     left = {host for host, _ in those}
     missing = [place for place in these if place not in those]
     names = [f"rank {local} of host {host}" if host in left else f"host {host}" for host, local in missing]
@@ -259,7 +258,7 @@ def _named(these: dict[tuple[str, int], int], those: dict[tuple[str, int], int])
 def _changes(
     baseline: Profile, now: Profile, before: Indices, after: Indices, sensitivity: Sensitivity
 ) -> Iterator[tuple[Change, bool]]:
-    """The changes between rows ``before`` of the baseline and ``after`` of now, and whether they count."""
+    """Yield the changes from rows ``before`` of the baseline to ``after`` of now, and whether they count."""
     old, new = baseline.links, now.links
     pairs = [(int(src), int(dst)) for src, dst in zip(new.src[after], new.dst[after], strict=True)]
     judge = _Judge(pairs, [entry.host for entry in now.ranks], before, sensitivity)
@@ -288,7 +287,7 @@ def _z(comparisons: int) -> float:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Judges the links ``pairs`` of ranks that are on ``hosts``; they are ``rows`` of the baseline."""
+    """A judge of the links ``pairs`` of ranks on ``hosts``; they are ``rows`` of the baseline."""
 
     pairs: Sequence[Pair]
     hosts: Sequence[str]
@@ -298,12 +297,12 @@ class _Judge:
     def changes(
         self, quantity: Quantity, best: Floats, middle: Floats, sigma: Floats, unsure: Mask | None = None
     ) -> Iterator[tuple[Change, bool]]:
-        """The changes of one quantity, given as rows (before, now) of the links, and whether they count.
+        """Yield the changes of one quantity, given as rows (before, now) of links, and whether they count.
 
-        No change for the worse does of links that are ``unsure``.
+        A change for the worse does not count if its link is ``unsure``.
         """
         at_best, in_middle = np.log(best[1] / best[0]), np.log(middle[1] / middle[0])
-        # The smaller of both; none where they disagree on the direction.
+        # The smaller of both; 0 if they disagree on the direction.
         smaller = np.sign(at_best) * np.minimum(np.abs(at_best), np.abs(in_middle))
         moved = floats(np.where(at_best * in_middle > 0, smaller, 0.0))
         allowed, limit_of_all = self._allowed(quantity, moved, best[0], sigma)
@@ -321,10 +320,10 @@ class _Judge:
     def _allowed(
         self, quantity: Quantity, moved: Floats, before: Floats, sigma: Floats
     ) -> tuple[Floats, float]:
-        """How far the logarithm of each link may be from the baseline, and that of all links together."""
+        """Return how far the logarithm of each link, and of all together, may be from the baseline."""
         least, past = self.sensitivity.least[quantity], self.sensitivity.past.get(quantity)
         if past is not None:
-            # Of a difference of two runs.
+            # The deviation of a difference of two runs.
             sigma = np.maximum(sigma, np.sqrt(2) * past.wander[self.rows])
         chance = sigma if self.sensitivity.noise else np.zeros_like(sigma)
         most = max(least, self.sensitivity.most)
@@ -333,7 +332,7 @@ class _Judge:
         if past is not None:
             worse = moved < 0 if quantity == "bandwidth" else moved > 0
             allowed = np.where(past.told[self.rows] & worse, _STILL * allowed, allowed)
-            # A level that many runs agree on is surer than the value of one of them.
+            # A level that many runs agree on is more certain than the value of one run.
             level = past.level[self.rows]
             shift = np.where(level > 0, np.log(np.maximum(level, NO_ALPHA_S) / before), 0.0)
             lasts = (np.abs(shift) > least) & (shift * moved > 0)
@@ -344,7 +343,7 @@ class _Judge:
     def grouped(
         self, moved: Floats, far: Mask, limit_of_all: float, matters: Mask
     ) -> Iterator[tuple[str, Indices]]:
-        """The links that changed: all at once, those of one host that moved alike, then one by one."""
+        """Yield the changed links: all at once, those of one host that moved alike, then one by one."""
         everyone = np.arange(len(self.pairs))
         if len(everyone) > 3 and self._everywhere(moved, limit_of_all) and matters.mean() > _MOST_OF:
             middle = float(np.median(moved))
@@ -368,9 +367,9 @@ class _Judge:
 
     @staticmethod
     def _alike(moved: Floats, far: Mask, free: Mask) -> Mask:
-        """Which links of a host moved up beyond their noise, and those that moved like most of them.
+        """Return which links of a host moved up beyond their noise, or as much as most of those.
 
-        A link that is noisy itself, or was when it came and went before, is slow with its host.
+        So a link whose own noise hides its change still counts with its host.
         """
         same = far & (moved > 0)
         if same.sum() < 2 or same.mean() < _LEAST_OF:
@@ -378,7 +377,7 @@ class _Judge:
         return same | (free & (moved > _LIKE * np.median(moved[same])))
 
     def _everywhere(self, moved: Floats, limit: float) -> bool:
-        """Whether the middle link moved, and not for one host's sake, which has half of the links of few."""
+        """Return whether the median link moved, also without the links of any one host."""
         ends = np.array([[self.hosts[rank] for rank in pair] for pair in self.pairs])
         middle = [float(np.median(moved))]
         for host in dict.fromkeys(self.hosts):
@@ -388,7 +387,7 @@ class _Judge:
         return min(middle) > limit or max(middle) < -limit
 
     def _rows_of(self, host: str, end: int) -> Indices:
-        """The links to other hosts, or from them, of one host."""
+        """Return the links of one host to other hosts, or from them."""
         rows = [
             row
             for row, pair in enumerate(self.pairs)
@@ -398,9 +397,9 @@ class _Judge:
 
 
 def below_expectation(profile: Profile, bytes_per_s: float) -> str:
-    """Which links carry less than ``bytes_per_s``, the slowest first, in one finding; "" where none does."""
+    """Return one finding on links slower than ``bytes_per_s``, the slowest first; "" if there are none."""
     links = profile.links
-    # A rate that was typed in with few digits is met by what is shown as the same.
+    # The tolerance absorbs rounding, so that a rate equal to the typed one is accepted.
     slow = np.flatnonzero(1 / links.beta_s_per_byte < bytes_per_s * (1 - 1e-9))
     if not len(slow):
         return ""

@@ -1,10 +1,10 @@
 """Profiling rounds over instances (AdapCC, Sec. IV-B): all NICs of a host at once, one flow per NIC.
 
-Links within hosts come first, on all hosts at once. Then in round i host n sends to host (n + i) mod N, each
-of its NICs to one NIC there. NICs that a topology declares alike form a class. For each pair of hosts one
-pair of NICs of a class is measured, another pair and other ranks in each round; C classes take C·(N − 1)
-rounds. Links that were not measured get the values of flows of their class once the spread of these has been
-checked. A class whose ranks or pairs of NICs differ, or that holds an outlier, is measured whole.
+Links within hosts come first, on all hosts at once. Then in round i host n sends to host (n + i) mod N, from
+each of its NICs to one NIC there. NICs that a topology declares equal form a class. For each pair of hosts,
+one pair of NICs of a class is measured, with other NICs and ranks in each round; C classes take C·(N − 1)
+rounds. When the spread of a class has been checked, its unmeasured links get the values of its flows. A class
+whose ranks or pairs of NICs differ, or that holds an outlier, is measured completely.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from probes.sampling import Pair, Place, doubling_strides, strides
 
 __all__ = ["Instances", "NicGroup", "SampleSpread"]
 
-# How much slower ranks, or pairs of NICs, of one class may be in the middle of their samples.
+# Largest factor between the medians of ranks, or pairs of NICs, of one class.
 _ALIKE = 1.15
-# How much slower than its ends a flow may be before its pair of hosts is measured whole.
+# A flow slower than its ends by more than this factor has its pair of hosts measured completely.
 _STANDS_OUT = 1.25
-# So many pairs of hosts that stand out are how the network is built: hosts tell it, no NIC does.
+# If more pairs of hosts stand out, that is how the network is built; it depends on hosts, not on NICs.
 _MOST_STANDING_OUT = 0.2
 _FEWEST = 2
-# Seconds a byte, and the link that showed them.
+# Seconds per byte, and the link that had them.
 _Best = tuple[float, Pair]
 
 
 @dataclass(frozen=True)
 class NicGroup:
-    """The ranks of a host that leave it by one NIC, and the kind of that NIC."""
+    """The ranks of a host that leave it through one NIC, and the kind of that NIC."""
 
     host: str
     nic: str
@@ -42,7 +42,7 @@ class NicGroup:
 
 @dataclass(frozen=True)
 class SampleSpread:
-    """What the samples of a class do not hold together: what to measure more, and which ranks differ."""
+    """The disagreement within classes: links to measure in addition, ranks that differ, and notes."""
 
     more: tuple[Pair, ...]
     apart: frozenset[int]
@@ -50,10 +50,10 @@ class SampleSpread:
 
 
 class Instances:
-    """The ranks of each host by the NIC that they leave by, and what is measured between them."""
+    """The ranks of each host by their NIC, and the rounds between them."""
 
     def __init__(self, places: Sequence[Place], apart: frozenset[int] = frozenset()) -> None:
-        """``apart`` are ranks that are no class with others of their NIC."""
+        """Group the ranks at ``places``; ranks in ``apart`` are in no class with others of their NIC."""
         self.places = places
         self.ranks_of: dict[str, list[int]] = {}
         members: dict[tuple[str, str, str, int], list[int]] = {}
@@ -75,11 +75,11 @@ class Instances:
         return list(self.ranks_of)
 
     def rounds(self, *, quick: bool = False) -> list[list[Pair]]:
-        """All rounds: those within hosts, then those over hosts; ``quick`` keeps strides 1, 2, 4, …"""
+        """Return all rounds: within hosts, then between hosts; ``quick`` keeps strides 1, 2, 4, …"""
         return [*self.inside(quick=quick), *self.between(quick=quick)]
 
     def inside(self, *, quick: bool = False) -> list[list[Pair]]:
-        """Round i holds the links from the n-th rank of every host to its (n + i)-th."""
+        """Return the rounds within hosts: round i links the n-th rank of every host to its (n + i)-th."""
         most = max(map(len, self.ranks_of.values()))
         found: list[list[Pair]] = []
         for stride in doubling_strides(most) if quick else strides(most):
@@ -90,14 +90,14 @@ class Instances:
         return [pairs for pairs in found if pairs]
 
     def between(self, *, quick: bool = False) -> list[list[Pair]]:
-        """Round i, class by class: from each NIC of host n to one of host (n + i) mod N."""
+        """Return the rounds between hosts: round i goes from each NIC of host n to one of (n + i) mod N."""
         count = len(self.ranks_of)
         chosen = doubling_strides(count) if quick else strides(count)
         found = [self._round(stride, turn) for stride in chosen for turn in range(len(self.kinds))]
         return [pairs for pairs in found if pairs]
 
     def _round(self, stride: int, turn: int) -> list[Pair]:
-        """The flows of one round and class; those of the opposite stride are the same ranks, turned."""
+        """Return the flows of one round and class; the opposite stride has the same ranks, reversed."""
         count = len(self.ranks_of)
         if 2 * stride > count:
             return [(b, a) for a, b in self._round(count - stride, turn)]
@@ -110,15 +110,15 @@ class Instances:
         return found
 
     def _flows(self, here: Sequence[int], there: Sequence[int], stride: int) -> Iterator[Pair]:
-        """Each NIC once, and other ranks and another shift of NICs in each round."""
+        """Yield one flow for each NIC, with other ranks and another shift of NICs in each round."""
         for at in range(max(len(here), len(there)) if here and there else 0):
             src = self.groups[here[at % len(here)]].ranks
             dst = self.groups[there[(at + stride - 1) % len(there)]].ranks
-            # Beside the rank that sends, so that one NIC carries both ways at once.
+            # The receiver is not the rank that sends, so that one NIC carries both directions at once.
             yield src[stride % len(src)], dst[(stride + len(dst) // 2) % len(dst)]
 
     def spread(self, beta: Mapping[Pair, float]) -> SampleSpread:
-        """Whether flows of one class agree (``beta``: s/byte of the measured links): what to measure more."""
+        """Check whether flows of one class agree (``beta``: s/byte of measured links); return the spread."""
         flows = {pair: value for pair, value in beta.items() if not self._within(pair)}
         if not flows:
             return SampleSpread((), frozenset(), ())
@@ -139,10 +139,10 @@ class Instances:
         )
 
     def inferred(self, beta: Mapping[Pair, float]) -> dict[Pair, Pair]:
-        """For each link between hosts that was not measured, the measured one that stands for it.
+        """Map each unmeasured link between hosts to the measured one that represents it.
 
-        A transfer is as fast as the slowest of its sender's NIC and its receiver's, each at its best towards
-        that class, and the way between the hosts, which no flow on it beats.
+        A transfer is as fast as the slowest of three: its sender's NIC and its receiver's NIC, each at its
+        best with that class, and the path between the hosts, which is as fast as its best flow.
         """
         flows = {pair: value for pair, value in beta.items() if not self._within(pair)}
         sender, receiver = self._ends(flows)
@@ -179,7 +179,7 @@ class Instances:
         return self.places[pair[0]].host == self.places[pair[1]].host
 
     def _times(self, flows: Mapping[Pair, float]) -> dict[Pair, float]:
-        """How many times slower than both its ends' NICs each flow is."""
+        """Return how many times slower than both its ends' NICs each flow is."""
         sender, receiver = self._ends(flows)
         found = {}
         for pair, value in flows.items():
@@ -191,7 +191,7 @@ class Instances:
     def _ends(
         self, flows: Mapping[Pair, float]
     ) -> tuple[dict[tuple[int, str], _Best], dict[tuple[str, int], _Best]]:
-        """The best flow of each NIC that sends towards a class, and of each that receives from one."""
+        """Return the best flow of each NIC that sends to a class, and of each that receives from one."""
         sender: dict[tuple[int, str], _Best] = {}
         receiver: dict[tuple[str, int], _Best] = {}
         for pair, value in flows.items():
@@ -202,7 +202,7 @@ class Instances:
         return sender, receiver
 
     def _uneven_ranks(self, times: Mapping[Pair, float]) -> tuple[set[int], list[str]]:
-        """The ranks of NICs some of whose ranks are slower by that NIC than others."""
+        """Return the ranks of NICs whose ranks differ in speed, and notes on them."""
         seen: dict[tuple[int, int], list[float]] = {}
         for pair, value in times.items():
             for end in (0, 1):
@@ -214,7 +214,7 @@ class Instances:
                 enough = [
                     seen[rank, end] for rank in group.ranks if len(seen.get((rank, end), ())) >= _FEWEST
                 ]
-                # Its best flow: a slow way to one host says nothing of the rank.
+                # The best flow counts, because a slow path to one host says nothing about the rank.
                 best = sorted(min(values) for values in enough)
                 if best and best[-1] > _ALIKE * best[0]:
                     found.update(group.ranks)
@@ -227,7 +227,7 @@ class Instances:
         return found, said
 
     def _uneven_shifts(self, times: Mapping[Pair, float]) -> dict[int, float]:
-        """By how many NICs a flow goes across, where that makes it slower: rails that are joined poorly."""
+        """Return the shifts between NICs that make flows slower, with the factor: poorly connected rails."""
         seen: dict[int, list[float]] = {}
         for pair, value in times.items():
             src, dst = (self.groups[self.group_of[rank]] for rank in pair)
@@ -242,7 +242,7 @@ class Instances:
         return {shift: value / least for shift, value in middle.items() if value > _ALIKE * least}
 
     def _standing_out(self, times: Mapping[Pair, float], apart: set[int]) -> list[Pair]:
-        """Every pair of NICs of two hosts of which one flow is slow; none where that is how it is built."""
+        """Return all pairs of NICs of hosts with a slow flow; none if the network is built that way."""
         slow = [pair for pair, value in times.items() if value > _STANDS_OUT and not apart.intersection(pair)]
         between = {(self.places[src].host, self.places[dst].host) for src, dst in slow}
         pairs = len(self.hosts) * (len(self.hosts) - 1)
@@ -251,21 +251,21 @@ class Instances:
         return [pair for a, b in sorted(between) for pair in self._every(a, b)]
 
     def _of_rank(self, rank: int) -> Iterator[Pair]:
-        """A rank with one rank of each NIC of every other host, both ways."""
+        """Yield a rank with one rank of each NIC of every other host, in both directions."""
         for group in self.groups:
             if group.host != self.places[rank].host:
                 yield rank, group.ranks[rank % len(group.ranks)]
                 yield group.ranks[rank % len(group.ranks)], rank
 
     def _every(self, here: str, there: str) -> Iterator[Pair]:
-        """Each NIC of one host to each of the other."""
+        """Yield a link from each NIC of one host to each of the other."""
         ours = [one for one in self.groups if one.host == here]
         theirs = [one for one in self.groups if one.host == there]
         for (i, a), (j, b) in product(enumerate(ours), enumerate(theirs)):
             yield a.ranks[(i + j) % len(a.ranks)], b.ranks[(i + j + 1) % len(b.ranks)]
 
     def classes(self) -> str:
-        """How many NICs of how many classes there are, in words."""
+        """Return the numbers of NICs and of classes, in words."""
         words = "class" if len(self.kinds) == 1 else "classes"
         return f"{plural(len(self.groups), 'NIC')} in {len(self.kinds)} {words}"
 

@@ -1,15 +1,15 @@
 """Outliers in a matrix of links by median polish (Tukey 1977): slow senders, slow receivers, slow links.
 
-A transfer is as fast as the slowest of its sender, its receiver and its link, so the capacity of a sender
-is what it reaches towards its best receiver, that of a receiver alike, and a link is slow where it stays
-below both its ends. This holds with half of the hosts slow, each by another factor. It describes no
-network of unequal parts by design (racks, NUMA nodes, NVLink between some GPUs): many links stay below
-their ends there. Such a matrix is taken apart by median polish instead (Tukey 1977), on logarithms: a row
-effect is what a sender loses towards everybody, a column effect what a receiver loses from everybody, and
-what is left belongs to the link.
+A transfer is as fast as the slowest of its sender, its receiver and its link. So the capacity of a sender is
+its rate to its best receiver, a receiver's likewise, and a link is slow if it stays below both its ends. This
+holds even with half of the hosts slow, each by another factor. It does not describe networks of unequal parts
+(racks, NUMA nodes, NVLink between some GPUs), where many links stay below their ends by design. Such a matrix
+is decomposed by median polish of logarithms: a row effect is what a sender loses to everybody, a column
+effect what a receiver loses from everybody, and the residual belongs to the link.
 
-A part is suspect when it is far from its like by their spread and slower by an amount that matters: among
-many equal parts the first alone flags noise, among few unequal ones the second alone flags nature.
+A part is suspect if it is far from its peers relative to their spread, and slower by an amount that matters.
+The first test alone flags noise among many equal parts; the second alone flags natural differences among few
+unequal ones.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ __all__ = ["HostCapacities", "Polished", "Suspects", "capacities", "find", "matr
 
 Z = 4.5
 END_EFFECT, LINK_EFFECT = 0.08, 0.10
-# Nothing is steadier than this, so that equal values do not make every other value an outlier.
+# A lower bound on the spread, so that equal values do not make every other value an outlier.
 _LEAST_SIGMA = 0.01
 _MAD_TO_SIGMA = 1.4826
 _FEWEST = 3
 _MOST_SWEEPS, _SETTLED = 20, 1e-4
-# So many of the links below both their ends are a structure of the network, and no faults.
+# If more links are below both their ends, that is the structure of the network, not a fault.
 _MOST_BELOW = 0.2
-# So many links at one level are what is usual, and links above it are the exception.
+# If this share of links is at one level, it is the usual one, and faster links are the exception.
 _USUAL = 0.7
-# A sender below this share of the middle one is slow, however unequal senders are.
+# A sender below this share of the median one is slow, however unequal senders are.
 _SLOW_ANYWAY = 2 / 3
 
 
 @dataclass(frozen=True, eq=False)
 class HostCapacities:
-    """log bandwidth = min(``senders``, ``receivers``) + ``residual``; NaN where nothing was measured."""
+    """Terms of log bandwidth = min(``senders``, ``receivers``) + ``residual``; NaN if not measured."""
 
     senders: Floats
     receivers: Floats
@@ -50,7 +50,7 @@ class HostCapacities:
 
 @dataclass(frozen=True, eq=False)
 class Polished:
-    """log bandwidth = ``overall`` + ``rows`` + ``columns`` + ``residual``; NaN where nothing was measured."""
+    """Terms of log bandwidth = ``overall`` + ``rows`` + ``columns`` + ``residual``; NaN if not measured."""
 
     overall: float
     rows: Floats
@@ -60,19 +60,19 @@ class Polished:
 
 @dataclass(frozen=True)
 class Suspects:
-    """Slow senders, receivers and links, each with its bandwidth relative to what was to be expected."""
+    """Slow senders, receivers and links, each with its bandwidth relative to the expected one."""
 
     senders: Mapping[int, float] = field(default_factory=dict)
     receivers: Mapping[int, float] = field(default_factory=dict)
     links: Mapping[Pair, float] = field(default_factory=dict)
 
     def level(self, row: int, column: int) -> float:
-        """The bandwidth of a slow link relative to that of one between ends that are not slow."""
+        """Return the bandwidth of a slow link relative to that of a link between normal ends."""
         ends = min(self.senders.get(row, 1.0), self.receivers.get(column, 1.0))
         return self.links[row, column] * ends
 
     def pairs(self, measured: Mask) -> list[Pair]:
-        """Every measured (row, column) that a suspect part takes part in."""
+        """Return every measured (row, column) of a suspect sender, receiver or link."""
         found = dict.fromkeys(self.links)
         for row in self.senders:
             found |= dict.fromkeys((row, int(column)) for column in np.flatnonzero(measured[row]))
@@ -82,10 +82,10 @@ class Suspects:
 
 
 def find(log_bandwidth: Floats, noise: float = 0.0, *, bridged: bool = False) -> Suspects:
-    """The slow parts of a matrix [sender, receiver]; none where fewer than 3 can be compared.
+    """Find the slow parts of a matrix [sender, receiver]; none if fewer than 3 can be compared.
 
-    ``noise`` is how uncertain one value is, as a standard deviation of its logarithm. Where links may be
-    ``bridged``, some are faster than most by design, and their ends are not what the others are held to.
+    ``noise`` is the standard deviation of the logarithm of one value. If links may be ``bridged``, some are
+    faster than most by design, and the others are not compared with them.
     """
     measured = np.isfinite(log_bandwidth)
     if min(log_bandwidth.shape) < _FEWEST or not measured.any():
@@ -108,10 +108,10 @@ def find(log_bandwidth: Floats, noise: float = 0.0, *, bridged: bool = False) ->
 
 
 def capacities(log_bandwidth: Floats, noise: float = 0.0) -> HostCapacities:
-    """What each sender and receiver can do, in O(sweeps · n² log n).
+    """Return the capacity of each sender and receiver, in O(sweeps · n² log n).
 
-    First what each reaches at best, which noise exaggerates; then the median of the links that it alone
-    holds back, which are those near that.
+    The first estimate is the best rate, which noise exaggerates. Then it is the median of the links that this
+    end alone limits, which are those near that rate.
     """
     reached = np.where(np.isfinite(log_bandwidth), log_bandwidth, -np.inf)
     senders, receivers = reached.max(axis=1), reached.max(axis=0)
@@ -128,10 +128,10 @@ def capacities(log_bandwidth: Floats, noise: float = 0.0) -> HostCapacities:
 
 
 def polish(log_bandwidth: Floats) -> Polished:
-    """Median polish in O(sweeps · n² log n), each sweep the rows, then the columns.
+    """Decompose a matrix by median polish in O(sweeps · n² log n); each sweep does rows, then columns.
 
-    Of an even number of values the larger middle one is taken: a disturbance only ever lowers them,
-    and of two links the slow one must not pull its sender down.
+    Of an even number of values the larger middle one is taken: a disturbance only lowers values, and of two
+    links the slow one must not pull its sender down.
     """
     residual = np.array(log_bandwidth)
     rows, columns = np.zeros(residual.shape[0]), np.zeros(residual.shape[1])
@@ -149,7 +149,7 @@ def polish(log_bandwidth: Floats) -> Polished:
 
 
 def matrix_of(pairs: Mapping[Pair, float], size: int) -> Floats:
-    """A ``size`` × ``size`` matrix of logarithms; NaN where ``pairs`` has no value."""
+    """Return a ``size`` × ``size`` matrix of logarithms; NaN where ``pairs`` has no value."""
     values = np.full((size, size), np.nan)
     for (row, column), value in pairs.items():
         values[row, column] = np.log(value)
@@ -157,7 +157,7 @@ def matrix_of(pairs: Mapping[Pair, float], size: int) -> Floats:
 
 
 def _high_medians(values: Floats) -> Floats:
-    """The (upper) median of each row, 0 where a row has no value."""
+    """Return the (upper) median of each row, 0 if a row has no value."""
     ordered = np.sort(values, axis=1)
     count = np.isfinite(values).sum(axis=1)
     middle = np.minimum(count // 2, values.shape[1] - 1)
@@ -166,7 +166,7 @@ def _high_medians(values: Floats) -> Floats:
 
 
 def _held_back(values: Floats, own: Floats, others: Floats, near: float) -> Floats:
-    """The median of those ``values`` of each row that are near its ``own`` capacity, so held back by it."""
+    """Return the median of the ``values`` of each row near its ``own`` capacity, which limits them."""
     with np.errstate(invalid="ignore"):
         mine = (own[:, None] <= others[None, :] + near) & (np.abs(values - own[:, None]) < near)
     chosen = np.where(mine, values, np.nan)
@@ -181,21 +181,21 @@ def _settled(before: Floats, now: Floats) -> bool:
 
 
 def _shown(measured: Mask, own: Floats, others: Floats) -> tuple[Mask, Mask]:
-    """Which ``own`` capacities can be compared with their like, and which of these are no lower limits."""
+    """Return which ``own`` capacities are comparable, and which of these are more than lower limits."""
     best_other = np.where(measured, others[None, :], -np.inf).max(axis=1)
     comparable = measured.sum(axis=1) > 1
     return comparable, comparable & (best_other > own - np.log1p(-END_EFFECT))
 
 
 def _short(capacity: Floats, shown: tuple[Mask, Mask], sigma: float, usual: float) -> dict[int, float]:
-    """Whose capacity is below that of its like, which are the upper half; and the ratio that this is."""
+    """Return which capacities are below those of their peers, the upper half, with their ratios."""
     comparable, known = shown
     chosen = np.sort(capacity[comparable])
     if len(chosen) < _FEWEST:
         return {}
     middle = min(float(chosen[len(chosen) // 2]), usual)
     above = chosen[len(chosen) // 2 + 1 :] - chosen[len(chosen) // 2]
-    # Slow ones are below the middle: how unequal the others are shows above it.
+    # Slow ones are below the median, so the spread above it shows how unequal the others are.
     unequal = float(np.sqrt(np.mean(above**2))) if len(above) else 0.0
     least = max(_far(sigma, END_EFFECT), min(Z * unequal, -float(np.log(_SLOW_ANYWAY))))
     found = known & (capacity < middle - least)
@@ -203,7 +203,7 @@ def _short(capacity: Floats, shown: tuple[Mask, Mask], sigma: float, usual: floa
 
 
 def _usual(values: Floats, near: float) -> float:
-    """The level of most ``values``; infinite where they have no level in common."""
+    """Return the level of most ``values``; infinite if they have no common level."""
     ordered = np.sort(values)
     span = int(np.ceil(_USUAL * len(ordered)))
     starts = np.flatnonzero(ordered[span - 1 :] - ordered[: len(ordered) - span + 1] < near)
@@ -211,12 +211,12 @@ def _usual(values: Floats, near: float) -> float:
 
 
 def _far(sigma: float, effect: float) -> float:
-    """How far below its like (as a logarithm) a part is neither noise nor negligible."""
+    """Return how far below its peers (in logarithms) a part is beyond noise and matters."""
     return max(Z * max(sigma, _LEAST_SIGMA), -float(np.log1p(-effect)))
 
 
 def _freedom(measured: Mask) -> float:
-    """How many times wider values are spread than what is left of them once their ends were estimated."""
+    """Return the spread of values over that of their residuals, which have fewer degrees of freedom."""
     values = int(measured.sum())
     return float(np.sqrt(values / max(1, values - sum(measured.shape) + 1)))
 
@@ -238,7 +238,7 @@ def _polished(log_bandwidth: Floats, measured: Mask, noise: float) -> Suspects:
 
 
 def _low(values: Floats, comparable: Mask, effect: float, noise: float) -> dict[int, float]:
-    """Which ``values`` are far below their median, and the ratio that this is."""
+    """Return which ``values`` are far below their median, with their ratios."""
     chosen = values[comparable]
     if len(chosen) < _FEWEST:
         return {}

@@ -1,4 +1,4 @@
-"""What a user asks of a profile: how long to look, and at what."""
+"""Options of a profile: how long to measure, and what."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _QUICK_DOSE, _DOSE = Dose(0.01, 0.02), Dose(0.03, 0.04)
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to look, and at what: ``quick`` is fewer passes and strides 1, 2, 4, …
+    """How long to measure, and what; ``quick`` means fewer passes and strides 1, 2, 4, …
 
-    ``pairs`` names the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the seconds for
-    everything; ``ports`` says whether shared ports are tried (None: where it is cheap); ``device`` whether
-    ranks are GPUs ("auto": where there are any); ``wait_s`` how long another measurement on the same hosts is
-    waited for; ``alone`` measures one link at a time; ``turns`` are the rounds to measure, in their order.
-    With a ``topology``, called ``topology_name``, rounds are over hosts, and what it declares alike is
+    ``pairs`` are the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the seconds for
+    everything. ``ports`` says whether to try shared ports (None: if that is cheap), ``device`` whether ranks
+    are GPUs ("auto": if there are any), ``wait_s`` how long to wait for another measurement on the same
+    hosts. ``alone`` measures one link at a time. ``turns`` are the rounds to measure, in their order. With a
+    ``topology``, called ``topology_name``, rounds are over hosts, and links that it declares equal are
     measured by samples.
     """
 
@@ -43,7 +43,7 @@ class Effort:
 
     @property
     def enough_s(self) -> float:
-        """After two passes, none begins later than this: slow links take long and vary little."""
+        """Seconds after which no pass beyond the second begins: slow links take long and vary little."""
         return 1.0 if self.quick else 3.0
 
     def plan(self, places: Sequence[Place]) -> RoundPlan:
@@ -54,7 +54,8 @@ class Effort:
         elif self.topology is not None:
             rounds = Instances(places).rounds(quick=self.quick)
         else:
-            # Where none of the ranks in turn is there, others are: who they are has to be told.
+            # If none of the ranks of ``turns`` is present, other ranks are measured, so that they can be
+            # reported.
             rounds = self.turns.rounds(places) if self.turns is not None else []
             rounds = rounds or rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
         return RoundPlan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, dose)

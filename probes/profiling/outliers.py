@@ -31,11 +31,10 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class SlowPart:
-    """A slow sender, receiver or several links: the ``word`` that flags its ``rows``.
+    """A slow sender or receiver, or several slow links; ``word`` is the flag of its ``rows``.
 
-    ``does`` says what is wrong; ``named`` is for each row how many times too slow its link is, and what to
-    call it; ``times`` how many times too slow a sender or receiver is, ``costs`` what that does to a
-    collective.
+    ``does`` says what is wrong. ``named`` has, for each row, the slowdown and the name of its link. ``times``
+    is the slowdown of a sender or receiver, ``costs`` its effect on a collective.
     """
 
     word: str
@@ -47,7 +46,7 @@ class SlowPart:
 
     @property
     def worst(self) -> float:
-        """How many times too slow it is, or the worst of its links."""
+        """The slowdown of it, or of the worst of its links."""
         return max((times for times, _ in self.named), default=self.times)
 
     @property
@@ -59,7 +58,7 @@ class SlowPart:
         return f"{describe(self.does, self.named)}: {ring}, unless it goes around"
 
     def among(self, rows: Set[int]) -> SlowPart:
-        """What is left of single links when only ``rows`` count."""
+        """Return the single links that remain when only ``rows`` count."""
         kept = [at for at, row in enumerate(self.rows) if row in rows]
         return replace(
             self, rows=tuple(self.rows[at] for at in kept), named=tuple(self.named[at] for at in kept)
@@ -67,7 +66,7 @@ class SlowPart:
 
 
 class Names:
-    """What ranks and links are called: by host where each has one rank, by number on a single host."""
+    """Names of ranks and links: by host if each has one rank, by number on a single host."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = hosts
@@ -80,7 +79,8 @@ class Names:
         return self._hosts[rank] if self._alone else f"rank {rank} ({self._hosts[rank]})"
 
     def together(self, ranks: Sequence[int], every: Sequence[int]) -> dict[str, list[int]]:
-        """``ranks`` by what they are called: a host where all that ``every`` has of it are among them."""
+        """Group ``ranks`` by name: the host's if all of its ranks in ``every`` are included, else their own.
+        """
         found: dict[str, list[int]] = {}
         for rank in ranks:
             host = self._hosts[rank]
@@ -94,7 +94,10 @@ class Names:
         return len({self._hosts[rank] for rank in ranks}) == 1
 
     def parties(self, ranks: Sequence[int], every: Sequence[int]) -> int:
-        """How many hosts ``every`` are on if ``ranks`` are all of one, or ranks where on one host; else 0."""
+        """Return the number of parties in ``every``; 0 if ``ranks`` are only a part of a host's.
+
+        Parties are hosts, or ranks if ``every`` are on one host.
+        """
         if self.on_one_host(every):
             return len(every)
         mine = {self._hosts[rank] for rank in ranks}
@@ -108,7 +111,7 @@ class Names:
 def slow_parts(
     pairs: Sequence[Pair], beta: Floats, median: Floats, places: Sequence[Place]
 ) -> list[SlowPart]:
-    """Slow hosts, ranks and links between hosts, slow ranks and links inside each host; the worst first."""
+    """Find slow hosts, ranks and links, between hosts and inside each host; the worst comes first."""
     hosts = [place.host for place in places]
     names = Names(hosts)
     wander = np.log(median / beta)
@@ -126,14 +129,14 @@ def slow_parts(
 
 
 def worst_first(parts: Iterable[SlowPart]) -> list[SlowPart]:
-    """The parts in the order of how many times too slow they are."""
+    """Sort the parts by their slowdown, worst first."""
     return sorted(parts, key=lambda part: -part.worst)
 
 
 def asymmetric(pairs: Sequence[Pair], beta: Floats, median: Floats, low: Floats, high: Floats) -> list[int]:
-    """Rows that are a tenth slower than the way back, at best and in the middle, beyond their intervals.
+    """Return rows a tenth slower than the way back, at best and in the median, beyond their intervals.
 
-    Where links wander more than that, it must be beyond what they wander, too.
+    If links vary by more than that, the difference must also exceed their variation.
     """
     row_of = {pair: row for row, pair in enumerate(pairs)}
     least = max(1 + EFFECT, float(np.exp(_Z * noise(np.log(median / beta)))))
@@ -148,26 +151,27 @@ def asymmetric(pairs: Sequence[Pair], beta: Floats, median: Floats, low: Floats,
 
 
 def noise(wander: Floats) -> float:
-    """How uncertain a best value is, from how far the middle of its samples is from it (both logarithms)."""
+    """Return the uncertainty of a best value, from the distance of the median to it (both logarithms)."""
     return float(np.median(wander)) / 2 if len(wander) else 0.0
 
 
 def noisy(beta: Floats, median: Floats, high: Floats) -> list[int]:
-    """Rows whose middle, or whose interval, is at twice what the link takes at its best."""
+    """Return rows whose median, or upper bound, is over twice the link's best time."""
     return [int(row) for row in np.flatnonzero(np.maximum(median, high) > (1 + _NOISY) * beta)]
 
 
 def describe(what: str, worst: Sequence[tuple[float, str]]) -> str:
-    """One sentence that names the worst of some links, and counts the others: (how bad, name) each."""
+    """Return a sentence that names the worst links and counts the others, from (how bad, name) of each."""
     names = [name for _, name in sorted(worst, key=lambda one: -one[0])]
     return f"{plural(len(names), 'link')} {what}: {some(names, _MOST_NAMED)}"
 
 
 def _costs(times: float, parties: int) -> str:
-    """What a sender or receiver ``times`` too slow costs; it is all that one of ``parties`` has, unless 0.
+    """Return the words for the cost of a sender or receiver that is ``times`` too slow.
 
-    A ring moves 2(n-1)/n of the data through each of n parties. In any other way each has to send its own
-    data once and to receive the sum once, while all others work as before.
+    A ring moves 2(n-1)/n of the data through each of n parties. Any other algorithm makes each party send its
+    own data once and receive the sum once, while all others work as before. ``parties`` is n, or 0 if the
+    slow part is not a whole party.
     """
     least = times * parties / (2 * (parties - 1)) if parties > 1 else 0.0
     others = f", any other at least {least:.1f} times" if least >= 1.05 else ""
@@ -177,7 +181,7 @@ def _costs(times: float, parties: int) -> str:
 def _slow(
     pairs: Sequence[Pair], rows: Indices, beta: Floats, noisy: float, names: Names
 ) -> Iterable[SlowPart]:
-    """The slow parts of the links ``pairs``, which are the ``rows`` of the table."""
+    """Yield the slow parts of the links ``pairs``, which are the ``rows`` of the table."""
     ranks = sorted({rank for pair in pairs for rank in pair})
     at = {rank: number for number, rank in enumerate(ranks)}
     cells = {(at[src], at[dst]): 1 / float(value) for (src, dst), value in zip(pairs, beta, strict=True)}

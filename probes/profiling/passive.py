@@ -1,7 +1,7 @@
 """A profile made of the sends of a running job, as its profiler recorded them.
 
 A send also waits for its receiver, so the fastest of each size counts. Alpha is the time of the fastest send
-of the smallest size without beta times its bytes. Links without sends are not in the profile.
+of the smallest size, minus beta times its bytes. Links without sends are not in the profile.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Sends = Mapping[tuple[int, int], Mapping[int, Sequence[float]]]
 
 
 def passive_profile(ranks: Sequence[ProfiledRank], sends: Sends, library: str) -> Profile:
-    """The profile of the links in ``sends``: seconds by (rank from, rank to) and bytes.
+    """Return the profile of the links in ``sends``: seconds by (rank from, rank to) and bytes.
 
-    A link with sends of one size only gets that size's seconds per byte as its beta, latency included, and
+    If a link has sends of one size only, its beta is that size's seconds per byte, latency included, and it
     is flagged unsound. Raises UsageError without any send.
     """
     pairs = sorted(pair for pair, sizes in sends.items() if any(sizes.values()))

@@ -41,7 +41,7 @@ Choice = Callable[[Samples, Sequence[Place]], list[Pair]]
 
 
 class Steps:
-    """One rank's view of one profile; the samples that it returns are whole on rank 0 only."""
+    """One rank's view of one profile; the samples that it returns are complete on rank 0 only."""
 
     def __init__(self, prober: Prober, effort: Effort, places: Sequence[Place], started_s: float) -> None:
         self._prober, self._effort, self._places = prober, effort, places
@@ -58,7 +58,7 @@ class Steps:
         self._most_retests = 2 * len(places) + 16
 
     def passes(self, plan: RoundPlan) -> tuple[int, Samples]:
-        """How many passes were made, and the samples of them."""
+        """Run the passes; return their number and their samples."""
         found = Samples()
         if self._effort.budget_s is not None:
             plan = self._calibrated(plan, found)
@@ -80,10 +80,10 @@ class Steps:
         return max(made, 1), self._gathered(found)
 
     def checked(self, samples: Samples) -> Instances | None:
-        """With a topology: who leaves a host by which NIC, once the spread of its classes is checked.
+        """Check the spread of a topology's NIC classes; return the ranks of each host by NIC.
 
-        What their flows do not hold together is measured, added to ``samples``, and told. None without a
-        topology, or where single links were asked for.
+        Links on which a class disagrees are measured, added to ``samples``, and noted. Returns None without a
+        topology, or if single links were requested.
         """
         if self._effort.topology is None or self._effort.pairs is not None:
             return None
@@ -109,12 +109,12 @@ class Steps:
         return self._instances
 
     def retest(self, samples: Samples) -> None:
-        """Measure links that stand out once more, alone, and add that to ``samples``.
+        """Measure links that stand out once more, alone, and add the results to ``samples``.
 
-        Where they are too many for that, first again in company: most were disturbed only once. What was
-        disturbed even alone, or stands out only now, follows; then, a last time, single links that are
-        still slow: of so many, some are disturbed twice. Links whose ends waited for cores are measured
-        alone, too.
+        If there are too many, they are first measured again in company, because most were disturbed only
+        once. Then follow links that were disturbed even alone, or that stand out only now. Single links that
+        are still slow are measured a last time, because some are disturbed twice. Links whose ends waited for
+        cores are measured alone, too.
         """
         chosen = self._on_every_rank(to_retest, samples)
         for number in range(1, _MORE_PASSES + 1):
@@ -135,7 +135,7 @@ class Steps:
         self._alone(self._on_every_rank(still_slow, samples), samples)
 
     def ports(self, samples: Samples) -> tuple[list[Share], list[str]]:
-        """The shared ports that trials find, and what else they tell."""
+        """Find the shared ports by trials; return them, and further findings of the trials."""
         prober = self._prober
         mine = self._known(samples) if prober.rank == 0 else None
         prober.waits_for_all("which ports to try")
@@ -151,7 +151,7 @@ class Steps:
         return [*shares, *of_nics], [*said, *contradicted(self._places, of_nics)]
 
     def host_copies(self) -> tuple[HostCopies, ...]:
-        """Copies between GPUs and their CPUs, on every host one GPU at a time."""
+        """Measure copies between GPUs and their CPUs, on every host one GPU at a time."""
         if not any(place.on_gpu for place in self._places):
             return ()
         prober, host = self._prober, self._places[self._prober.rank].host
@@ -165,14 +165,14 @@ class Steps:
         return tuple(copies for copies in every if copies is not None)
 
     def memory(self) -> tuple[HostMemory, ...]:
-        """Copies and sums on each host of several ranks, all at once; none of GPUs, or within a budget."""
+        """Measure copies and sums on hosts of several ranks, all at once; none with GPUs or a budget."""
         hosts = Counter(place.host for place in self._places)
         unwanted = self._effort.budget_s is not None or any(place.on_gpu for place in self._places)
         if unwanted or max(hosts.values()) < 2:
             return ()
         self._prober.waits_for_all("copies and sums in memory")
         number = count(1)
-        # On a busy machine this takes long: each barrier says that work goes on.
+        # This takes long on a busy machine, so each barrier reports progress.
         own = memory_speed(
             self._prober.comm, lambda: self._prober.says(f"copies and sums in memory, {next(number)}")
         )
@@ -194,7 +194,7 @@ class Steps:
         return tuple(found)
 
     def said(self, samples: Samples) -> list[str]:
-        """What was left out, and why."""
+        """Return notes on what was left out, and why."""
         missing = len(self._places) * (len(self._places) - 1) - len(samples.measured())
         told = list(self._declared_said)
         if self._instances is not None:
@@ -218,14 +218,17 @@ class Steps:
         return [*told, f"left out ({why}): {', '.join(left + self._left_out)}"]
 
     def _is_enough(self, number: int, last_s: float) -> bool:
-        """Whether pass ``number`` need not begin: it would not fit, or slow links have been seen twice."""
+        """Return whether to skip pass ``number``: it would not fit, or slow links have been seen twice."""
         now_s = time.perf_counter()
         if self._effort.budget_s is not None:
             return self._prober.deadline_s - now_s < 1.2 * last_s
         return number > 2 and now_s - self._started_s > self._effort.enough_s
 
     def _pass(self, plan: RoundPlan, number: int, found: Samples) -> bool:
-        """Whether there was time for all; round by round, so that even a part of a pass holds whole links."""
+        """Measure one pass; return whether there was time for all of it.
+
+        It goes round by round, so that even a part of a pass holds complete links.
+        """
         rounds = plan.rounds_of(number)
         cut = [
             (self._cut(met), self._cut(pairs)) for met, pairs in zip(meetings(rounds), rounds, strict=True)
@@ -244,7 +247,10 @@ class Steps:
         return True
 
     def _settled(self, found: Samples) -> frozenset[Pair]:
-        """The slow links between hosts: a look takes long, and what stands out is measured again, alone."""
+        """Return the slow links between hosts, which need no other pass.
+
+        Each takes long to measure, and outliers are measured again anyway, alone.
+        """
         host_of = [place.host for place in self._places]
         mine = [
             pair
@@ -255,11 +261,11 @@ class Steps:
         return frozenset(pair for pairs in self._prober.comm.allgather(mine) for pair in pairs)
 
     def _calibrated(self, plan: RoundPlan, found: Samples) -> RoundPlan:
-        """``plan`` cut to the budget, once its first round has told what a wave costs."""
-        # However short the budget is: without a single link there is no profile.
+        """Cut ``plan`` to the budget, by the cost of a wave in its first round."""
+        # The first round ignores the budget: without a single link there is no profile.
         deadline_s, self._prober.deadline_s = self._prober.deadline_s, float("inf")
         first = self._cut(plan.rounds[0])
-        # Of one pass, as far as is known: no bar shall be full before it.
+        # An estimate for one pass, so that the progress bar is not full too early.
         self._prober.expect(2 * len(first) * len(plan.rounds))
         cost = []
         for probe, pairs in (
@@ -281,20 +287,20 @@ class Steps:
         self._prober.expect(2 * len(pairs))
         for index, pair in enumerate(pairs, start=1):
             step = f"again, alone, {index} of {len(pairs)}"
-            # Alone a few round trips tell as much; within a host they cost little.
+            # Alone, a few round trips are enough; within a host, more of them cost little.
             share = 1.0 if self._places[pair[0]].host == self._places[pair[1]].host else _ALPHA_AGAIN
             found.add(self._prober.alpha([pair], f"latency {step}", share) or Samples())
             found.add(self._prober.beta([pair], f"bandwidth {step}", alone=True) or Samples())
         self._add(found, samples)
 
     def _add(self, found: Samples, samples: Samples) -> None:
-        """What all ranks found, into the samples of rank 0."""
+        """Add the findings of all ranks to the samples of rank 0."""
         gathered = self._gathered(found)
         if self._prober.rank == 0:
             samples.add(gathered)
 
     def _on_every_rank(self, choose: Choice, samples: Samples) -> list[Pair]:
-        """The links that rank 0 chooses."""
+        """Return, on every rank, the links that rank 0 chooses."""
         chosen = choose(samples, self._places) if self._prober.rank == 0 else None
         self._prober.waits_for_all("which links to measure again")
         pairs: list[Pair] = self._prober.comm.bcast(chosen)
@@ -308,7 +314,7 @@ class Steps:
         return Known(beta, contended, self._places, kept_waiting(fits.between_hosts, samples), alone)
 
     def _wants_trials(self, known: Known) -> bool:
-        """Where nobody said: when links slow each other down, or a host has several ranks."""
+        """Return whether to try ports; by default, if links slow each other down or hosts have many ranks."""
         ranks_of = known.ranks_of()
         if len(ranks_of) < 2 or self._effort.ports is False:
             return False
@@ -316,7 +322,7 @@ class Steps:
         return bool(self._effort.ports or known.contended or known.kept_waiting or crowded)
 
     def _through(self, shares: Sequence[Share], samples: Samples) -> None:
-        """Measure links slowed down in company one at a time through each trunk, then what is still slow."""
+        """Measure links slowed down in company one at a time through each trunk, then those still slow."""
         trunks = [share.pairs for share in shares]
 
         def slowed_down(known: Samples, places: Sequence[Place]) -> list[Pair]:
@@ -336,12 +342,12 @@ class Steps:
         self._alone(self._on_every_rank(slowed_down, samples), samples)
 
     def _agreed(self, decision: bool) -> bool:
-        """What rank 0 decides."""
+        """Return the decision of rank 0 on every rank."""
         self._prober.waits_for_all("whether another pass is needed")
         return bool(self._prober.comm.bcast(decision))
 
     def _gathered(self, samples: Samples) -> Samples:
-        """On rank 0 the samples of every rank, elsewhere its own."""
+        """Return the samples of every rank on rank 0, elsewhere its own."""
         self._prober.waits_for_all("the samples of all ranks")
         everyone = self._prober.comm.gather(samples)
         if everyone is None:
@@ -353,5 +359,5 @@ class Steps:
 
 
 def _medians(costs: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """The median over ranks for each size; empty if one of them has none."""
+    """Return the median over ranks for each size; empty if one of them has none."""
     return tuple(np.median(costs, axis=0).tolist()) if all(costs) else ()

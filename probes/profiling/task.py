@@ -1,9 +1,9 @@
 """Profiling as one task of all ranks: every rank calls ``profile``, rank 0 gets the result.
 
-In the round-robin rounds of AdapCC (Sec. IV-B), ping-pong gives alpha and message trains give beta;
-several passes over all links, so that a disturbance which lasts a while does not take every sample of
-one link. Links whose fit is refused or that stand out are measured
-again, alone, before they are reported. Then shared ports are tried.
+In the round-robin rounds of AdapCC (Sec. IV-B), ping-pong gives alpha and message trains give beta. There are
+several passes over all links, so that a lasting disturbance does not spoil every sample of one link. Links
+that stand out, or whose fit is rejected, are measured again, alone, before they are reported. Then shared
+ports are tried.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from probes.sampling import Place, Prober, Samples, packet_trains, sent_and_retr
 __all__ = ["Begun", "profile", "rescued"]
 
 
-# What a rank comes to hold, mostly the buffer of its messages, and what MPI fills of /dev/shm.
+# Memory of a rank, mostly its message buffer, and MPI's use of /dev/shm.
 _RANK_BYTES, _SHARED_BYTES = 112 << 20, 1 << 20
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What a profile needs beside samples, kept in case that the run is cut short."""
+    """Facts that a profile needs besides samples, kept in case the run is cut short."""
 
     places: tuple[Place, ...]
     library: str
@@ -45,13 +45,13 @@ class Begun:
 def profile(comm: Any, effort: Effort | None = None, progress: Safekeeping = SILENT) -> Profile | None:
     """Measure alpha and beta of every link between the ranks of ``comm``, round-robin (AdapCC, Sec. IV-B).
 
-    Called by every rank of ``comm`` (an mpi4py communicator of two ranks or more), or by ``exec.launch`` on
-    each rank that it starts. Returns the `Profile` on rank 0, None elsewhere: alpha in seconds, beta in
-    seconds per byte, for each ordered pair. ``effort`` says how long to look, and at what; N ranks take
-    O(N) rounds, of some 0.1 s each.
+    Every rank of ``comm`` (an mpi4py communicator of at least two ranks) calls it, or ``exec.launch`` on each
+    rank that it starts. Returns the `Profile` on rank 0, None elsewhere: alpha in seconds, beta in seconds
+    per byte, for each ordered pair. ``effort`` says how long to measure, and what; N ranks take O(N) rounds,
+    of some 0.1 s each.
 
-    Raises UsageError for one rank, LockHeldError where another measurement of this user is under way on
-    one of the hosts, and UnavailableError where memory is short.
+    Raises UsageError for one rank, LockHeldError if another measurement of this user runs on one of the
+    hosts, and UnavailableError if memory is short.
 
     >>> from exec import launch
     >>> from probes import Effort, profile
@@ -108,7 +108,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
 
 
 def _placed(comm: Any, effort: Effort) -> tuple[CudaEnd | None, list[Place]]:
-    """This rank's GPU, if it has one, and where all ranks are."""
+    """Return this rank's GPU, if it has one, and the places of all ranks."""
     hosts: list[str] = comm.allgather(socket.gethostname())
     rank = comm.Get_rank()
     gpu = cuda_end(effort.device, hosts[:rank].count(hosts[rank]))
@@ -120,7 +120,7 @@ def _placed(comm: Any, effort: Effort) -> tuple[CudaEnd | None, list[Place]]:
 
 
 def _of_hosts(places: Sequence[Place], segments: Sequence[tuple[int, int]]) -> list[SentSegments]:
-    """The segments of each host, as the first of its ranks counted them."""
+    """Return the segments of each host, as the first of its ranks counted them."""
     first: dict[str, SentSegments] = {}
     for place, (sent, retransmitted) in zip(places, segments, strict=True):
         first.setdefault(place.host, SentSegments(place.host, sent, min(sent, retransmitted)))
@@ -128,7 +128,7 @@ def _of_hosts(places: Sequence[Place], segments: Sequence[tuple[int, int]]) -> l
 
 
 def _near(rank: int, places: Sequence[Place]) -> frozenset[int]:
-    """The ranks that copy from this one's GPU without a network between."""
+    """Return the ranks that can copy from this rank's GPU without a network."""
     return frozenset(
         other
         for other, place in enumerate(places)
@@ -137,7 +137,7 @@ def _near(rank: int, places: Sequence[Place]) -> frozenset[int]:
 
 
 def rescued(values: Iterable[object], why: str, seconds: float = 0.0) -> Profile | None:
-    """What was measured before the run was cut short, from what the ranks gave away; None without a link."""
+    """Return the profile of what the ranks had measured before the run was cut short; None without a link."""
     begun: Begun | None = None
     samples = Samples()
     for value in values:

@@ -1,8 +1,8 @@
-"""What a run tells that is compared with the baseline and with the runs before it.
+"""Verdict on one run, compared with the baseline and with earlier runs.
 
-A change for the worse stands where it is beyond the noise of the links, as the profiles and the history show
-it, or beyond a given share. It lasts where the level of the last runs has shifted
-(`probes.statistics.changepoint`). What stood in the last run and no longer does has recovered.
+A change for the worse stands if it exceeds the noise of the links, as the profiles and the history show it,
+or exceeds a given share. It is lasting if the level of the last runs has shifted
+(`probes.statistics.changepoint`). A change that stood in the last run and no longer does has recovered.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from probes.profiling.history import Event, History
 
 __all__ = ["EFFECT", "Recovery", "Standing", "WatchVerdict", "judged", "with_events"]
 
-# Below this share of its bandwidth nobody acts, however sure a change is.
+# Nobody acts on a smaller loss of bandwidth, however certain it is.
 EFFECT = 0.08
-# Noise explains no more than that a link has a third of its bandwidth, at best and in the middle, twice.
+# Noise never explains a loss of more than two thirds of the bandwidth, at best and in the median.
 _MOST = float(np.log(3.0))
-# A latency that rose by this factor is noted even where it costs the schedule too little to matter.
+# A latency that rose by this factor is noted even if it costs the schedule too little to matter.
 _MUCH = 2.0
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A change for the worse that is there: found at ``since_s``, ``new`` in this run, or ``lasting``.
+    """A present change for the worse: found at ``since_s``, ``new`` in this run, or ``lasting``.
 
-    So many of its links are ``recalled``: worse when last measured, and not measured in this run.
+    ``recalled`` of its links were worse when last measured, and were not measured in this run.
     """
 
     change: Change
@@ -57,7 +57,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What was worse since ``since_s`` and no longer is: its value in the baseline and now (bytes/s, s)."""
+    """A change for the worse that ended: its value in the baseline and now (bytes/s or s), and its start."""
 
     what: str
     quantity: Quantity
@@ -75,9 +75,9 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class WatchVerdict:
-    """How a run differs from the baseline, what of it stands or has recovered, and the history with it.
+    """Differences of a run from the baseline, standing and recovered changes, and the updated history.
 
-    ``harmless`` are latencies that rose to twice what they were, or more, and do not matter.
+    ``harmless`` are latencies that at least doubled, but do not matter.
     """
 
     drift: Drift
@@ -88,7 +88,7 @@ class WatchVerdict:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What the network of now has that the baseline has not: what stands, and what became better."""
+        """Present differences from the baseline: standing changes, and improvements."""
         better = (change for change in self.drift.changes if not change.worse)
         return (*(one.change for one in self.standing), *better)
 
@@ -101,17 +101,17 @@ def judged(
     share: float | None = None,
     matters: Callable[[Change], bool] = lambda change: True,
 ) -> WatchVerdict:
-    """The verdict on ``now``, measured at ``at_s`` (seconds since 1970), after the runs of ``history``.
+    """Judge ``now``, measured at ``at_s`` (seconds since 1970), after the runs of ``history``.
 
-    A link has drifted where it lost more than ``share`` of its bandwidth; without one where it lost more than
-    8 % and more than noise explains: that of both profiles, and that from run to run, but never two thirds.
-    Latency is always judged by noise, from a quarter on. Only changes for the worse that ``matters`` accepts
-    stand. What stood before does so until it is half way back, so that it does not flap. A latency whose ends
-    waited for cores is doubtful: it neither stands nor has recovered. What was worse and is not measured now
-    is taken to be as it was.
+    A link has drifted if it lost more than ``share`` of its bandwidth. Without ``share``, it must have lost
+    more than 8 %, and more than the noise of both profiles and between runs explains; noise never explains
+    two thirds. Latency is always judged by noise, from a quarter on. Only changes for the worse that
+    ``matters`` accepts stand. A standing change stays until it is half way back, so that it does not flap. A
+    latency whose ends waited for cores is doubtful: it neither stands nor has recovered. A link that was
+    worse and is not measured now keeps its last value.
     """
     after = runs.with_run(history, baseline, now, at_s)
-    # What the last change explains was not measured after it.
+    # The last change explains what was not measured after it.
     unexplained = history.measured_s >= history.changed_s
     measured = np.asarray(matched(baseline, now) >= 0, dtype=np.bool_)
     now = recalled(baseline, now, history)
@@ -157,14 +157,14 @@ _QUANTITIES: tuple[Quantity, ...] = ("bandwidth", "latency")
 
 
 def with_events(history: History, events: Sequence[Event]) -> History:
-    """``history`` with more events, the oldest beyond the bound left out."""
+    """Return ``history`` with more events; the oldest beyond the bound are dropped."""
     return replace(history, events=(*history.events, *events)[-runs.MOST_EVENTS :])
 
 
 def _past(
     history: History, baseline: Profile, now: Profile, quantity: Quantity, least: float, missing: Mask
 ) -> Past:
-    """What the runs tell of each link; a level only of those that are away from the baseline now."""
+    """Return the evidence of earlier runs on each link; a level only for links now off the baseline."""
     wander = runs.wander(history, quantity)
     expected, found = _values(baseline, quantity), _values(now, quantity)
     sigma = np.maximum(sigmas(baseline.links, quantity), wander)

@@ -1,4 +1,4 @@
-"""Links between the GPUs of one host, and between each GPU and its CPU, by copies timed on the device."""
+"""Links between GPUs of one host, and between a GPU and its CPU, measured by copies timed on the device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from probes.statistics import fit
 __all__ = ["GpuEnd", "host_copies", "latencies", "lend", "trains_from"]
 
 _TAG = 103
-# A link's line is read from sizes at which the start of a copy is not all of it.
+# Sizes at which the start of a copy does not dominate its time.
 SIZES = tuple(1 << 20 << step for step in range(7))
 _TINY_BYTES, _TINY_TIMES = 8, 50
 _FEWEST, _MOST = 5, 32
@@ -23,34 +23,34 @@ _WARM = 3
 
 
 class GpuEnd(Protocol):
-    """One GPU of this process, as ``probes.live.cuda_links`` drives it."""
+    """One GPU of this process, as implemented by ``probes.live.cuda_links``."""
 
     name: str
 
     def lend(self) -> bytes:
-        """What another process needs to open this GPU's buffer."""
+        """Return the handle with which another process opens this GPU's buffer."""
 
     def borrowed(self, handle: bytes) -> AbstractContextManager[int]:
-        """The address of a buffer that another process lends."""
+        """Open a buffer that another process lends; yields its address."""
 
     def pull_s(self, address: int, size_bytes: int) -> float:
-        """Seconds of one copy from a borrowed buffer."""
+        """Return the seconds of one copy from a borrowed buffer."""
 
     def from_host_s(self, size_bytes: int) -> float:
-        """Seconds of one copy from the CPU."""
+        """Return the seconds of one copy from the CPU."""
 
     def to_host_s(self, size_bytes: int) -> float:
-        """Seconds of one copy to the CPU."""
+        """Return the seconds of one copy to the CPU."""
 
 
 def lend(comm: Any, peer: int, gpu: GpuEnd) -> None:
-    """Let ``peer`` copy from this GPU until it says that it is done."""
+    """Let ``peer`` copy from this GPU until it reports that it is done."""
     comm.send(gpu.lend(), dest=peer, tag=_TAG)
     comm.recv(source=peer, tag=_TAG)
 
 
 def latencies(comm: Any, peer: int, gpu: GpuEnd) -> list[float]:
-    """Seconds of copies of almost nothing from ``peer``, which must be in ``lend``."""
+    """Return the seconds of tiny copies from ``peer``, which must be in ``lend``."""
     handle = comm.recv(source=peer, tag=_TAG)
     with gpu.borrowed(handle) as address:
         for _ in range(_WARM):
@@ -61,7 +61,7 @@ def latencies(comm: Any, peer: int, gpu: GpuEnd) -> list[float]:
 
 
 def trains_from(comm: Any, peer: int, gpu: GpuEnd, budget_s: float, wanted: Sequence[int] = ()) -> Trains:
-    """Copies of several sizes from ``peer``, which must be in ``lend``, for about ``budget_s`` seconds."""
+    """Time copies of several sizes from ``peer``, which must be in ``lend``, for about ``budget_s``."""
     handle = comm.recv(source=peer, tag=_TAG)
     with gpu.borrowed(handle) as address:
         found = _timed(lambda size: gpu.pull_s(address, size), budget_s, wanted or SIZES)
@@ -70,7 +70,7 @@ def trains_from(comm: Any, peer: int, gpu: GpuEnd, budget_s: float, wanted: Sequ
 
 
 def host_copies(rank: int, gpu: GpuEnd, budget_s: float) -> HostCopies:
-    """What copies between this GPU and its CPU cost, each way."""
+    """Measure the cost of copies between this GPU and its CPU, in each direction."""
     ways = []
     for copy in (gpu.from_host_s, gpu.to_host_s):
         tiny = [copy(_TINY_BYTES) for _ in range(_TINY_TIMES)]
@@ -79,7 +79,7 @@ def host_copies(rank: int, gpu: GpuEnd, budget_s: float) -> HostCopies:
 
 
 def _timed(copy: Callable[[int], float], budget_s: float, sizes: Sequence[int]) -> Trains:
-    """Each size so often that all sizes share the time; the first copies of all do not count."""
+    """Time each size repeatedly so that all sizes share the time equally; warm-up copies do not count."""
     warm = [copy(sizes[0]) for _ in range(_WARM)]
     pace = float(np.median(warm)) / sizes[0]
     each_s = budget_s / len(sizes)

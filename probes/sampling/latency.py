@@ -12,16 +12,17 @@ __all__ = ["answer", "round_trips"]
 _TAG = 101
 _WARM = 20
 _LEAST, _MOST = 20, 2000
-# A ball that gets lost comes late by a fifth of a second: a look ends after so many times what was planned.
+# A lost message arrives a fifth of a second late, so a measurement ends after this many times its planned
+# time.
 _LATE = 4
 _LAST = 1
 
 
 def round_trips(comm: Any, peer: int, budget_s: float) -> Floats:
-    """Round-trip times (s) to ``peer``, which must be in ``answer``, for about ``budget_s`` seconds.
+    """Return round-trip times (s) to ``peer``, which must be in ``answer``, for about ``budget_s`` seconds.
 
-    Half the smallest is alpha. It needs no common clock; what differs between the two directions is
-    not seen.
+    Half the smallest is alpha. This needs no common clock, but cannot show a difference between the two
+    directions.
     """
     ball = bytearray(8)
     warm = [_round_trip(comm, peer, ball) for _ in range(_WARM)]
@@ -36,7 +37,7 @@ def round_trips(comm: Any, peer: int, budget_s: float) -> Floats:
 
 
 def answer(comm: Any, peer: int) -> None:
-    """Send each ball back at once, up to the one that says that it is the last."""
+    """Send each message back at once, up to the one marked as the last."""
     ball = bytearray(8)
     while not ball[0]:
         _return(comm, peer, ball)

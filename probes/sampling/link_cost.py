@@ -1,8 +1,8 @@
 """The alpha and beta of one link, fitted to its samples and bounded by the time of whole transfers.
 
-Messages that were held back come in a burst afterwards, and gaps within the burst are no pace of the
-link. The bytes of a train over all the time since it was asked for are: they can only be too slow. So
-the best whole transfer is the slowest that a link may be, and a fit much faster than it is refused.
+Delayed messages arrive in a burst, and the gaps within a burst do not show the link's pace. The time of a
+whole train since its request does, and can only be too long. So the best whole transfer bounds beta from
+above, and a fit much faster than it is rejected.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from probes.statistics import LinkFit, fit, fit_paces
 
 __all__ = ["best_whole", "better", "looks_slow", "middle_whole", "pace"]
 
-# By so much does a byte of a small message cost more than of a larger one where messages cost something.
+# If a byte costs this many times more at one size than at another, messages have a fixed cost.
 _OVERHEAD = 1.25
-# Large messages are fitted by their best, a whole train of them is held up by whatever else goes on.
+# Large messages are fitted to their best times, but a whole train includes every disturbance.
 _LARGE_HURRY = 0.5
 _BURST = 1.5
-# By so much may a whole train of small messages look too fast, as a shaped link lets a burst through at once.
+# A whole train of small messages may look this much too fast, because a shaped link lets a burst through.
 _AHEAD = 1.06
 
 
 def pace(found: Trains) -> LinkFit:
-    """Beta of a link; the best whole transfer, marked as not sound, where nothing else is believed."""
+    """Return the beta of a link; the best whole transfer, marked unsound, if no fit is credible."""
     if not found.seconds:
         return _whole(found)
     fitted = _fit(found)
@@ -40,30 +40,30 @@ def pace(found: Trains) -> LinkFit:
 
 
 def looks_slow(found: Trains) -> bool:
-    """Whether even its best whole transfer was that of a slow link."""
+    """Return whether even its best whole transfer was that of a slow link."""
     best_s = best_whole(found)
     return best_s is not None and is_slow(best_s)
 
 
 def better(together: LinkFit, alone: LinkFit) -> LinkFit:
-    """The faster one; but what was so much faster in company than alone came in bursts and is no pace."""
+    """Return the faster fit, but ``alone`` if ``together`` is so much faster that it came from bursts."""
     if alone.sound and together.beta_s_per_byte * _BURST < alone.beta_s_per_byte:
         return alone
     return min((together, alone), key=lambda one: (not one.sound, one.beta_s_per_byte))
 
 
 def best_whole(found: Trains) -> float | None:
-    """Seconds a byte of the fastest whole train: the link takes no longer. None where none was timed."""
+    """Return seconds per byte of the fastest whole train, an upper bound of beta; None if there is none."""
     return min(found.whole_s_per_byte, default=None)
 
 
 def middle_whole(found: Trains) -> float | None:
-    """Seconds a byte of whole trains as they mostly were; None where none was timed."""
+    """Return the median seconds per byte of whole trains; None if there is none."""
     return float(np.median(found.whole_s_per_byte)) if found.whole_s_per_byte else None
 
 
 def _fit(found: Trains) -> LinkFit:
-    """A line where sizes tell something; the pace alone where a message costs nothing but its bytes."""
+    """Fit a line if the pace depends on the message size, else the pace alone."""
     seconds = found.comparable()
     if not all(map(is_buffered, seconds)):
         return fit(seconds)

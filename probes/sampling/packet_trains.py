@@ -1,13 +1,14 @@
 """Beta by packet trains: the spacing of messages as they arrive at the receiver.
 
-Only the receiver's clock counts, so no acknowledgement queues behind data on its way back. A train
-of large messages has one outstanding at a time and gives a sample for each, which can only be too
-long. A train of small ones is buffered on its way and arrives in clumps, so it gives one sample, the
-pace from the end of one clump to the end of another, which a late look at the clock may also shorten.
-Each train is asked for, so that all its bytes over the time since then are a pace that the link can only
-beat: trains whose gaps claim more, because they were held back and came in a burst, are not believed.
-Each message starts further on in a large buffer, as the chunks of a collective do: measured on one
-buffer that stays in the cache, a copy looks twice as fast as it will be.
+Only the receiver's clock counts, so acknowledgements that queue behind data do not matter. A train of large
+messages has one outstanding at a time and gives one sample per message, which can only be too long. A train
+of small messages is buffered on the way and arrives in clumps. It gives one sample, the pace from the end of
+one clump to the end of another, which may also be too short if the clock is read late.
+
+The receiver requests each train, so the time of all its bytes since the request is an upper bound of the
+pace. Trains whose gaps claim more, because they were delayed and came in a burst, are rejected. Each message
+starts further on in a large buffer, as the chunks of a collective do: with one buffer that stays in the
+cache, a copy looks twice as fast.
 """
 
 from __future__ import annotations
@@ -42,27 +43,27 @@ __all__ = [
 _TAG = 102
 KIB, MIB = 1 << 10, 1 << 20
 _BUFFER_BYTES = 32 * MIB
-# A first look at the speed of a link: bytes, messages, times. What looks slow is looked at some times more;
-# what looks fast more closely, each time over several clumps, so that no slow link is taken for a fast one.
+# First look at a link's speed: bytes, messages, times. A link that looks slow gets more looks. One that looks
+# fast gets a closer look over several clumps, so that no slow link is taken for a fast one.
 _LOOK, _MORE_LOOKS = (4 * KIB, 8, 1), 2
 _PROBE = (32 * KIB, 4, 3)
-# Above it MPI libraries no longer buffer a message on its way (64 KiB over TCP). Sizes on both sides
-# are never in one fit, as the handshake of large messages would be taken for their length.
+# MPI libraries do not buffer larger messages (64 KiB over TCP). Sizes on both sides are never in one fit,
+# because the handshake of large messages would count as transfer time.
 _EAGER = 64 * KIB
 _SMALL = (4 * KIB, 8 * KIB)
 _LARGE = tuple(128 * KIB << step for step in range(6))
-# So long that clumps, which come while a process waits for its turn, and the burst which a shaped link lets
-# through at once weigh nothing; and many round trips, so that a connection has reached its pace.
+# Trains are long enough that clumps (from a waiting process) and the burst of a shaped link have no weight,
+# and span enough round trips that a connection has reached its pace.
 _MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _TRAIN_S, _ROUND_TRIPS = MIB, 128 * KIB, 0.04, 10
 _NAP_S = 5e-5
-# The gaps of a train that nothing held back are no shorter than this share of its whole time a byte.
+# In an undisturbed train, the gaps are at least this share of the whole time per byte.
 HURRY = 0.94
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_WANTED_S = 1.0
-# Trains of a slow link whose paces differ by less agree; otherwise they are sent once more.
+# Trains of a slow link agree if their paces differ by less than this factor; otherwise they are repeated.
 _AGREE, _TIMES = 1.03, 3
-# Beside other links, so many trains whose paces differ by more are held up by them: no more are sent, as the
-# link will be measured alone.
+# If this many trains in company differ by more than this factor, other links delay them. No more are sent,
+# because the link will be measured alone.
 _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
@@ -72,10 +73,10 @@ Between = Callable[[], None]
 
 @dataclass(frozen=True)
 class Train:
-    """``messages`` of ``size_bytes``, sent ``times`` over.
+    """A train of ``messages`` of ``size_bytes``, sent ``times`` times.
 
-    Those of a slow link are received ``calmly``: asleep between them, so that the ranks of a crowded host,
-    which all wait, do not take the cores from each other.
+    On a slow link the receiver sleeps between messages (``calmly``), so that the waiting ranks of a crowded
+    host do not take the cores from each other.
     """
 
     size_bytes: int
@@ -86,9 +87,9 @@ class Train:
 
 @dataclass
 class Trains:
-    """What a link did in all its trains: the seconds a message took, by its size.
+    """Measurements of a link's trains: the seconds of a message, by its size.
 
-    ``whole_s_per_byte`` is of each train the time from asking for it to its end: it can only be too long.
+    ``whole_s_per_byte`` is the time of each train from its request to its end; it can only be too long.
     """
 
     seconds: dict[int, list[float]] = field(default_factory=dict)
@@ -100,9 +101,9 @@ class Trains:
         self.whole_s_per_byte.extend(other.whole_s_per_byte)
 
     def comparable(self) -> dict[int, list[float]]:
-        """The samples that one line can describe: those of large messages, unless the link is slow.
+        """Return the samples that one line can describe: those of large messages, unless the link is slow.
 
-        A pass may take a slow link for a fast one; its large messages then tell nothing but that.
+        A pass may mistake a slow link for a fast one; its large messages are then useless.
         """
         small = {size: values for size, values in self.seconds.items() if is_buffered(size)}
         large = {size: values for size, values in self.seconds.items() if size not in small}
@@ -114,29 +115,29 @@ class Trains:
 
 
 def is_buffered(size_bytes: int) -> bool:
-    """Whether an MPI library takes a message of this size before its receiver asks for it."""
+    """Return whether an MPI library accepts a message of this size before its receiver requests it."""
     return size_bytes <= _EAGER
 
 
 def is_slow(seconds_per_byte: float) -> bool:
-    """Whether a link is so slow that only small messages tell its pace in short time."""
+    """Return whether a link is so slow that only small messages show its pace in a short time."""
     return seconds_per_byte > _SLOW_S_PER_BYTE
 
 
 def plan(
     seconds_per_byte: float, budget_s: float, wanted: Sequence[int] = (), round_trip_s: float = 0.0
 ) -> list[Train]:
-    """Which trains tell most about a link of about this speed within about ``budget_s`` seconds.
+    """Plan the most informative trains for a link of about this speed within about ``budget_s`` seconds.
 
-    ``wanted`` are the sizes that the user asks for; those that would take a second a message are left
-    out, except the smallest. ``round_trip_s`` is about how long an answer takes.
+    ``wanted`` are sizes that the user requests; those that take over a second per message are left out,
+    except the smallest. ``round_trip_s`` is the approximate time of an answer.
     """
     if wanted:
         sizes = [s for s in sorted(wanted) if s * seconds_per_byte <= _LONGEST_WANTED_S] or [min(wanted)]
     elif is_slow(seconds_per_byte):
         sizes = list(_SMALL)
     else:
-        # So many that the fewest messages of each fit, but three at least, or there is no line to see.
+        # As many sizes as fit with the fewest messages of each, but at least three, or no line can be fitted.
         sizes = [
             size
             for count, size in enumerate(_LARGE, start=1)
@@ -157,13 +158,13 @@ def _train(size: int, seconds_per_byte: float, budget_s: float) -> Train:
 
 
 def send(comm: Any, peer: int) -> None:
-    """Send what the receiver asks for."""
+    """Send the trains that the receiver requests."""
     while (train := _next_wish(comm, peer)) is not None:
         send_train(comm, peer, train)
 
 
 def _next_wish(comm: Any, peer: int) -> Train | None:
-    """What ``peer`` asks for next; asleep until then, as it needs the cores more."""
+    """Sleep until the next request of ``peer``, which needs the cores more, and return it."""
     while not comm.Iprobe(peer, _TAG):
         time.sleep(_NAP_S)
     wish: Train | None = comm.recv(source=peer, tag=_TAG)
@@ -181,12 +182,12 @@ def receive(
 ) -> Trains:
     """Time trains from ``peer``, which must be in ``send``, for about ``budget_s`` seconds.
 
-    ``between`` is called before each train: a sign that data still comes through. ``alone`` says that no
-    other link is measured at the same time.
+    ``between`` is called before each train, as a sign that data still arrives. ``alone`` says that no other
+    link is measured at the same time.
     """
     pace, round_trip_s = _speed(comm, peer)
     trains = plan(pace, budget_s, wanted, round_trip_s)
-    # The user's small messages cost more than their bytes: their time says nothing about those.
+    # Small messages of a user's choice are mostly overhead, so their time does not bound the time per byte.
     bounded = not wanted or max(wanted) > _EAGER or is_slow(pace)
     found = Trains()
     for _ in range(_TIMES):
@@ -203,7 +204,7 @@ def receive(
 
 
 def is_enough(found: Trains, *, alone: bool) -> bool:
-    """Whether trains of a slow link agree on its pace or, unless it is measured ``alone``, are held up."""
+    """Return whether trains of a slow link agree on its pace, or (if not ``alone``) others delay them."""
     paces = [value / size for size, values in found.seconds.items() for value in values]
     if len(paces) < 2:
         return False
@@ -212,37 +213,37 @@ def is_enough(found: Trains, *, alone: bool) -> bool:
 
 
 def _speed(comm: Any, peer: int) -> tuple[float, float]:
-    """About the seconds a byte of the link from ``peer``, and those until it answers."""
+    """Return the approximate seconds per byte of the link from ``peer``, and those until it answers."""
     look = Train(*_LOOK)
     looks = [_ask(comm, peer, look)]
     if is_slow(_pace(looks[0][1][0]) / look.size_bytes):
         looks += [_ask(comm, peer, look) for _ in range(_MORE_LOOKS)]
     round_trip_s = min(float(rows[0][0]) - asked_s for asked_s, rows in looks)
-    # The middle one, as any may be disturbed.
+    # The median, because any look may be disturbed.
     pace = float(np.median([_pace(rows[0]) for _, rows in looks])) / look.size_bytes
     if not is_slow(pace):
         probe = Train(*_PROBE)
         _, rows = _ask(comm, peer, probe)
-        # But no faster than all of them, as one may come in one clump.
+        # No faster than all of them together, because one may arrive in one clump.
         middle = float(np.median([_pace(arrived) for arrived in rows]))
         pace = max(middle, _pace(np.concatenate(rows))) / probe.size_bytes
     return pace, round_trip_s
 
 
 def _pace(arrived_s: Floats) -> float:
-    """The mean seconds a message."""
+    """Return the mean seconds per message."""
     return float(np.diff(arrived_s).mean())
 
 
 def _ask(comm: Any, peer: int, train: Train) -> tuple[float, list[Floats]]:
-    """When ``train`` was asked for, and when its messages came."""
+    """Request ``train``; return the time of the request and the arrival times of its messages."""
     asked_s = time.perf_counter()
     comm.send(train, dest=peer, tag=_TAG)
     return asked_s, receive_train(comm, peer, train)
 
 
 def judged(size_bytes: int, arrived_s: Floats, asked_s: float | None) -> Trains:
-    """What a train of messages of ``size_bytes`` tells: only its whole time where it came in a burst."""
+    """Return the samples of a train of ``size_bytes`` messages; only its whole time if it came in a burst."""
     buffered = is_buffered(size_bytes)
     seconds = spacings(arrived_s, buffered=buffered)
     if asked_s is None:
@@ -253,13 +254,13 @@ def judged(size_bytes: int, arrived_s: Floats, asked_s: float | None) -> Trains:
 
 
 def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:
-    """Seconds a message from the arrival times of a train, without its first quarter (the burst)."""
+    """Return seconds per message from the arrival times of a train, without its first quarter (the burst)."""
     first = len(arrived_s) // 4
     steady = arrived_s[first:]
     gaps = np.diff(steady)
     if not buffered:
         return [float(gap) for gap in gaps]
-    # When a clump has come, all that it brings has arrived; in its midst, more is there than was read.
+    # At the end of a clump, all arrived data has been read; within a clump, more has arrived than was read.
     ends = np.flatnonzero(gaps > gaps.mean() / 2)
     if len(ends) < 3:
         ends = np.arange(len(steady))
@@ -267,7 +268,7 @@ def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:
 
 
 def receive_train(comm: Any, peer: int, train: Train) -> list[Floats]:
-    """When each message from ``peer`` arrived, which must be in ``send_train``: a row each time."""
+    """Return arrival times of a train from ``peer``, which must be in ``send_train``, per repetition."""
     buffer = warm_buffer()
     rows = []
     for _ in range(train.times):
@@ -285,7 +286,7 @@ def receive_train(comm: Any, peer: int, train: Train) -> list[Floats]:
 
 
 def send_train(comm: Any, peer: int, train: Train) -> None:
-    """Send one train to ``peer``, which knows what comes."""
+    """Send one train to ``peer``, which expects it."""
     buffer = warm_buffer()
     for _ in range(train.times):
         for at in range(train.messages):
@@ -301,7 +302,7 @@ _kept: list[Bytes] = []
 
 
 def warm_buffer() -> Bytes:
-    """The one buffer of this process, its pages touched once: do it before anything is timed."""
+    """Return the one buffer of this process with its pages touched; call it before anything is timed."""
     if not _kept:
         _kept.append(np.ones(_BUFFER_BYTES, dtype=np.uint8))
     return _kept[0]

@@ -1,4 +1,4 @@
-"""The links that a user wants measured, a line each: ``SRC DST`` or ``ROUND SRC DST``, ranks or hosts."""
+"""The links that a user wants measured, one per line: ``SRC DST`` or ``ROUND SRC DST``, ranks or hosts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class RequestedPair:
 
 @dataclass(frozen=True)
 class WantedPairs:
-    """The lines of one file, and what the file is called in messages."""
+    """The lines of one file, and the file's name in messages."""
 
     source: str
     lines: tuple[RequestedPair, ...]
 
 
 def parse_pairs(text: str, source: str) -> WantedPairs:
-    """The pairs of a file; # starts a comment. Raises DataError with every bad line by its number."""
+    """Parse the pairs of a file; # starts a comment. Raises DataError with every bad line by its number."""
     found: list[RequestedPair] = []
     problems: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -54,7 +54,7 @@ def parse_pairs(text: str, source: str) -> WantedPairs:
 
 
 def resolve(wanted: WantedPairs, places: Sequence[Place]) -> list[list[Pair]]:
-    """The rounds of links between ranks; raises DataError with every line that names what is not there."""
+    """Return the rounds of links between ranks; raises DataError with every line with an unknown name."""
     rounds: dict[int, list[Pair]] = {}
     first_line: dict[Pair, int] = {}
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""One rank's part in profiling: what it times in a wave, while ranks without a part sleep."""
+"""One rank's part in profiling: its measurements in each wave, while ranks without a part sleep."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 1e-3
 
 @dataclass(frozen=True)
 class Dose:
-    """How long a link is looked at in one wave, and with messages of which sizes (none: what suits it)."""
+    """The time for one link in one wave, and the message sizes (empty: chosen to suit the link)."""
 
     pingpong_s: float
     trains_s: float
@@ -31,14 +31,14 @@ class Dose:
 
 @dataclass(frozen=True)
 class PacketTrain:
-    """A train sent while others may be sending, too."""
+    """A train on one link, sent while others may be sending."""
 
     pair: Pair
     train: Train
 
 
 class Prober:
-    """Waves in which this rank takes part; all ranks call the same methods in the same order."""
+    """Measurements of one rank; all ranks call the same methods in the same order."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Prober:
         gpu: GpuEnd | None = None,
         near: Set[int] = frozenset(),
     ) -> None:
-        """``near`` are the ranks whose GPUs are on the host of this rank's ``gpu``."""
+        """Take part with ``gpu``, if any; ``near`` are the ranks whose GPUs are on its host."""
         self.dose = dose
         self.gpu, self._near = gpu, near
         self.comm, self._progress = comm, progress
@@ -60,9 +60,9 @@ class Prober:
         self._total = self._done + waves_to_come
 
     def alpha(self, wave: Sequence[Pair], step: str, share: float = 1.0) -> Samples | None:
-        """Round trips of the pairs of one wave, for this share of the dose.
+        """Time round trips of the pairs of one wave, for this share of the dose.
 
-        None, on every rank, when time is up.
+        Returns None, on every rank, when time is up.
         """
         if not self._start(wave, step):
             return None
@@ -93,7 +93,7 @@ class Prober:
         return found
 
     def beta(self, wave: Sequence[Pair], step: str, *, alone: bool = False) -> Samples | None:
-        """Trains of the links of one wave; None, on every rank, when time is up."""
+        """Time trains on the links of one wave; returns None, on every rank, when time is up."""
         if not self._start(wave, step):
             return None
         found = Samples()
@@ -111,7 +111,7 @@ class Prober:
         return found
 
     def stream(self, flows: Sequence[PacketTrain], step: str) -> dict[Pair, float]:
-        """Seconds until all of each of ``flows``, which start at once, has come; those that come here."""
+        """Start all ``flows`` at once; return the seconds until each flow to this rank has arrived."""
         found: dict[Pair, float] = {}
         if not self._start([flow.pair for flow in flows], step):
             return found
@@ -128,11 +128,11 @@ class Prober:
         return found
 
     def says(self, step: str) -> None:
-        """Tell the progress which step this rank is in."""
+        """Report the current step of this rank to the progress."""
         self._progress.waiting(-1, step)
 
     def waits_for_all(self, step: str) -> None:
-        """Say that a collective call comes, and wait for all ranks, asleep."""
+        """Report that a collective call follows, and sleep until all ranks are ready."""
         self._progress.waiting(-1, step)
         self._asleep(self.comm.Ibarrier())
 
@@ -150,7 +150,7 @@ class Prober:
         return packet_trains.receive(self.comm, src, self.dose.trains_s, self.dose.sizes, alive, alone=alone)
 
     def _copied_twice(self, gpu: GpuEnd, peer: int) -> list[float]:
-        """As long as a round trip: copies there and back of as little."""
+        """Return twice the times of tiny copies from ``peer``, in place of round trips."""
         return [2 * seconds for seconds in cuda_copies.latencies(self.comm, peer, gpu)]
 
     def _keep(self, found: Samples) -> None:
@@ -158,9 +158,9 @@ class Prober:
             self._progress.partial(found)
 
     def _start(self, wave: Sequence[Pair], step: str) -> bool:
-        """Wait for all ranks, asleep: ranks that poll take the cores of those that measure.
+        """Sleep until all ranks are ready: ranks that poll take cores from those that measure.
 
-        Whether there is time for this wave: nobody's clock is past the deadline.
+        Returns whether there is time for this wave: no rank's clock is past the deadline.
         """
         import numpy as np
         from mpi4py import MPI
@@ -174,7 +174,7 @@ class Prober:
         return not anybody[0]
 
     def _asleep(self, request: Any) -> None:
-        """Wait for ``request`` and leave the cores to those that measure, or that compute."""
+        """Sleep until ``request`` completes, and leave the cores to ranks that measure or compute."""
         nap_s = _SHORTEST_NAP_S
         while not request.Test():
             time.sleep(nap_s)

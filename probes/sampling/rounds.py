@@ -1,8 +1,8 @@
 """Round-robin rounds that reach every pair once, cut into waves of links that do not disturb each other.
 
-Within a wave a rank takes part in one transfer only, no host works on more transfers than its cores
-serve, and no NIC sends, or receives, more than one transfer. Where it is not known which rank uses which
-NIC, a host has one.
+Within a wave a rank takes part in one transfer only, no host works on more transfers than its cores serve,
+and no NIC sends, or receives, more than one transfer. If it is unknown which rank uses which NIC, a host
+counts as having one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Waves = Callable[[Sequence[Pair]], list[list[Pair]]]
 
 
 def rings(ranks: int, strides: Sequence[int] | None = None) -> list[list[Pair]]:
-    """Round i holds the links n → (n + i) mod N; all of them together are every ordered pair once.
+    """Return rounds; round i holds the links n → (n + i) mod N. Together they are every ordered pair once.
 
     AdapCC (Sec. IV-B) profiles in these rounds. ``strides`` keeps only some of them.
     """
@@ -29,19 +29,19 @@ def rings(ranks: int, strides: Sequence[int] | None = None) -> list[list[Pair]]:
 
 
 def doubling_strides(ranks: int) -> list[int]:
-    """Strides 1, 2, 4, … and their opposites: about 2·log2 N rounds that still connect every rank."""
+    """Return strides 1, 2, 4, … and their opposites: about 2·log2 N rounds that still connect every rank."""
     powers = [1 << bit for bit in range(ranks.bit_length()) if 1 << bit < ranks]
     return sorted({stride for power in powers for stride in (power, ranks - power)})
 
 
 def strides(ranks: int) -> list[int]:
-    """Every stride, those of ``doubling_strides`` first: whatever is cut off the end, all stay connected."""
+    """Return every stride, those of ``doubling_strides`` first: a cut at the end disconnects no rank."""
     first = doubling_strides(ranks)
     return [*first, *(stride for stride in range(1, ranks) if stride not in set(first))]
 
 
 def meetings(rounds: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
-    """The links of ``rounds`` without direction, each once, in the round where it first comes."""
+    """Return the links of ``rounds`` without direction, each once, in the round where it first appears."""
     seen: set[Pair] = set()
     met = []
     for pairs in rounds:
@@ -59,8 +59,8 @@ def waves(
 ) -> list[list[Pair]]:
     """Cut one round into waves whose transfers share no rank, core or NIC, in O(pairs · waves).
 
-    A transfer keeps two processes busy (both poll), so a host with C cores serves C processes, but
-    never less than one transfer. ``nic_of`` names the NIC of each rank.
+    A transfer keeps two processes busy (both poll), so a host with C cores serves C processes, but at least
+    one transfer. ``nic_of`` names the NIC of each rank.
     """
     nics = nic_of or [""] * len(host_of)
 
@@ -78,10 +78,10 @@ def first_fit(
     needed: Callable[[Item], Iterable[Hashable]],
     room: Mapping[Any, int] = MappingProxyType({}),
 ) -> list[list[Item]]:
-    """Waves of items, each in the first wave that has left what it needs.
+    """Put each item into the first wave with enough of every resource that it needs; return the waves.
 
-    A wave has one of everything, or as many as ``room`` says; of what is unused it has enough for any item.
-    O(items · waves).
+    A wave has one unit of each resource, or the number in ``room``. An item may exceed that number if nothing
+    in the wave uses the resource yet. O(items · waves).
     """
     waves: list[tuple[list[Item], Counter[Hashable]]] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""Raw samples: what the ranks timed."""
+"""Raw samples that the ranks timed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from probes.sampling.rounds import Pair
 
 __all__ = ["Place", "Samples"]
 
-# Beyond this share of a look the time of a message may be that of getting a core: where ranks have cores of
-# their own, they wait for some hundredths. No round trip shorter than a slice of a core waited for one.
+# If a rank waits for a core for more than this share of a measurement, message times may be waiting times;
+# ranks with cores of their own wait for a few hundredths. A round trip shorter than a scheduler's slice did
+# not wait.
 _PREEMPTED, _SHORTEST_SLICE_S = 0.2, 100e-6
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank is, how many cores it may run on there, and what it drives.
+    """The host of a rank, the number of cores it may use there, and its device.
 
-    ``nic`` is the NIC by which it leaves its host ("" where that is not known), ``nic_kind`` what NICs that
-    are declared alike have in common.
+    ``nic`` is the NIC through which it leaves its host ("" if unknown). ``nic_kind`` holds the common
+    properties of NICs that are declared equal.
     """
 
     host: str
@@ -36,10 +37,10 @@ class Place:
 
 @dataclass
 class Samples:
-    """What was timed: round trips by (first, second), trains by (src, dst).
+    """Raw measurements: round trips by (first, second), trains by (src, dst).
 
-    ``again`` holds the trains of links that were measured once more with nobody else sending. ``waited`` has
-    for (rank, peer) what share of each look at their round trips the rank was ready, but had no core.
+    ``again`` holds the trains of links measured again without other traffic. ``waited`` has for (rank, peer)
+    the share of each round-trip measurement in which the rank was ready but had no core.
     """
 
     round_trips_s: dict[Pair, list[float]] = field(default_factory=dict)
@@ -56,15 +57,15 @@ class Samples:
                 mine.setdefault(pair, Trains()).add(found)
 
     def round_trips_of(self, pair: Pair) -> Floats:
-        """The round trips of a link, whichever end timed them."""
+        """Return the round trips of a link, whichever end timed them."""
         return floats(self.round_trips_s.get(pair, []) + self.round_trips_s.get((pair[1], pair[0]), []))
 
     def preempted(self, pair: Pair) -> bool:
-        """Whether an end waited for a core in every look at the latency of a link, and maybe in each trip."""
+        """Return whether an end waited for a core in every latency measurement, maybe in each round trip."""
         looks = list(zip(self.waited.get(pair, []), self.waited.get((pair[1], pair[0]), []), strict=False))
         waited = bool(looks) and min(map(max, looks)) > _PREEMPTED
         return waited and float(self.round_trips_of(pair).min()) > _SHORTEST_SLICE_S
 
     def measured(self) -> list[Pair]:
-        """The links of which both alpha and beta were timed, in order."""
+        """Return the links with both alpha and beta measured, in order."""
         return [pair for pair in sorted(self.trains) if len(self.round_trips_of(pair))]

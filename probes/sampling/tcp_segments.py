@@ -12,11 +12,11 @@ _SNMP = Path("/proc/self/net/snmp")
 
 
 def sent_and_retransmitted(snmp: Path = _SNMP) -> tuple[int, int]:
-    """(all segments sent, the retransmissions among them) since boot; zeros where nothing is counted."""
+    """Return (all segments sent, retransmissions among them) since boot; zeros if they are not counted."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         lines = [line.split() for line in snmp.read_text(encoding="ascii").splitlines()]
         names, values = (words[1:] for words in lines if words[:1] == ["Tcp:"])
         counted = dict(zip(names, map(int, values), strict=True))
-        # OutSegs leaves retransmissions out.
+        # OutSegs excludes retransmissions.
         return counted["OutSegs"] + counted["RetransSegs"], counted["RetransSegs"]
     return 0, 0

@@ -1,7 +1,7 @@
 """Sharing: which links take bandwidth from each other, found by loading them together.
 
-In: costs of single links and a way to time several at once. Out: NIC and trunk ports that links share.
-Read `model`, `contention`, `trials`, `nics`, `trunks`.
+In: costs of single links and a way to time several at once. Out: NIC and trunk ports that links share. Read
+`model`, `contention`, `trials`, `nics`, `trunks`.
 """
 
 import lazy_loader as lazy

@@ -1,7 +1,7 @@
 """Contention: the throughput that links between hosts lose under concurrent load.
 
-A link in company with others that cross the same trunk waits for them, while its best moment may show
-nothing: then one of the others has ended, or was held back itself.
+A link measured in company, while others send through the same trunk, waits for them. Its best time may not
+show that: by then another link has ended, or was delayed itself. So medians are compared.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from probes.sampling import Pair, Samples, best_whole, middle_whole, pace
 
 __all__ = ["behind", "disturbed", "held_up", "kept_waiting"]
 
-# In the middle of what it did in company a link wanders: further than this, it was kept waiting.
+# A link was kept waiting if its median in company exceeds its expected time by more than this factor.
 _WAITED = 1.4
-# So much slower alone than in company, a link was disturbed when it was measured alone.
+# A link was disturbed if its measurement alone is slower than in company by more than this factor.
 _DISTURBED = 1.1
-# Links through a trunk are what it and their ends are: further behind, one was disturbed, or is slower still.
+# A link should be as fast as its trunk and its ends allow. One that is slower by this factor was disturbed,
+# or is slower itself.
 _BEHIND = 1.04
 
 
 def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
-    """The links of ``beta`` (s/byte) slower in company than their sender and receiver are elsewhere.
+    """Return the links of ``beta`` (s/byte) slower in company than their sender and receiver are elsewhere.
 
-    Those that lost most come first; without those that were measured alone since.
+    The link that lost most comes first. Links measured alone since are left out.
     """
     ends = _of_ends(beta)
     times = {}
@@ -37,7 +38,7 @@ def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
 
 
 def kept_waiting(beta: Mapping[Pair, float], samples: Samples) -> dict[Pair, float]:
-    """The links of ``beta`` faster alone than they mostly were in company, and how many times."""
+    """Return the links of ``beta`` faster alone than in the median in company, with the factor."""
     gains = {}
     for pair, value in beta.items():
         company_s = middle_whole(samples.trains[pair])
@@ -47,7 +48,7 @@ def kept_waiting(beta: Mapping[Pair, float], samples: Samples) -> dict[Pair, flo
 
 
 def disturbed(pairs: Sequence[Pair], samples: Samples) -> list[Pair]:
-    """Those of ``pairs``, all measured alone, without a sound fit there, or slower than in company."""
+    """Return those of ``pairs``, all measured alone, that have no sound fit there or are slower there."""
     found = []
     for pair in pairs:
         alone, company_s = best_whole(samples.again[pair]), best_whole(samples.trains[pair])
@@ -58,9 +59,9 @@ def disturbed(pairs: Sequence[Pair], samples: Samples) -> list[Pair]:
 
 
 def behind(beta: Mapping[Pair, float], trunks: Iterable[Sequence[Pair]], samples: Samples) -> list[Pair]:
-    """The links of each trunk that are slower than the trunk, their sender and their receiver let through.
+    """Return the links of each trunk that are slower than the trunk, their sender and their receiver allow.
 
-    A trunk lets through what most links do that were measured alone.
+    The trunk's rate is the median of its links measured alone.
     """
     ends, found = _of_ends(beta), dict[Pair, None]()
     for pairs in trunks:
@@ -72,7 +73,7 @@ def behind(beta: Mapping[Pair, float], trunks: Iterable[Sequence[Pair]], samples
 
 
 def _of_ends(beta: Mapping[Pair, float]) -> dict[Pair, float]:
-    """What the slower end of each link reaches elsewhere, or there."""
+    """Return for each link the best beta (s/byte) of the slower of its two ends."""
     best_from: dict[int, float] = {}
     best_to: dict[int, float] = {}
     for (src, dst), value in beta.items():

@@ -14,9 +14,9 @@ __all__ = ["Share", "is_of", "nic_name", "ports"]
 
 @dataclass(frozen=True)
 class Share:
-    """A trial's verdict: ``pairs`` share a port of this name; with none, no port of it is there.
+    """A trial's verdict: ``pairs`` share a port of this name; without pairs, there is no such port.
 
-    ``s_per_byte``: what it needs for a byte if that is less than of its fastest link, else 0.
+    ``s_per_byte`` is the port's own time per byte if that is less than its fastest link's, else 0.
     """
 
     name: str
@@ -25,17 +25,17 @@ class Share:
 
 
 def nic_name(host: str, way: str, group: int | str | None = None) -> str:
-    """What the NIC of a host is called as a port; with several, its name or a number."""
+    """Return the port name of a host's NIC; ``group``, a name or number, distinguishes several."""
     return f"{host} NIC {way}" if group is None else f"{host} NIC {group} {way}"
 
 
 def is_of(port: str, host: str, way: str) -> bool:
-    """Whether a port of this name is a NIC of ``host``, in this direction."""
+    """Return whether a port of this name is a NIC of ``host``, in this direction."""
     return port.startswith(f"{host} NIC ") and port.endswith(way)
 
 
 def ports(pairs: Sequence[Pair], places: Sequence[Place], shares: Sequence[Share]) -> tuple[SharedPort, ...]:
-    """The ports of ``pairs``, by row: what ``shares`` found out takes the place of what is assumed."""
+    """Return the ports of ``pairs``, by row; ``shares`` found by trials replace assumed ports."""
     assumed = _assumed(pairs, places)
     own = {share.name: share.s_per_byte for share in shares}
     row_of = {pair: row for row, pair in enumerate(pairs)}
@@ -59,11 +59,11 @@ def ports(pairs: Sequence[Pair], places: Sequence[Place], shares: Sequence[Share
 
 
 def _assumed(pairs: Sequence[Pair], places: Sequence[Place]) -> dict[tuple[str, str], list[int]]:
-    """The process that sends, the one that receives, a host's NIC, its cores: rows by (name, method).
+    """Return the assumed ports (sending and receiving processes, NICs, cores): rows by (name, method).
 
-    A process moves one message at a time each way. Where a host has fewer cores than ranks, ranks
-    whose receiving copies would run on the same core share it, so that no more copies go on at a
-    time than there are cores.
+    A process moves one message at a time in each direction. If a host has fewer cores than ranks, ranks whose
+    receiving copies would run on the same core share it, so that there are no more concurrent copies than
+    cores.
     """
     rows: dict[tuple[str, str], list[int]] = {}
     local = _local_numbers(places)
@@ -83,7 +83,7 @@ def _assumed(pairs: Sequence[Pair], places: Sequence[Place]) -> dict[tuple[str, 
 
 
 def _local_numbers(places: Sequence[Place]) -> list[int]:
-    """For each rank, how many ranks of its host come before it."""
+    """Return for each rank how many ranks of its host come before it."""
     seen: Counter[str] = Counter()
     numbers = []
     for place in places:

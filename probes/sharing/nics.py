@@ -15,7 +15,7 @@ __all__ = ["contradicted", "nic_shares"]
 
 @dataclass
 class _Nic:
-    """Ranks of one host, in one direction, put into groups that share a NIC, one rank at a time."""
+    """Ranks of one host, in one direction, sorted into groups that share a NIC, one rank at a time."""
 
     host: str
     egress: bool
@@ -24,7 +24,7 @@ class _Nic:
     compared: int = 0
 
     def learn(self, shared: bool) -> None:
-        """Whether the next rank shares a NIC with the group that it was compared with."""
+        """Record whether the next rank shares a NIC with the group that it was compared with."""
         if not shared and self.compared + 1 < len(self.groups):
             self.compared += 1
             return
@@ -37,7 +37,7 @@ class _Nic:
 
 
 def nic_shares(known: Known, trials: ContentionTrials) -> list[Share]:
-    """The NICs of hosts with several ranks; nothing of a host where trials ran out or none was possible.
+    """Find the NICs of hosts with several ranks; omits hosts whose trials ran out or were impossible.
 
     A host of k ranks on m NICs takes at most (k - 1)·m trials in each direction.
     """
@@ -53,9 +53,9 @@ def nic_shares(known: Known, trials: ContentionTrials) -> list[Share]:
 
 
 def contradicted(places: Sequence[Place], shares: Sequence[Share]) -> list[str]:
-    """Where trials put ranks on other NICs than the topology declares, and what that costs.
+    """Return notes on ranks that trials put on other NICs than the topology declares, and on the cost.
 
-    ``shares`` are those of `nic_shares`, which are taken.
+    ``shares`` are those of `nic_shares`, which take precedence.
     """
     found = []
     for host in dict.fromkeys(place.host for place in places if place.nic):
@@ -86,20 +86,20 @@ def contradicted(places: Sequence[Place], shares: Sequence[Share]) -> list[str]:
 
 
 def _sort(nics: Sequence[_Nic], known: Known, trials: ContentionTrials) -> None:
-    """Put every rank into a group, hosts side by side."""
+    """Put every rank into a group, all hosts in parallel."""
     while True:
         asked = [(nic, _next(nic, known)) for nic in nics if nic.waiting]
         ready = [(nic, trial) for nic, trial in asked if trial is not None]
         if not ready:
             return
-        # The last ones of a long list may not come to their turn: then those before them are complete.
+        # If trials run out, the last entries of a long list are skipped, and those before them are complete.
         ready = ready[: max(trials.left, 1)]
         for (nic, _), shared in zip(ready, trials.shared([trial for _, trial in ready]), strict=True):
             nic.learn(shared)
 
 
 def _next(nic: _Nic, known: Known) -> Trial | None:
-    """The next rank without a group beside a member of a group, with two other hosts at the far ends."""
+    """Return a trial of the next rank beside a group member, with two different hosts at the far ends."""
     mine = _links(nic.groups[nic.compared][0], nic.egress, known)
     its = _links(nic.waiting[0], nic.egress, known)
     far = 1 if nic.egress else 0
@@ -111,7 +111,7 @@ def _next(nic: _Nic, known: Known) -> Trial | None:
 
 
 def _links(rank: int, egress: bool, known: Known) -> list[Pair]:
-    """The measured links of a rank to other hosts, or from them, fastest first."""
+    """Return the measured links of a rank to other hosts, or from them, fastest first."""
     end = 0 if egress else 1
     found = [pair for pair in known.beta if pair[end] == rank and known.host(pair[0]) != known.host(pair[1])]
     return sorted(found, key=lambda pair: (known.beta[pair], pair))

@@ -1,4 +1,4 @@
-"""Trials of shared ports: a few flows at once, each alone, at once again, and how much longer that takes."""
+"""Trials of shared ports: a few flows at once, each alone, at once again, and the slowdown."""
 
 from __future__ import annotations
 
@@ -24,36 +24,37 @@ __all__ = [
     "carries",
 ]
 
-# Flows that take equally long alone; each host takes part in one of them only.
+# Flows of equal duration alone; each host takes part in only one of them.
 Trial = tuple[Pair, ...]
 
 MOST_TRIALS = 64
-# How many times longer flows take together than alone: 1 where they share nothing, 2 where of two one at a
-# time gets through, 4/3 where each of two takes two thirds of a port.
+# Least slowdown of flows that share a port. The slowdown is 1 if they share nothing, 2 if a port serves one
+# of two at a time, and 4/3 if each of two needs two thirds of a port.
 SHARED = 1.29
-# Below this nothing held the flows up.
+# With a smaller slowdown, nothing delayed the flows.
 _DOUBTFUL = 1.1
 # A slowdown is as expected if it differs from the expected one by less than this factor.
 _AS_EXPECTED = 1.06
 _REPEATS, _FLOW_S = 2, 0.03
-# Where links are slow, flows last so long that what queues and shapers let through at once weighs little.
+# Flows on slow links last longer, so that bursts from queues and shapers have little weight.
 _SLOW_REPEATS, _SLOW_FLOW_S = 1, 0.06
 _CARRY_S = 0.2
-# Flows through a trunk that take less than this times what an earlier trial predicts are not repeated.
+# Flows through a trunk are not repeated if they take less than this times the prediction of an earlier trial.
 _AS_PREDICTED = 1.03
 _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 1 << 30, 1 << 16
 _SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
 
 
 class SpentError(Exception):
-    """There is no time left for trials: what was not tried stays as it was assumed."""
+    """The end of the time or of the number of trials; ports not tried stay as assumed."""
 
 
 @dataclass(frozen=True)
 class Accept:
     """The slowdowns that are accepted after one measurement; others are measured once more.
 
-    Up to ``below``, as a disturbance only slows flows down, and within 6 % of the expected value ``near``.
+    Values up to ``below`` are accepted, because a disturbance only slows flows down, and values within 6 % of
+    the expected value ``near``.
     """
 
     below: float = _DOUBTFUL
@@ -66,16 +67,17 @@ class Accept:
 # For a trial whose result a later one confirms.
 ACCEPT_ANY = Accept(below=math.inf)
 Try = Callable[[Sequence[Trial], Accept], Sequence[float]]
-# The bytes of each flow, seconds until all are through.
+# From the bytes of each flow to the seconds until all have ended.
 Carry = Callable[[Mapping[Pair, float]], float]
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the rounds measured: seconds a byte of each link, and how many times contended ones are slower.
+    """Results of the rounds: seconds per byte of each link, and the slowdowns of contended ones.
 
-    ``kept_waiting`` are links that are faster alone than they mostly were in company: a sign, no proof.
-    ``alone`` are links that were measured alone, so their time in a trial is known before.
+    ``kept_waiting`` are links that are faster alone than in the median in company, which suggests contention
+    but does not prove it. ``alone`` are links measured alone, so that their time in a trial is known in
+    advance.
     """
 
     beta: Mapping[Pair, float]
@@ -93,7 +95,7 @@ class Known:
         return self.places[rank].host
 
     def ranks_of(self) -> dict[str, list[int]]:
-        """The ranks of each host."""
+        """Return the ranks of each host."""
         found: dict[str, list[int]] = {}
         for rank, place in enumerate(self.places):
             found.setdefault(place.host, []).append(rank)
@@ -102,7 +104,7 @@ class Known:
 
 @dataclass
 class ContentionTrials:
-    """Runs ``MOST_TRIALS`` trials at most, with ``attempt``; flows of any length with ``carry``."""
+    """At most ``MOST_TRIALS`` trials, run by ``attempt``; flows of any length, run by ``carry``."""
 
     attempt: Try
     carry: Carry
@@ -113,7 +115,7 @@ class ContentionTrials:
         return MOST_TRIALS - self.made
 
     def slowdowns(self, trials: Sequence[Trial], accept: Accept = Accept()) -> list[float]:
-        """How many times longer the flows of each trial take together than alone.
+        """Return how many times longer the flows of each trial take together than alone.
 
         Raises SpentError beyond the limit or the clock.
         """
@@ -126,9 +128,10 @@ class ContentionTrials:
         return [max(1.0, float(value)) for value in found]
 
     def carried(self, rates: Mapping[Pair, float]) -> float:
-        """The bytes/s of some flows at once if each has its part of the bytes; raises as `slowdowns` does.
+        """Return the total bytes/s of concurrent flows whose bytes are proportional to ``rates``.
 
-        They last so long that latencies, and what queues and shapers let through at once, weigh little.
+        The flows last so long that latencies and bursts from queues and shapers have little weight. Raises
+        SpentError as `slowdowns` does.
         """
         if not self.left:
             raise SpentError
@@ -142,12 +145,12 @@ class ContentionTrials:
         return sum(wanted.values()) / taken_s
 
     def shared(self, trials: Sequence[Trial], accept: Accept = Accept(below=SHARED)) -> list[bool]:
-        """Whether the flows of each trial share a port; raises SpentError as `slowdowns` does."""
+        """Return whether the flows of each trial share a port; raises SpentError as `slowdowns` does."""
         return [value > SHARED for value in self.slowdowns(trials, accept)]
 
 
 def attempts(prober: Prober, known: Known) -> Try:
-    """How all ranks run trials together, those that have no host in common at the same time."""
+    """Return a function that runs trials on all ranks; trials without a common host run in parallel."""
     alone: dict[Pair, list[float]] = {}
 
     def attempt(trials: Sequence[Trial], accept: Accept) -> list[float]:
@@ -160,7 +163,7 @@ def attempts(prober: Prober, known: Known) -> Try:
 
 
 def carries(prober: Prober, known: Known) -> Carry:
-    """How all ranks run flows of any length together."""
+    """Return a function that runs flows of any length on all ranks."""
 
     def carry(wanted: Mapping[Pair, float]) -> float:
         step = "what a trunk carries"
@@ -174,12 +177,12 @@ def carries(prober: Prober, known: Known) -> Carry:
 def _wave(
     prober: Prober, known: Known, wave: Sequence[Trial], alone: dict[Pair, list[float]], accept: Accept
 ) -> dict[Trial, float]:
-    """How many times longer the flows of each trial take together than alone.
+    """Return how many times longer the flows of each trial take together than alone.
 
-    The time together is that until all flows have ended: of two that share a port one may be let through
-    first. A disturbance only makes flows slower, so of two measurements the faster counts; those that
-    ``accept`` accepts are not repeated. The time of a flow ``alone`` is measured in its first trials, unless
-    its link is slow and was measured alone before.
+    The time together ends with the last flow, because a shared port may serve one flow first. A disturbance
+    only slows flows down, so the faster of two measurements counts. Slowdowns that ``accept`` accepts are not
+    measured again. The time of a flow ``alone`` is measured in its first trials, unless its link is slow and
+    was measured alone before.
     """
     together: dict[Trial, float] = {}
 
@@ -219,7 +222,7 @@ def _wave(
 
 
 def _stream(prober: Prober, known: Known, pairs: Sequence[Pair], step: str) -> dict[Pair, float]:
-    """How long each flow took, on every rank."""
+    """Return how long each flow took, on every rank."""
     lasts_s = _SLOW_FLOW_S if known.slow else _FLOW_S
     return _gathered(
         prober, prober.stream([_sized(pair, known, lasts_s / known.beta[pair]) for pair in pairs], step), step
@@ -227,13 +230,13 @@ def _stream(prober: Prober, known: Known, pairs: Sequence[Pair], step: str) -> d
 
 
 def _gathered(prober: Prober, mine: dict[Pair, float], step: str) -> dict[Pair, float]:
-    """What every rank measured, on every rank."""
+    """Return the measurements of all ranks, on every rank."""
     prober.waits_for_all(step)
     return {pair: seconds for part in prober.comm.allgather(mine) for pair, seconds in part.items()}
 
 
 def _sized(pair: Pair, known: Known, length: float) -> PacketTrain:
-    """A flow of about so many bytes."""
+    """Return a flow of about ``length`` bytes."""
     slow = is_slow(known.beta[pair])
     size = _SMALL_BYTES if slow else _LARGE_BYTES
     length = min(max(length, _LEAST_FLOW_BYTES), _MOST_FLOW_BYTES)
@@ -241,5 +244,5 @@ def _sized(pair: Pair, known: Known, length: float) -> PacketTrain:
 
 
 def _apart(trials: Sequence[Trial], known: Known) -> list[list[Trial]]:
-    """Waves of trials that have no host in common."""
+    """Group trials into waves without a common host."""
     return first_fit(trials, lambda trial: {known.host(rank) for pair in trial for rank in pair})

@@ -1,10 +1,10 @@
 """Shared trunks: ports between hosts through which links without a common host slow each other down.
 
-Links that were slower in company are loaded at once with others of their round, and all that is not needed
-for the slowdown is left out: what remains crosses one port. Every other host is then tried as a sender and
-as a receiver beside flows that fill the port, so the trials grow with the number of hosts, not with that of
-pairs. At last as many flows as can fill the port tell what it carries. What is on one side of a trunk may
-be several racks: neighbours there are tried with one flow that stays and one that leaves.
+Links that were slower in company are loaded together with others of their round. Flows that the slowdown does
+not need are removed; the remaining ones cross one port. Every other host is then tried as a sender and as a
+receiver beside flows that fill the port, so the number of trials grows with hosts, not with pairs. Last, as
+many flows as can fill the port measure its rate. One side of a trunk may consist of several racks: neighbours
+there are tried with one flow that stays on that side and one that leaves it.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ __all__ = ["one_at_a_time", "trunk_shares"]
 
 _MOST_SEEDS = 6
 _MOST_TRUNKS = 8
-# A host is tried where its flow, if it crosses the trunk, slows those down that do at least so many times.
+# A host is tried only if its flow, if it crosses the trunk, slows the others down by at least this factor.
 _LEAST_CONTRAST = 1.15
-# Above this one trial that finds the expected slowdown is enough.
+# Above this contrast, one trial that finds the expected slowdown is enough.
 _CLEAR_CONTRAST = 1.3
 _MOST_LINKS, _MOST_FLOWS, _MOST_IN_COMPANY = 4, 12, 3
-# A trunk that carries so much more than its fastest link has a rate of its own.
+# A trunk that carries this many times more than its fastest link has a rate of its own.
 _FASTER = 1.05
 
 
 @dataclass
 class _Trunk:
-    """Hosts that send through a port, those that receive through it, and the bytes/s that it carries."""
+    """Hosts that send through a port, hosts that receive through it, and its rate in bytes/s."""
 
     near: list[str]
     far: list[str]
     rate: float
 
     def slowdown(self, flows: Trial, known: Known) -> float:
-        """How many times longer flows that cross it take together than alone."""
+        """Return how many times longer flows that cross it take together than alone."""
         return max(1.0, _rate(flows, known) / self.rate)
 
     def links(self, known: Known) -> list[Pair]:
-        """The measured links that cross it, fastest first."""
+        """Return the measured links that cross it, fastest first."""
         ends = set(self.near), set(self.far)
         found = [
             pair for pair in known.beta if known.host(pair[0]) in ends[0] and known.host(pair[1]) in ends[1]
@@ -61,7 +61,7 @@ class _Trunk:
 
 
 def trunk_shares(known: Known, trials: ContentionTrials) -> tuple[list[Share], list[str]]:
-    """The trunks that were found, and what is left to tell of contention without one."""
+    """Find the trunks; return them, and findings about contention without a trunk."""
     found: list[Share] = []
     left = {**known.kept_waiting, **known.contended}
     with contextlib.suppress(SpentError):
@@ -80,7 +80,7 @@ def trunk_shares(known: Known, trials: ContentionTrials) -> tuple[list[Share], l
 def one_at_a_time(
     pairs: Sequence[Pair], shares: Sequence[Share], places: Sequence[Place]
 ) -> list[list[Pair]]:
-    """Waves of ``pairs`` in which none has a host, or one of ``shares``, in common with another."""
+    """Cut ``pairs`` into waves in which no two have a host, or one of ``shares``, in common."""
 
     def needed(pair: Pair) -> set[str]:
         hosts = {places[rank].host for rank in pair}
@@ -90,9 +90,10 @@ def one_at_a_time(
 
 
 def _seed(contended: Mapping[Pair, float], known: Known, trials: ContentionTrials) -> tuple[Trial, float]:
-    """(the fewest links that slow each other down although no two have a host in common, how many times).
+    """Return (the fewest links without common hosts that slow each other down, the slowdown).
 
-    Returns ((), 1.0) if there are none. Trials on the way are not repeated: the last one confirms them.
+    Returns ((), 1.0) if there are none. Intermediate trials are not repeated, because the last one confirms
+    them.
     """
     for pair in sorted(contended, key=lambda pair: (-contended[pair], pair))[:_MOST_SEEDS]:
         for loaded in _loads(pair, contended, known):
@@ -105,8 +106,8 @@ def _seed(contended: Mapping[Pair, float], known: Known, trials: ContentionTrial
 
 
 def _loads(pair: Pair, contended: Mapping[Pair, float], known: Known) -> Iterator[Trial]:
-    """Flows that were under way with that of ``pair``: as many as can be at once, until each had its turn."""
-    # Of those that share a port one may take it all, and does not look contended itself.
+    """Yield sets of flows from the round of ``pair``, as large as possible, until each flow was in one."""
+    # One of the links that share a port may take it all and not look contended, so all are candidates.
     left = [
         other
         for other in known.beta
@@ -122,7 +123,7 @@ def _loads(pair: Pair, contended: Mapping[Pair, float], known: Known) -> Iterato
 
 
 def _fewest(flows: Trial, known: Known, trials: ContentionTrials) -> Trial:
-    """``flows`` without those, by halves, that are not needed for them to share a port."""
+    """Return ``flows`` without those, found by halving, that a shared port does not need."""
     flows = tuple(sorted(flows, key=lambda pair: (-known.beta[pair], pair)))
     size = len(flows) // 2
     while size:
@@ -145,9 +146,9 @@ def _stride(pair: Pair, known: Known) -> int:
 def _through(
     seed: Trial, slowdown: float, known: Known, trials: ContentionTrials, beyond: Sequence[str] = ()
 ) -> list[Share]:
-    """The trunk that the links of ``seed`` cross, and the one in the other direction.
+    """Return the trunk that the links of ``seed`` cross, and the one in the other direction.
 
-    The links slow each other down ``slowdown`` times; the hosts ``beyond`` are known to be on the far side.
+    The links slow each other down ``slowdown`` times. The hosts ``beyond`` are known to be on the far side.
     """
     near, far = ([known.host(pair[end]) for pair in seed] for end in (0, 1))
     there = _Trunk(near, far, _rate(seed, known) / slowdown)
@@ -155,7 +156,7 @@ def _through(
     back = _Trunk(there.far, there.near, there.rate)
     shares = []
     for trunk in (there, back):
-        # As many flows as possible at once fill it.
+        # As many concurrent flows as possible fill it.
         flows = _without_common_host(trunk.links(known), known)
         expected = trunk.slowdown(flows, known)
         if expected > _LEAST_CONTRAST:
@@ -169,7 +170,7 @@ def _through(
 
 
 def _fair(flows: Trial, rate: float, known: Known) -> dict[Pair, float]:
-    """The max-min fair rates (bytes/s) of some flows through a port of this rate."""
+    """Return the max-min fair rates (bytes/s) of flows through a port of this rate."""
     found: dict[Pair, float] = {}
     for left, pair in zip(
         range(len(flows), 0, -1), sorted(flows, key=lambda pair: -known.beta[pair]), strict=True
@@ -182,8 +183,8 @@ def _fair(flows: Trial, rate: float, known: Known) -> dict[Pair, float]:
 def _find_sides(trunk: _Trunk, beyond: Sequence[str], known: Known, trials: ContentionTrials) -> None:
     """Add to ``trunk`` the hosts that send through its port, and those that receive, as ``beyond`` do.
 
-    Each host is tried beside links of the seed, which have that port in common and no other. Where these do
-    not show whether a slow host crosses it, the host is tried beside all links known by then.
+    Each host is tried beside links of the seed, which share that port and no other. If these cannot show
+    whether a slow host crosses it, the host is tried beside all links known by then.
     """
     seed = replace(trunk, near=[*trunk.near], far=[*trunk.far])
     trunk.far += [host for host in beyond if host not in trunk.far]
@@ -200,9 +201,10 @@ def _find_sides(trunk: _Trunk, beyond: Sequence[str], known: Known, trials: Cont
 
 
 def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: ContentionTrials) -> bool | None:
-    """Whether a host sends (``end`` 0) or receives (1) through a trunk: it then slows those down that do.
+    """Return whether a host sends (``end`` 0) or receives (1) through a trunk, as its slowdown shows.
 
-    By the trial that shows it best, beside flows that just fill the trunk; None where none shows it.
+    Uses the most sensitive trial, beside flows that just fill the trunk. None if no trial is sensitive
+    enough.
     """
     others = trunk.far if end == 0 else trunk.near
     mine = [
@@ -219,7 +221,7 @@ def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: Contentio
                 contrast, trial, company = times, (link, *beside), beside
     if not trial:
         return None
-    # In the middle between what is to be expected if it does and if it does not.
+    # The threshold is the geometric mean of the slowdowns expected with and without crossing.
     least = trunk.slowdown(company, known) * math.sqrt(contrast)
     near = trunk.slowdown(trial, known) if contrast > _CLEAR_CONTRAST else math.inf
     return trials.slowdowns([trial], Accept(least, near))[0] > least
@@ -228,14 +230,14 @@ def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: Contentio
 def _racks_within(
     outer: Share, found: Sequence[Share], known: Known, trials: ContentionTrials
 ) -> list[Share]:
-    """The trunks of racks on the same side of ``outer``; the hosts of its other side are beyond them all."""
+    """Return the trunks of racks on each side of ``outer``; hosts of the other side are beyond them all."""
     inner: list[Share] = []
     sides = [list(dict.fromkeys(known.host(pair[end]) for pair in outer.pairs)) for end in (0, 1)]
     for here, there in (sides, sides[::-1]):
         order = [host for host in known.ranks_of() if host in here]
         for at, (one, other) in enumerate(pairwise(order if len(order) > 2 else [])):
             half = len(order) // 2
-            # The furthest host comes first: it is in another rack, if there is one.
+            # The most distant host comes first, because it is most likely in another rack.
             others = [
                 host
                 for host in (order[half:][::-1] if at < half else order[:half])
@@ -255,18 +257,18 @@ def _racks_within(
 
 
 def _fastest(src: str, hosts: Sequence[str], known: Known) -> Pair | None:
-    """The fastest measured link from ``src`` to ``hosts``, of equal ones to the first host; None without."""
+    """Return the fastest measured link from ``src`` to ``hosts``; earlier hosts win ties; None if none."""
     found = [pair for pair in known.beta if known.host(pair[0]) == src and known.host(pair[1]) in hosts]
     return min(found, key=lambda pair: (known.beta[pair], hosts.index(known.host(pair[1]))), default=None)
 
 
 def _rate(flows: Trial, known: Known) -> float:
-    """Bytes/s of some flows, each alone."""
+    """Return the sum of the bytes/s of flows, each alone."""
     return sum(1 / known.beta[pair] for pair in flows)
 
 
 def _companies(flows: Sequence[Pair], known: Known) -> Iterator[Trial]:
-    """A few of ``flows`` that have no host in common, in every way."""
+    """Yield every combination of a few ``flows`` without a common host."""
     for count in range(1, _MOST_IN_COMPANY + 1):
         for company in combinations(flows, count):
             if _are_apart(company, known):
@@ -274,7 +276,7 @@ def _companies(flows: Sequence[Pair], known: Known) -> Iterator[Trial]:
 
 
 def _without_common_host(flows: Sequence[Pair], known: Known) -> Trial:
-    """Those of ``flows`` that have no host in common with one before."""
+    """Return those of ``flows`` that have no host in common with an earlier one."""
     found: Trial = ()
     for pair in flows:
         if _are_apart((*found, pair), known):
