@@ -79,8 +79,7 @@ class Names:
         return self._hosts[rank] if self._alone else f"rank {rank} ({self._hosts[rank]})"
 
     def together(self, ranks: Sequence[int], every: Sequence[int]) -> dict[str, list[int]]:
-        """Group ``ranks`` by name: the host's if all of its ranks in ``every`` are included, else their own.
-        """
+        """Group ``ranks`` by name: the host's if all of its ranks in ``every`` are included, else the own."""
         found: dict[str, list[int]] = {}
         for rank in ranks:
             host = self._hosts[rank]

@@ -314,7 +314,7 @@ class Steps:
         return Known(beta, contended, self._places, kept_waiting(fits.between_hosts, samples), alone)
 
     def _wants_trials(self, known: Known) -> bool:
-        """Return whether to try ports; by default, if links slow each other down or hosts have many ranks."""
+        """Return whether to try ports: by default if links disturb each other or a host has several ranks."""
         ranks_of = known.ranks_of()
         if len(ranks_of) < 2 or self._effort.ports is False:
             return False
