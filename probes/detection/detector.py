@@ -16,7 +16,7 @@ def detect(*files: str | os.PathLike[str], active: bool = False, seed: int = 0) 
     """Return the topology of this machine, or with ``files`` of the machines that they describe.
 
     A file is NCCL's or hwloc's XML, the matrix of ``nvidia-smi topo -m``, or the folder of a recording
-    (``ccctl detect --record``); its content decides. Files of one machine are merged, other machines are
+    (``ccctl detect --record``); its type is detected. Files of one machine are merged, other machines are
     added. ``active`` also probes this machine's NICs and GPU pairs by traffic (AdapCC, Sec. IV-A), in an
     order drawn from ``seed``. Bandwidths are in GB/s (10^9 bytes), memory in bytes.
 

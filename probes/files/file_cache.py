@@ -54,10 +54,11 @@ def user_folder(name: str) -> Path | None:
 
 
 class FileCache:
-    """The files in one folder, which need not exist; None as the folder keeps nothing. Raises no OSError.
+    """The files in one folder, which need not exist; without a folder (None), nothing is kept.
 
-    In messages, ``what`` names the content ("compiled loops"), and ``without`` says what happens if the cache
-    is not used. Files older than ``most_age_s`` seconds are removed when others are written.
+    Methods raise no OSError. In messages, ``what`` names the content ("compiled loops"), and ``without`` says
+    what happens if the cache is not used. Files older than ``most_age_s`` seconds are removed when others are
+    written.
     """
 
     def __init__(self, folder: Path | None, what: str, without: str, most_age_s: float | None = None) -> None:
@@ -197,7 +198,7 @@ class ShippedFiles:
 
 
 def _distrusted(folder: Path) -> str:
-    """Say who but this user and root could change files in ``folder``; "" if nobody could.
+    """Return who else could change files in ``folder``; "" if only this user and root can.
 
     Checks each existing folder and symbolic link on the path. In a folder with the sticky bit, such as /tmp,
     others cannot rename our files.

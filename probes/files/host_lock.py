@@ -33,7 +33,7 @@ class FileLock:
     """A lock that one process holds at a time, made of a file in a folder; it may be taken repeatedly."""
 
     def __init__(self, name: str, place: Path | None = None) -> None:
-        """Name the file ``name`` in the folder ``place``, by default that of this user's locks."""
+        """Use the file ``name`` in the folder ``place``, by default that of this user's locks."""
         self._name = name
         self._place = place
         self._file: int | None = None

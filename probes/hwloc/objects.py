@@ -39,7 +39,7 @@ class OsDevice:
 
 @dataclass(frozen=True)
 class _Above:
-    """The ancestors of an object, as far as they matter."""
+    """The ancestors of an object: PCI bridge, host bridge, depth below it, NUMA node, package."""
 
     bus_id: str = ""
     root: str = ""

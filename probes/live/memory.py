@@ -1,7 +1,7 @@
 """Available memory of this machine (MemAvailable, cgroups, /dev/shm), and whether all ranks' needs fit.
 
-Memory is checked in advance, because the kernel grants too much and reports it late. When pages are touched,
-it kills some process, or raises SIGBUS for a file in shared memory.
+Memory is checked in advance, because the kernel overcommits. If pages run out later, the kernel kills some
+process, or raises SIGBUS for a file in shared memory.
 """
 
 from __future__ import annotations

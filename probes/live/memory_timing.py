@@ -38,8 +38,8 @@ _SHARE_OF_FREE = 1 / 8
 class MemorySpeed:
     """A rank's seconds per byte of an operand, one value for each of ``sizes_bytes``.
 
-    ``fetches`` read data that its owner has not written since the last fetch. ``written_fetches`` read data
-    that its owner has just written and has in its caches. Both are empty if the system forbids reading
+    ``fetches`` read data that the owner has not written since the last fetch. ``written_fetches`` read data
+    that the owner has just written and has in its caches. Both are empty if the system forbids reading
     another process. ``cores`` are the numbers of the cores that the rank may use.
     """
 

@@ -32,7 +32,7 @@ _FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "n
 
 @dataclass(frozen=True)
 class Fits:
-    """The fits of all links, as columns in the order of ``pairs``; the better of in company and alone."""
+    """The fits of all links, as columns in the order of ``pairs``: the better of concurrent and alone."""
 
     samples: Samples
     places: Sequence[Place]
@@ -80,7 +80,7 @@ class Fits:
 
     @cached_property
     def contended(self) -> dict[int, float]:
-        """Rows of links between hosts that are faster alone than in company, with the factor."""
+        """Rows of links between hosts that are faster alone than concurrently, with the factor."""
         gains = {
             row: self.together[row].beta_s_per_byte / self.fits[row].beta_s_per_byte for row in self.retested
         }
@@ -121,7 +121,7 @@ class Fits:
 
 
 def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """Return the links to measure again, alone, worst kinds first, with a few held up by others."""
+    """Return the links to measure again, alone, worst kinds first, and a few that others held up."""
     fits = Fits(samples, places)
     held = held_up(fits.between_hosts, samples)
     return [*(pair for pair in _outstanding(fits) if pair not in held), *held[: len(places)]]
@@ -151,7 +151,7 @@ def _outstanding(fits: Fits) -> list[Pair]:
 def unsettled(samples: Samples, places: Sequence[Place]) -> list[Pair]:
     """Return links that stand out and were not measured alone, or were disturbed when they were.
 
-    Links held up in company are left out: they are measured when it is known what they share.
+    Links that others held up are left out: they are measured when it is known what they share.
     """
     fits = Fits(samples, places)
     later = {*samples.again, *held_up(fits.between_hosts, samples)}
@@ -160,7 +160,7 @@ def unsettled(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 
 
 def waiting(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """Return the links held up in company that were not measured alone."""
+    """Return the links that others held up and that were not measured alone."""
     return held_up(Fits(samples, places).between_hosts, samples)
 
 

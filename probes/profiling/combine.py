@@ -27,7 +27,7 @@ _COLUMNS: dict[Quantity, tuple[str, ...]] = {
 
 
 def joined(first: Profile, again: Profile) -> Profile:
-    """Add the links that only ``again`` has to ``first``; the others get the lower beta and the lower alpha.
+    """Return ``first`` with the links only in ``again``; others get the lower beta and the lower alpha.
 
     A disturbance only slows a link down, so the better of two values is nearer to its capability. One
     measurement in which no end waited for a core is enough to settle the latency.
@@ -50,7 +50,7 @@ def joined(first: Profile, again: Profile) -> Profile:
 
 
 def recalled(baseline: Profile, now: Profile, history: History) -> Profile:
-    """Add unmeasured links that were worse when last measured to ``now``, with their values of then.
+    """Return ``now`` with the unmeasured links that were worse when last measured, at those values.
 
     They have the spread of ``baseline``. Without this, an unmeasured link would seem healthy.
     """

@@ -66,7 +66,7 @@ class Past:
 
     ``wander`` is the standard deviation of its logarithm from run to run (0: unknown). ``level`` is its level
     in the last runs if that differs from the baseline, else 0. ``told`` are the links that were worse in the
-    last run, ``recalled`` those of them that keep their values of then.
+    last run. ``recalled`` are those of them that were not measured now and keep their last values.
     """
 
     wander: Floats
@@ -77,7 +77,7 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """The size of a change that is reported: ``least`` of the logarithm, and beyond noise if ``noise``.
+    """Thresholds for reporting a change: ``least`` (of the logarithm), and the noise if ``noise``.
 
     Nobody acts on a change below ``least``, however certain; noise explains none beyond ``most``. A quantity
     with a ``past`` is judged by it as well.

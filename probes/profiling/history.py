@@ -216,8 +216,9 @@ def lasting_level(
 ) -> float:
     """Return a link's level in the last runs if that differs from ``expected``; else 0.
 
-    Five of six runs must agree on it. It must differ by more than ``least`` (in the logarithm) and by more
-    than a median of six values varies with standard deviation ``sigma`` (`probes.statistics.changepoint`).
+    Five of six runs must agree on it. It must differ by more than ``least`` (in the logarithm), and by more
+    than the sampling error of their median if ``sigma`` is the standard deviation
+    (`probes.statistics.changepoint`).
     """
     steady = Steady(
         window=RECENT_RUNS, learn=_LEARN, effect=float(np.expm1(least)), level=expected, sigma=sigma

@@ -21,7 +21,7 @@ __all__ = ["Instances", "NicGroup", "SampleSpread"]
 
 # Largest factor between the medians of ranks, or pairs of NICs, of one class.
 _ALIKE = 1.15
-# A flow slower than its ends by more than this factor has its pair of hosts measured completely.
+# If a flow is slower than its ends by more than this factor, its pair of hosts is measured completely.
 _STANDS_OUT = 1.25
 # If more pairs of hosts stand out, that is how the network is built; it depends on hosts, not on NICs.
 _MOST_STANDING_OUT = 0.2

@@ -216,7 +216,7 @@ def _far(sigma: float, effect: float) -> float:
 
 
 def _freedom(measured: Mask) -> float:
-    """Return the spread of values over that of their residuals, which have fewer degrees of freedom."""
+    """Return the ratio of the values' spread to the residuals', which have fewer degrees of freedom."""
     values = int(measured.sum())
     return float(np.sqrt(values / max(1, values - sum(measured.shape) + 1)))
 

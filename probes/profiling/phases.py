@@ -111,7 +111,7 @@ class Steps:
     def retest(self, samples: Samples) -> None:
         """Measure links that stand out once more, alone, and add the results to ``samples``.
 
-        If there are too many, they are first measured again in company, because most were disturbed only
+        If there are too many, they are first measured again concurrently, because most were disturbed only
         once. Then follow links that were disturbed even alone, or that stand out only now. Single links that
         are still slow are measured a last time, because some are disturbed twice. Links whose ends waited for
         cores are measured alone, too.
@@ -322,7 +322,7 @@ class Steps:
         return bool(self._effort.ports or known.contended or known.kept_waiting or crowded)
 
     def _through(self, shares: Sequence[Share], samples: Samples) -> None:
-        """Measure links slowed down in company one at a time through each trunk, then those still slow."""
+        """Measure links that others slowed down, one at a time through each trunk, then those still slow."""
         trunks = [share.pairs for share in shares]
 
         def slowed_down(known: Samples, places: Sequence[Place]) -> list[Pair]:

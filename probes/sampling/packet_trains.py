@@ -62,7 +62,7 @@ _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_WANTED_S = 1.0
 # Trains of a slow link agree if their paces differ by less than this factor; otherwise they are repeated.
 _AGREE, _TIMES = 1.03, 3
-# If this many trains in company differ by more than this factor, other links delay them. No more are sent,
+# If this many concurrent trains differ by more than this factor, other links delay them. No more are sent,
 # because the link will be measured alone.
 _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12

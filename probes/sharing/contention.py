@@ -1,7 +1,7 @@
 """Contention: the throughput that links between hosts lose under concurrent load.
 
-A link measured in company, while others send through the same trunk, waits for them. Its best time may not
-show that: by then another link has ended, or was delayed itself. So medians are compared.
+A link waits for others that send through the same trunk at the same time. Its best time may not show that,
+because the others may have ended, or may be delayed themselves, at that moment. So medians are compared.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from probes.sampling import Pair, Samples, best_whole, middle_whole, pace
 
 __all__ = ["behind", "disturbed", "held_up", "kept_waiting"]
 
-# A link was kept waiting if its median in company exceeds its expected time by more than this factor.
+# A link was kept waiting if its median under concurrent load exceeds the expected time by this factor.
 _WAITED = 1.4
-# A link was disturbed if its measurement alone is slower than in company by more than this factor.
+# A link was disturbed if it is slower alone than under concurrent load by more than this factor.
 _DISTURBED = 1.1
 # A link should be as fast as its trunk and its ends allow. One that is slower by this factor was disturbed,
 # or is slower itself.
@@ -24,7 +24,7 @@ _BEHIND = 1.04
 
 
 def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
-    """Return the links of ``beta`` (s/byte) slower in company than their sender and receiver are elsewhere.
+    """Return the links of ``beta`` (s/byte) slower under load than their ends are with other partners.
 
     The link that lost most comes first. Links measured alone since are left out.
     """
@@ -38,7 +38,7 @@ def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
 
 
 def kept_waiting(beta: Mapping[Pair, float], samples: Samples) -> dict[Pair, float]:
-    """Return the links of ``beta`` faster alone than in the median in company, with the factor."""
+    """Return the links of ``beta`` faster alone than in the median under load, with the factor."""
     gains = {}
     for pair, value in beta.items():
         company_s = middle_whole(samples.trains[pair])

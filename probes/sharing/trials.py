@@ -75,9 +75,9 @@ Carry = Callable[[Mapping[Pair, float]], float]
 class Known:
     """Results of the rounds: seconds per byte of each link, and the slowdowns of contended ones.
 
-    ``kept_waiting`` are links that are faster alone than in the median in company, which suggests contention
-    but does not prove it. ``alone`` are links measured alone, so that their time in a trial is known in
-    advance.
+    ``kept_waiting`` are links that are faster alone than in the median under concurrent load, which suggests
+    contention but does not prove it. ``alone`` are links measured alone, so that their time in a trial is
+    known in advance.
     """
 
     beta: Mapping[Pair, float]

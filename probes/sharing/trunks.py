@@ -1,10 +1,10 @@
 """Shared trunks: ports between hosts through which links without a common host slow each other down.
 
-Links that were slower in company are loaded together with others of their round. Flows that the slowdown does
-not need are removed; the remaining ones cross one port. Every other host is then tried as a sender and as a
-receiver beside flows that fill the port, so the number of trials grows with hosts, not with pairs. Last, as
-many flows as can fill the port measure its rate. One side of a trunk may consist of several racks: neighbours
-there are tried with one flow that stays on that side and one that leaves it.
+Links that were slower under concurrent load are loaded together with others of their round. Flows that the
+slowdown does not need are removed; the remaining ones cross one port. Every other host is then tried as a
+sender and as a receiver beside flows that fill the port, so the number of trials grows with hosts, not with
+pairs. Last, as many flows as can fill the port measure its rate. One side of a trunk may consist of several
+racks: neighbours there are tried with one flow that stays on that side and one that leaves it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["one_at_a_time", "trunk_shares"]
 
 _MOST_SEEDS = 6
 _MOST_TRUNKS = 8
-# A host is tried only if its flow, if it crosses the trunk, slows the others down by at least this factor.
+# A host is tried only if its flow through the trunk would slow the others down by at least this factor.
 _LEAST_CONTRAST = 1.15
 # Above this contrast, one trial that finds the expected slowdown is enough.
 _CLEAR_CONTRAST = 1.3

@@ -47,7 +47,7 @@ def in_random_order(keys: Sequence[_Key], repetitions: int, seed: int) -> list[_
 
 
 def lowered(trials: Mapping[_Key, Floats], seed: int) -> SideVerdict[_Key]:
-    """Choose the keys whose ratios (1 is undisturbed) sharing lowers; all ``trials`` have the same length.
+    """Choose the keys whose ratios (1 is undisturbed) are lowered by sharing; trials have equal length.
 
     If the ratios form two groups, the lower one is chosen; otherwise all or none, by their level.
     """

@@ -1,8 +1,8 @@
 """Change points: when the level of one link's series changes for good.
 
-The level has changed when three of four recent values lie on the same side of the old one, by more than a
-median of this many values varies (estimated by the median absolute deviation), and by enough to matter. So a
-few bad values are never a change. Then the new level is learned; a return from it is a change, too.
+The level has changed when three of four recent values lie on the same side of the old one, by more than the
+sampling error of their median (from the median absolute deviation), and by enough to matter. So a few bad
+values are never a change. Then the new level is learned; a return from it is a change, too.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def unpack(text: str, root: Path, source: str) -> None:
     for place, target, where in links:
         try:
             _link(root, place, target)
-        except (OSError, ValueError, RuntimeError) as error:  # the last: links that lead in circles
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a cycle
             raise DataError(source, [f"{where}: {error}"]) from error
 
 
