@@ -106,8 +106,8 @@ class HostMemory:
 
     Values are processor seconds per byte of an operand, one for each of ``sizes_bytes``, which rise from
     sizes that fit the caches to sizes that do not. A fetch copies from another rank's private memory. A
-    written fetch copies data that the other rank has just written, which still is in its caches. Both are
-    empty if the system forbids them. ``cores`` counts the cores that the ranks may use, 0 if unknown.
+    written fetch copies data that the other rank has just written and still has in its caches. Both are empty
+    if the system forbids them. ``cores`` counts the cores that the ranks may use, 0 if unknown.
     """
 
     host: str
@@ -174,7 +174,7 @@ class Profile:
 
     ``finding_kinds`` has one word for each of ``findings``: slow (a host, rank or link is slower than its
     peers), incomplete (something was not measured) or doubtful; older profiles have none. ``topology`` names
-    the source of hosts and NICs, "" if none was given.
+    the topology that declared hosts and NICs, "" if none was given.
     """
 
     ranks: tuple[ProfiledRank, ...]

@@ -119,9 +119,9 @@ class Nic:
     """One network port; a card with two ports is two records.
 
     ``physical`` is False for software interfaces (bridge, veth, tunnel, bond) and virtual functions.
-    ``bus_id`` is the PCI function, or the bridge above it in files that hide the function; "" is not on PCI.
-    ``errors`` are the error counters of an RDMA port since its driver was loaded. ``index`` is its device
-    number in NCCL's network plugin, known only from NCCL's own files.
+    ``bus_id`` is the PCI function, or the bridge above it in files that hide the function; "" if the port is
+    not on PCI. ``errors`` are the error counters of an RDMA port since its driver was loaded. ``index`` is
+    its device number in NCCL's network plugin, known only from NCCL's own files.
     """
 
     name: str

@@ -69,9 +69,9 @@ class History:
     since 1970). ``beta_s_per_byte`` and ``alpha_s`` hold the value of each link, run after run, 0 if it was
     not measured. ``bandwidth_since_s`` and ``latency_since_s`` are the time when each link was found worse
     than the baseline (0: it is not). ``measured_s`` is the time of each link's last measurement (0: never).
-    ``changed_s`` is the time of the network's last change: a run that found a change on a link measured since
-    the previous one (0: never). ``searched_s_per_byte`` are the betas for which a new schedule was last
-    searched; empty if none was.
+    ``changed_s`` is the time of the last run in which ranks were missing, or a link differed that had been
+    measured since the previous change (0: never). ``searched_s_per_byte`` are the betas for which a new
+    schedule was last searched; empty if none was.
     """
 
     hosts: tuple[str, ...]
