@@ -476,9 +476,9 @@ class Backend:
         self._session.tell("resumed", detail={"at": resume.seq, "kept": resume.kept, "epoch": self.epoch})
 
     def _catch_up(self, seq: int, holder: int, topic: str) -> None:
-        """Finish a request that another rank has finished, with its result or with this rank's own.
+        """Finish a request that another has finished, with its result or with this rank's own.
 
-        Where ranks end with different results, all had theirs before any of them handed it over.
+        This rank has its own if results differ between ranks, as all had theirs before any was handed over.
         """
         work = self._works.get(seq)
         if work is not None and not work.request.alike:

@@ -5,8 +5,8 @@ ranks are numbered as in the schedules. Parts that go to all ranks are packed, a
 themselves.
 
 Compiling the parts for late ranks keeps a core busy and slows the runs beside it. Until a version of the
-schedules has contexts for late ranks, no part starts without one: all ranks would wait for the compilation.
-`LateContexts` tracks which versions have them.
+schedules has contexts for late ranks, parts wait for all ranks: starting without one would make all wait for
+the compilation. `LateContexts` tracks which versions have them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ __all__ = [
 # A request, the ranks of a part, and whether it is the first part.
 PartKey = tuple[CollectiveCall, tuple[int, ...], bool]
 
-# Up to this many ranks and bytes, contexts are also made in advance for each pair of late ranks.
 _MOST_PART_BYTES = 1 << 30
+# Up to this many ranks and bytes, contexts are also made in advance for each pair of late ranks.
 _MOST_FOR_PAIRS, _MOST_BYTES_FOR_PAIRS = 8, 4 << 20
 # Delay before a failed compilation is tried again: its process has died and restarts meanwhile.
 _REST_S = 10.0
@@ -148,15 +148,15 @@ class LateContexts:
         self.cancel()
 
     def exist(self, version: int) -> bool:
-        """Return whether all ranks have made those of ``version``."""
+        """Return whether all ranks have made the contexts of ``version``."""
         return version in self._made
 
     def are_due(self, version: int, now_s: float) -> bool:
-        """Return whether to request those of ``version`` now."""
+        """Return whether to request the contexts of ``version`` now."""
         return not self.exist(version) and self._version != version and now_s >= self._rested_s
 
     def ask(self, version: int) -> int:
-        """Note that those of ``version`` alone are requested, and return the number of the request."""
+        """Note that the contexts of ``version`` alone are requested; return the number of the request."""
         self._version, self._number = version, self._number + 1
         return self._number
 
@@ -173,7 +173,7 @@ class LateContexts:
         self._version, self._rested_s = None, now_s + _REST_S
 
     def made(self, version: int) -> None:
-        """Note that all ranks have made those of ``version``."""
+        """Note that all ranks have made the contexts of ``version``."""
         self._made.add(version)
         if self._version == version:
             self._version = None

@@ -49,7 +49,7 @@ _MOST_BETWEEN_LOOKS_S = 0.25
 
 @dataclass(frozen=True)
 class WaitPolicy:
-    """The limits on waiting of ranks for each other.
+    """Limits on how long ranks wait for each other.
 
     ``relays``: go on without late ranks where that pays. A rank is lost when its connection ends, or when it
     is silent for ``fault_factor`` times the time from the first rank's readiness to the end of the first part
@@ -183,7 +183,7 @@ class Coordinator:
         return tuple(other for other, start in needed.items() if join.met.get(other) != start)
 
     def silent(self, now_s: float, answers: Callable[[int], bool] = lambda rank: False) -> dict[int, str]:
-        """Return the ranks that were silent for so long that they count as lost, with the reason.
+        """Return the ranks whose silence counts as a loss, with the reason.
 
         ``answers(rank)`` returns whether the kernel of a rank on another host acknowledges data; such a rank
         is waited for ``ANSWERING`` times as long. The method is called every ``CYCLE_S``. If a call comes
@@ -340,7 +340,7 @@ class Coordinator:
         return fault_deadline_s(first_s, done_s, factor=factor, least_s=least_s) - done_s
 
     def _gather(self, rank: int, state: WorkerState, now_s: float) -> list[Decision]:
-        """Collect the members' states; with the last one, return where they go on."""
+        """Take a member's state; after the last one, return the decisions to go on."""
         if state.epoch != self.epoch or self._states is None:
             return []
         self._states[rank] = state

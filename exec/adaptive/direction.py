@@ -53,7 +53,7 @@ __all__ = ["Direction"]
 _REST = 25
 # Contexts not ready on all ranks after this long never will be: a rank has no room for them.
 _GIVEN_UP_S = 60.0
-# Runs to wait for the measured slowdown to show.
+# Number of runs within which a measured slowdown must show.
 _AWAITED = 10
 # Change of a rate between two measurements that is noise, and no reason for a search.
 _CHANGED = math.log(1.1)
@@ -110,8 +110,8 @@ class Direction:
         self._rows: dict[int, MeasuredLinks] = {}
         self._levels: dict[CollectiveCall, Level] = {}
         self._is_measuring = False
-        # The gains of the version whose contexts are being made, when that began, and the version that all
-        # have.
+        # The gains of the version whose contexts are being made, and when that began; the version that all
+        # ranks have made.
         self._gains: dict[int, Mapping[CollectiveCall, float]] = {}
         self._installing_s = 0.0
         self._made: int | None = None
@@ -255,9 +255,9 @@ class Direction:
         return host[rank] != host[self._session.rank]
 
     def _is_silent(self, rank: int) -> bool:
-        """Whether a rank that says nothing may be counted as lost.
+        """Return whether a silent rank may be counted as lost.
 
-        One of this host that runs, held up by a library that keeps the interpreter, is alive.
+        A rank of this host that runs, held up by a library that keeps the interpreter, is alive.
         """
         import psutil
 
@@ -435,7 +435,7 @@ class Direction:
         self._send([Install(self.coordinator.epoch, self._version, found.schedules, found.parts)])
 
     def _disbelieve(self, found: Replanned, why: str) -> None:
-        """Drop the found schedules; if links stay as measured, the next measurement starts a new search."""
+        """Drop the found schedules; the next measurement starts a new search, even if links are unchanged."""
         self._doubtful = self._searched = None
         self._session.tell("disbelieved", detail={"gain": found.gain, "why": why})
 

@@ -79,7 +79,7 @@ class CollectiveCall:
 
     @property
     def admits(self) -> bool:
-        """Whether it is the special request that lets waiting ranks in."""
+        """Whether this is the special request that lets waiting ranks in."""
         return not self.count
 
     @property
@@ -121,12 +121,12 @@ def leader_of(members: Collection[int], joined: Mapping[int, int]) -> int:
 
 @dataclass(frozen=True)
 class Beat:
-    """A worker is alive."""
+    """Heartbeat of a worker."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A worker has data for request number ``seq`` of the session."""
+    """Report that a worker has data for request number ``seq`` of the session."""
 
     seq: int
     request: CollectiveCall
@@ -134,7 +134,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class PartDone:
-    """A worker has carried out part ``number`` of a request in ``seconds``; ``last``: it has the result."""
+    """Report of part ``number`` of a request, carried out in ``seconds``; ``last``: the result is ready."""
 
     epoch: int
     seq: int
@@ -145,10 +145,10 @@ class PartDone:
 
 @dataclass(frozen=True)
 class WorkerState:
-    """A worker's state when an epoch begins.
+    """Report of a worker's state when an epoch begins.
 
-    It has the results of all requests before ``done`` and keeps the last few of them. Of request ``done`` it
-    has carried out ``parts``. ``ready`` are the requests that it has data for. ``open_to`` are late ranks
+    It has the results of all requests before ``done`` and keeps the last few of them. It has carried out
+    ``parts`` of request ``done``, and has data for the requests in ``ready``. ``open_to`` are late ranks
     whose chunks may be in the first of these parts. ``done`` is -1 on a joining rank that does not yet know
     where it goes on.
     """
@@ -162,7 +162,7 @@ class WorkerState:
 
 @dataclass(frozen=True)
 class Installed:
-    """A worker has made contexts for a version of the schedules, beside the job.
+    """Report that a worker has made contexts for a version of the schedules, beside the job.
 
     With ``late`` they are the contexts for late ranks, else those in which all ranks are ready.
     """
@@ -174,7 +174,7 @@ class Installed:
 
 @dataclass(frozen=True)
 class Stalled:
-    """A worker waits for data from or to ``peer``, and nothing passes between the two."""
+    """Report that a worker waits for data from or to ``peer``, and nothing passes between the two."""
 
     epoch: int
     peer: int
@@ -182,14 +182,14 @@ class Stalled:
 
 @dataclass(frozen=True)
 class Outdated:
-    """A worker received a `Regroup` for an epoch no later than its own, ``epoch``."""
+    """Report that a worker received a `Regroup` for an epoch no later than its own, ``epoch``."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class Join:
-    """A restarted rank requests admission; ``met`` maps the ranks that it reaches to their starts."""
+    """Request of a restarted rank for admission; ``met`` maps the ranks that it reaches to their starts."""
 
     start: int
     met: Mapping[int, int]
@@ -197,14 +197,14 @@ class Join:
 
 @dataclass(frozen=True)
 class Meet:
-    """To a rank that requests admission: connect to these ranks first."""
+    """Order to a rank that requests admission: connect to these ranks first."""
 
     others: tuple[Whereabouts, ...]
 
 
 @dataclass(frozen=True)
 class ReconnectionAttempt:
-    """A worker has tried to reach the other host of a severed pair by a new connection."""
+    """Result of a try to reach the other host of a severed pair by a new connection."""
 
     pair: tuple[int, int]
     reached: bool
@@ -232,7 +232,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Go(Decision):
-    """Carry out a request with the data of ``part``, others as relays; ``last`` completes the request."""
+    """Order to carry out a request with the data of ``part``, others as relays; ``last`` completes it."""
 
     seq: int
     request: CollectiveCall
@@ -243,7 +243,7 @@ class Go(Decision):
 
 @dataclass(frozen=True)
 class Regroup(Decision):
-    """A new epoch begins with ``members``; each reports its state.
+    """Start of an epoch with ``members``; each reports its state.
 
     ``severed`` are pairs of hosts, by their lowest ranks, between which nothing passes. ``joined`` maps
     members that were let in later to the request that let them in. ``starts`` counts the earlier starts of
@@ -264,7 +264,7 @@ class Regroup(Decision):
 
 @dataclass(frozen=True)
 class Resume(Decision):
-    """Go on at request ``seq``, whose first ``kept`` parts are complete on all ranks.
+    """Order to go on at request ``seq``, whose first ``kept`` parts are complete on all ranks.
 
     ``holders`` names a worker with the result of each earlier request that some ranks lack.
     """
@@ -276,7 +276,7 @@ class Resume(Decision):
 
 @dataclass(frozen=True, eq=False)
 class Install(Decision):
-    """Make contexts for ``schedules``, by request, beside the job; ``parts`` are packed."""
+    """Order to make contexts for ``schedules``, by request, beside the job; ``parts`` are packed."""
 
     version: int
     schedules: Mapping[CollectiveCall, Schedule]
@@ -285,7 +285,7 @@ class Install(Decision):
 
 @dataclass(frozen=True, eq=False)
 class InstallLate(Decision):
-    """Make the contexts of ``version`` for late ranks beside the job; ``parts`` are packed."""
+    """Order to make the contexts of ``version`` for late ranks beside the job; ``parts`` are packed."""
 
     version: int
     parts: bytes
@@ -293,21 +293,21 @@ class InstallLate(Decision):
 
 @dataclass(frozen=True)
 class Swap(Decision):
-    """Use the contexts of ``version`` from now on."""
+    """Order to use the contexts of ``version`` from now on."""
 
     version: int
 
 
 @dataclass(frozen=True)
 class Reveal(Decision):
-    """Use the contexts for late ranks of ``version`` from now on, if that version is in use."""
+    """Order to use the contexts for late ranks of ``version`` from now on, if that version is in use."""
 
     version: int
 
 
 @dataclass(frozen=True)
 class Measure(Decision):
-    """Measure the links now, except between hosts of ``severed`` pairs."""
+    """Order to measure the links now, except between hosts of ``severed`` pairs."""
 
     number: int
     severed: tuple[tuple[int, int], ...] = ()
@@ -315,7 +315,7 @@ class Measure(Decision):
 
 @dataclass(frozen=True, eq=False)
 class Welcome(Decision):
-    """To a rank that joins: what the others have agreed on so far.
+    """Agreements so far, for a rank that joins.
 
     ``network`` is the capability of the links, guessed for those of the ranks ``guessed``. ``requests`` were
     set up in this order. Links are measured every ``profile_every`` requests.
@@ -329,4 +329,4 @@ class Welcome(Decision):
 
 @dataclass(frozen=True)
 class Leave(Decision):
-    """The session ends."""
+    """End of the session."""

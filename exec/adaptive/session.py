@@ -88,7 +88,7 @@ class Admission:
 
 @dataclass(frozen=True)
 class _Gone:
-    """A start of a rank has ended."""
+    """The end of one start of a rank."""
 
     how: str
     start: int

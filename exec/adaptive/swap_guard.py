@@ -6,7 +6,7 @@ that it is made for, every swap is on trial, and one that made runs slower is ro
 helps, the prediction was wrong. Each recent wrong prediction raises the gain that the next one must promise;
 one that comes true cancels a wrong one.
 
-Runs in several parts count too: most runs on a slow host start without it.
+Runs in several parts count too, as most runs start without ranks on a slow host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["SwapGuard", "SwapTrial"]
 
 # Runs that measure a request: the median of three resists an outlier on one rank.
 _RUNS = 3
-# Most runs of a trial: a search may run all the time, and old requests may never run again.
+# Longest trial in runs: a search may run all the time, and old requests may never run again.
 _LONGEST = 10 * _RUNS
 # Runs may be this much faster than predicted, as schedules on shared links are.
 _EXPLAINED = 1.5

@@ -158,7 +158,7 @@ def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator
 
 @contextlib.contextmanager
 def _signals_to(end: socket.socket | None) -> Iterator[None]:
-    """Within the block, write ending signals to ``end`` instead of obeying them.
+    """Write ending signals to ``end`` within the block, instead of obeying them.
 
     Without ``end`` they are ignored: mpirun signals every rank, and kills rank 0 as soon as another rank has
     died of it, before rank 0 could save anything. Rank 0 ends them all.

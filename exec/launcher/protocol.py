@@ -84,7 +84,7 @@ _REMOVAL_S = 2.0
 
 @dataclass(frozen=True)
 class Hello:
-    """A rank has started and has not touched MPI yet; ``start`` counts its earlier starts."""
+    """First message of a rank, before it touches MPI; ``start`` counts its earlier starts."""
 
     rank: int
     host: str
@@ -190,7 +190,7 @@ def function_of(task: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Started:
-    """The wires are up; ``segments`` are files of shared memory that a killed rank leaves behind.
+    """Report that the wires are up; ``segments`` are shared-memory files that a killed rank leaves behind.
 
     ``where`` is the rank's location if its wires are sockets.
     """
@@ -201,12 +201,12 @@ class Started:
 
 @dataclass(frozen=True)
 class Admitted:
-    """The others have let in this rank, which was started again."""
+    """Report that the others have let in this rank, which was started again."""
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A heartbeat with the rank's current work; it waits for ``peer``: None is for nobody, -1 for all."""
+    """A heartbeat with the rank's current work; ``peer`` is the awaited rank, None for none, -1 for all."""
 
     done: float = 0.0
     total: float = 0.0
@@ -224,21 +224,21 @@ class Partial:
 
 @dataclass(frozen=True)
 class Finished:
-    """The function returned; only rank 0 of MPI, or the rank asked to hand over, sets ``value``."""
+    """Report that the function returned; ``value`` is set by rank 0 of MPI, or the rank that hands over."""
 
     value: Any = None
 
 
 @dataclass(frozen=True)
 class Returned:
-    """The function returned on a rank without MPI, which keeps the value until ``Release``."""
+    """Report that the function returned on a rank without MPI, which keeps the value until ``Release``."""
 
     has_value: bool
 
 
 @dataclass(frozen=True)
 class Release:
-    """To a rank that has returned: finish, and hand over the value or not."""
+    """Order to a rank that has returned: finish, and hand over the value or not."""
 
     hand_over: bool
 
@@ -252,14 +252,14 @@ class GatherContribution:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """To all ranks: all contributions to one all-gather, in rank order."""
+    """All contributions to one all-gather, in rank order, for all ranks."""
 
     contents: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
 class Lost:
-    """To the survivors: a start of a rank is gone for good; ``how`` is for a reader."""
+    """News for the survivors that a start of a rank is gone for good; ``how`` is for a reader."""
 
     rank: int
     how: str
@@ -271,14 +271,14 @@ class Lost:
 
 @dataclass(frozen=True)
 class Fence:
-    """From a rank: kill ``rank`` and count it as lost, whatever its state."""
+    """Request of a rank to kill ``rank`` and count it as lost, whatever its state."""
 
     rank: int
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The function raised; ``error`` is an expected error, None for a bug."""
+    """Report that the function raised; ``error`` is an expected error, None for a bug."""
 
     text: str
     error: tuple[type[CcctlError], str, dict[str, Any]] | None = None

@@ -30,8 +30,8 @@ __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
 _log = logging.getLogger(__name__)
 
-# Starts of a run that survives losses, if a rank is lost before all are connected: by then no rank has begun
-# the task, and none knows where the others are.
+# Starts of a run that survives losses, if a rank is lost before all are connected: until then no rank has
+# begun the task or knows where the others are.
 _STARTS = 3
 
 # Least memory of a rank: Python with NumPy, MPI, and its queues in /dev/shm.
@@ -291,7 +291,7 @@ def run_ranks(
 
 
 def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:
-    """Raise UnavailableError if so many processes have no room on this host, even idle.
+    """Raise UnavailableError if this host has no room for its ranks, even idle.
 
     Ranks on other hosts check the room there themselves, once they have started.
     """

@@ -31,8 +31,8 @@ __all__ = ["StartedRanks"]
 
 _log = logging.getLogger(__name__)
 
-# Lines of output shown: the first ones, which hold a remote shell's error, and the last ones of so many
-# bytes.
+# Output shown on failure: its first lines, which hold a remote shell's error, and its last lines; at most the
+# last ``_LAST_BYTES`` are read.
 _FIRST_LINES, _LAST_LINES, _LAST_BYTES = 3, 12, 1 << 16
 # MPI keeps its shared memory here too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")

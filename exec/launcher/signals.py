@@ -64,7 +64,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[Callable[[], None]]:
-    """Within the block, hold back SIGINT, SIGTERM and SIGHUP; yield a function that delivers them.
+    """Hold back SIGINT, SIGTERM and SIGHUP within the block; yield a function that delivers them.
 
     So none of them raises in the middle of work that must be completed. They are also delivered at the end of
     the block. Each then does what it did before; SIGTERM and SIGHUP without a handler unwind the stack as in
@@ -97,7 +97,7 @@ def deferred() -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def unwinding() -> Iterator[None]:
-    """Within the block, make SIGTERM and SIGHUP raise SystemExit with the status that a shell expects."""
+    """Make SIGTERM and SIGHUP raise SystemExit with a shell's usual status within the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -113,11 +113,11 @@ class _OfSchedule(ABC):
 
     @abstractmethod
     def _one_s(self, ready: frozenset[int]) -> float:
-        """Return the seconds of phase 1 for ranks of which some have data."""
+        """Return the seconds of phase 1 for these ranks, if any of them has data."""
 
     @abstractmethod
     def _two_s(self, late: frozenset[int]) -> float:
-        """Return the seconds of phase 2 for ranks of which some have data."""
+        """Return the seconds of phase 2 for these ranks, if any of them has data."""
 
 
 class SimulatedCosts(_OfSchedule):

@@ -28,7 +28,7 @@ __all__ = [
     "without_joined",
 ]
 
-# Within the block of ``offers(take)``, this rank's data for a part goes to ``take``, now or on arrival.
+# A context manager: within its block, this rank's data for a part goes to the given function on arrival.
 Offers = Callable[[Callable[[Array], None]], AbstractContextManager[None]]
 
 
@@ -48,7 +48,7 @@ class Entrance:
 
     @contextmanager
     def open(self, of: Hashable, take: Callable[[Array], None]) -> Iterator[None]:
-        """Within the block, pass data offered for ``of`` (not None) to ``take``, once."""
+        """Pass data offered for ``of`` (not None) to ``take``, once, within the block."""
         with self._lock:
             self._of, self._take = of, take
         try:

@@ -159,7 +159,7 @@ class _RankPools:
         self._numbers = count()
 
     def __call__(self, jobs: int, work: Callable[[Task], Result]) -> WorkerPool[Task, Result]:
-        """Return a pool of all other ranks, of which there are ``jobs``."""
+        """Return a pool of all other ranks; ``jobs`` is their number."""
         return RankPool(self._executor, self._ends, next(self._numbers), work)
 
 

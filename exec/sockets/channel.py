@@ -39,7 +39,7 @@ _READ_BYTES, _MOST_READS = 1 << 20, 64
 
 
 class BrokenMessage(OSError):  # noqa: N818 - what came, not what went wrong here
-    """A message is not the next one that the other end sent."""
+    """An error: a message is not the next one that the other end sent."""
 
 
 class Channel:

@@ -51,7 +51,7 @@ _OUTLASTED_S = 86400.0
 
 @dataclass(frozen=True)
 class _NoWay:
-    """A relay cannot reach ``dest`` either."""
+    """Reply of a relay that it cannot reach ``dest`` either."""
 
     dest: int
 
@@ -205,7 +205,7 @@ class Mesh:
             hear(peer)
 
     def outlast(self, peer: int, *, outage: bool) -> None:
-        """Keep the connection to ``peer`` for a day while it carries nothing, or for seconds (no ``outage``).
+        """Keep the connection to ``peer`` for a day while it carries nothing; for seconds without ``outage``.
 
         This is for a peer known to be alive and reached over other ranks.
         """

@@ -170,8 +170,8 @@ def variables(ranks_here: int, folder: str, shared_memory: str, *, alone: bool =
 
     MPI's session files go to ``folder`` and its shared memory to ``shared_memory``, so that nothing stays
     behind when ranks are killed. More ranks than cores must yield while they poll. With ``alone`` all ranks
-    are on this host, and none listens for connections. None looks for libfabric's devices either: in Open MPI
-    5 each process that finds none sleeps for a second (``mca_btl_ofi_component_close``).
+    are on this host, and none listens for connections or looks for libfabric's devices: in Open MPI 5 each
+    process that finds none sleeps for a second (``mca_btl_ofi_component_close``).
     """
     crowded = ranks_here > (os.cpu_count() or 1)
     ours = {

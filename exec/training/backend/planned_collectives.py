@@ -151,7 +151,7 @@ class PlannedCollectives:
         return self._programs[key]
 
     def _schedule(self, request: CollectiveCall) -> Schedule:
-        """Return the known schedule for this kind, root and class of sizes, or search one; on rank 0."""
+        """Return the schedule for this kind, root and class of sizes, known or found now; on rank 0."""
         ranks = self.group.Get_size()
         size_bytes = request.size_bytes(ranks)
         asked = {"kind": request.kind, "root": request.root, "size class": size_class(size_bytes)}
@@ -164,7 +164,7 @@ class PlannedCollectives:
 
 
 def _shared(group: Group, make: Callable[[], _T]) -> _T:
-    """Return ``make``'s result of rank 0 on every rank; its error is raised on all."""
+    """Return rank 0's result of ``make`` on every rank; its error is raised on all."""
     value, failed, why = None, None, ""
     if group.Get_rank() == 0:
         try:

@@ -163,7 +163,7 @@ class WorkQueue:
         try:
             future = inner.get_future()
         except RuntimeError:
-            # Gloo's reduce_scatter has none.
+            # Gloo's reduce_scatter has no future.
             work.follow(inner.wait)
             return
         self._elsewhere.append(work)

@@ -63,7 +63,7 @@ def capture(
 
 
 class _Pass:
-    """The times of the layers' forward starts and of the gradients, in one pass."""
+    """The forward seconds of each layer, and when each gradient was ready, in one pass."""
 
     def __init__(self) -> None:
         self.forward_s: dict[Any, float] = {}

@@ -177,7 +177,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within the block only accumulate gradients; the first backward pass after it communicates them."""
+        """Only accumulate gradients within the block; the first backward pass after it communicates them."""
         before, self._syncing = self._syncing, False
         try:
             yield
@@ -465,7 +465,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
 @contextmanager
 def _gradients(pairs: Sequence[tuple[Any, Any]]) -> Iterator[None]:
-    """Within the block give parameters other gradients."""
+    """Give parameters other gradients within the block."""
     before = [(parameter, parameter.grad) for parameter, _ in pairs]
     try:
         for parameter, gradient in pairs:

@@ -128,7 +128,7 @@ def gathered(value: _T) -> list[_T]:
 
 
 def agreed(make: Callable[[], _T]) -> _T:
-    """Return ``make``'s result of rank 0 on every rank; its error is raised on all. Collective."""
+    """Return rank 0's result of ``make`` on every rank; its error is raised on all. Collective."""
     said: list[Any] = [None, "", False]
     failed: CcctlError | None = None
     if dist.get_rank() == 0:

@@ -154,7 +154,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within the block only accumulate gradients, without steps or averages."""
+        """Only accumulate gradients within the block, without steps or averages."""
         before, self._averaging = self._averaging, False
         try:
             yield
@@ -183,7 +183,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
 
     @contextlib.contextmanager
     def consensus(self, samples: float | None = None) -> Iterator[None]:
-        """Within the block give the model the result of `finish`, then restore the replica; collective."""
+        """Give the model the result of `finish` within the block, then restore the replica; collective."""
         self.synchronize()
         tensors = [*self._trained, *self.module.buffers()]
         kept = [one.detach().clone() for one in tensors]

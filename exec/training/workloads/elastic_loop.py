@@ -29,7 +29,7 @@ __all__ = ["train_elastic"]
 def train_elastic(comm: Group, request: TrainRequest, progress: Safekeeping) -> bool:
     """Train all modes by one adaptive session; return True. The lowest rank left sends the reports."""
     torch.set_num_threads(1)
-    # DDP uses it once, to check that all ranks have the same model.
+    # DDP needs the process group once, to check that all ranks have the same model.
     join_process_group(comm, "gloo", request.timeout_s)
     whole = whole_of(comm, request)
     session = Session(

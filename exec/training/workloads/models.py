@@ -141,9 +141,10 @@ class _Transformer(nn.Module):  # type: ignore[misc]
 
 
 class _Experts(nn.Module):  # type: ignore[misc]
-    """Experts of which each input uses the one that its gate prefers (Switch); every rank has all of them.
+    """A mixture of experts: each input goes to the expert that its gate prefers (Switch).
 
-    An expert without inputs runs on an empty batch, so its gradient is zero and not missing.
+    Every rank has all experts. An expert without inputs runs on an empty batch, so its gradient is zero and
+    not missing.
     """
 
     def __init__(self, width: int) -> None:

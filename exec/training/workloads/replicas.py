@@ -20,7 +20,7 @@ __all__ = ["Replica", "groups_of_hosts", "replica_of"]
 
 
 def _nothing() -> None:
-    """Do nothing, as most methods do at most moments."""
+    """Do nothing: the default of the optional steps."""
 
 
 @dataclass(frozen=True, eq=False)
