@@ -45,6 +45,7 @@ __all__ = [
     "prose",
     "raw",
     "read_in_pager",
+    "say_table",
     "spoken",
     "summary",
     "table",
@@ -152,6 +153,12 @@ def summary(values: dict[str, Any]) -> None:
         values = {**values, "findings": [*values.get("findings", ()), *_doubts]}
         _doubts.clear()
     _print(unsteered_json(json.dumps(values, indent=2, ensure_ascii=False)))
+
+
+def say_table(say: Callable[[str], None], columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table by lines, each of which ``say`` is given: ``data``, or ``note`` where stdout is for a file."""
+    for line in aligned(columns, rows):
+        say(line)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:

@@ -14,6 +14,7 @@ from ccctl.arguments import Json, Parameters, Quiet, Verbose, parse_size
 from ccctl.artifacts import codec, is_folder, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
+from ccctl.render import figures
 
 if TYPE_CHECKING:
     from ccctl.arguments import Proven
@@ -267,9 +268,7 @@ def _say_plan(plan: ExecutionPlan, json: bool) -> None:
     from probes.base import plural
 
     values = {
-        "ranks": plan.ranks,
-        "operations": plan.operations,
-        "threadblocks_max": plan.threadblocks_max,
+        **figures(plan, "ranks operations threadblocks_max"),
         "memory_channels": sum(len(gpu.memory) for gpu in plan.gpus),
         "port_channels": sum(len(gpu.port) for gpu in plan.gpus),
         "scratch_chunks_max": max(gpu.scratch_chunks for gpu in plan.gpus),

@@ -12,6 +12,7 @@ import typer
 from ccctl import console
 from ccctl.arguments import Json, Page, Quiet
 from ccctl.artifacts import write_output
+from ccctl.render import figures
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Gathered
@@ -75,9 +76,7 @@ def report(
             read = plural(len(gathered.artifacts), "artifact")
             console.note(f"{output}: {read}, {plural(len(found), 'finding')}, {len(content)} bytes")
     if json and output != "-":
-        said = [
-            {"what": one.what, "source": one.source, "text": one.text, "severe": one.severe} for one in found
-        ]
+        said = [figures(one, "what source text severe") for one in found]
         console.summary(
             {"artifacts": len(gathered.artifacts), "unread": len(gathered.unread), "findings": said}
         )

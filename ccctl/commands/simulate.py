@@ -32,6 +32,7 @@ from ccctl.arguments import (
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
+from ccctl.render import figures
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
@@ -413,10 +414,7 @@ def _periodic(read: Artifact, options: SimulateOptions) -> Simulated:
     chunk_bytes = made.chunk_bytes * share * made.periods
     values = _values(made.network, once, chunk_bytes, time_s, busy, fluid=True)
     values |= {
-        "sends": made.sends,
-        "periods": made.periods,
-        "period_s": made.period_s,
-        "latency_s": made.latency_s,
+        **figures(made, "sends periods period_s latency_s"),
     }
 
     def trace() -> tuple[dict[str, Any], Any, Any]:

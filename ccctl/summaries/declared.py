@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.errors import FoundProblem
+from ccctl.render import figures
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -124,10 +125,7 @@ def summary(comparison: DeclaredComparison) -> dict[str, Any]:
         "pairs": comparison.held.pairs,
         "edits": [
             {
-                "what": edit.what,
-                "host": edit.host,
-                "where": edit.where,
-                "text": edit.text,
+                **figures(edit, "what host where text"),
                 "gbs_as_declared": cost[0],
                 "gbs_as_measured": cost[1],
             }

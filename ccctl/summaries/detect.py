@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.artifacts import write_output
 from ccctl.errors import FoundProblem, UsageError
+from ccctl.render import figures
 from exec.launcher import fold
 from probes.base import plural
 
@@ -91,7 +92,7 @@ def summary(found: Topology, answers: DetectAnswers) -> dict[str, Any]:
         "gpus": sum(len(host.usable_gpus) for host in hosts),
         "nics": sum(len(host.physical_nics) for host in hosts),
         "nvlinks": sum(host.fabric_links() for host in hosts),
-        "findings": [{"what": f.what, "where": f.where, "text": f.text} for f in found.findings],
+        "findings": [figures(f, "what where text") for f in found.findings],
         "notes": notes,
         "numa_nodes": sum(len(host.numa) for host in hosts),
         "pci_devices": sum(len(host.pci) for host in hosts),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.errors import FoundProblem
-from ccctl.render import percent, seconds
+from ccctl.render import figures, percent, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -24,18 +24,12 @@ def tell(source: str, found: Recorded, timed: Inspected | None, *, json: bool) -
         console.summary(
             {
                 "source": source,
-                "tool": found.tool,
-                "ranks": found.ranks,
-                "communicators": found.communicators,
+                **figures(found, "tool ranks communicators"),
                 "late": [asdict(lag) for lag in found.lags],
                 "links": len(found.sent.seconds),
                 "waiting": [
                     {
-                        "collective": one.collective,
-                        "size_bytes": one.size_bytes,
-                        "calls": one.calls,
-                        "transfer_s": one.transfer_s,
-                        "waited_s": one.waited_s,
+                        **figures(one, "collective size_bytes calls transfer_s waited_s"),
                         "last": [{"rank": rank, "share": share} for rank, _, share in one.last],
                     }
                     for one in (timed.waiting if timed else ())

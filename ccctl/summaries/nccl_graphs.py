@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.artifacts import write_output
 from ccctl.errors import UsageError
+from ccctl.render import figures
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ def _tell(graphs: HostGraphs, names: list[str], path: Path | None) -> None:
     say(f"{fold(names)}: {plural(len(graphs.gpu_numbers), 'GPU')}, {basis}")
     rows = [_row(graph, graphs) for graph in (graphs.ring, graphs.tree)]
     heads = ["graph", "channels", "GB/s each", "together", "at most", "path types"]
-    for line in console.aligned(heads, rows):
-        say(line)
+    console.say_table(say, heads, rows)
     if graphs.alike:
         say("every order of these GPUs is equally good: NCCL needs no file")
     else:
@@ -113,9 +113,7 @@ def _summary(graphs: HostGraphs, names: list[str], path: Path | None) -> dict[st
                 ],
                 "gbs_each": graph.gbs,
                 "gbs": graph.total_gbs,
-                "most_gbs": graph.most_gbs,
-                "type_intra": graph.type_intra,
-                "type_inter": graph.type_inter,
+                **figures(graph, "most_gbs type_intra type_inter"),
             }
             for graph in (graphs.ring, graphs.tree)
         },

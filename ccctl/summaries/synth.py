@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import race_lines, race_summary
+from ccctl.render import figures, race_lines, race_summary
 from ccctl.render.text import selection
 
 if TYPE_CHECKING:
@@ -53,10 +53,7 @@ def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
         "peak_bytes": found.peak_bytes + found.workers_bytes,
         "why": found.why,
         "race": None if schedule.race is None else race_summary(schedule.race),
-        "attempts": [
-            {"method": tried.method, "chunks": tried.chunks, "time_s": tried.time_s, "reason": tried.reason}
-            for tried in found.attempts
-        ],
+        "attempts": [figures(tried, "method chunks time_s reason") for tried in found.attempts],
         "seed": schedule.seed,
     }
 

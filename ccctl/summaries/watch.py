@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.arguments import format_size
-from ccctl.render import percent, seconds
+from ccctl.render import figures, percent, seconds
 from ccctl.render.text import moment
 from probes.base import plural
 from probes.profiling import EFFECT, RECENT_RUNS, Names
@@ -105,9 +105,7 @@ def summary(
         "ranks": len(found.now.ranks),
         "links": len(found.now.links.src),
         "compared": drift.compared,
-        "lossy": [
-            {"host": one.host, "sent": one.sent, "retransmitted": one.retransmitted} for one in _lossy(found)
-        ],
+        "lossy": [figures(one, "host sent retransmitted") for one in _lossy(found)],
         "unmeasured": drift.unmeasured,
         "budget_for_all_s": found.budget_for_all_s,
         "unknown": _links(found, outcome.unknown),
@@ -118,10 +116,7 @@ def summary(
             *(
                 {
                     "kind": "recovered",
-                    "what": one.what,
-                    "quantity": one.quantity,
-                    "before": one.before,
-                    "now": one.now,
+                    **figures(one, "what quantity before now"),
                     "since": moment(one.since_s),
                     "links": _links(found, one.rows),
                 }
@@ -183,16 +178,11 @@ def _standing(found: Found, one: Standing) -> dict[str, Any]:
     change = one.change
     return {
         "kind": "drift",
-        "what": change.what,
-        "quantity": change.quantity,
-        "before": change.before,
-        "now": change.now,
+        **figures(change, "what quantity before now"),
         "ratio": change.now / change.before,
         "tolerated": change.allowed,
         "since": moment(one.since_s),
-        "new": one.new,
-        "lasting": one.lasting,
-        "recalled": one.recalled,
+        **figures(one, "new lasting recalled"),
         "collective_times": found.cost_of(one),
         "links": _links(found, change.rows),
     }

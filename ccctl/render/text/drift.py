@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
+from ccctl.render import figures
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -28,10 +29,7 @@ def summary(drift: Drift) -> dict[str, Any]:
     """The changes as plain values."""
     changes = [
         {
-            "what": change.what,
-            "quantity": change.quantity,
-            "before": change.before,
-            "now": change.now,
+            **figures(change, "what quantity before now"),
             "ratio": change.now / change.before,
             "explained_by_spread": change.allowed,
             "worse": change.worse,

@@ -30,8 +30,7 @@ def draw(found: RankOrder, say: Callable[[str], None] = console.data) -> None:
     for place, one in enumerate(hosts):
         rows.append([str(place), one.host, _ranks(one, first), str(came[one.host])])
         first += len(one.ranks)
-    for line in console.aligned(["place", "host", "ranks", "came as"], rows[:_MOST_ROWS]):
-        say(line)
+    console.say_table(say, ["place", "host", "ranks", "came as"], rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         say(f"… and {len(rows) - _MOST_ROWS} more hosts")
     how = "of all orders" if found.exact else "proven"

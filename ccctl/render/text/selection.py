@@ -31,8 +31,7 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data, *, pro
         (row["from"], row["to"], _called(row["library"], row["method"]), row["chunks"], row["sends"])
         for row in _ranges(selection)
     ]
-    for line in console.aligned(("from", "to", "method", "chunks", "sends"), _texts(rows)):
-        say(line)
+    console.say_table(say, ("from", "to", "method", "chunks", "sends"), rows)
     if not proven:
         return
     say("")
@@ -49,8 +48,7 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data, *, pro
         for point in selection.points
     ]
     heads = ("size", "method", "predicted", "measured", "busbw", "% of optimal", "bound")
-    for line in console.aligned(heads, points):
-        say(line)
+    console.say_table(say, heads, points)
 
 
 def summary(selection: Selection) -> dict[str, Any]:
@@ -120,10 +118,6 @@ def _end(to_bytes: int, starts: set[int]) -> str:
     return f"<{format_size(to_bytes + 1)}" if to_bytes + 1 in starts else format_size(to_bytes)
 
 
-def _texts(rows: list[tuple[Any, ...]]) -> list[list[str]]:
-    return [[str(cell) for cell in row] for row in rows]
-
-
 def draw_runtime(entries: Sequence[SizedProgram], say: Callable[[str], None]) -> None:
     """Print a row for each range of sizes, and one for each size: its gain over Simple with one instance."""
     ranges = plural(len(entries), "range")
@@ -143,8 +137,7 @@ def draw_runtime(entries: Sequence[SizedProgram], say: Callable[[str], None]) ->
         else (format_size(entry.from_bytes), _until(entry, entries), f"none: {entry.why}", *["-"] * 4)
         for entry in entries
     ]
-    for line in console.aligned(heads, rows):
-        say(line)
+    console.say_table(say, heads, rows)
     say("")
     points = [
         (
@@ -159,8 +152,7 @@ def draw_runtime(entries: Sequence[SizedProgram], say: Callable[[str], None]) ->
         if entry.program is not None
         for point in entry.points
     ]
-    for line in console.aligned(("size", "protocol", "instances", "predicted", "Simple x1", "gain"), points):
-        say(line)
+    console.say_table(say, ("size", "protocol", "instances", "predicted", "Simple x1", "gain"), points)
 
 
 def _until(entry: SizedProgram, entries: Sequence[SizedProgram]) -> str:

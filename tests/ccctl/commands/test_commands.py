@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import MISSING, fields, is_dataclass
+from typing import get_type_hints
 
 import pytest
 
 from ccctl.commands import CLAIMS, COMMANDS
 from ccctl.help_sections import claim
-from ccctl.main import command_line
+from ccctl.main import command_line, verbs
 
 
 def test_the_list_names_each_command_once():
@@ -40,3 +42,24 @@ def test_a_command_is_imported_alone():
     )
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["ccctl.commands.schema"]
+
+
+def with_options():
+    """(command as typer has it, the object of its options) of every command that has one."""
+    for function in COMMANDS:
+        command = command_line().commands[function.__name__]
+        found = [(command, function)] if not verbs(function) else []
+        found += [(command.commands[verb.__name__.strip("_")], verb) for verb in verbs(function)]
+        for one, called in found:
+            if kind := next(filter(is_dataclass, get_type_hints(called).values()), None):
+                yield pytest.param(one, kind, id=kind.__name__)
+
+
+@pytest.mark.parametrize(("command", "kind"), [*with_options()])
+def test_python_and_the_command_line_have_the_same_options_and_defaults(command, kind):
+    given = {one.name: one for one in command.params}
+    assert [one.name for one in fields(kind)] == [*given]
+    for one in fields(kind):
+        assert given[one.name].required == (one.default is MISSING)
+        if one.default is not MISSING:
+            assert given[one.name].default == one.default

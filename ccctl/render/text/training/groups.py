@@ -47,8 +47,7 @@ def draw(
     if proven:
         heads.append("predicted")
         columns.append([seconds(time_s) for time_s in map(_costs(groups).iteration_s, shown)])
-    for line in console.aligned(heads, list(zip(*columns, strict=True))):
-        say(line)
+    console.say_table(say, heads, list(zip(*columns, strict=True)))
     if groups.period > _MOST_ITERATIONS:
         say(f"… and {groups.period - _MOST_ITERATIONS} more iterations")
     if not proven:
@@ -80,8 +79,7 @@ def _draw_comparison(groups: Groups, say: Callable[[str], None]) -> None:
         (_PEERS[name], seconds(peer_s), _times(peer_s, groups.predicted_s))
         for name, peer_s in _costs(groups).peers_s().items()
     ]
-    for line in console.aligned(("instead", "an iteration", "of these groups"), rows):
-        say(line)
+    console.say_table(say, ("instead", "an iteration", "of these groups"), rows)
     say("")
     patterns = [
         (
@@ -93,8 +91,7 @@ def _draw_comparison(groups: Groups, say: Callable[[str], None]) -> None:
         )
         for name, one in _patterns(groups).items()
     ]
-    for line in console.aligned(("pattern", "period", "rho", "an iteration", "predicted"), patterns):
-        say(line)
+    console.say_table(say, ("pattern", "period", "rho", "an iteration", "predicted"), patterns)
 
 
 def _patterns(groups: Groups) -> dict[str, Any]:
