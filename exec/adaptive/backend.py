@@ -350,7 +350,7 @@ class Backend:
             yield
 
     def _finish(self, seq: int, request: CollectiveCall) -> None:
-        """Hand over the result of all parts; without any part, the root was lost before."""
+        """Hand over the combined result of all parts; there are none if the root was lost before."""
         if self._result.joined is not None:
             self.joined_late.append((seq, int(self._result.joined.sum()) * request.item_bytes))
         members = tuple(sorted(rank for part in self._parts for rank in part))

@@ -106,7 +106,7 @@ class Coordinator:
         starts: Mapping[int, int] | None = None,
         joining: Collection[int] = (),
     ) -> None:
-        """Start from the last epoch; ``joined``, ``starts`` and ``joining`` are as its `Regroup` had them."""
+        """Start with ``members``; on takeover, pass what the last `Regroup` said of ranks that joined."""
         self.rank, self.epoch, self.members = rank, epoch, tuple(sorted(members))
         self.lost: dict[int, str] = {}
         self.severed: tuple[tuple[int, int], ...] = ()

@@ -23,7 +23,7 @@ _QUANTUM_BYTES = 9000
 
 @dataclass(frozen=True)
 class Class:
-    """One class of an interface: its guaranteed rate, its maximum rate, and its destination address."""
+    """One class of an interface: its guaranteed rate, its maximum rate, and its destination, if any."""
 
     minor: int
     parent: int

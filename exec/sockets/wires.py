@@ -61,7 +61,7 @@ class FlowWires:
             end.leave_out(messages.get(end.key))
 
     def serve(self, *, wait: bool) -> bool:
-        """Move available data, with ``wait`` after a short wait for some; return whether a message ended."""
+        """Move data that is ready; with ``wait``, wait a moment for some. Return whether a message ended."""
         if self._move():
             return True
         self._stalls.look(self._pending())

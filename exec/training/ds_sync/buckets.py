@@ -97,10 +97,10 @@ class AveragedBucket:
     def launch(
         self, ranks: int, reduce: Callable[[Any], Callable[[], None]], factor: float | None = None
     ) -> None:
-        """Start to average over ``ranks`` ranks; ``reduce`` starts a sum over them and returns its wait.
+        """Start to average over ``ranks`` ranks.
 
-        The tensors stay unchanged until `settle`. The moving average then moves by 1 − ``factor``; None
-        leaves it.
+        ``reduce`` starts the sum of a row over them, and returns a function that waits for it. The tensors
+        stay unchanged until `settle`. The moving average then moves by 1 − ``factor``; None leaves it.
         """
         self.launched, self._factor = True, factor
         with torch.no_grad():

@@ -162,7 +162,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._averaging = before
 
     def clip_grad_norm_(self, *_args: Any, **_options: Any) -> NoReturn:
-        """Raise NotApplicableError, as all gradients never wait for a step at the same moment."""
+        """Raise NotApplicableError, as there is no moment at which all gradients wait for a step."""
         raise NotApplicableError(_CLIPPING)
 
     def finish(self, samples: float | None = None) -> None:
