@@ -156,7 +156,7 @@ def _try(lock: HostLock) -> tuple[str, str]:
 
 
 def _host() -> str:
-    """Return the host's name and network namespace, in which alone containers and emulated hosts differ."""
+    """Return the host's name and network namespace, which differs between containers or emulated hosts."""
     try:
         network = Path("/proc/self/ns/net").stat().st_ino
     except OSError:

@@ -367,7 +367,7 @@ class _Judge:
 
     @staticmethod
     def _alike(moved: Floats, far: Mask, free: Mask) -> Mask:
-        """Return which links of a host moved up beyond their noise, or as much as most of those.
+        """Return which links of a host moved up beyond their noise, or nearly as much as the median one.
 
         So a link whose own noise hides its change still counts with its host.
         """

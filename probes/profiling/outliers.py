@@ -46,7 +46,7 @@ class SlowPart:
 
     @property
     def worst(self) -> float:
-        """The slowdown of it, or of the worst of its links."""
+        """Its slowdown, or that of the worst of its links."""
         return max((times for times, _ in self.named), default=self.times)
 
     @property

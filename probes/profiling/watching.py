@@ -105,10 +105,10 @@ def judged(
 
     A link has drifted if it lost more than ``share`` of its bandwidth. Without ``share``, it must have lost
     more than 8 %, and more than the noise of both profiles and between runs explains; noise never explains
-    two thirds. Latency is always judged by noise, from a quarter on. Only changes for the worse that
-    ``matters`` accepts stand. A standing change stays until it is half way back, so that it does not flap. A
-    latency whose ends waited for cores is doubtful: it neither stands nor has recovered. A link that was
-    worse and is not measured now keeps its last value.
+    two thirds. Latency is always judged by noise, and must have risen by a quarter. Only changes for the
+    worse that ``matters`` accepts stand. A standing change stays until it is half way back, so that it does
+    not flap. A latency whose ends waited for cores is doubtful: it neither stands nor has recovered. A link
+    that was worse and is not measured now keeps its last value.
     """
     after = runs.with_run(history, baseline, now, at_s)
     # The last change explains what was not measured after it.
