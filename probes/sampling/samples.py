@@ -61,8 +61,7 @@ class Samples:
         return floats(self.round_trips_s.get(pair, []) + self.round_trips_s.get((pair[1], pair[0]), []))
 
     def preempted(self, pair: Pair) -> bool:
-        """Return whether an end waited for a core in every latency measurement, so that no trip is reliable.
-        """
+        """Return whether an end waited for a core in every latency measurement, perhaps in every trip."""
         looks = list(zip(self.waited.get(pair, []), self.waited.get((pair[1], pair[0]), []), strict=False))
         waited = bool(looks) and min(map(max, looks)) > _PREEMPTED
         return waited and float(self.round_trips_of(pair).min()) > _SHORTEST_SLICE_S
