@@ -19,6 +19,7 @@ from ccctl.artifacts import exists, read_input
 from ccctl.errors import DataError, UsageError
 from exec.launcher import fold, nodeset
 from probes.base import meant, plural, quoted, whole
+from synth.schedules import SCHEDULE_KINDS
 
 if TYPE_CHECKING:
     from exec.benchmark import Report
@@ -139,7 +140,7 @@ def _degrees(text: str) -> tuple[int, ...]:
 def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]]:
     from synth.networks import from_profile, from_topology
 
-    artifact = read_or_described(path, "profile", "topology", "schedule", "periodic")
+    artifact = read_or_described(path, "profile", "topology", *SCHEDULE_KINDS)
     name = Path(path).name if path != "-" else artifact.kind
     digests = {artifact.kind: artifact.sha256}
     if artifact.kind == "profile":
@@ -148,8 +149,7 @@ def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]
         network = from_topology(artifact.body, name, hold_alpha=hold_alpha)
         _tell_unknown_links(artifact.body, path)
         return network, digests
-    network = artifact.body.network
-    return network, digests
+    return artifact.body.listed_network(), digests
 
 
 def _tell_unknown_links(topology: Topology, path: str) -> None:
@@ -237,7 +237,7 @@ def _repeated(path: str, hosts: int) -> Network | None:
 
     if hosts == 1 or path.endswith(_LISTS):
         return None
-    artifact = read_or_described(path, "profile", "topology", "schedule", "periodic")
+    artifact = read_or_described(path, "profile", "topology", *SCHEDULE_KINDS)
     if artifact.kind != "topology" or len(artifact.body.hosts) > 1:
         return None
     _tell_unknown_links(artifact.body, path)

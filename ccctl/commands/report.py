@@ -11,7 +11,7 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import Json, Page, Quiet
-from ccctl.artifacts import write_output
+from ccctl.artifacts import codec, write_output
 from ccctl.render import figures
 
 if TYPE_CHECKING:
@@ -31,11 +31,8 @@ EXAMPLES = (
 _SECTIONS = {
     "profile": "Links",
     "topology": "Machines",
-    "schedule": "Schedules",
-    "periodic": "Schedules",
-    "symmetric": "Schedules",
+    **dict.fromkeys(codec.SCHEDULE_KINDS, "Schedules"),
     "program": "Programs",
-    "selection": "Schedules",
     "report": "Benchmarks",
     "history": "Watch",
     "training": "Training",

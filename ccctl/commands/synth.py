@@ -121,7 +121,7 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
     """(what to plan, digests of the artifacts that its network came from); raises UsageError."""
     from synth import Request
     from synth.networks import failures_of
-    from synth.portfolio import cores
+    from synth.portfolio import cores, method_of
 
     console.waiting("synth: reading the network")
     network, digests = load_network(
@@ -132,7 +132,7 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
         unwind=options.unwind,
         topology=options.topology,
     )
-    method = _method(options.method)
+    method = method_of(options.method)
     collectives = parse_collectives(
         options.collective, network.ranks, members=options.ranks, root=options.root
     )
@@ -190,13 +190,6 @@ def _searching(options: SynthOptions) -> World | None:
     world = World(None, options.hosts, options.hostfile)
     placed(world)
     return world
-
-
-def _method(word: str) -> str:
-    """The method, auto or periodic that a word means; raises UsageError for none."""
-    from synth.portfolio import method_of
-
-    return "periodic" if word.lower() == "periodic" else method_of(word)
 
 
 def _mechanism(name: str | None, method: str) -> Mechanism:

@@ -110,6 +110,7 @@ def _bound_s(network: Network, row: Row) -> float | None:
 
 def _network_of(report: Report, others: Sequence[Artifact]) -> Network | None:
     from synth.networks import from_profile
+    from synth.schedules import SCHEDULE_KINDS, AnySchedule
 
     bodies: dict[str, list[Any]] = {}
     for other in others:
@@ -117,12 +118,9 @@ def _network_of(report: Report, others: Sequence[Artifact]) -> Network | None:
     for profile in bodies.get("profile", ()):
         if len(profile.ranks) == report.ranks:
             return from_profile(profile)
-    for kind in ("schedule", "selection", "periodic"):
-        for planned in bodies.get(kind, ()):
-            network: Network = planned.network
-            if network.ranks == report.ranks:
-                return network
-    return None
+    planned: list[AnySchedule] = [one for kind in SCHEDULE_KINDS for one in bodies.get(kind, ())]
+    fitting = [one for one in planned if one.network.ranks == report.ranks]
+    return fitting[0].listed_network() if fitting else None
 
 
 def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[ArtifactFinding]:

@@ -209,8 +209,8 @@ class Plan:
 
 
 def method_of(word: str) -> str:
-    """The method, or auto, that a word means: two_step, TwoStep, two-step; raises UsageError for none."""
-    known = ("auto", *METHODS)
+    """The method that a word means, such as TwoStep, or periodic, or auto; raises UsageError for none."""
+    known = ("auto", "periodic", *METHODS)
     plain = re.sub(r"[_\s-]", "", word.lower())
     for name in known:
         if name.replace("_", "") == plain:

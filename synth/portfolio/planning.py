@@ -127,8 +127,8 @@ def _raced(request: Request, progress: Progress, race: RaceRunner, pools: Worker
     """The fastest of the best schedule by simulation, all others that were found and those of libraries."""
     kept: list[Schedule] = []
     found = fastest_plain(request, progress, kept.append, pools=pools)
-    best = found.schedule
-    assert isinstance(best, Schedule) and best.outcome is not None
+    best = found.listed
+    assert best.outcome is not None
     candidates = [best, *kept, *library_schedules(request)]
     [won] = race([(best.collective.total_bytes(best.chunk_bytes), candidates)], progress)
     schedule = replace(candidates[won.number], seed=request.seed, outcome=None, race=won.race)

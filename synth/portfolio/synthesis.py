@@ -33,9 +33,8 @@ class Synthesis:
 
     @property
     def listed(self) -> Schedule:
-        """The schedule of a request for one that lists all its sends."""
-        assert isinstance(self.schedule, Schedule)
-        return self.schedule
+        """The table of all its sends: the schedule itself, where such a one was asked for."""
+        return self.schedule.expanded()
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,10 @@ class PeriodicSchedule:
     noun: ClassVar[str] = "periodic schedule"
     is_listed: ClassVar[bool] = False
 
+    def listed_network(self) -> Network:
+        """What it runs on, which lists all its links."""
+        return self.network
+
     @property
     def whole(self) -> Collective:
         """The collective with the chunks of all periods."""

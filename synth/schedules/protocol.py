@@ -32,6 +32,9 @@ class AnySchedule(Protocol):
     def network(self) -> Network | SymmetricNetwork:
         """What it runs on."""
 
+    def listed_network(self) -> Network:
+        """What it runs on, with all links; raises UsageError if they are too many to list."""
+
     @property
     def collective(self) -> Collective:
         """What the sends of its table do."""

@@ -163,6 +163,10 @@ class Schedule:
     def sends(self) -> int:
         return len(self.chunk)
 
+    def listed_network(self) -> Network:
+        """What it runs on, which lists all its links."""
+        return self.network
+
     @property
     def whole(self) -> Collective:
         """What all its sends do."""

@@ -125,6 +125,10 @@ class Selection:
         """The sends at the largest size."""
         return self.expanded().sends
 
+    def listed_network(self) -> Network:
+        """What it runs on, which lists all its links."""
+        return self.network
+
     @property
     def whole(self) -> Collective:
         """What the sends at the largest size do."""

@@ -29,6 +29,7 @@ import numpy as np
 
 from probes.base import Bytes, Floats, Indices, Ints, bytes_of, ints
 from synth.collective import Collective, custom
+from synth.network import Network
 from synth.networks import SymmetricNetwork
 from synth.rank_sets import RankSets, each, every
 from synth.schedules.protocol import RIGHT
@@ -64,6 +65,10 @@ class SymmetricSchedule:
     kind: ClassVar[str] = "symmetric"
     noun: ClassVar[str] = "symmetric schedule"
     is_listed: ClassVar[bool] = False
+
+    def listed_network(self) -> Network:
+        """What it runs on, with all links; raises UsageError if they are too many to list."""
+        return self.network.expanded()
 
     @property
     def whole(self) -> Collective:

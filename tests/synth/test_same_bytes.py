@@ -6,7 +6,7 @@ import pytest
 from planning_requests import REQUESTS, write_files
 
 from ccctl.artifacts import codec
-from ccctl.commands.synth import synth
+from ccctl.commands.synth import SynthOptions, synth
 from synth import synthesize
 
 
@@ -21,7 +21,7 @@ def folder(tmp_path_factory):
 def test_python_gives_the_bytes_of_the_command(request_, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     written = tmp_path / "of_the_command.json"
-    synth(**request_.on_command_line(folder), output=str(written))
+    synth(SynthOptions(**request_.on_command_line(folder), output=str(written)))
     made = synthesize(**request_.in_python()).schedule
     read = codec.decode(written.read_bytes(), "file")
     assert read.kind == codec.kind_of(made)

@@ -36,6 +36,12 @@ def test_all_its_sends_are_as_many_as_it_says_and_do_the_whole(made):
     assert verify(plain) == []
 
 
+def test_its_network_lists_all_links(made):
+    network = made.listed_network()
+    assert network.problems() == []
+    assert (network.ranks, network.links) == (RING.ranks, RING.links)
+
+
 def test_its_time_is_that_of_its_sends(made):
     assert made.simulated(replay).time_s == pytest.approx(replay(made.expanded()).time_s, rel=1e-9)
 
