@@ -1,6 +1,7 @@
 """Loops compiled ahead serve who may write nowhere; a failure leaves those that were there."""
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -14,8 +15,8 @@ from ccctl.compile_loops import compile_into, uncompiled
 
 USE = """
 from pathlib import Path
-from synth.kernels import loop_store
-loop_store.SHIPPED_LOOPS = Path({folder!r})
+from synth.kernels import stored_loops
+stored_loops.SHIPPED_LOOPS = Path({folder!r})
 from exec.mpi import interpreter
 interpreter.compile_for(["uint8"])
 print(sum(interpreter.advance.stats.cache_misses.values()))
@@ -49,8 +50,34 @@ def test_a_command_that_fails_is_told_and_leaves_the_loops_that_were_there(tmp_p
     assert [path.name for path in tmp_path.rglob("*")] == ["loops", "old.loop"]
 
 
+def import_graph():
+    """The imports between all modules; an import from a package is one of the module that it serves."""
+    graph = grimp.build_graph("ccctl", "synth", "exec", "probes")
+    for name in graph.modules:
+        path = Path(compile_loops._ROOT, *name.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for one in node.names:
+                    home = served_by(node.module, one.name)
+                    if home in graph.modules:
+                        graph.add_import(importer=name, imported=home)
+    return graph
+
+
+@functools.cache
+def served_by(package, name):
+    """The module that a package serves a name from; "" where it serves none of that name."""
+    stub = Path(compile_loops._ROOT, *package.split("."), "__init__.pyi")
+    for node in ast.parse(stub.read_text()).body if stub.is_file() else ():
+        if isinstance(node, ast.ImportFrom) and name in {one.name for one in node.names}:
+            home = f"{package}.{node.module or name}"
+            return served_by(home, name) or home
+    return ""
+
+
 def test_cases_reach_every_module_with_a_loop(tmp_path):
-    imports = grimp.build_graph("ccctl", "synth", "exec", "probes")
+    imports = import_graph()
     reached = {name for name in imports.modules if name.startswith("ccctl.commands.")}
     for script in compile_loops._PYTHON.values():
         for node in ast.walk(ast.parse(script)):

@@ -11,11 +11,11 @@ from synth.networks.families import family
 START = """
 import os
 import numpy as np
-from exec.adaptive.coordinator import Policy
+from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.session import Session
 from probes.base.errors import LostRankError, UsageError
 count, root = 503, 1
-session = Session(comm, policy=Policy(silent_s=1.0), replan_s=0.5)
+session = Session(comm, policy=WaitPolicy(silent_s=1.0), replan_s=0.5)
 KINDS = ("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "all_reduce")
 for kind in KINDS:
     session.setup(count, kind=kind, root=root if kind in ("broadcast", "reduce") else None)

@@ -34,7 +34,7 @@ JOB = """
 import time
 from pathlib import Path
 import numpy as np
-from exec.adaptive.coordinator import Policy
+from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.session import Session
 
 COUNT = 10_007
@@ -43,7 +43,7 @@ def data(step, of):
     return np.random.default_rng([step, of]).integers(-1000, 1000, COUNT).astype(np.float32)
 
 def job(comm, folder, progress):
-    session = Session(comm, fence=progress.fence, replan_s=0.5, policy=Policy(relays=False, silent_s=2.0))
+    session = Session(comm, fence=progress.fence, replan_s=0.5, policy=WaitPolicy(relays=False, silent_s=2.0))
     session.setup(COUNT)
     step, told = 0, []
     while len(told) < 5 or told[-5:] != [told[-1]] * 5 or (not comm.mesh.start and told[-1] == told[0]):

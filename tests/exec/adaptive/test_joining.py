@@ -60,7 +60,7 @@ GROWING = """
 import os, signal, time
 from pathlib import Path
 import numpy as np
-from exec.adaptive.coordinator import Policy
+from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.links_now import guessed_network
 from exec.adaptive.session import Session
 
@@ -72,7 +72,7 @@ def data(step, of):
 def job(comm, file, progress):
     start = comm.mesh.start
     network = None if start else guessed_network(comm)
-    policy = Policy(relays=False)
+    policy = WaitPolicy(relays=False)
     session = Session(comm, network, fence=progress.fence, replan_s=0.5, policy=policy, join_s=200)
     session.setup(COUNT)
     session.setup(COUNT // 3, kind="all_to_all")

@@ -12,10 +12,10 @@ from exec.launcher.run import launch
 START = """
 import os, random, signal, time
 import numpy as np
-from exec.adaptive.coordinator import Policy
+from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.session import Session
 count = 5003
-session = Session(comm, policy=Policy(silent_s=1.0))
+session = Session(comm, policy=WaitPolicy(silent_s=1.0))
 session.setup(count)
 
 def data(seq, of):
@@ -214,11 +214,11 @@ STARVED = """
 import os, signal, subprocess
 from dataclasses import replace
 import numpy as np
-from exec.adaptive.coordinator import Policy
+from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.links_now import guessed_network
 from exec.adaptive.session import Session
 comm.mesh._known = [replace(where, host=where.rank) for where in comm.mesh._known]
-session = Session(comm, guessed_network(comm), policy=Policy(relays=False, silent_s=1.0))
+session = Session(comm, guessed_network(comm), policy=WaitPolicy(relays=False, silent_s=1.0))
 session.setup(100)
 if rank == 1:
     subprocess.Popen(["sh", "-c", f"sleep 1.7; kill -CONT {os.getpid()}"])
@@ -232,11 +232,11 @@ session.close()
 STOPS = """
 import os, signal
 import numpy as np
-from exec.adaptive.coordinator import Policy
+from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.session import Session
 
 def stops(comm, arguments, progress):
-    session = Session(comm, policy=Policy(silent_s=0.7), fence=progress.fence)
+    session = Session(comm, policy=WaitPolicy(silent_s=0.7), fence=progress.fence)
     session.setup(1000)
     for seq in range(60):
         if seq == 5 and comm.Get_rank() == arguments:

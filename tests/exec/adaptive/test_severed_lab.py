@@ -35,7 +35,7 @@ if __name__ == "__main__":
 JOB = """
 from pathlib import Path
 import numpy as np
-from exec.adaptive.coordinator import Policy
+from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.session import Session
 
 COUNT = 100_003
@@ -47,7 +47,7 @@ def is_slow(comm, arguments, progress):
     return works(comm, arguments, progress, ("slow", "recovered"))
 
 def works(comm, arguments, progress, awaited):
-    session = Session(comm, policy=Policy(silent_s=3.0), fence=progress.fence, replan_s=1.0)
+    session = Session(comm, policy=WaitPolicy(silent_s=3.0), fence=progress.fence, replan_s=1.0)
     session.setup(COUNT)
     rank, size, seq = comm.Get_rank(), comm.Get_size(), 0
 

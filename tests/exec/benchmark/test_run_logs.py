@@ -19,10 +19,10 @@ SCRIPT = """
     import json, time
     from dataclasses import asdict
     import numpy as np
-    from exec.benchmark.timing import Effort, interleaved
+    from exec.benchmark.timing import Repetitions, interleaved
     from exec.benchmark.run_logs import Clocks, RunLogs
     from exec.mpi import connections
-    from exec.mpi.plan import Plan
+    from exec.mpi.plan import MpiPlan
     from exec.peers.base import Call
     from exec.program.layout import Layout
     from probes.live.host_identity import host_key
@@ -34,7 +34,7 @@ SCRIPT = """
     connections.host_key = lambda: (*host_key(), rank // per_host)
     layout = Layout(lower(ring_all_reduce(size)), 1 << 18)
     send, recv = (np.ones(1 << 18, np.float32) for _ in range(2))
-    plan = Plan(layout, comm, send, recv, traced=True)
+    plan = MpiPlan(layout, comm, send, recv, traced=True)
 
     def run():
         if rank == 1:
@@ -44,7 +44,7 @@ SCRIPT = """
     call = Call(run, recv, close=plan.close, kept=plan.kept)
     logs = RunLogs(call)
     keep = lambda number, *run: logs.keep(*run)
-    times_s = interleaved(comm, [call], ["ring"], Effort(1, 5), SILENT, keep)
+    times_s = interleaved(comm, [call], ["ring"], Repetitions(1, 5), SILENT, keep)
     clocks = Clocks((0,) * size, 0)
     breakdown = logs.breakdown(comm, times_s[0].tolist(), "out of place", clocks, None, None)
     again = comm.allgather(breakdown)

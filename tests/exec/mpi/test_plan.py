@@ -43,7 +43,7 @@ import pickle, sys
 import numpy as np
 from exec.program.layout import Layout
 from exec.mpi import connections
-from exec.mpi.plan import Plan
+from exec.mpi.plan import MpiPlan
 from exec.mpi.shared_memory import shared_array
 from probes.live.host_identity import host_key
 from synth.program import INPUT, OUTPUT
@@ -70,7 +70,7 @@ for number, (program, count, inputs, redop, in_place, outputs) in enumerate(case
     else:
         send = make(layout.elements(rank, INPUT), dtype)
         recv = make(layout.elements(rank, OUTPUT), dtype)
-    plan = Plan(layout, comm, send, recv, redop)
+    plan = MpiPlan(layout, comm, send, recv, redop)
     for repetition in range(3):
         recv.view(np.uint8)[:] = 99
         send[:] = inputs[rank]
@@ -237,7 +237,7 @@ def test_what_is_added_out_of_private_memory_may_be_longer_than_what_is_fetched_
 FORBIDDEN = """
 import numpy as np
 from exec.mpi import connections, interpreter
-from exec.mpi.plan import Plan
+from exec.mpi.plan import MpiPlan
 from exec.program.layout import Layout
 from sample_schedules import ring_all_reduce
 from synth.compiler.lowering import lower
@@ -246,7 +246,7 @@ allowed = sys.argv[4] == "allowed"
 if not allowed and rank == 1:
     connections.fetched_word = lambda pid, address: None
 send, recv = np.full(1 << 16, rank + 1.0), np.zeros(1 << 16)
-plan = Plan(Layout(lower(ring_all_reduce(2, 1)), 1 << 16), comm, send, recv)
+plan = MpiPlan(Layout(lower(ring_all_reduce(2, 1)), 1 << 16), comm, send, recv)
 fetched = plan._tables.pieces[:, interpreter.PID] > 0
 plan.run()
 print(fetched.any(), (recv == 3).all())
@@ -263,14 +263,14 @@ def test_where_the_system_forbids_it_nobody_reads_the_memory_of_others(tmp_path,
 DIES = """
 import os, signal, threading, time
 import numpy as np
-from exec.mpi.plan import Plan
+from exec.mpi.plan import MpiPlan
 from exec.program.layout import Layout
 from probes.base.errors import LostRankError
 from sample_schedules import ring_all_reduce
 from synth.compiler.lowering import lower
 
 send, recv = np.full(3 << 16, 1.0), np.zeros(3 << 16)
-plan = Plan(Layout(lower(ring_all_reduce(3)), 3 << 16), comm, send, recv)
+plan = MpiPlan(Layout(lower(ring_all_reduce(3)), 3 << 16), comm, send, recv)
 comm.Barrier()
 if rank == 2:
     # By then its first message has long been announced, and nobody has read it.

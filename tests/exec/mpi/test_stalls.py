@@ -26,14 +26,14 @@ TASK = """
 import os
 import numpy as np
 from exec.program.layout import Layout
-from exec.mpi.plan import Plan
+from exec.mpi.plan import MpiPlan
 
 def loses_a_rank(comm, arguments, progress):
     program, lost, number, runs, told = arguments
     if comm.Get_rank() == 0:
         told.write_text(os.environ["CCCTL_SCRATCH"])
     send = np.ones(200_000, "float32")
-    plan = Plan(Layout(program, send.size), comm, send, np.empty_like(send), "sum", progress)
+    plan = MpiPlan(Layout(program, send.size), comm, send, np.empty_like(send), "sum", progress)
     progress.update(0, 1, "running")
     for run in range(10**6):
         if comm.Get_rank() == lost and run == runs:

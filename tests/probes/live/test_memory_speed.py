@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from probes.live import memory_speed as module
+from probes.live import memory_timing as module
 from probes.live.memory import Room
 from probes.live.memory_timing import SIZES_BYTES, memory_speed
 from probes.live.process_memory import read_process

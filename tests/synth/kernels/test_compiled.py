@@ -120,7 +120,7 @@ def shipped(tmp_path):
     folder = tmp_path / "shipped"
     (tmp_path / "cache" / "ccctl" / "numba").rename(folder)
     folder.chmod(0o555)
-    there = "from pathlib import Path; from synth.kernels import loop_store; loop_store.SHIPPED_LOOPS = "
+    there = "from pathlib import Path; from synth.kernels import stored_loops; stored_loops.SHIPPED_LOOPS = "
     code = f"{there}Path({str(folder)!r}); import caller"
     yield folder, lambda **variables: run(tmp_path, code, **variables)
     folder.chmod(0o755)
@@ -172,7 +172,7 @@ def test_a_loop_whose_compiler_ended_before_it_was_kept_is_compiled_by_the_next(
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
     start = f"import os, sys; sys.path[:0] = [{str(tmp_path)!r}, {str(Path.cwd())!r}]; "
     dies = (
-        "from synth.kernels import compiled; compiled._Kept.save_overload = lambda *a: os._exit(9); "
+        "from synth.kernels import compiled_loop as made; made._Kept.save_overload = lambda *a: os._exit(9); "
         "import caller"
     )
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "CCCTL_COMPILE_ALL_LOOPS": "1"}
@@ -254,7 +254,7 @@ def test_python_carries_out_a_loop_that_has_little_to_do_with_the_same_result(tm
 
 
 def test_a_loop_that_has_kept_python_busy_as_long_as_a_compiler_would_is_compiled(tmp_path):
-    soon = "from synth.kernels import compiled as made"
+    soon = "from synth.kernels import compiled_loop as made"
     soon += "; made._COMPILING_S_PER_BYTE = made._FIRST_S_PER_ELEMENT = 0"
     once = "last(few); print(len(last.signatures))"
     assert first(tmp_path, f"{soon}; {once}; {once}") == ["0", "1"]

@@ -8,7 +8,7 @@ from joined import run_joined
 SCRIPT = """
 import os
 import numpy as np
-from exec.adaptive.messages import Request
+from exec.adaptive.messages import CollectiveCall
 from exec.adaptive.replanner import good_schedules
 from exec.training.backend.group_rendezvous import Shutdown, rendezvous
 from exec.training.backend.planned_collectives import PlannedCollectives
@@ -33,20 +33,20 @@ count = 30_011
 for number in range(3):
     # Other memory each time.
     data = np.arange(count, dtype=np.float32) % 7 * (rank + number)
-    run(Request("all_reduce", "sum", "float32", count, 4), data)
+    run(CollectiveCall("all_reduce", "sum", "float32", count, 4), data)
     expected = np.arange(count, dtype=np.float32) % 7 * sum(each + number for each in range(size))
     found.append(bool((data == expected).all()))
 given = np.concatenate([np.full(count, rank * size + to, np.int32) for to in range(size)])
 result = np.zeros(count, np.int32)
-run(Request("reduce_scatter", "max", "int32", count, 4), given, result)
+run(CollectiveCall("reduce_scatter", "max", "int32", count, 4), given, result)
 found.append(bool((result == (size - 1) * size + rank).all()))
 found.append(bool((given == np.repeat(np.arange(size) + rank * size, count)).all()))
 both = np.zeros(count * size, np.uint8)
 both[rank * count:(rank + 1) * count] = rank + 1
-run(Request("all_gather", "sum", "uint8", count, 1), both)
+run(CollectiveCall("all_gather", "sum", "uint8", count, 1), both)
 found.append(bool((both == np.repeat(np.arange(1, size + 1), count)).all()))
 try:
-    run(Request("all_reduce", "sum", "float32", 100 + rank, 4), np.zeros(100 + rank, np.float32))
+    run(CollectiveCall("all_reduce", "sum", "float32", 100 + rank, 4), np.zeros(100 + rank, np.float32))
 except Exception as error:
     found.append(type(error).__name__)
 shutdown.count()
