@@ -132,10 +132,8 @@ def watch(options: WatchOptions) -> None:
     deadline = once.Deadline(options.timeout)
     at_s, began_s = time.time(), time.monotonic()
     with prometheus.exposed(options.prom, "watch") as exposition, rescuing(lambda why: ""):
-        asked = _asked(options.baseline, options.schedule, options.threshold, options.gain, options.budget)
-        measure = _measuring(
-            _world(options.ranks, options.hosts, options.hostfile, asked), asked, deadline, options.wait
-        )
+        asked = _asked(options)
+        measure = _measuring(_world(options, asked), asked, deadline, options.wait)
         with opened(options.state) as folder:
             found = once.looked(asked, folder, measure, at_s)
             if not options.json:
@@ -153,20 +151,21 @@ def watch(options: WatchOptions) -> None:
     console.next_step(f"ccctl show {Path(options.state) / folder.history_path.name}")
 
 
-def _asked(baseline: str, schedule: str, threshold: str, gain: str, budget: str) -> Asked:
+def _asked(options: WatchOptions) -> Asked:
     """What the options say; raises UsageError where the schedule is for other ranks than the baseline has."""
     from ccctl.watch import Asked, read_schedule
 
-    share = None if threshold == "auto" else _share(threshold, "--threshold")
-    least_gain = 1 + _share(gain, "--gain")
+    baseline, budget = options.baseline, options.budget
+    share = None if options.threshold == "auto" else _share(options.threshold, "--threshold")
+    least_gain = 1 + _share(options.gain, "--gain")
     budget_s = parse_seconds(budget, "--budget")
     if not _LEAST_BUDGET_S <= budget_s <= _MOST_BUDGET_S:
         raise UsageError(f"--budget: expected {_LEAST_BUDGET_S:g}s to {_MOST_BUDGET_S:g}s, found {budget}")
-    profile, given = codec.read(baseline, "profile"), read_schedule(schedule)
+    profile, given = codec.read(baseline, "profile"), read_schedule(options.schedule)
     found, wanted = given.schedule.network.ranks, len(profile.body.ranks)
     if found != wanted:
         raise UsageError(
-            f"--schedule {schedule}: it is for {found} ranks, --baseline {baseline} has {wanted}",
+            f"--schedule {options.schedule}: it is for {found} ranks, --baseline {baseline} has {wanted}",
             hint=f"ccctl synth --network {baseline} makes one for these.",
         )
     asked = Asked(profile, given, share, least_gain, budget_s)
@@ -188,17 +187,17 @@ def _share(text: str, option: str) -> float:
     return found / 100
 
 
-def _world(ranks: int | None, hosts: str | None, hostfile: str | None, asked: Asked) -> World:
+def _world(options: WatchOptions, asked: Asked) -> World:
     """Where to measure, by default where the baseline was; raises UsageError where that are other ranks."""
     from collections import Counter
 
     entries = asked.baseline.body.ranks
     slots = Counter(entry.host for entry in entries)
-    if ranks is None and hosts is None and hostfile is None:
+    if (options.ranks, options.hosts, options.hostfile) == (None, None, None):
         listed = ",".join(f"{host}:{count}" for host, count in slots.items())
         world = World(len(entries)) if len(slots) == 1 else World(None, listed)
     else:
-        world = world_of(ranks, hosts, hostfile)
+        world = world_of(options.ranks, options.hosts, options.hostfile)
     if (count := placed(world)[0]) != len(entries):
         raise UsageError(
             f"the baseline {asked.baseline.source} has {len(entries)} ranks, the options name {count}",
