@@ -18,7 +18,7 @@ DEVICES: tuple[str, ...] = get_args(DeviceKind)
 
 
 def parse_device(text: str) -> str:
-    """``cpu``, ``cuda`` or ``auto``; raises UsageError for anything else."""
+    """Return ``cpu``, ``cuda`` or ``auto``; raises UsageError for anything else."""
     if text not in DEVICES:
         raise UsageError(
             f": expected {', '.join(DEVICES)}, found {text!r}",
@@ -41,7 +41,7 @@ def require_device_here(asked: str) -> None:
 
 
 def executor_of(comm: Any, asked: str) -> ExecutorName:
-    """The executor for ``cpu``, ``cuda`` or ``auto``, alike on all ranks; collective over ``comm``.
+    """Return the executor for ``cpu``, ``cuda`` or ``auto``, alike on all ranks; collective over ``comm``.
 
     Processors are joined by what ``comm`` is of: MPI, or sockets. Raises UnavailableError on all ranks where
     ``cuda`` is asked for and one of them has no GPU.
@@ -82,7 +82,7 @@ class Executor:
         *,
         traced: bool = False,
     ) -> Call:
-        """The program on these buffers of this rank; on a GPU they are copied there and back untimed.
+        """Return the program on these buffers of this rank; on a GPU they are copied there and back untimed.
 
         With ``traced`` a log of each run is written; on a GPU there is none.
         """
@@ -100,7 +100,7 @@ class Executor:
 
 
 def _lack() -> str:
-    """Why this rank has no GPU to use; empty where it has one."""
+    """Return why this rank has no GPU to use; empty where it has one."""
     if find_spec("cupy") is None:
         return "CuPy is not installed"
     from exec.cuda.kernel import gpus

@@ -30,7 +30,7 @@ def bench_need(
     peers: bool,
     far: bool,
 ) -> Need:
-    """What ``rank`` needs while all of ``layouts``, and perhaps peers, take turns on the same buffers.
+    """Return what ``rank`` needs while all of ``layouts``, and perhaps peers, take turns on the same buffers.
 
     ``far``: some ranks are on other hosts, and MPI keeps requests for the wires.
 
@@ -51,7 +51,7 @@ def bench_need(
 def least_bench_need(
     kind: Kind, ranks: int, size_bytes: int, item_bytes: int, placements: Iterable[bool], *, peers: bool
 ) -> Need:
-    """What each of ``ranks`` needs for a collective of one size at least, whatever program runs it.
+    """Return what each of ``ranks`` needs for a collective of one size at least, whatever program runs it.
 
     That is what `bench_need` says without the program's own scratch and slots.
     """
@@ -72,7 +72,7 @@ def least_bench_need(
 
 
 def run_need(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> Need:
-    """What ``rank`` needs to run a program once on data that it was given, beside that data.
+    """Return what ``rank`` needs to run a program once on data that it was given, beside that data.
 
     Rank 0 gathers all outputs, and hands them on as one message.
     """
@@ -84,7 +84,7 @@ def run_need(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> Need:
 
 
 def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
-    """What it takes on the host of the command to run a program on data that it has read.
+    """Return what it takes on the host of the command to run a program on data that it has read.
 
     The command holds the inputs as messages, in the end all outputs, and the file of them; with
     ``here`` the ranks are on the same host, and get their data as messages.
@@ -102,7 +102,7 @@ def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
 def _buffers_bytes(
     given: int, got: int, item_bytes: int, placements: Iterable[bool], *, joined: bool, peers: bool
 ) -> int:
-    """What a rank with so many elements in and out takes beside what its programs and wires do."""
+    """Return what a rank with so many elements in and out takes beside what its programs and wires do."""
     held = max(max(given, got) if in_place else given + got for in_place in placements)
     passing = max(given, (2 if joined else 1) * got) * item_bytes + max(given, got)
     theirs = 2 * max(given, got) * item_bytes if peers else 0
@@ -114,7 +114,9 @@ def _outputs_bytes(layout: Layout, item_bytes: int) -> int:
 
 
 def _requests_bytes(layouts: Iterable[Layout], rank: int, item_bytes: int) -> int:
-    """What the persistent requests take: one for each 60 KiB that a rank sends or gets, of about 1 KiB."""
+    """Return what the persistent requests take: one for each 60 KiB that a rank sends or gets, of
+    about 1 KiB.
+    """
     found = 0
     for layout in layouts:
         program = layout.program

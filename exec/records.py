@@ -356,7 +356,7 @@ def _name(found: Any) -> str:
 
 
 def _found(name: str) -> Any:
-    """What ``package.module:qualified.name`` names, where it may be looked up."""
+    """Return what ``package.module:qualified.name`` names, where it may be looked up."""
     if type(name) is not str:
         raise _Unreadable("a name that is no text")
     module, _, path = name.partition(":")
@@ -375,7 +375,7 @@ def _found(name: str) -> Any:
 
 
 def _is_record(found: Any) -> bool:
-    """Whether it is a class that holds data alone."""
+    """Return whether it is a class that holds data alone."""
     return isinstance(found, type) and (
         dataclasses.is_dataclass(found)
         or issubclass(found, enum.Enum | CcctlError)
@@ -385,7 +385,7 @@ def _is_record(found: Any) -> bool:
 
 @cache
 def _class(name: str) -> Any:
-    """The class of this name that holds data alone; raises ValueError for any other."""
+    """Return the class of this name that holds data alone; raises ValueError for any other."""
     found = _found(name)
     if not _is_record(found) or _name(found) != name:
         raise _Unreadable(f"{name[:200]} is no record")

@@ -32,7 +32,8 @@ class SchedulePrediction:
         return lower(self.schedule) if self.schedule.sends <= MOST_SENDS else None
 
     def time_s(self, network: Network) -> float:
-        """Seconds on ``network`` by ``synth.prediction.run_time``; of a long schedule by simulation alone.
+        """Return seconds on ``network`` by ``synth.prediction.run_time``; of a long schedule by
+        simulation alone.
 
         Raises UsageError where the network lacks a link of the schedule.
         """
@@ -75,7 +76,8 @@ def replanned(
     quick: bool = False,
     progress: Progress = SILENT,
 ) -> Replan:
-    """The schedule to use on ``network``: ``current``, one of ``others``, or a new one for the collective.
+    """Return the schedule to use on ``network``: ``current``, one of ``others``, or a new one for the
+    collective.
 
     ``current`` stays unless another is predicted to be at least ``least_gain`` times as fast there. With
     ``search`` one is synthesized for ``size_bytes`` (that of ``current`` if not said), within
@@ -110,14 +112,14 @@ def replanned(
 
 
 def _timed(schedules: Sequence[Schedule], network: Network) -> Iterator[tuple[float, Schedule]]:
-    """Those that the network has all links for, with their predicted seconds."""
+    """Yield those that the network has all links for, with their predicted seconds."""
     for one in schedules:
         with contextlib.suppress(UsageError):
             yield SchedulePrediction(one).time_s(network), one
 
 
 def requests_of(collective: Collective) -> tuple[CollectiveRequest, ...]:
-    """What to ask for, to get a schedule for the same collective, or the same several at once."""
+    """Return what to ask for, to get a schedule for the same collective, or the same several at once."""
     return tuple(
         CollectiveRequest(part.kind, part.root, part.members, part if part.kind == "custom" else None)
         for part in collective.parts or (collective,)

@@ -35,7 +35,7 @@ class RunRequest:
     library: str = ""
 
     def of_rank(self, rank: int) -> RunRequest:
-        """The same with the input of ``rank`` alone: the others' are not sent to it."""
+        """Return the same with the input of ``rank`` alone: the others' are not sent to it."""
         own = tuple(given if at == rank else given[:0] for at, given in enumerate(self.inputs))
         return replace(self, inputs=own)
 
@@ -43,7 +43,7 @@ class RunRequest:
 def fitting(
     program: Program, inputs: tuple[Array, ...], redop: str, source: str = "", device: str = "cpu"
 ) -> RunRequest:
-    """A request whose inputs are known to fit; raises UsageError naming the rank whose does not.
+    """Return a request whose inputs are known to fit; raises UsageError naming the rank whose does not.
 
     ``source`` is where they come from, for the message; ``{rank}`` in it stands for the rank's number.
     """
@@ -80,7 +80,7 @@ def fitting(
 
 
 def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[Array], str] | None:
-    """(the output of every rank, how it was run), on rank 0; None on the others."""
+    """Return (the output of every rank, how it was run), on rank 0; None on the others."""
     layout = Layout(request.program, request.count)
     rank = comm.Get_rank()
     far = len(set(comm.allgather(socket.gethostname()))) > 1
@@ -104,7 +104,10 @@ def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[A
 
 
 def _library_call(comm: Any, request: RunRequest, layout: Layout) -> Call | None:
-    """The collective of the library that was asked for, on this rank's input; None where it has none such."""
+    """Return the collective of the library that was asked for, on this rank's input.
+
+    None where it has none such.
+    """
     if not request.library:
         return None
     given = request.inputs[comm.Get_rank()]

@@ -139,7 +139,7 @@ def bench(
 
 
 def _programs(made: Program | AnySchedule, sizes_bytes: Sequence[int]) -> list[tuple[Program, Sequence[int]]]:
-    """(program, the sizes that it serves)."""
+    """Return (program, the sizes that it serves)."""
     if isinstance(made, Program):
         return [(made, sizes_bytes)]
     if made.is_listed:
@@ -150,7 +150,9 @@ def _programs(made: Program | AnySchedule, sizes_bytes: Sequence[int]) -> list[t
 def _bench_request(
     program: Program, sizes_bytes: Sequence[int], network: Network | None, explain: bool, **how: Any
 ) -> BenchRequest:
-    """What to measure of one program: both placements where both are possible, predicted on a network."""
+    """Return what to measure of one program: both placements where both are possible, predicted on a
+    network.
+    """
     itemsize, collective = dtype_of(how["dtype"]).itemsize, program.collective
     counts = tuple(dict.fromkeys(count_of(collective, size, itemsize) for size in sizes_bytes))
     chunk_bytes = [

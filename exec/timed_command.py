@@ -19,7 +19,7 @@ _LAST_BYTES = 1 << 16
 
 
 def words_of(command: str, values: Mapping[str, str]) -> list[str]:
-    """The words of a command line, each ``{name}`` in them replaced by its value; no shell is asked.
+    """Return the words of a command line, each ``{name}`` in them replaced by its value; no shell is asked.
 
     Raises UsageError where the quotes do not match, or where one of the names does not occur.
     """

@@ -54,13 +54,13 @@ class Part:
 
 
 def parts_of(spent: Mapping[tuple[PartKind, str], float]) -> tuple[Part, ...]:
-    """Seconds by kind and place as parts, the longest first."""
+    """Return seconds by kind and place as parts, the longest first."""
     found = (Part(kind, where, time_s) for (kind, where), time_s in spent.items() if time_s)
     return tuple(sorted(found, key=lambda part: (-part.time_s, part.kind, part.where)))
 
 
 def link_name(source: int, target: int) -> str:
-    """A link as reports name it."""
+    """Return a link as reports name it."""
     return f"{source} -> {target}"
 
 
@@ -142,7 +142,7 @@ class Breakdown:
     why_empty: str = ""
 
     def problems(self) -> Iterator[tuple[str, float]]:
-        """(path, value) of every time that is not finite."""
+        """Yield (path, value) of every time that is not finite."""
         for path, value in self._seconds():
             if not math.isfinite(value):
                 yield path, value

@@ -15,7 +15,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def clock_offsets(comm: Any) -> tuple[tuple[int, ...], int]:
-    """(for each rank the nanoseconds that its monotonic clock is ahead of rank 0's, how wrong they may be).
+    """Return (for each rank the nanoseconds that its monotonic clock is ahead of rank 0's, how wrong
+    they may be).
 
     All ranks meet several times: nobody leaves a meeting before everybody has come. Within one kernel there
     is only one clock. Collective, the same on all ranks.
@@ -32,7 +33,7 @@ def clock_offsets(comm: Any) -> tuple[tuple[int, ...], int]:
 
 
 def offsets_of(stamps: np.ndarray, kernels: list[str]) -> tuple[tuple[int, ...], int]:
-    """The same from when each rank came to each meeting and left it: (ranks, meetings, 2)."""
+    """Return the same from when each rank came to each meeting and left it: (ranks, meetings, 2)."""
     came, left = stamps[..., 0], stamps[..., 1]
     found, error = [], 0
     for rank, kernel in enumerate(kernels):

@@ -48,17 +48,17 @@ class _Cause(NamedTuple):
 
 
 def on_one_clock(runs: Sequence[RankRun], ahead_ns: Sequence[int]) -> list[RankRun]:
-    """The same runs by rank 0's clock; ``ahead_ns`` is how far each rank's is ahead of it."""
+    """Return the same runs by rank 0's clock; ``ahead_ns`` is how far each rank's is ahead of it."""
     return [_moved(run, ahead) if ahead else run for run, ahead in zip(runs, ahead_ns, strict=True)]
 
 
 def slowest(runs: Sequence[RankRun]) -> int:
-    """The rank whose run took longest."""
+    """Return the rank whose run took longest."""
     return int(np.argmax([run.end_ns - run.begin_ns for run in runs]))
 
 
 def critical_path(runs: Sequence[RankRun], network: Network | None) -> tuple[Part, ...]:
-    """What the time of the slowest rank's run went to; the parts are all of it.
+    """Return what the time of the slowest rank's run went to; the parts are all of it.
 
     ``network`` tells which ports links share, and what they take for bytes: without it, all that a message is
     on its way for is its link's.
@@ -69,14 +69,14 @@ def critical_path(runs: Sequence[RankRun], network: Network | None) -> tuple[Par
 
 
 def rank_times(runs: Sequence[RankRun]) -> tuple[RankTimes, ...]:
-    """What each rank did from when the first one began until it was through itself."""
+    """Return what each rank did from when the first one began until it was through itself."""
     walk = _Walk(runs, None)
     first_ns = min(run.trace.start_ns for run in runs)
     return tuple(walk.times(rank, first_ns) for rank in range(len(runs)))
 
 
 def busiest(runs: Sequence[RankRun], network: Network | None) -> tuple[Busy, ...]:
-    """What each link between hosts and each of their ports carried, the busiest first."""
+    """Return what each link between hosts and each of their ports carried, the busiest first."""
     return () if network is None else _Wires(runs, _givers(runs), network).busy(network)
 
 
@@ -106,7 +106,7 @@ class _Walk:
             self._begin(rank)
 
     def times(self, rank: int, first_ns: int) -> RankTimes:
-        """What one rank did with its time."""
+        """Return what one rank did with its time."""
         run = self.runs[rank]
         trace, rows = run.trace, len(run.trace.begin_ns)
         before_ns = np.concatenate(([trace.start_ns], trace.end_ns))
@@ -152,7 +152,7 @@ class _Walk:
         return (rank, row - 1) if cause.row < 0 else (cause.rank, cause.row)
 
     def _cause(self, rank: int, row: int) -> _Cause:
-        """What a row (one after the last: the end) waited for longest."""
+        """Return what a row (one after the last: the end) waited for longest."""
         trace = self.runs[rank].trace
         if row == len(trace.begin_ns):
             found = self._settling(trace)
@@ -171,7 +171,7 @@ class _Walk:
         return _Cause(int(self.runs[sender].trace.end_ns[given]), sender, given, None)
 
     def _read(self, trace: RankTrace, message: int, left_ns: int) -> _Cause:
-        """When a message had been read, or had left this rank."""
+        """Return when a message had been read, or had left this rank."""
         ends = trace.ends[connection_of(message)]
         if ends.wired or message not in self._taker:
             return _Cause(left_ns, ends.sender, -1, ends)
@@ -241,7 +241,10 @@ class _Wires:
             self._came[pair] = times_ns, np.concatenate(([0.0], np.cumsum(sizes)))
 
     def shared_ns(self, over: Connection, from_ns: int, to_ns: int) -> tuple[str, float]:
-        """(a port of the link, how long others used it meanwhile); of what the link alone does not take."""
+        """Return (a port of the link, how long others used it meanwhile).
+
+        Of what the link alone does not take.
+        """
         row = self._rows.get((over.sender, over.receiver))
         if self._network is None or row is None:
             return "", 0.0
@@ -263,7 +266,7 @@ class _Wires:
         return best
 
     def busy(self, network: Network) -> tuple[Busy, ...]:
-        """What each link and port carried, and the time that takes."""
+        """Return what each link and port carried, and the time that takes."""
         found = []
         ports: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
         for pair, (_, upto) in self._came.items():
@@ -287,7 +290,7 @@ class _Wires:
         return float(self._network.port_part[entries][self._network.link_port[entries] == port].sum())
 
     def _taken_ns(self, pair: tuple[int, int], from_ns: int, to_ns: int) -> float:
-        """What a link takes for the bytes that came over it meanwhile."""
+        """Return what a link takes for the bytes that came over it meanwhile."""
         if pair not in self._came or pair not in self._rows or self._network is None:
             return 0.0
         times_ns, upto = self._came[pair]
@@ -297,12 +300,12 @@ class _Wires:
 
 
 def _givers(runs: Sequence[RankRun]) -> dict[int, tuple[int, int]]:
-    """(rank, row) that gives each message."""
+    """Return (rank, row) that gives each message."""
     return _by_message(runs, [run.trace.gives for run in runs])
 
 
 def _by_message(runs: Sequence[RankRun], columns: Sequence[Indices]) -> dict[int, tuple[int, int]]:
-    """(rank, row) of each message named in a column."""
+    """Return (rank, row) of each message named in a column."""
     return {
         message: (rank, row)
         for rank in range(len(runs))
@@ -321,7 +324,7 @@ def _by_row(trace: RankTrace) -> dict[int, list[tuple[int, int]]]:
 
 
 def _moved(run: RankRun, ahead_ns: int) -> RankRun:
-    """A run by a clock that is so far behind."""
+    """Return a run by a clock that is so far behind."""
     trace = run.trace
     there_ns, left_ns, reader_ns = (
         np.where(times_ns > 0, times_ns - ahead_ns, 0)

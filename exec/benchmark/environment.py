@@ -26,7 +26,7 @@ def machine(comm: Any) -> dict[str, str]:
 
 
 def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
-    """How many ranks share how many cores on the host where most do; "" where each can have its own.
+    """Return how many ranks share how many cores on the host where most do; "" where each can have its own.
 
     ``places``: the host of each rank, and the cores that it may run on.
     """
@@ -40,7 +40,7 @@ def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
 
 
 def waiting(share: float) -> str:
-    """Why ranks waited, where one was on a run queue for a notable ``share`` of the time; else ""."""
+    """Return why ranks waited, where one was on a run queue for a notable ``share`` of the time; else ""."""
     return "other programs take the cores of ranks" if share > _WAITED else ""
 
 
@@ -55,7 +55,7 @@ def _own() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The model as the kernel names it; the architecture where it names none."""
+    """Return the model as the kernel names it; the architecture where it names none."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

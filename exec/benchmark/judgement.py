@@ -83,7 +83,7 @@ class JudgedRow:
         return self.in_network.time_s / self.time_s if self.time_s else 0.0
 
     def busbw_gbs(self, time_s: float) -> float:
-        """GB/s of nccl-tests' bus bandwidth, were the row done in ``time_s``; 0 for no time at all."""
+        """Return GB/s of nccl-tests' bus bandwidth, were the row done in ``time_s``; 0 for no time at all."""
         factor = busbw_factor(self.row.collective, self.ranks)
         return factor * self.row.size_bytes / time_s / 1e9 if time_s else 0.0
 
@@ -109,7 +109,7 @@ class JudgedRow:
 
 
 def fitted(network: Network, report: Report) -> Network:
-    """The network of the report's ranks: all of it, or the first ranks of every host.
+    """Return the network of the report's ranks: all of it, or the first ranks of every host.
 
     Raises UsageError where they do not fit.
     """
@@ -130,7 +130,7 @@ def fitted(network: Network, report: Report) -> Network:
 def judged(
     report: Report, network: Network, progress: Callable[[int, str], object] | None = None
 ) -> list[JudgedRow]:
-    """One for each row of a known collective that has a time, in the order of the report.
+    """Return one for each row of a known collective that has a time, in the order of the report.
 
     ``progress`` is called before each row, with the number of rows done and the name of the next: on a
     hundred ranks the bounds of a row take about a second. Raises UsageError where the network has another
@@ -172,14 +172,17 @@ def largest(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
 
 
 def abnormal(rows: Sequence[JudgedRow]) -> dict[Verdict, list[JudgedRow]]:
-    """The rows that are not as they should be, by verdict, the worst first; without verdicts of no row."""
+    """Return the rows that are not as they should be, by verdict, the worst first.
+
+    Without verdicts of no row.
+    """
     verdicts: tuple[Verdict, ...] = ("impossible", "very low", "low")
     found = {verdict: [one for one in rows if one.verdict == verdict] for verdict in verdicts}
     return {verdict: own for verdict, own in found.items() if own}
 
 
 def synthesized_s(network: Network, row: Row, time_limit_s: float) -> float:
-    """Seconds of the best schedule that is found for a row within a time limit, proven by the checker.
+    """Return seconds of the best schedule that is found for a row within a time limit, proven by the checker.
 
     Raises UsageError where no method serves it.
     """
@@ -202,7 +205,9 @@ def _sort(one: JudgedRow) -> tuple[str, str, str]:
 
 @lru_cache(maxsize=256)
 def _bounds(network: Network, kind: Kind, size_bytes: int, root: int) -> tuple[Bound, ...]:
-    """Every bound at one size. Some are no straight lines over sizes, so two sizes do not give all others."""
+    """Return every bound at one size. Some are no straight lines over sizes, so two sizes do not give
+    all others.
+    """
     return bounds_of(Request(network, kind, size_bytes=size_bytes, root=root))
 
 

@@ -58,7 +58,7 @@ class Judged:
 
 
 def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = None) -> list[Entrant]:
-    """Which of ``found``, schedules of one size, to race: the soonest of each method by prediction.
+    """Return which of ``found``, schedules of one size, to race: the soonest of each method by prediction.
 
     What moves the whole buffer as one chunk counts as a method of its own: it has the fewest messages.
 
@@ -86,20 +86,22 @@ def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = 
 
 
 def _shortest_of_soonest(every: Sequence[Entrant]) -> Entrant:
-    """The one with the fewest sends of those that are predicted to be hardly later than the soonest."""
+    """Return the one with the fewest sends of those that are predicted to be hardly later than the
+    soonest.
+    """
     most_s = min(one.predicted_s for one in every) * _HARDLY
     near = (one for one in every if one.predicted_s <= most_s)
     return min(near, key=lambda one: (one.schedule.sends, one.predicted_s))
 
 
 def _alike(near: Sequence[Entrant]) -> list[Entrant]:
-    """Those that run where the first does: out of place, or in place where it can only do that."""
+    """Return those that run where the first does: out of place, or in place where it can only do that."""
     out = near[0].program.out_of_place
     return [one for one in near if (one.program.out_of_place if out else one.program.in_place)]
 
 
 def asked(sizes: Sequence[tuple[int, Sequence[Entrant]]], library: str = "") -> tuple[BenchRequest, ...]:
-    """What to measure: for each size in bytes all its entrants in turn, every element checked.
+    """Return what to measure: for each size in bytes all its entrants in turn, every element checked.
 
     ``library`` takes part with its own collective, where it has it; "" for none.
     """
@@ -187,6 +189,6 @@ def _shown(row: Row) -> Measurement:
 
 
 def _samples_s(found: Measurement) -> tuple[float, ...]:
-    """The slowest rank's seconds in each iteration."""
+    """Return the slowest rank's seconds in each iteration."""
     assert found.spread is not None
     return found.spread.samples_s

@@ -54,7 +54,7 @@ class RowChange:
 
 
 def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[RowChange]:
-    """A change for each row and placement that both reports have, in the order of ``new``.
+    """Return a change for each row and placement that both reports have, in the order of ``new``.
 
     Medians are compared where both reports know how their repetitions differ, means where one knows only
     those. Programs are distinguished by name where both reports have several of them.
@@ -65,7 +65,7 @@ def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[RowChange]
 
 
 def label_of(row: Row) -> str:
-    """How a row is named in messages: all_reduce of 1024 bytes, float32 sum."""
+    """Return how a row is named in messages: all_reduce of 1024 bytes, float32 sum."""
     what = f"{row.collective} of {row.size_bytes} bytes, {row.dtype}"
     return what if row.redop == "none" else f"{what} {row.redop}"
 
@@ -75,7 +75,7 @@ def _programs(report: Report) -> int:
 
 
 def _measured(rows: Iterable[Row], by_program: bool) -> dict[Key, list[Measurement]]:
-    """The measurements of each row and placement: several where the sizes were gone through again."""
+    """Return the measurements of each row and placement: several where the sizes were gone through again."""
     found: defaultdict[Key, list[Measurement]] = defaultdict(list)
     for row in rows:
         program = row.program if by_program else ""
@@ -106,7 +106,7 @@ def _typical(found: list[Measurement], medians: bool) -> float:
 
 
 def _error(found: list[Measurement]) -> float:
-    """The standard error of the median of these measurements, each a median itself."""
+    """Return the standard error of the median of these measurements, each a median itself."""
     errors = [
         _MEDIAN_ERROR * (one.spread.p75_s - one.spread.p25_s) / math.sqrt(max(1, one.spread.samples))
         for one in found

@@ -82,7 +82,7 @@ class Row:
     crowded: str = ""
 
     def doubt(self, peer: str | None = None) -> Doubt:
-        """Why the ratio of the predicted time to ours, or of a peer's, says nothing; "" where it does.
+        """Return why the ratio of the predicted time to ours, or of a peer's, says nothing; "" where it does.
 
         *cores*: ranks waited for cores. *spread*: iterations of one of the two differ too much.
         """
@@ -97,7 +97,9 @@ class Row:
         return None if self.predicted_s is None or self.doubt() else self._over_ours(self.predicted_s)
 
     def peer_over_ours(self, name: str) -> float | None:
-        """A peer's time as a multiple of ours: above 1 ours is faster. None where that says nothing."""
+        """Return a peer's time as a multiple of ours: above 1 ours is faster. None where that says
+        nothing.
+        """
         return None if self.doubt(name) else self._over_ours(self.peers[name].time_s)
 
     def _over_ours(self, other_s: float) -> float | None:
@@ -151,7 +153,7 @@ class Report:
         return found + ([self.corrupt] if self.corrupt else [])
 
     def problems(self) -> list[str]:
-        """Every number that nothing measured can have, as ``path: what is wrong``."""
+        """Return every number that nothing measured can have, as ``path: what is wrong``."""
         return [
             f"rows[{at}].{path}: expected a number from 0 to {_MOST:g}, found {value}"
             for at, row in enumerate(self.rows)

@@ -16,7 +16,7 @@ __all__ = ["forecast"]
 
 
 def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
-    """What ``synth.prediction.run_time`` says of a program on ``network``, part by part.
+    """Return what ``synth.prediction.run_time`` says of a program on ``network``, part by part.
 
     Raises UsageError where the network lacks a rank or a link of the program.
     """
@@ -49,7 +49,7 @@ def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
 
 
 def _critical_path(timing: ProgramTiming, network: Network) -> defaultdict[tuple[PartKind, str], float]:
-    """What the longest chain of simulated steps, each of which held up the next, spends where."""
+    """Return what the longest chain of simulated steps, each of which held up the next, spends where."""
     spent: defaultdict[tuple[PartKind, str], float] = defaultdict(float)
     if not len(timing.end_s) or timing.time_s == float("inf"):
         return spent
@@ -68,7 +68,9 @@ def _critical_path(timing: ProgramTiming, network: Network) -> defaultdict[tuple
 
 
 def _carried(network: Network, link: int, waiting: int) -> tuple[PartKind, str]:
-    """What is spent while ``link`` carries something and ``waiting``, it or another, has to wait for that."""
+    """Return what is spent while ``link`` carries something and ``waiting``, it or another, has to
+    wait for that.
+    """
     source, target = int(network.src[link]), int(network.dst[link])
     if network.hosts[source] == network.hosts[target]:
         return "memory", f"rank {target}"

@@ -57,7 +57,7 @@ class RunLogs:
         forecast: Forecast | None,
         network: Network | None,
     ) -> Breakdown:
-        """The breakdown of the run whose slowest rank took the time nearest to the median; collective.
+        """Return the breakdown of the run whose slowest rank took the time nearest to the median; collective.
 
         ``every_s`` are this rank's seconds of each iteration.
         """

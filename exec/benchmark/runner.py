@@ -119,7 +119,7 @@ def bench_task(comm: Any, request: BenchRequest, progress: Safekeeping) -> Repor
 
 
 def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safekeeping) -> Report:
-    """One report of several requests, which share their peers, and how they are measured.
+    """Return one report of several requests, which share their peers, and how they are measured.
 
     Rank 0 gives each size's rows away as soon as they are measured, as a report of them alone; the first
     such report has none. ``gathered`` puts them together.
@@ -227,7 +227,7 @@ class _Size:
         self.type_name = self.dtype.names[0] if self.dtype.names else self.dtype.name
 
     def rows(self) -> list[Row]:
-        """A row for each contender, all with the same measurements of the peers."""
+        """Return a row for each contender, all with the same measurements of the peers."""
         found: dict[bool, list[Measurement]] = {}
         theirs: dict[str, Measurement] = {}
         for in_place in self.request.placements:
@@ -263,7 +263,7 @@ class _Size:
     def _placement(
         self, in_place: bool, peers: Sequence[Peer]
     ) -> tuple[list[Measurement], dict[str, Measurement]]:
-        """(every contender, the peers), all on the same buffers."""
+        """Return (every contender, the peers), all on the same buffers."""
         request, comm = self.request, self.comm
         names = [entry.name for entry in self.contenders]
         count = self.request.counts[self.at]
@@ -324,7 +324,7 @@ class _Size:
         return measured[:ours], dict(zip(names[ours:], measured[ours:], strict=True))
 
     def _library_call(self, library: str, buffers: Buffers) -> Call | None:
-        """The call of the library that runs in place of a program; None where it has none such."""
+        """Return the call of the library that runs in place of a program; None where it has none such."""
         if not library:
             return None
         try:

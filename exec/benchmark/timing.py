@@ -38,7 +38,7 @@ def interleaved(
     progress: Progress,
     keep: Callable[[int, int, float, float], None] = lambda number, iteration, begin_s, end_s: None,
 ) -> Array:
-    """(calls, iterations): this rank's seconds for one call; before every turn all ranks meet.
+    """Return (calls, iterations): this rank's seconds for one call; before every turn all ranks meet.
 
     The order of the calls is another in each iteration, on all ranks the same: what a call leaves in the
     caches, which made whoever came after the library up to 40 % slower, is shared out among all others.
@@ -74,7 +74,7 @@ def measurement(
     average: Average = "slowest",
     samples: bool = False,
 ) -> Measurement:
-    """One measurement of all ranks' seconds for each iteration; collective, the same on all of them.
+    """Return one measurement of all ranks' seconds for each iteration; collective, the same on all of them.
 
     ``average`` says whose seconds count in each iteration. ``factor`` is bus over algorithm bandwidth.
     """

@@ -13,7 +13,7 @@ __all__ = ["cuda_aware", "device_of", "gathered", "on_one_host"]
 
 
 def device_of(comm: Any) -> Device:
-    """The GPU of this rank: the n-th rank of a host has its n-th, in turn where there are more ranks.
+    """Return the GPU of this rank: the n-th rank of a host has its n-th, in turn where there are more ranks.
 
     Collective over ``comm``; raises UnavailableError where this machine has none.
     """
@@ -26,7 +26,7 @@ def device_of(comm: Any) -> Device:
 
 
 def on_one_host(comm: Any) -> bool:
-    """Whether all ranks are on one host; collective, the same on each rank."""
+    """Return whether all ranks are on one host; collective, the same on each rank."""
     from mpi4py import MPI
 
     mates = comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -36,7 +36,7 @@ def on_one_host(comm: Any) -> bool:
 
 
 def gathered(comm: Any, device: Device, room: int) -> Facts:
-    """The facts of all ranks, alike on each; collective. ``room`` is what this rank's GPU holds."""
+    """Return the facts of all ranks, alike on each; collective. ``room`` is what this rank's GPU holds."""
     from mpi4py import MPI
 
     runtime = device.cupy.cuda.runtime
@@ -56,7 +56,7 @@ def gathered(comm: Any, device: Device, room: int) -> Facts:
 
 
 def cuda_aware() -> bool:
-    """Whether the MPI library reads and writes GPU memory, as it says itself."""
+    """Return whether the MPI library reads and writes GPU memory, as it says itself."""
     from mpi4py import MPI
 
     library = ctypes.CDLL(MPI.__file__)
@@ -71,7 +71,10 @@ def cuda_aware() -> bool:
 
 
 def _reaches(runtime: Any, number: int, gpu: str) -> bool:
-    """Whether GPU ``number`` reads the memory of another one; not where that is hidden from this process."""
+    """Return whether GPU ``number`` reads the memory of another one.
+
+    Not where that is hidden from this process.
+    """
     try:
         return bool(runtime.deviceCanAccessPeer(number, runtime.deviceGetByPCIBusId(gpu)))
     except runtime.CUDARuntimeError:

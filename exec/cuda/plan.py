@@ -87,7 +87,7 @@ class CudaPlan:
         self._engine.close()
 
     def _buffers(self) -> tuple[list[Any], tuple[int, int, int]]:
-        """The GPU's memory, and where input, output and scratch lie in it."""
+        """Return the GPU's memory, and where input, output and scratch lie in it."""
         layout, rank, itemsize = self._layout, self._rank, self._recv.itemsize
         scratch = self._device.memory(layout.elements(rank, SCRATCH) * itemsize)
         if self._send.size and self._recv.size and np.shares_memory(self._send, self._recv):

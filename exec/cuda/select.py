@@ -45,7 +45,8 @@ class ExecutorChoice:
 
 
 def choose(program: Program, facts: Facts) -> ExecutorChoice:
-    """The interpreter if GPUs of a host see each other and messages between hosts are staged; else contexts.
+    """Return the interpreter if GPUs of a host see each other and messages between hosts are staged;
+    else contexts.
 
     GC3's kernel has the lower cost for each step, but all its threadblocks must run at the same time and
     reach the memory of their peers. Between hosts it stages messages in host memory, which a proxy carries;
@@ -63,7 +64,7 @@ def choose(program: Program, facts: Facts) -> ExecutorChoice:
 
 
 def _pairs(program: Program) -> list[tuple[int, int]]:
-    """(sender, receiver) of every connection."""
+    """Return (sender, receiver) of every connection."""
     ends = zip(program.tb_rank.tolist(), program.tb_send.tolist(), strict=True)
     return sorted({(rank, to) for rank, to in ends if to >= 0})
 
@@ -87,7 +88,7 @@ def _alone(facts: Facts, rank: int) -> bool:
 
 
 def _against_the_kernel(program: Program, facts: Facts, wires: dict[tuple[int, int], Wire]) -> str:
-    """Why the persistent kernel cannot run; empty where it can."""
+    """Return why the persistent kernel cannot run; empty where it can."""
     for (sender, receiver), wire in wires.items():
         if wire != "peer" and facts.hosts[sender] == facts.hosts[receiver]:
             return f"rank {sender} sends to rank {receiver}, whose memory its GPU cannot reach"

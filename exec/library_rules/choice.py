@@ -53,14 +53,17 @@ class Rule:
 
 
 def timing_of(times_s: Array) -> MedianTime:
-    """The median of several times, and how well it is known."""
+    """Return the median of several times, and how well it is known."""
     median = float(np.median(times_s))
     spread = float(np.median(np.abs(times_s - median))) * _DEVIATION
     return MedianTime(median, _MEDIAN * spread / math.sqrt(len(times_s)))
 
 
 def choices(points: Sequence[AlgorithmTimes], own: str = "") -> list[str]:
-    """The algorithm for each point, in the order of sizes; ``own`` is the library's choice, if it has one."""
+    """Return the algorithm for each point, in the order of sizes.
+
+    ``own`` is the library's choice, if it has one.
+    """
     found: list[str] = []
     for point in points:
         best = point.fastest
@@ -78,7 +81,10 @@ def _faster(point: AlgorithmTimes, one: str, other: str) -> bool:
 
 
 def next_size(points: Sequence[AlgorithmTimes], own: str = "") -> int | None:
-    """The size to measure next: in the widest gap in which the choice changes; None if all are close."""
+    """Return the size to measure next: in the widest gap in which the choice changes.
+
+    None if all are close.
+    """
     taken = choices(points, own)
     gaps = [
         (b.size_bytes / a.size_bytes, a.size_bytes, b.size_bytes)

@@ -90,7 +90,7 @@ class MeasuredRules:
 
 
 def library_table(library: bytes, source: str) -> Table:
-    """The table inside libmpi, whose bytes these are; raises DataError where there is none.
+    """Return the table inside libmpi, whose bytes these are; raises DataError where there is none.
 
     The library has others, of the same form, for its devices; this one names algorithms of MPIR.
     """
@@ -105,7 +105,7 @@ def library_table(library: bytes, source: str) -> Table:
 
 
 def read_table(text: str, source: str) -> Table:
-    """The table of a file; raises DataError where it is none."""
+    """Return the table of a file; raises DataError where it is none."""
     try:
         table = json.loads(text)
     except ValueError as error:
@@ -120,7 +120,7 @@ def read_table(text: str, source: str) -> Table:
 
 
 def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
-    """What MPICH would stumble over: an empty branch, or one whose last condition may fail."""
+    """Return what MPICH would stumble over: an empty branch, or one whose last condition may fail."""
     where = " / ".join(path) or "the table"
     if not isinstance(tree, dict) or not tree:
         return f"{where}: expected an object with conditions in it"
@@ -134,7 +134,10 @@ def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
 
 
 def with_rules(table: Table, measured: MeasuredRules) -> Table:
-    """The table with rules for communicators of ``measured.ranks`` ranks; for others it stays as it is."""
+    """Return the table with rules for communicators of ``measured.ranks`` ranks.
+
+    For others it stays as it is.
+    """
     key = f"collective={COLLECTIVES[measured.kind]}"
     if _INTRA not in table.get(key, {}):
         raise DataError("the table", [f"{key} / {_INTRA} is missing"])
@@ -160,7 +163,7 @@ def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
 
 
 def _settled(tree: Tree, ranks: int) -> Tree:
-    """The tree as it is for so many ranks.
+    """Return the tree as it is for so many ranks.
 
     Below conditions on messages MPICH takes ``comm_size<8`` for 8 ranks, too, which it does not above them.
     """
@@ -170,7 +173,7 @@ def _settled(tree: Tree, ranks: int) -> Tree:
 
 
 def _holds(key: str, ranks: int) -> bool | None:
-    """Whether a condition on the number of ranks holds; None for other conditions."""
+    """Return whether a condition on the number of ranks holds; None for other conditions."""
     condition = key.replace(" ", "")
     if condition in (_ANY, "comm_size=pow2"):
         return condition == _ANY or ranks & (ranks - 1) == 0
@@ -198,7 +201,7 @@ def _guarded(measured: MeasuredRules, otherwise: Tree) -> Tree:
 
 
 def _leaf(measured: MeasuredRules, algorithm: str, otherwise: Tree) -> Tree:
-    """The branch of an algorithm; "" is what the library would take by itself."""
+    """Return the branch of an algorithm; "" is what the library would take by itself."""
     if not algorithm:
         return otherwise
     word = COLLECTIVES[measured.kind].capitalize()
@@ -212,14 +215,14 @@ def _leaf(measured: MeasuredRules, algorithm: str, otherwise: Tree) -> Tree:
 
 
 def parameters_of(kind: Kind, algorithm: str) -> dict[str, str]:
-    """An algorithm's parameters in the table, each with the control variable that holds it."""
+    """Return an algorithm's parameters in the table, each with the control variable that holds it."""
     word = COLLECTIVES[kind].upper()
     found = _PARAMETERS.get((kind, algorithm), {})
     return {name: f"MPIR_CVAR_{word}_{variable}" for name, variable in found.items()}
 
 
 def environment(kinds: Sequence[Kind], path: str) -> dict[str, str]:
-    """The variables by which MPICH loads the table and asks it for these collectives."""
+    """Return the variables by which MPICH loads the table and asks it for these collectives."""
     device = {f"MPIR_CVAR_{COLLECTIVES[kind].upper()}_DEVICE_COLLECTIVE": "0" for kind in kinds}
     return {
         "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": path,
@@ -229,5 +232,5 @@ def environment(kinds: Sequence[Kind], path: str) -> dict[str, str]:
 
 
 def write_table(table: Table) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     return json.dumps(table, indent=1) + "\n"

@@ -60,7 +60,7 @@ class Setting:
 
     @classmethod
     def of(cls, text: str) -> Setting:
-        """The setting that ``ring:simple:16`` names; raises UsageError."""
+        """Return the setting that ``ring:simple:16`` names; raises UsageError."""
         words = text.lower().split(":")
         if len(words) != 3 or words[0] not in ALGORITHMS or words[1] not in PROTOCOLS:
             raise UsageError(
@@ -89,7 +89,10 @@ Lines = dict[tuple[str, str, str], tuple[str, ...]]
 
 
 def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
-    """The fastest setting for every size, by collective; all tables must be of the same ranks and sizes."""
+    """Return the fastest setting for every size, by collective.
+
+    All tables must be of the same ranks and sizes.
+    """
     if not tried:
         raise UsageError("no table of nccl-tests was given")
     worlds = {(len(one.report.hosts), one.report.ranks) for one in tried}
@@ -133,7 +136,7 @@ def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
 
 
 def read_lines(text: str, source: str) -> Lines:
-    """The lines of a tuner file by what they are for; raises DataError for one with too few fields."""
+    """Return the lines of a tuner file by what they are for; raises DataError for one with too few fields."""
     table: dict[tuple[str, str, str], list[str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.strip()
@@ -151,12 +154,17 @@ def read_lines(text: str, source: str) -> Lines:
 
 
 def merged(old: Lines, new: Lines) -> Lines:
-    """The new lines before the old ones, of which those for the same collective, nodes and ranks go."""
+    """Return the new lines before the old ones, of which those for the same collective, nodes and
+    ranks go.
+    """
     return new | {key: lines for key, lines in old.items() if key not in new}
 
 
 def write_lines(table: Lines, notes: Sequence[str] = ()) -> str:
-    """The text of a file; rules for any nodes or ranks (-1) come last, as the first that fits counts."""
+    """Return the text of a file.
+
+    Rules for any nodes or ranks (-1) come last, as the first that fits counts.
+    """
     ordered = sorted(table.items(), key=lambda item: ("-1" in item[0][1:], item[0]))
     lines = [line for _, found in ordered for line in found]
     return "\n".join([*(f"# {note}"[:_MOST_CHARACTERS] for note in notes), _HEADER, *lines]) + "\n"

@@ -22,7 +22,7 @@ _NO_END = (1 << 64) - 1
 
 
 def csv_text(table: Lines, notes: Sequence[str] = ()) -> str:
-    """The rules as CSV; NCCLX does not split fields at the commas of intervals."""
+    """Return the rules as CSV; NCCLX does not split fields at the commas of intervals."""
     rows = [
         f"{rule['collective']},{rule['bytesPerRank']},{rule['algorithm']},{rule['protocol']},"
         f"{rule['channels']},{rule['nNodes']},{rule['nLocalRanks']}"
@@ -32,7 +32,7 @@ def csv_text(table: Lines, notes: Sequence[str] = ()) -> str:
 
 
 def json_text(table: Lines) -> str:
-    """The rules as JSON, which has no place for notes."""
+    """Return the rules as JSON, which has no place for notes."""
     names = ("collective", "bytesPerRank", "nNodes", "nLocalRanks")
     rules = [
         {
@@ -45,7 +45,10 @@ def json_text(table: Lines) -> str:
 
 
 def _rules(table: Lines) -> Iterator[dict[str, Any]]:
-    """The lines of an NCCL tuner file as rules; raises UsageError for nodes with unequal numbers of ranks."""
+    """Yield the lines of an NCCL tuner file as rules.
+
+    Raises UsageError for nodes with unequal numbers of ranks.
+    """
     for (collective, nodes, ranks), lines in sorted(table.items()):
         each, rest = divmod(int(ranks), int(nodes))
         if rest:

@@ -43,7 +43,7 @@ Table = dict[int, dict[int, tuple[RuleEntry, ...]]]
 
 
 def with_rules(kind: Kind, ranks: int, entries: Sequence[RuleEntry]) -> Table:
-    """The table of one collective, which holds for communicators of ``ranks`` ranks only."""
+    """Return the table of one collective, which holds for communicators of ``ranks`` ranks only."""
     untouched = (RuleEntry(0, _OWN_CHOICE),)
     return {COLLECTIVES[kind]: {0: untouched, ranks: tuple(entries), ranks + 1: untouched}}
 
@@ -69,7 +69,7 @@ def _is_open(entries: Sequence[RuleEntry]) -> bool:
 
 
 def read_rules(text: str, source: str) -> Table:
-    """The table of a file; raises DataError where it is none."""
+    """Return the table of a file; raises DataError where it is none."""
     words = [word for line in text.splitlines() for word in line.partition("#")[0].split()]
     numbers = _Numbers(words, source)
     table: Table = {}
@@ -112,7 +112,7 @@ class _Numbers:
 def write_rules(
     table: Table, notes: Sequence[str] = (), names: Mapping[int, Mapping[int, str]] | None = None
 ) -> str:
-    """The text of a table; ``notes`` and the ``names`` of algorithms by collective become comments."""
+    """Return the text of a table; ``notes`` and the ``names`` of algorithms by collective become comments."""
     lines = [*(f"# {note}" for note in notes), f"{len(table)}  # collectives"]
     for number, sizes in sorted(table.items()):
         lines += [f"{number}  # {_NAMES.get(number, 'collective')}", f"{len(sizes)}  # communicator sizes"]

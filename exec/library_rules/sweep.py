@@ -67,7 +67,9 @@ class Sweep:
         }
 
     def summary(self) -> dict[str, object]:
-        """The rules, and of each size what the library as it comes took and what the rules' choice did."""
+        """Return the rules, and of each size what the library as it comes took and what the rules'
+        choice did.
+        """
         told: dict[str, object] = {}
         for kind, rules in self.rules().items():
             rows = []
@@ -161,7 +163,7 @@ def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Prog
 
 
 def _decided(point: AlgorithmTimes) -> AlgorithmTimes:
-    """The times of what rules can select: all but the library as it comes."""
+    """Return the times of what rules can select: all but the library as it comes."""
     timings = {name: timing for name, timing in point.timings.items() if name != UNTOUCHED}
     return AlgorithmTimes(point.size_bytes, timings)
 
@@ -169,7 +171,7 @@ def _decided(point: AlgorithmTimes) -> AlgorithmTimes:
 def _point(
     comm: Any, wanted: Collective, names: Sequence[str], size_bytes: int, budget_s: float, progress: Progress
 ) -> AlgorithmTimes:
-    """All algorithms at one size; those that the library refuses there are left out."""
+    """Return all algorithms at one size; those that the library refuses there are left out."""
     sides = _sides(wanted, size_bytes)
     calls: dict[str, Call] = {}
     peers = {UNTOUCHED: "", OWN: "0"} | {name: name for name in names}

@@ -92,7 +92,7 @@ class Connections:
         return bool(self.host[sender] != self.host[receiver])
 
     def readable(self, connection: int, buffer: int) -> bool:
-        """Whether the receiver, or MPI in its place, can read the sender's buffer where it lies."""
+        """Return whether the receiver, or MPI in its place, can read the sender's buffer where it lies."""
         if self.wired(connection):
             count = int(self.layout.program.count.max(initial=1))
             return count == 1 or (self.tiling.tiles == 1 and self.layout.even)
@@ -108,7 +108,7 @@ class Connections:
         return MemoryAddresses((send, recv, scratch), self._address, self.dtype.itemsize)
 
     def linked(self, messages: Traffic) -> tuple[Indices, list[Wire]]:
-        """The table of links, and the wires of those that leave the host."""
+        """Return the table of links, and the wires of those that leave the host."""
         direct, by_connection = set(), defaultdict(list)
         for message in messages.outgoing.values():
             by_connection[message.connection].append(message)
@@ -153,17 +153,21 @@ class Connections:
         return sizes
 
     def _flag_at(self, number: int) -> int:
-        """Where a slot has its flag: behind the longest message, so that no data is ever taken for one."""
+        """Return where a slot has its flag: behind the longest message, so that no data is ever taken
+        for one.
+        """
         return max(_FLAG_BYTES, -(-self._message_bytes[number] // _FLAG_BYTES) * _FLAG_BYTES)
 
     def _depth(self, number: int) -> int:
-        """The slots of a connection."""
+        """Return the slots of a connection."""
         if not self.wired(number):
             return max(_DEPTH, min(_MOST_DEPTH, _SLOTS_BYTES // self.slot_bytes[number]))
         return min(_WIRE_DEPTH, max(_DEPTH, _WIRE_SLOTS_BYTES // max(1, self.slot_bytes[number])))
 
     def _laid_out(self, rank: int) -> tuple[dict[int, int], int]:
-        """Where in the window of ``rank`` its connections and its scratch begin, and the window's size."""
+        """Return where in the window of ``rank`` its connections and its scratch begin, and the
+        window's size.
+        """
         places, at = {}, _BASES_BYTES
         for number, (sender, receiver, _) in self.ends.items():
             if rank == sender or (rank == receiver and self.wired(number)):
@@ -207,18 +211,18 @@ class Connections:
         self.window[: 3 * 8].view(np.int64)[:] = (send.ctypes.data, recv.ctypes.data, _PROBE)
 
     def _can_fetch(self) -> bool:
-        """Whether the system lets this rank read the memory of its peers on this host; collective."""
+        """Return whether the system lets this rank read the memory of its peers on this host; collective."""
         addresses = self.comm.allgather(int(self.window.ctypes.data))
         self._probes = {peer: (pid, addresses[peer] + 2 * 8) for peer, pid in self.neighbours.items()}
         return self.unreadable() is None
 
     def unreadable(self) -> int | None:
-        """A peer on this host whose memory this rank cannot read; None where it can read all."""
+        """Return a peer on this host whose memory this rank cannot read; None where it can read all."""
         peers = (peer for peer, probe in self._probes.items() if fetched_word(*probe) != _PROBE)
         return next(peers, None)
 
     def _address(self, rank: int, buffer: int) -> tuple[int, int, int]:
-        """Where a buffer of this or another rank of this host is, as `MemoryAddresses` has it."""
+        """Return where a buffer of this or another rank of this host is, as `MemoryAddresses` has it."""
         if rank == self.rank:
             return int(self._bytes[buffer].ctypes.data), 0, 0
         window_at = int(self._window_of(rank).ctypes.data)
@@ -230,7 +234,7 @@ class Connections:
         return int(self._windows[origin[:2]].ctypes.data) + origin.offset, 0, 0
 
     def _wire(self, number: int, place: int, messages: list[Message]) -> Wire:
-        """One connection, with its messages in their order."""
+        """Return one connection, with its messages in their order."""
         sender, receiver, channel = self.ends[number]
         outgoing = sender == self.rank
         views, early, depth = [], [], self._depth(number)
@@ -257,18 +261,18 @@ class Connections:
         )
 
     def _leaving(self, message: Message, tile: int, slot: Array) -> Array:
-        """The bytes that a message of one tile sends."""
+        """Return the bytes that a message of one tile sends."""
         return slot if message.copied else self._of_tile(message.spans[0] if message.spans else None, tile)
 
     def _arriving(self, message: Message, tile: int, slot: Array) -> Array:
-        """The bytes that a message of one tile fills."""
+        """Return the bytes that a message of one tile fills."""
         if not message.landed:
             return slot
         parts = self.moves[message.received].parts
         return self._of_tile(parts[0].dst if parts else None, tile)
 
     def _size_bytes(self, message: Message, tile: int) -> int:
-        """What a message of one tile takes; alike on both ends."""
+        """Return what a message of one tile takes; alike on both ends."""
         item_bytes, ahead = self.dtype.itemsize, tile * self.tiling.tile
         if not message.copied:
             first, stop = self._elements(message.spans[0] if message.spans else None, tile)
@@ -282,7 +286,7 @@ class Connections:
         return int(max(ends, default=0))
 
     def _elements(self, span: Span | None, tile: int) -> tuple[int, int]:
-        """The first element and the end of what one tile has of a span."""
+        """Return the first element and the end of what one tile has of a span."""
         if span is None:
             return 0, 0
         first = span.start + tile * self.tiling.tile
@@ -296,7 +300,7 @@ class Connections:
 
 
 def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> int:
-    """What the window of ``rank`` takes at most; ``far``: some ranks are on other hosts."""
+    """Return what the window of ``rank`` takes at most; ``far``: some ranks are on other hosts."""
     program = layout.program
     most = int(program.count.max(initial=1))
     own = program.tb_rank == rank

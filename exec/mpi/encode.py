@@ -80,7 +80,10 @@ def tables_of(
     memory: MemoryAddresses,
     wired: Callable[[int], bool],
 ) -> Tables:
-    """The tables of ``rank``; ``links`` are the rows of its connections in the table of links. O(steps)."""
+    """Return the tables of ``rank``.
+
+    ``links`` are the rows of its connections in the table of links. O(steps).
+    """
     program = layout.program
     blocks = np.flatnonzero(program.tb_rank == rank)
     first = int(program.tb_start[blocks[0]]) if len(blocks) else 0
@@ -148,7 +151,7 @@ class _Fill:
     def _far(
         self, message: Message | None, move: Move, moves: list[Move]
     ) -> tuple[int, tuple[Span | None, ...]] | None:
-        """The rank and its spans where a message is read from, if not from a slot."""
+        """Return the rank and its spans where a message is read from, if not from a slot."""
         if message is None:
             return None
         if message.landed:
@@ -170,7 +173,7 @@ class _Fill:
                     self.steps[head][interpreter.FUSED] += 1
 
     def _alike(self, head: int, at: int) -> bool:
-        """Whether step ``at`` adds to what step ``head`` adds to, and not that to itself."""
+        """Return whether step ``at`` adds to what step ``head`` adds to, and not that to itself."""
         first, other = self.steps[head], self.steps[at]
         if first[interpreter.OP] != interpreter.RE or other[interpreter.OP] != interpreter.RE:
             return False
@@ -196,7 +199,7 @@ def pieces_of(
     far: tuple[int, tuple[Span | None, ...]] | None,
     memory: MemoryAddresses,
 ) -> Iterator[list[int]]:
-    """The columns of each piece of a step, as the interpreter has them."""
+    """Yield the columns of each piece of a step, as the interpreter has them."""
     at, item_bytes = 0, memory.item_bytes
     for number, part in enumerate(move.parts):
         spans = (part.src, part.dst, far[1][number] if far else None)
@@ -232,7 +235,7 @@ def make_input_optional(program: Program, tables: Tables) -> Indices:
 
 
 def slot_bytes(layout: Layout, tiling: Tiling, move: Move, item_bytes: int) -> int:
-    """What a message of this step takes in a slot."""
+    """Return what a message of this step takes in a slot."""
     nowhere = MemoryAddresses((0, 0, 0), lambda rank, buffer: (0, 0, 0), item_bytes)
     pieces = list(pieces_of(layout, tiling, move, None, nowhere))
     return (

@@ -248,7 +248,7 @@ def _begin_run(header_at: int, sample: Array) -> int:
 
 
 def runner(header: Indices, sample: Array, tables: Iterable[Indices]) -> Callable[[], int]:
-    """What begins a run and goes on as `advance` does, with little to do in Python.
+    """Return what begins a run and goes on as `advance` does, with little to do in Python.
 
     It keeps the addresses of ``header`` and of the other ``tables``, which must stay where they are.
     """
@@ -304,14 +304,14 @@ def _ready(
 
 @compiled_always
 def _number(header: Indices, links: Indices, link: int, tile: int, number: int) -> int:
-    """How many messages of the link came before this one, in all runs."""
+    """Return how many messages of the link came before this one, in all runs."""
     before: int = (header[RUN] * header[TILES] + tile) * links[link, PER_TILE] + number
     return before
 
 
 @compiled_always
 def _settled(header: Indices, links: Indices) -> bool:
-    """Whether all that others read in our buffers has been read."""
+    """Return whether all that others read in our buffers has been read."""
     for link in range(len(links)):
         if links[link, SETTLE]:
             whole = (header[RUN] + 1) * header[TILES] * links[link, PER_TILE]
@@ -382,7 +382,7 @@ def _fetch_and_move(
     leaving: int,
     sample: Array,
 ) -> bool:
-    """One piece of one tile that lies in another process: copied once, or added block by block."""
+    """Return one piece of one tile that lies in another process: copied once, or added block by block."""
     item_bytes = header[ITEM_BYTES]
     pid, far = pieces[piece, PID], load(pieces[piece, BASE]) + ahead
     if op in (R, RCS):
@@ -496,7 +496,10 @@ def _end(header: Indices) -> None:
 
 @compiled_always
 def _off_ns(header: Indices, now_ns: int) -> int:
-    """How long this thread had no core since that was asked last; 0 where that is too short ago to matter."""
+    """Return how long this thread had no core since that was asked last.
+
+    0 where that is too short ago to matter.
+    """
     clock = header[CLOCK]
     passed_ns = now_ns - load(clock + 8 * _READ_AT)
     if passed_ns < _SELDOM_NS:

@@ -36,7 +36,7 @@ sleep_us: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 @compiled_in
 def load(context: Any, address: Any) -> Any:
-    """The counter at ``address``; what its writer wrote before it is seen after this."""
+    """Return the counter at ``address``; what its writer wrote before it is seen after this."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
@@ -59,7 +59,7 @@ def store(context: Any, address: Any, value: Any) -> Any:
 
 @compiled_in
 def pointer(context: Any, address: Any) -> Any:
-    """``address`` as a pointer."""
+    """Return ``address`` as a pointer."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())

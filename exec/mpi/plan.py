@@ -160,7 +160,7 @@ class MpiPlan:
             self._log.end()
 
     def kept(self) -> KeptRun:
-        """The log of the last run of a plan that is traced."""
+        """Return the log of the last run of a plan that is traced."""
         assert self._log is not None
         return self._log.kept(self._header)
 
@@ -175,7 +175,7 @@ class MpiPlan:
         self._added[:] = 0
 
     def let_join(self) -> None:
-        """The send buffer is filled: let the run under way add what it has not passed on; on any thread."""
+        """Let the run under way add the filled send buffer, where it has not passed it on; on any thread."""
         interpreter.let_join(self._header)
 
     def joined(self) -> Mask:
@@ -263,7 +263,9 @@ class MpiPlan:
         return self._ends.readable(connection, span.buffer)
 
     def _compiled(self) -> Callable[[], int]:
-        """What begins a run. One rank of each host first: the others find what it compiled in the cache."""
+        """Return what begins a run. One rank of each host first: the others find what it compiled in
+        the cache.
+        """
         header, *tables, sample = self._arguments
         if not self._ends.leads:
             self._comm.Barrier()
@@ -332,7 +334,7 @@ def _closed() -> int:
 
 
 def _bounds(array: Array) -> tuple[int, int]:
-    """The first address of an array and the one after its last."""
+    """Return the first address of an array and the one after its last."""
     return array.ctypes.data, array.ctypes.data + array.nbytes
 
 
@@ -349,14 +351,14 @@ def _check_alike(before: tuple[Array, Array], now: tuple[Array, Array]) -> None:
 
 
 def _apart_bytes(send: Array, recv: Array) -> int | None:
-    """How many bytes ``send`` begins after ``recv``; None where they share no memory."""
+    """Return how many bytes ``send`` begins after ``recv``; None where they share no memory."""
     if not send.size or not recv.size or not np.shares_memory(send, recv):
         return None
     return send.ctypes.data - recv.ctypes.data
 
 
 def _moved(bounds: list[tuple[int, int]], now: list[Array], message: Array) -> Array:
-    """What ``message`` becomes where it lies within one of ``bounds``: the same part of ``now``."""
+    """Return what ``message`` becomes where it lies within one of ``bounds``: the same part of ``now``."""
     at = message.ctypes.data
     for (first, stop), array in zip(bounds, now, strict=True):
         if first <= at < stop:
@@ -365,7 +367,7 @@ def _moved(bounds: list[tuple[int, int]], now: list[Array], message: Array) -> A
 
 
 def _wires(comm: Any, wires: list[Wire]) -> Wires:
-    """What moves the messages of ``wires``: the group's own connections, or MPI."""
+    """Return what moves the messages of ``wires``: the group's own connections, or MPI."""
     if isinstance(comm, Group):
         return comm.wires(wires)
     from exec.mpi.wires import MpiWires
@@ -374,7 +376,7 @@ def _wires(comm: Any, wires: list[Wire]) -> Wires:
 
 
 def _shared_anywhere(comm: Any, send: Array, recv: Array) -> bool:
-    """Whether a rank runs in place: all ranks must plan alike."""
+    """Return whether a rank runs in place: all ranks must plan alike."""
     return any(comm.allgather(bool(send.size and recv.size and np.shares_memory(send, recv))))
 
 

@@ -23,7 +23,7 @@ _FLOAT16 = np.dtype([("float16", np.uint16)])
 
 
 def sample_of(dtype: np.dtype[Any]) -> Array:
-    """An empty array whose type tells the compiler the element type: numba has no 16-bit floats."""
+    """Return an empty array whose type tells the compiler the element type: numba has no 16-bit floats."""
     return np.empty(0, _FLOAT16 if dtype == np.float16 else dtype)
 
 

@@ -64,7 +64,7 @@ def shared_array(elements: int, dtype: np.dtype[Any]) -> Array:
 
 
 def origin_of(array: Array) -> Origin | None:
-    """Where other processes find ``array``; None where it is private to this one."""
+    """Return where other processes find ``array``; None where it is private to this one."""
     first, size_bytes = array.ctypes.data, array.nbytes
     for window in tuple(_WINDOWS):
         if window.address <= first and first + size_bytes <= window.address + len(window):
@@ -73,13 +73,19 @@ def origin_of(array: Array) -> Origin | None:
 
 
 def fetched_word(pid: int, address: int) -> int | None:
-    """The word of 64 bits at ``address`` of another process; None where the system does not allow that."""
+    """Return the word of 64 bits at ``address`` of another process.
+
+    None where the system does not allow that.
+    """
     word = ctypes.c_int64()
     return word.value if read_process(pid, address, ctypes.addressof(word), 8) else None
 
 
 def mapped(pid: int, file: int) -> Array:
-    """The window of another process of this host, as bytes; raises UnavailableError where it cannot be."""
+    """Return the window of another process of this host, as bytes.
+
+    Raises UnavailableError where it cannot be.
+    """
     path = f"/proc/{pid}/fd/{file}"
     try:
         opened = os.open(path, os.O_RDWR)

@@ -26,7 +26,8 @@ class Neighbours:
         self._stopped = dict.fromkeys(pids, 0)
 
     def lost(self) -> str:
-        """A rank that has ended, or has been stopped at every look for a while; "" where there is none.
+        """Return a rank that has ended, or has been stopped at every look for a while; "" where there
+        is none.
 
         Looks are counted, not seconds: who suspends a job and resumes it does so with all of its ranks.
         """
@@ -48,7 +49,7 @@ class Neighbours:
 
 
 def waits_for(program: Program, tables: Tables, arguments: tuple[Any, ...]) -> tuple[int, str]:
-    """(rank, "rank 0 threadblock 1 step 3 (rrc)"); rank -1 where no threadblock is at work."""
+    """Return (rank, "rank 0 threadblock 1 step 3 (rrc)"); rank -1 where no threadblock is at work."""
     header, blocks, links = arguments[0], tables.blocks, arguments[5]
     best: tuple[int, str] = (-1, f"{program.name}: until all have read")
     for block in blocks.tolist():
@@ -66,7 +67,7 @@ def waits_for(program: Program, tables: Tables, arguments: tuple[Any, ...]) -> t
 
 
 def _peer(program: Program, header: Any, links: Any, row: Any, step: int, tile: int) -> int:
-    """The rank whose message, or whose reading of one, is missing; -1 where another step is."""
+    """Return the rank whose message, or whose reading of one, is missing; -1 where another step is."""
     threadblock = program.tb_of[step]
     link = row[interpreter.IN]
     if link >= 0:
@@ -80,7 +81,9 @@ def _peer(program: Program, header: Any, links: Any, row: Any, step: int, tile: 
 
 
 def _told_at(link: Any, row: Any, number: int) -> int:
-    """Where it says that a message is there: the flag in its slot, or the counter of its connection."""
+    """Return where it says that a message is there: the flag in its slot, or the counter of its
+    connection.
+    """
     if not (row[interpreter.IN_SLOT] and link[interpreter.FLAG]):
         return int(link[interpreter.WRITTEN])
     at = number % link[interpreter.DEPTH]

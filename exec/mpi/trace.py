@@ -57,12 +57,12 @@ class RunLog:
         self._start_ns = int(self._clock[2])
 
     def end(self) -> None:
-        """The run is over, on this thread."""
+        """End the run on this thread."""
         off_ns = time.perf_counter_ns() - time.thread_time_ns() - int(self._clock[2] - self._clock[3])
         self._off_after_ns = max(0, off_ns)
 
     def kept(self, header: Indices) -> KeptRun:
-        """The last run, which the next would overwrite."""
+        """Return the last run, which the next would overwrite."""
         through_ns = {number: times_ns.copy() for number, times_ns in self._connections.through_ns.items()}
         rows = self._rows[: header[interpreter.LOGGED]].copy()
         item_bytes = int(header[interpreter.ITEM_BYTES])
@@ -70,7 +70,7 @@ class RunLog:
         return KeptRun(raw.nbytes, partial(self._trace, raw))
 
     def _trace(self, raw: _Raw) -> RankTrace:
-        """What a run did."""
+        """Return what a run did."""
         rows = raw.rows
         step, tile, begin_ns, end_ns, off_before_ns, off_ns = rows.T
         steps, ends = self._tables.steps, self._connections
@@ -104,7 +104,9 @@ class RunLog:
         )
 
     def _messages(self, link: Indices, tile: Indices, number: Indices) -> Indices:
-        """The name of each message, by its row in the table of links (-1: none) and its number there."""
+        """Return the name of each message, by its row in the table of links (-1: none) and its number
+        there.
+        """
         if not len(self._links):
             return np.full(len(link), -1, dtype=np.int64)
         # The rows of connections rise as their numbers are listed.
@@ -125,7 +127,7 @@ class RunLog:
         return found
 
     def _readers(self, step: Indices, tile: Indices) -> tuple[Indices, Indices]:
-        """(row, message): what must have been read before each row, as its memory is written anew."""
+        """Return (row, message): what must have been read before each row, as its memory is written anew."""
         steps, links, waits = self._tables.steps, self._links, self._tables.waits
         found = []
         out = steps[step, interpreter.OUT]
@@ -144,7 +146,7 @@ class RunLog:
 
 
 def _through(messages: Indices, through_ns: Mapping[int, Indices]) -> Indices:
-    """When each message was through its wire; 0 for those that go over none."""
+    """Return when each message was through its wire; 0 for those that go over none."""
     found = np.zeros(len(messages), dtype=np.int64)
     for number, times_ns in through_ns.items():
         rows = messages >> CONNECTION_BITS == number

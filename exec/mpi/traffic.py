@@ -54,7 +54,7 @@ def traffic(
     readable: Callable[[int, Span], bool],
     wired: Callable[[int], bool],
 ) -> Traffic:
-    """The messages of all ranks; O(slots that the moves touch).
+    """Return the messages of all ranks; O(slots that the moves touch).
 
     ``readable(connection, span)`` says whether what a message would carry can be read where it lies;
     ``wired(connection)`` whether it goes over a wire, which fetches it without the receiver's doing.

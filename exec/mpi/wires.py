@@ -107,7 +107,10 @@ class MpiWires:
                 self._started[at] = number + 1
 
     def _is_due(self, at: int, size_bytes: int) -> bool:
-        """Whether a message of a wire that is paced may start now; if so, when the next one may is set."""
+        """Return whether a message of a wire that is paced may start now.
+
+        If so, when the next one may is set.
+        """
         now_s = time.perf_counter()
         if now_s < self._due_s[at]:
             self._soonest_s = min(self._soonest_s, self._due_s[at])

@@ -49,7 +49,7 @@ class Peer(Protocol):
     def version(self) -> str: ...
 
     def ready(self, collective: Collective, buffers: Buffers, redop: str) -> Call:
-        """The library's own collective on ``buffers``; UnavailableError where it has none such."""
+        """Return the library's own collective on ``buffers``; UnavailableError where it has none such."""
         ...
 
     def close(self) -> None:

@@ -65,7 +65,7 @@ class GlooPeer:
         self._distributed.destroy_process_group()
 
     def _tensor(self, array: Array) -> Any:
-        """The same memory as a tensor; NumPy has no bfloat16, so its bits are told what they are."""
+        """Return the same memory as a tensor; NumPy has no bfloat16, so its bits are told what they are."""
         if array.dtype.names == ("bfloat16",):
             return self._torch.from_numpy(array.view("uint16")).view(self._torch.bfloat16)
         try:
@@ -137,7 +137,7 @@ def _after(first: Callable[[], object], then: Callable[[], object]) -> Callable[
 
 
 def _torch(comm: Any) -> Any:
-    """The module torch, if every rank has it with gloo: otherwise all refuse together."""
+    """Return the module torch, if every rank has it with gloo: otherwise all refuse together."""
     try:
         import torch
         import torch.distributed as distributed
@@ -156,7 +156,9 @@ def _torch(comm: Any) -> Any:
 
 
 def _address(comm: Any) -> str:
-    """Where every rank can reach rank 0: its loopback if all are in one place, its first address if not."""
+    """Return where every rank can reach rank 0: its loopback if all are in one place, its first
+    address if not.
+    """
     places = set(comm.allgather((socket.gethostname(), str(Path("/proc/self/ns/net").readlink()))))
     own = ""
     if comm.Get_rank() == 0:
@@ -166,7 +168,10 @@ def _address(comm: Any) -> str:
 
 
 def _own_address(interface: str | None) -> str:
-    """The first address of an interface, or of the first that is up and no loopback; "" without one."""
+    """Return the first address of an interface, or of the first that is up and no loopback.
+
+    "" without one.
+    """
     import psutil
 
     up = {name for name, found in psutil.net_if_stats().items() if found.isup}
@@ -180,7 +185,7 @@ def _own_address(interface: str | None) -> str:
 
 
 def _toward(address: str) -> str:
-    """The address that this host has on the way to another."""
+    """Return the address that this host has on the way to another."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))
         return str(probe.getsockname()[0])
@@ -196,7 +201,7 @@ def _interface_of(address: str) -> str:
 
 
 def _agreed_port(comm: Any) -> int:
-    """A port that is free on rank 0's host, the same on all ranks."""
+    """Return a port that is free on rank 0's host, the same on all ranks."""
     port = 0
     if comm.Get_rank() == 0:
         with socket.socket() as probe:

@@ -80,7 +80,9 @@ class MpiPeer:
         )
 
     def _tried(self, call: Call) -> Call:
-        """The same call, after one run: some algorithms serve only two ranks, some types have no sum."""
+        """Return the same call, after one run: some algorithms serve only two ranks, some types have
+        no sum.
+        """
         from mpi4py import MPI
 
         reason = ""
@@ -99,17 +101,17 @@ class MpiPeer:
         return call
 
     def close(self) -> None:
-        """The library lives as long as the rank."""
+        """Do nothing: the library lives as long as the rank."""
 
 
 def algorithm_names(collective: Collective) -> list[str]:
-    """Every algorithm of the library that can be named for a collective."""
+    """Return every algorithm of the library that can be named for a collective."""
     known = Variables().choices(_variable(collective))
     return [name for name in known if name not in (*_OWN_CHOICE, *_UNUSABLE)]
 
 
 def algorithm_numbers(collective: Collective) -> dict[str, int]:
-    """The library's number of each of its algorithms of a collective, by name."""
+    """Return the library's number of each of its algorithms of a collective, by name."""
     return Variables().choices(_variable(collective))
 
 
@@ -135,7 +137,7 @@ def _is_openmpi() -> bool:
 
 
 def _variable(collective: Collective) -> str:
-    """The variable that selects the algorithm of a collective."""
+    """Return the variable that selects the algorithm of a collective."""
     if collective.kind not in _OPENMPI:
         raise UnavailableError(f"the MPI library has no algorithms of {collective.label} to select")
     word = _OPENMPI[collective.kind]
@@ -157,7 +159,7 @@ def _number(variables: Variables, name: str, algorithm: str) -> int:
 
 
 def _with_algorithm(comm: Any, variables: Variables, name: str, number: int) -> Any:
-    """A communicator of the same ranks whose collective is served by that algorithm."""
+    """Return a communicator of the same ranks whose collective is served by that algorithm."""
     from mpi4py import MPI
 
     before = variables.read(_DYNAMIC)
@@ -189,7 +191,7 @@ class CallBuffers(Protocol):
 def library_call(
     comm: Any, collective: Collective, buffers: CallBuffers, redop: str
 ) -> tuple[Callable[[], object], Array]:
-    """(call, where its result lies); in place by MPI_IN_PLACE where ``buffers`` are."""
+    """Return (call, where its result lies); in place by MPI_IN_PLACE where ``buffers`` are."""
     from mpi4py import MPI
 
     if not collective.whole:

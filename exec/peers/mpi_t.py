@@ -33,13 +33,13 @@ class Variables:
         self._call("MPI_T_cvar_write", self._handle(name), byref(c_int(value)), name=name)
 
     def read(self, name: str) -> int:
-        """The value that it has on this rank."""
+        """Return the value that it has on this rank."""
         held = c_int()
         self._call("MPI_T_cvar_read", self._handle(name), byref(held), name=name)
         return held.value
 
     def choices(self, name: str) -> dict[str, int]:
-        """The values that a variable may have, by name, in order."""
+        """Return the values that a variable may have, by name, in order."""
         text, words = ctypes.create_string_buffer(_LONGEST), c_int(_LONGEST)
         kind, short = c_void_p(), c_int(0)
         unused = [byref(c_int()) for _ in range(2)]
@@ -92,18 +92,21 @@ class Variables:
 
 
 def choices_of(description: str) -> dict[str, int]:
-    """The values that the description of a variable lists, by name."""
+    """Return the values that the description of a variable lists, by name."""
     return {name: value for value, name in enumerate(_IN_WORDS.findall(description))}
 
 
 @lru_cache(maxsize=1)
 def _loaded_library() -> ctypes.CDLL:
-    """The libmpi that mpi4py has loaded into this process."""
+    """Return the libmpi that mpi4py has loaded into this process."""
     return ctypes.CDLL(str(library_path()))
 
 
 def library_path() -> Path:
-    """The file of the libmpi that this process has loaded; raises UnavailableError where there is none."""
+    """Return the file of the libmpi that this process has loaded.
+
+    Raises UnavailableError where there is none.
+    """
     words = Path("/proc/self/maps").read_text().split()
     found = sorted({word for word in words if re.match(r"libmpi(ch)?\.so", Path(word).name)})
     if not found:

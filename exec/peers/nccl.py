@@ -82,7 +82,7 @@ class NcclPeer:
     def _launch(
         self, collective: Collective, send: Any, recv: Any, kind: int, op: int
     ) -> Callable[[], object]:
-        """What puts the collective on the stream."""
+        """Return what puts the collective on the stream."""
         ranks, root, stream = self._ranks, collective.root, self._stream.ptr
         source, target = send.data.ptr, recv.data.ptr
         match collective.kind:
@@ -99,7 +99,9 @@ class NcclPeer:
         return partial(self._exchange, *self._messages(collective, send, recv), kind)
 
     def _messages(self, collective: Collective, send: Any, recv: Any) -> tuple[list[Any], list[Any]]:
-        """What this rank sends and receives, each as (array, peer), for what NCCL has no call of its own."""
+        """Return what this rank sends and receives, each as (array, peer), for what NCCL has no call
+        of its own.
+        """
         rank, size, root = self._rank, collective.ranks, collective.root
         everyone: Sequence[int] = range(size)
         targets: dict[str, Sequence[int]] = {
@@ -161,13 +163,16 @@ def _grouped(nccl: Any) -> Any:
 
 
 def _parts(array: Any, peers: Sequence[int]) -> list[Any]:
-    """The equal parts of an array, each with its peer."""
+    """Return the equal parts of an array, each with its peer."""
     length = array.size // max(1, len(peers))
     return [(array[at * length : (at + 1) * length], peer) for at, peer in enumerate(peers)]
 
 
 def _device(comm: Any) -> tuple[Any, Any, int]:
-    """(cupy, cupy.cuda.nccl, this rank's device), if each rank has one; otherwise all refuse together."""
+    """Return (cupy, cupy.cuda.nccl, this rank's device), if each rank has one.
+
+    Otherwise all refuse together.
+    """
     host, reason, devices = socket.gethostname(), "", 0
     module: Any = None
     try:

@@ -27,14 +27,17 @@ _NEEDED = {
 
 
 def library_of(device: str, *, sockets: bool) -> str:
-    """The library that ranks on ``device`` have; "" for those that ``sockets`` join, which need none."""
+    """Return the library that ranks on ``device`` have.
+
+    "" for those that ``sockets`` join, which need none.
+    """
     if sockets:
         return ""
     return "nccl" if device == "cuda" else "mpi"
 
 
 def parse_peers(text: str | None) -> tuple[str, ...]:
-    """The peers of ``mpi:ring,gloo``, each once, in order; raises UsageError for one that is none."""
+    """Return the peers of ``mpi:ring,gloo``, each once, in order; raises UsageError for one that is none."""
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(","))) if text else ()
     for name in names:
         library, _, algorithm = name.partition(":")
@@ -64,7 +67,7 @@ def require_here(names: Sequence[str]) -> None:
 
 
 def open_peers(comm: Any, names: Sequence[str], collective: Collective) -> list[Peer]:
-    """Every peer of ``names``, ready to be asked for calls; collective over ``comm``."""
+    """Return every peer of ``names``, ready to be asked for calls; collective over ``comm``."""
     peers: list[Peer] = []
     for name in names:
         library, _, algorithm = name.partition(":")

@@ -48,7 +48,10 @@ class Buffers:
         self.send[:] = self._given(redop)
 
     def wrong(self, result: Array, redop: str) -> int:
-        """How many elements of ``result`` differ from the exact output; out of place also of the input."""
+        """Return how many elements of ``result`` differ from the exact output.
+
+        Out of place also of the input.
+        """
         wrong = int(np.count_nonzero(result != self._expected(redop)))
         if not self.in_place:
             wrong += int(np.count_nonzero(self.send != self._given(redop)))

@@ -42,7 +42,10 @@ _UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maxi
 
 
 def ufunc_of(redop: str) -> Callable[..., Any]:
-    """The NumPy function of an operator; avg adds, and divides at the end. UsageError for an unknown one."""
+    """Return the NumPy function of an operator.
+
+    ``avg`` adds, and divides at the end. Raises UsageError for an unknown operator.
+    """
     if redop not in _UFUNCS:
         raise UsageError(
             f": expected one of {', '.join(REDOPS)}, found {redop!r}",
@@ -63,7 +66,10 @@ def _refuse_eight_bits(name: str) -> None:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """An element type by NumPy's, nccl-tests' (half, float …) or PyTorch's name (bf16 …); or UsageError."""
+    """Return an element type by NumPy's, nccl-tests' (half, float …) or PyTorch's name (bf16 …).
+
+    Raises UsageError for any other.
+    """
     full = _SHORT.get(name.lower(), name.lower())
     _refuse_eight_bits(name)
     if full not in DTYPES:
@@ -76,20 +82,21 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The name of an element type; raises UsageError for one that the executors do not know."""
+    """Return the name of an element type; raises UsageError for one that the executors do not know."""
     name = "bfloat16" if dtype == BFLOAT16 else dtype.name
     dtype_of(name)
     return name
 
 
 def combine_of(redop: str, dtype: np.dtype[Any]) -> Callable[[Array, Array], Array]:
-    """The operator on two arrays of one element type; bfloat16 through float32."""
+    """Return the operator on two arrays of one element type; bfloat16 through float32."""
     ufunc = ufunc_of(redop)
     return partial(_through_float32, ufunc) if dtype == BFLOAT16 else ufunc
 
 
 def neutral_of(redop: str, dtype: np.dtype[Any]) -> Array:
-    """An array of the one element that, combined with any other, leaves that as it is, to the last bit.
+    """Return an array of the one element that, combined with any other, leaves that as it is, to the
+    last bit.
 
     Of a sum of floating-point numbers that is -0.0: 0.0 would turn -0.0 into 0.0.
     """
@@ -109,7 +116,7 @@ def neutral_of(redop: str, dtype: np.dtype[Any]) -> Array:
 
 
 def encoded(values: Array, dtype: np.dtype[Any]) -> Array:
-    """``values`` as an element type, rounded to the nearest, integers cut to their low bits."""
+    """Return ``values`` as an element type, rounded to the nearest, integers cut to their low bits."""
     if dtype != BFLOAT16:
         return values.astype(dtype)
     bits = values.astype(np.float32).view(np.uint32)
@@ -127,7 +134,10 @@ def decoded(values: Array) -> Array:
 
 
 def divided(values: Array, by: int) -> Array:
-    """The averages of sums of ``by`` elements, of the same type; those of integers are cut towards zero."""
+    """Return the averages of sums of ``by`` elements, of the same type.
+
+    Those of integers are cut towards zero.
+    """
     dtype = values.dtype
     if dtype == BFLOAT16 or dtype == np.float16:
         return encoded(decoded(values).astype(np.float32) / np.float32(by), dtype)

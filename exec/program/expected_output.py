@@ -28,7 +28,7 @@ _EXACT = {np.dtype(np.float16): 1 << 11, BFLOAT16: 1 << 8}
 
 
 def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
-    """The input of ``rank``: flat, as long as the program's input for this layout."""
+    """Return the input of ``rank``: flat, as long as the program's input for this layout."""
     patterns = _Patterns(layout, dtype, redop)
     own = _repeated(patterns.of(rank), 0, layout.elements(rank, INPUT))
     collective = layout.program.collective
@@ -43,7 +43,7 @@ def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
 
 
 def expected(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
-    """The output that ``rank`` must end with, bit for bit."""
+    """Return the output that ``rank`` must end with, bit for bit."""
     patterns = _Patterns(layout, dtype, redop)
     collective, count = layout.program.collective, layout.count
     length = layout.elements(rank, OUTPUT)
@@ -71,23 +71,23 @@ class _Patterns:
         self.largest = max(1, min(_LARGEST, _EXACT.get(dtype, 1 << 24) // self.ranks))
 
     def input_slot(self, rank: int, chunk: int) -> int:
-        """The slot of ``chunk`` in the input of ``rank``."""
+        """Return the slot of ``chunk`` in the input of ``rank``."""
         if rank not in self._slots:
             self._slots[rank] = self.layout.program.collective.input_slots(rank)
         return int(self._slots[rank][chunk])
 
     def of(self, rank: int) -> Array:
-        """One period of what ``rank`` holds."""
+        """Return one period of what ``rank`` holds."""
         return encoded(_period(self.ranks, rank, self.largest, self.for_product), self.dtype)
 
     def at_source(self, source: int, chunk: int) -> Array:
-        """A period of what ``source`` holds, or longer, from ``chunk`` on."""
+        """Return a period of what ``source`` holds, or longer, from ``chunk`` on."""
         layout = self.layout
         first = layout.start(INPUT, self.input_slot(source, chunk))
         return _repeated(self.of(source), first, max(_PERIOD, layout.largest))
 
     def reduced(self, sources: Iterable[int]) -> Array:
-        """One period of what comes of all ``sources``."""
+        """Return one period of what comes of all ``sources``."""
         return self.combined([self.of(source) for source in sources])
 
     def combined(self, parts: list[Array]) -> Array:
@@ -96,7 +96,7 @@ class _Patterns:
 
 
 def _chunk_by_chunk(patterns: _Patterns, rank: int) -> Array:
-    """The output from the sources of each of its chunks."""
+    """Return the output from the sources of each of its chunks."""
     layout = patterns.layout
     collective = layout.program.collective
     result = np.zeros(layout.elements(rank, OUTPUT), patterns.dtype)

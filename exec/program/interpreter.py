@@ -27,7 +27,7 @@ def interpret(
     in_place: bool = False,
     depth: int = FIFO_DEPTH,
 ) -> list[Array]:
-    """The output of every rank; ``inputs`` are flat arrays, one a rank, and stay as they are.
+    """Return the output of every rank; ``inputs`` are flat arrays, one a rank, and stay as they are.
 
     In place, input and output of a rank share memory as the collective defines it. Raises
     UsageError where the inputs do not fit the collective, DataError where the program deadlocks

@@ -53,7 +53,7 @@ class Layout:
         return inputs, outputs
 
     def start(self, buffer: int, slot: int) -> int:
-        """The first element of a slot."""
+        """Return the first element of a slot."""
         if buffer == SCRATCH:
             return slot * self.largest
         block, part = divmod(slot, self.program.collective.share)
@@ -71,7 +71,7 @@ class Layout:
         return self._sizes[buffer == OUTPUT][rank] // self.program.collective.share * self.count
 
     def sums(self, rank: int) -> list[tuple[int, int, int]]:
-        """(first element, end, summands) of each stretch of ``rank``'s output that is reduced."""
+        """Return (first element, end, summands) of each stretch of ``rank``'s output that is reduced."""
         collective = self.program.collective
         found: list[tuple[int, int, int]] = []
         if not collective.reduces:
@@ -87,7 +87,7 @@ class Layout:
         return found
 
     def in_place(self, rank: int) -> tuple[int, slice, slice]:
-        """(elements, input, output): one buffer for both, and where in it each of them lies.
+        """Return (elements, input, output): one buffer for both, and where in it each of them lies.
 
         Raises UsageError for a collective that cannot run in place.
         """
@@ -111,7 +111,7 @@ def count_of(collective: Collective, size_bytes: int, itemsize: int) -> int:
 
 
 def size_bytes_of(collective: Collective, count: int, itemsize: int) -> int:
-    """The size that nccl-tests prints: the larger of a rank's send and receive buffer."""
+    """Return the size that nccl-tests prints: the larger of a rank's send and receive buffer."""
     return count * itemsize * _blocks(collective)
 
 

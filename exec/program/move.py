@@ -45,7 +45,7 @@ class Move(NamedTuple):
 
 
 def moves(layout: Layout, depth: int = FIFO_DEPTH) -> list[Move]:
-    """Every step of every rank, in an order in which they can run; O(steps).
+    """Return every step of every rank, in an order in which they can run; O(steps).
 
     Raises DataError, naming who waits for whom, where the program deadlocks, and where it moves a
     chunk into a slot of another size.

@@ -65,5 +65,5 @@ class KeptRun(NamedTuple):
 
 
 def connection_of(message: int) -> int:
-    """The connection that a message goes over."""
+    """Return the connection that a message goes over."""
     return message >> CONNECTION_BITS

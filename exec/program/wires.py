@@ -45,5 +45,5 @@ class Wires(Protocol):
 
 
 def counters_at(memory: Array, offset: int) -> Indices:
-    """The two counters that begin at ``offset`` bytes, each in a line of its own."""
+    """Return the two counters that begin at ``offset`` bytes, each in a line of its own."""
     return memory[offset : offset + 256].view(np.int64)[:: 128 // 8]

@@ -86,19 +86,19 @@ class RecordedCall:
 
 
 def is_flight_pickle(content: bytes) -> bool:
-    """Whether a file looks like a dump as a pickle."""
+    """Return whether a file looks like a dump as a pickle."""
     start = content[: 1 << 20]
     return start[:1] == b"\x80" and (b"pg_config" in start or b"profiling_name" in start)
 
 
 def is_flight_text(content: bytes) -> bool:
-    """Whether a file looks like a dump as JSON."""
+    """Return whether a file looks like a dump as JSON."""
     start = content[: 1 << 20]
     return start.lstrip()[:1] == b"{" and (b'"pg_config"' in start or b'"profiling_name"' in start)
 
 
 def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
-    """The dumps of a job, given by file name.
+    """Return the dumps of a job, given by file name.
 
     Raises DataError for a file that is no dump, and where there is no entry.
     """
@@ -121,12 +121,12 @@ def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
 
 
 def flight_calls(files: Mapping[str, bytes]) -> list[RecordedCall]:
-    """All entries of all files; a file's rank is in its document or its name. Raises DataError."""
+    """Return all entries of all files; a file's rank is in its document or its name. Raises DataError."""
     return [call for _, own in _dumps(files) for call in own]
 
 
 def _dumps(files: Mapping[str, bytes]) -> list[tuple[int, list[RecordedCall]]]:
-    """(rank, its entries) of each file; raises DataError."""
+    """Return (rank, its entries) of each file; raises DataError."""
     found = []
     for source, content in files.items():
         document = _document(content, source)
@@ -166,7 +166,7 @@ def _mapping(value: Any) -> dict[Any, Any]:
 
 
 def _members(value: Any) -> tuple[int, ...]:
-    """The ranks of a group, which PyTorch writes as a list or as its text; empty for anything else."""
+    """Return the ranks of a group, which PyTorch writes as a list or as its text; empty for anything else."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -212,7 +212,7 @@ def _call(
 
 
 def _size(entry: dict[str, Any]) -> int:
-    """Bytes of an entry's inputs; an element of unknown type counts as one."""
+    """Return bytes of an entry's inputs; an element of unknown type counts as one."""
     sizes, dtypes = entry.get("input_sizes"), entry.get("input_dtypes")
     kinds = dtypes if isinstance(dtypes, list) else [dtypes] * len(sizes or ())
     total = 0
@@ -224,7 +224,7 @@ def _size(entry: dict[str, Any]) -> int:
 
 
 def late_ranks(calls: Iterable[RecordedCall], dumped: Iterable[int]) -> list[Lag]:
-    """Ranks that hold others up, by communicator and call; ``dumped`` are the ranks that wrote a dump.
+    """Return ranks that hold others up, by communicator and call; ``dumped`` are the ranks that wrote a dump.
 
     No further call is looked at once ``_MOST_LAGS`` are found. Sends and receives do not count.
     """
@@ -246,7 +246,7 @@ def late_ranks(calls: Iterable[RecordedCall], dumped: Iterable[int]) -> list[Lag
 
 
 def _mismatched(parts: Sequence[RecordedCall]) -> Iterator[Lag]:
-    """Ranks of one call whose collective or size differs from that of most ranks."""
+    """Yield ranks of one call whose collective or size differs from that of most ranks."""
     usual = Counter((one.name, one.size_bytes) for one in parts).most_common(1)[0][0]
     for one in parts:
         sized = not any(word in one.name for word in _UNEVEN)
@@ -277,7 +277,7 @@ def _not_begun(
 
 
 def _not_completed(parts: Sequence[RecordedCall]) -> Iterator[Lag]:
-    """Ranks that are still in a call which all members have begun and some have completed."""
+    """Yield ranks that are still in a call which all members have begun and some have completed."""
     waiting = [one for one in parts if one.state in _WAITING]
     completed = len(parts) - len(waiting)
     if not waiting or not completed or not {one.rank for one in parts} >= set(waiting[0].members):
@@ -288,7 +288,7 @@ def _not_completed(parts: Sequence[RecordedCall]) -> Iterator[Lag]:
 
 
 def _sends(calls: Iterable[RecordedCall]) -> dict[tuple[int, int], dict[int, list[float]]]:
-    """Seconds of timed sends by (rank from, rank to) and bytes; the entry's name has both ranks."""
+    """Return seconds of timed sends by (rank from, rank to) and bytes; the entry's name has both ranks."""
     found: dict[tuple[int, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in calls:
         named = _PEERS.match(one.name)
@@ -303,7 +303,10 @@ def _sends(calls: Iterable[RecordedCall]) -> dict[tuple[int, int], dict[int, lis
 
 
 def as_timed_calls(calls: Iterable[RecordedCall]) -> Iterator[TimedCall]:
-    """The completed collectives that were timed; ranks are those within the group, hosts are not known."""
+    """Yield the completed collectives that were timed.
+
+    Ranks are those within the group, hosts are not known.
+    """
     for one in calls:
         kind = _KINDS.get(one.name.partition(":")[2].strip("_"))
         if kind is None or one.seconds is None or one.state != "completed" or len(one.members) < 2:

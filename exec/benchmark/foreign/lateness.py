@@ -43,7 +43,7 @@ class SentMessages:
     hosts: Mapping[int, str]
 
     def profile(self, library: str) -> Profile | None:
-        """The profile of the links that carried messages; None without messages."""
+        """Return the profile of the links that carried messages; None without messages."""
         if not self.seconds:
             return None
         most = max(max(pair) for pair in self.seconds)

@@ -65,14 +65,14 @@ class _Record(msgspec.Struct):
 
 
 def is_inspector_text(text: bytes) -> bool:
-    """Whether JSON lines are the Inspector's."""
+    """Return whether JSON lines are the Inspector's."""
     start = text[:65536]
     timed = b'"coll_exec_time_us"' in start or b'"p2p_exec_time_us"' in start
     return start.lstrip()[:1] == b"{" and timed and b'"n_ranks"' in start
 
 
 def inspected(files: Mapping[str, bytes]) -> Inspected:
-    """The collectives in the Inspector's files, given by name.
+    """Return the collectives in the Inspector's files, given by name.
 
     Raises DataError for a line that is no record of the Inspector, and where there is no collective of two or
     more ranks.
@@ -92,7 +92,9 @@ def inspected(files: Mapping[str, bytes]) -> Inspected:
 def sends_of(
     files: Mapping[str, bytes],
 ) -> tuple[dict[tuple[int, int], dict[int, list[float]]], dict[int, str]]:
-    """(seconds of sends by (rank from, rank to) and bytes, host by rank) of the largest communicator."""
+    """Return (seconds of sends by (rank from, rank to) and bytes, host by rank) of the largest
+    communicator.
+    """
     records = [one for source, content in files.items() for one in _records(content, source)]
     most = max((one.header.n_ranks for one in records), default=0)
     name = next((one.header.id for one in records if one.header.n_ranks == most), "")

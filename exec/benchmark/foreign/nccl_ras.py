@@ -29,7 +29,7 @@ _NO_COMMA = re.compile(rb'("nvml_dev": -?[0-9]+)(\s+"status")')
 
 
 def is_ras(content: bytes) -> bool:
-    """Whether this is what ncclras printed, text or JSON."""
+    """Return whether this is what ncclras printed, text or JSON."""
     start = content[:65536]
     json = _ANSWERS.match(start) and b'"communicators"' in start and b'"communicators_count"' in start
     return bool(json) or is_ras_text(start.decode(errors="replace"))
@@ -46,7 +46,7 @@ class _Seen:
 
 
 def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
-    """The dumps of one job, given by file name; raises DataError for a file that is no dump."""
+    """Return the dumps of one job, given by file name; raises DataError for a file that is no dump."""
     dumps = sorted(
         (dump for source, content in files.items() for dump in _read(content, source)),
         key=lambda dump: dump.timestamp,
@@ -93,7 +93,7 @@ def _lags(name: str, own: _Seen) -> Iterator[Lag]:
 
 
 def _behind(name: str, own: _Seen) -> Iterator[Lag]:
-    """Ranks that have begun fewer calls of a kind than others."""
+    """Yield ranks that have begun fewer calls of a kind than others."""
     now = own.counts[-1]
     least = _BEHIND_IN_SEVERAL if len(own.counts) > 1 else _BEHIND_IN_ONE_DUMP
     for kind in sorted({kind for counts in now.values() for kind in counts}):

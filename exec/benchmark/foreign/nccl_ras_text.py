@@ -71,7 +71,7 @@ class _Block:
 
 
 def is_ras_text(text: str) -> bool:
-    """Whether this is the text of ncclras."""
+    """Return whether this is the text of ncclras."""
     return bool(_TABLE.search(text))
 
 
@@ -83,7 +83,7 @@ def ras_text_dumps(text: str, source: str) -> list[Dump]:
 
 
 def _dump(text: str, source: str) -> Dump:
-    """What stands below one table of communicators."""
+    """Return what stands below one table of communicators."""
     groups: dict[int, tuple[int, int]] = {}
     blocks: dict[tuple[int, int], tuple[str, _Block]] = {}
     processes: set[tuple[int, str]] = set()

@@ -95,7 +95,7 @@ class Factor:
     most: float
 
     def fits(self, kind: Kind, ranks: int) -> bool:
-        """Whether a collective on so many ranks has this factor."""
+        """Return whether a collective on so many ranks has this factor."""
         return self.least <= busbw_factor(kind, ranks) <= self.most
 
 
@@ -133,7 +133,7 @@ def table_row(line: str, number: int = 0, *, milliseconds: bool = False) -> Tabl
 
 
 def _between(words: Sequence[str]) -> tuple[str, int] | None:
-    """(operator, root) of the cells between type and time; None where they are neither."""
+    """Return (operator, root) of the cells between type and time; None where they are neither."""
     redop, root = "none", -1
     for at, word in enumerate(words):
         number = whole(word[:20], -1)
@@ -147,7 +147,7 @@ def _between(words: Sequence[str]) -> tuple[str, int] | None:
 
 
 def _cells(words: Sequence[str]) -> PlacementCells | None:
-    """One placement; None where its words are missing or no numbers."""
+    """Return one placement; None where its words are missing or no numbers."""
     if len(words) < _ALONE or any(decimal(word[:40], 0.0, _MOST) is None for word in words[:3]):
         return None
     if words[3].upper() != "N/A" and decimal(words[3][:40].removesuffix("*"), 0.0, _MOST) is None:
@@ -156,7 +156,7 @@ def _cells(words: Sequence[str]) -> PlacementCells | None:
 
 
 def _fits(size_bytes: int, time: str, algbw: str) -> bool:
-    """Whether size / time is algbw, as far as the printed digits tell."""
+    """Return whether size / time is algbw, as far as the printed digits tell."""
     time_us, rate_gbs = decimal(time[:40], 0.0, _MOST), decimal(algbw[:40], 0.0, _MOST)
     if time_us is None or rate_gbs is None:
         return False
@@ -169,14 +169,14 @@ def _fits(size_bytes: int, time: str, algbw: str) -> bool:
 
 
 def _digit(printed: str) -> float:
-    """What one unit of the last printed digit is worth."""
+    """Return what one unit of the last printed digit is worth."""
     mantissa, _, exponent = printed.lower().partition("e")
     scale = 10.0 ** max(-30, min(30, int(exponent))) if re.fullmatch(r"[-+]?[0-9]{1,3}", exponent) else 1.0
     return float(10.0 ** -len(mantissa.partition(".")[2][:30])) * scale
 
 
 def factor_of(rows: Iterable[TableRow]) -> Factor | None:
-    """The factor that the rows share, from those with most digits; None where no row tells it."""
+    """Return the factor that the rows share, from those with most digits; None where no row tells it."""
     ranges = [
         Factor(max(0.0, bus - bus_digit) / (alg + alg_digit), (bus + bus_digit) / (alg - alg_digit))
         for row in rows
@@ -197,7 +197,8 @@ def factor_of(rows: Iterable[TableRow]) -> Factor | None:
 
 
 def kinds_of(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -> list[Kind]:
-    """The collectives that the columns admit, the likeliest first; on ``ranks``, or any number of them.
+    """Return the collectives that the columns admit, the likeliest first; on ``ranks``, or any number
+    of them.
 
     nccl-tests does not check all_to_all and sendrecv in place; that tells them apart where it checked at all,
     and whether it counts the elements of all ranks or of one.
@@ -207,7 +208,7 @@ def kinds_of(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None)
 
 
 def _counts(rows: Sequence[TableRow], kind: Kind, ranks: int | None) -> bool:
-    """Whether sizes are what so many ranks have of the counted elements."""
+    """Return whether sizes are what so many ranks have of the counted elements."""
     for row in rows:
         own = row.count * _ELEMENT_BYTES.get(row.dtype, 0)
         parts = (ranks or max(2, row.size_bytes // own)) if own and kind in _OF_ONE_RANK else 1
@@ -217,7 +218,7 @@ def _counts(rows: Sequence[TableRow], kind: Kind, ranks: int | None) -> bool:
 
 
 def _kinds(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -> list[Kind]:
-    """The collectives that have these columns and bandwidths."""
+    """Return the collectives that have these columns and bandwidths."""
     reduces = any(row.redop != "none" for row in rows)
     rooted = any(row.root >= 0 for row in rows)
     checked = [row for row in rows if row.out_of_place.checked and row.in_place is not None]
@@ -232,7 +233,7 @@ def _kinds(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -
 
 
 def ranks_of(kind: Kind, factor: Factor) -> range:
-    """The numbers of ranks on which a collective has this factor; all of them where it is 1 on any."""
+    """Return the numbers of ranks on which a collective has this factor; all of them where it is 1 on any."""
     if busbw_factor(kind, 2) == busbw_factor(kind, 3):
         return range(2, MOST_RANKS + 1) if factor.fits(kind, 2) else range(0)
     # The factor is c (n - 1) / n, which grows with n.

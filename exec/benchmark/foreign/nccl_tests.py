@@ -89,7 +89,9 @@ _MOST_CHARACTERS = 160
 
 
 def is_nccl_text(text: str) -> bool:
-    """Whether a text has the header of nccl-tests, or rows whose bandwidth follows from size and time."""
+    """Return whether a text has the header of nccl-tests, or rows whose bandwidth follows from size
+    and time.
+    """
     text = without_tags(text, _TAGGED)
     if "algbw" in text and (_BEGINS.search(text) or _RANK.search(text)):
         return True
@@ -97,7 +99,7 @@ def is_nccl_text(text: str) -> bool:
 
 
 def is_nccl_json(document: object) -> bool:
-    """Whether a JSON document is what ``nccl-tests -J`` writes."""
+    """Return whether a JSON document is what ``nccl-tests -J`` writes."""
     return isinstance(document, dict) and "results" in document and "nccl_version" in document
 
 
@@ -117,7 +119,7 @@ def parse_nccl_text(
 def _together(
     runs: Sequence[_Run], source: str, ranks: Callable[[], int] | None, kind: Kind | None
 ) -> Report:
-    """The report of all runs of a log; raises DataError."""
+    """Return the report of all runs of a log; raises DataError."""
     judged = [run for run in runs if run.rows]
     reports = [_reported(run, source, ranks, kind) for run in judged]
     if not reports:
@@ -174,7 +176,7 @@ class _Run:
 
 
 def _runs(text: str, source: str) -> list[_Run]:
-    """The runs of a log, in order; raises DataError for runs that wrote into each other."""
+    """Return the runs of a log, in order; raises DataError for runs that wrote into each other."""
     begins = _begins(text)
     edges = [*begins, len(text)]
     runs = []
@@ -206,7 +208,9 @@ def _runs(text: str, source: str) -> list[_Run]:
 
 
 def _begins(text: str) -> list[int]:
-    """Where the runs of a log begin: at their first lines, or where something follows the end of a run."""
+    """Return where the runs of a log begin: at their first lines, or where something follows the end
+    of a run.
+    """
     begins = []
     ended = False
     for event in _EVENTS.finditer(text):
@@ -221,13 +225,13 @@ def _begins(text: str) -> list[int]:
 
 
 def _twice(run: _Run) -> bool:
-    """Whether a rank is listed more than once."""
+    """Return whether a rank is listed more than once."""
     ranks = [rank for rank, _, _ in _RANK.findall(run.text)]
     return len({*ranks}) < len(ranks)
 
 
 def _repeats(rows: Sequence[TableRow]) -> bool:
-    """Whether every size occurs more than once."""
+    """Return whether every size occurs more than once."""
     sizes = Counter((row.size_bytes, row.dtype, row.redop, row.root) for row in rows)
     return bool(sizes) and min(sizes.values()) > 1
 
@@ -242,7 +246,7 @@ def _why_empty(run: _Run) -> str:
 
 
 def _wrong(run: _Run) -> list[str]:
-    """What is wrong in the results of a run, whatever else it tells."""
+    """Return what is wrong in the results of a run, whatever else it tells."""
     placements = [
         (row, where, cells)
         for row in run.rows
@@ -259,7 +263,7 @@ def _wrong(run: _Run) -> list[str]:
 
 
 def _beyond(run: _Run) -> list[str]:
-    """What the marks of rows and the line at the end of a run say of wrong results."""
+    """Return what the marks of rows and the line at the end of a run say of wrong results."""
     found = [
         f"line {row.line}: {row.size_bytes} bytes {where}: an error beyond the threshold ({cells.wrong})"
         for row in run.rows
@@ -272,12 +276,12 @@ def _beyond(run: _Run) -> list[str]:
 
 
 def _elements(cells: PlacementCells) -> int:
-    """How many elements were wrong."""
+    """Return how many elements were wrong."""
     return int(_value(cells.wrong.removesuffix("*")))
 
 
 def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered: Kind | None) -> Report:
-    """The report of one run that has rows."""
+    """Return the report of one run that has rows."""
     listed = run.listed
     factor = factor_of(run.rows)
     fitting = [kind for kind in run.named if factor is None or _admits(kind, factor, listed)]
@@ -323,17 +327,17 @@ def _below(average: str) -> str:
 
 
 def _admits(kind: Kind, factor: Factor, ranks: int | None) -> bool:
-    """Whether a collective has a factor on so many ranks, or on any number of them."""
+    """Return whether a collective has a factor on so many ranks, or on any number of them."""
     return bool(ranks_of(kind, factor)) if ranks is None else factor.fits(kind, ranks)
 
 
 def _left_out(text: str) -> bool:
-    """Whether somebody left out lines of the list of ranks."""
+    """Return whether somebody left out lines of the list of ranks."""
     return bool(re.search(r"^#?[ \t]*(?:\.{3,}|…)[ \t]*$", text, re.MULTILINE))
 
 
 def _interrupted(run: _Run) -> str:
-    """Why rows are missing or were not read; empty where the run came to its end."""
+    """Return why rows are missing or were not read; empty where the run came to its end."""
     found = list(run.broken[:1])
     if error := _ERROR.search(run.text):
         found.append(f"the library's last error: {error[1].strip()[:_MOST_CHARACTERS]}")
@@ -352,7 +356,7 @@ def _ranks(
     known: Kind | None,
     asked: Callable[[], int] | None,
 ) -> int:
-    """How many ranks ran: as listed, else as asked; both must fit the factor. Raises DataError."""
+    """Return how many ranks ran: as listed, else as asked; both must fit the factor. Raises DataError."""
 
     def fits(ranks: int) -> bool:
         if factor is None:
@@ -379,7 +383,7 @@ def _ranks(
 
 
 def _said(run: _Run, factor: Factor, known: Kind | None) -> str:
-    """The numbers of ranks that a factor admits, by collective."""
+    """Return the numbers of ranks that a factor admits, by collective."""
     found = []
     for kind in [known] if known else kinds_of(run.rows, factor, None):
         admitted = ranks_of(kind, factor)
@@ -395,7 +399,10 @@ def _said(run: _Run, factor: Factor, known: Kind | None) -> str:
 
 
 def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tuple[Kind, list[str]]:
-    """The collective that the columns admit, and a note that none was named; raises DataError for several."""
+    """Return the collective that the columns admit, and a note that none was named.
+
+    Raises DataError for several.
+    """
     found = kinds_of(run.rows, factor, ranks)
     if not found:
         raise DataError(
@@ -416,7 +423,7 @@ def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tupl
 
 
 def _title(kind: Kind) -> str:
-    """What the test of a collective is called, with the collective where that differs."""
+    """Return what the test of a collective is called, with the collective where that differs."""
     return _TITLES.get(kind, kind)
 
 
@@ -466,7 +473,7 @@ def parse_nccl_json(document: Mapping[str, Any], source: str, kind: Kind | None 
 
 
 def is_rccl_lines(text: str) -> bool:
-    """Whether a text has lines of ``rccl-tests -Z json``."""
+    """Return whether a text has lines of ``rccl-tests -Z json``."""
     return any(_line_entry(line) for line in text.splitlines()[:1000])
 
 
@@ -511,7 +518,7 @@ def parse_rccl_lines(text: str, source: str, ranks: Callable[[], int] | None = N
 
 
 def _line_entry(line: str) -> dict[str, Any] | None:
-    """A line of ``rccl-tests -Z json`` as a dictionary; None for any other."""
+    """Return a line of ``rccl-tests -Z json`` as a dictionary; None for any other."""
     if len(line) > 4096 or not line.lstrip().startswith("{") or '"busBw"' not in line:
         return None
     try:
@@ -544,7 +551,10 @@ def _report(
 
 
 def _row(row: TableRow, kind: Kind, *, errors: bool, right: bool) -> Row:
-    """A row of a report; ``errors``: its last column holds differences, which ``right`` says are small."""
+    """Return a row of a report.
+
+    ``errors``: its last column holds differences, which ``right`` says are small.
+    """
 
     def measured(cells: PlacementCells | None) -> Measurement | None:
         if cells is None:
@@ -558,7 +568,7 @@ def _row(row: TableRow, kind: Kind, *, errors: bool, right: bool) -> Row:
 
 
 def _measured(cells: PlacementCells) -> Measurement:
-    """One placement as numbers; raises ValueError."""
+    """Return one placement as numbers; raises ValueError."""
     time_s = _value(cells.time) * 1e-6
     wrong = _elements(cells) if cells.checked else None
     return Measurement(time_s, time_s, time_s, -1, _value(cells.algbw), _value(cells.busbw), wrong)
@@ -589,7 +599,7 @@ def _made(
 def _json_row(
     entry: Mapping[str, Any],
 ) -> tuple[TableRow, tuple[Measurement | None, Measurement | None]]:
-    """An entry as a row of a table, and its measurements out of place and in place."""
+    """Return an entry as a row of a table, and its measurements out of place and in place."""
     measured = _json_measurement(entry, "out_of_place"), _json_measurement(entry, "in_place")
     out, inner = (_json_cells(entry.get(name)) for name in ("out_of_place", "in_place"))
     shown = out or inner
@@ -636,7 +646,7 @@ def _spread(detail: Mapping[str, Any]) -> Spread | None:
 
 
 def _count(found: object, low: int = 0) -> int:
-    """A whole number, as it stands or as text; raises ValueError."""
+    """Return a whole number, as it stands or as text; raises ValueError."""
     value = whole(str(found).strip()[:40], low)
     if value is None:
         raise ValueError(f"expected a whole number, found {str(found)[:40]!r}")
@@ -644,7 +654,7 @@ def _count(found: object, low: int = 0) -> int:
 
 
 def _value(found: object) -> float:
-    """A number from 0 to ``_MOST``, as it stands or as text; raises ValueError."""
+    """Return a number from 0 to ``_MOST``, as it stands or as text; raises ValueError."""
     value = decimal(str(found).strip()[:40], 0.0, _MOST)
     if value is None:
         raise ValueError(f"expected a number from 0 to {_MOST:g}, found {str(found)[:40]!r}")
@@ -652,7 +662,7 @@ def _value(found: object) -> float:
 
 
 def _named(document: Mapping[str, Any]) -> Kind | None:
-    """The collective that the command line or an entry names."""
+    """Return the collective that the command line or an entry names."""
     words = [
         *map(str, document.get("args", [])),
         *(str(e.get("experiment_name")) for e in document["results"]),
@@ -665,7 +675,7 @@ def _named(document: Mapping[str, Any]) -> Kind | None:
 
 
 def _wrong_value(error: Exception) -> str:
-    """What an entry lacks, or what of it cannot be."""
+    """Return what an entry lacks, or what of it cannot be."""
     if isinstance(error, KeyError):
         return f"{str(error.args[0])[:40]} is missing"
     return str(error) if isinstance(error, ValueError) else "a value of another kind"

@@ -67,7 +67,7 @@ class _Table:
 
 
 def is_osu_text(text: str) -> bool:
-    """Whether a text has the title of one of these benchmarks."""
+    """Return whether a text has the title of one of these benchmarks."""
     return any(" Test" in title[1] for title in _TITLE.finditer(without_tags(text, _TAGGED)))
 
 
@@ -117,7 +117,7 @@ def _names(titles: Sequence[str]) -> str:
 
 
 def _tables(text: str) -> list[_Table]:
-    """All tables in their order; each ends where the title of the next one stands."""
+    """Return all tables in their order; each ends where the title of the next one stands."""
     titles = [title for title in _TITLE.finditer(text) if " Test" in title[1]]
     edges = [*(title.start() for title in titles), len(text)]
     found = []
@@ -141,7 +141,7 @@ def _tables(text: str) -> list[_Table]:
 
 
 def _started(text: str) -> int | None:
-    """How many ranks the last command in a text started, where it says so; None elsewhere."""
+    """Return how many ranks the last command in a text started, where it says so; None elsewhere."""
     for line in reversed(text.splitlines()):
         words = line.split() if "osu_" in line else []
         names = [word.rpartition("/")[2] for word in words]
@@ -165,7 +165,10 @@ def _why_none(every: Sequence[_Table]) -> str:
 
 
 def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | None) -> int:
-    """How many ranks ran: what the command lines started, else what the caller says; raises DataError."""
+    """Return how many ranks ran: what the command lines started, else what the caller says.
+
+    Raises DataError.
+    """
     started = {one.started: one.line for one in tables if one.started is not None}
     if len(started) > 1:
         told = ", ".join(f"line {line}: {count}" for count, line in started.items())
@@ -207,7 +210,7 @@ def _failed(tables: Sequence[_Table]) -> str:
 
 
 def _interrupted(every: Sequence[_Table]) -> str:
-    """Why rows are missing; empty where no line tells of it."""
+    """Return why rows are missing; empty where no line tells of it."""
     for one in every:
         if one.kind is None:
             continue

@@ -88,7 +88,7 @@ class _Reader:
         return self._stack.pop()
 
     def _items(self) -> list[Any]:
-        """The values down to the last mark, which goes."""
+        """Return the values down to the last mark, which goes."""
         for start in range(len(self._stack) - 1, -1, -1):
             if self._stack[start] is _MARK:
                 items = self._stack[start + 1 :]

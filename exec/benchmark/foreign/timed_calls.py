@@ -95,7 +95,7 @@ class _Communicator:
 
 
 def of_calls(calls: Iterable[TimedCall], executor: Executor = "nccl-inspector") -> Inspected | None:
-    """The report and the waiting of a job's calls; None without a call of at least two ranks.
+    """Return the report and the waiting of a job's calls; None without a call of at least two ranks.
 
     ``executor`` names the recorder in the report. Raises DataError where calls of one communicator differ in
     their number of ranks.
@@ -139,7 +139,7 @@ def _report(one: _Communicator, executor: Executor) -> Report:
 
 
 def _row(kind: Kind, size_bytes: int, calls: Mapping[int, Mapping[int, float]], ranks: int) -> Row:
-    """A row of the report: the median time of transfers over the calls that most ranks recorded."""
+    """Return a row of the report: the median time of transfers over the calls that most ranks recorded."""
     recorded = max(len(times_s) for times_s in calls.values())
     of_call = min if kind in _JOINT else max
     time_s = statistics.median(of_call(one.values()) for one in calls.values() if len(one) == recorded)
@@ -168,7 +168,7 @@ def _row(kind: Kind, size_bytes: int, calls: Mapping[int, Mapping[int, float]], 
 
 
 def _waits(one: _Communicator) -> Iterable[WaitTime]:
-    """The waiting in each collective and size; only calls that every rank has recorded count."""
+    """Yield the waiting in each collective and size; only calls that every rank has recorded count."""
     for (kind, size_bytes), calls in sorted(one.times_s.items()):
         whole = [times_s for times_s in calls.values() if len(times_s) == one.ranks]
         if not whole or kind not in _JOINT:

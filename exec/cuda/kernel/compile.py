@@ -40,7 +40,8 @@ class Cubin:
 
 @cache
 def cubin(dtype: str, redop: str, architecture: int, wire_protocol: WireProtocol = "Simple") -> Cubin:
-    """The kernels for one type, operator and protocol; ``architecture`` is 90 for compute capability 9.0.
+    """Return the kernels for one type, operator and protocol; ``architecture`` is 90 for compute
+    capability 9.0.
 
     Raises UnavailableError where NVRTC is not installed or does not know the architecture.
     """
@@ -65,7 +66,7 @@ def cubin(dtype: str, redop: str, architecture: int, wire_protocol: WireProtocol
 
 
 def needs_of(log: str) -> dict[str, Needs]:
-    """What the assembler said of each kernel."""
+    """Return what the assembler said of each kernel."""
     return {
         name: Needs(int(registers), int(stores) + int(loads))
         for name, stores, loads, registers in _KERNEL.findall(log)
@@ -73,7 +74,7 @@ def needs_of(log: str) -> dict[str, Needs]:
 
 
 def architectures() -> list[int]:
-    """Those that NVRTC compiles for; raises UnavailableError where it is not installed."""
+    """Return those that NVRTC compiles for; raises UnavailableError where it is not installed."""
     try:
         from cuda.bindings import nvrtc
 

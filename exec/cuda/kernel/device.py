@@ -20,7 +20,7 @@ _HOST_TO_DEVICE = 1
 
 
 def gpus() -> int:
-    """How many GPUs this process sees; raises UnavailableError for none, and without CUDA or CuPy."""
+    """Return how many GPUs this process sees; raises UnavailableError for none, and without CUDA or CuPy."""
     count = gpu_count()
     if not count:
         raise UnavailableError("CUDA sees no GPU", hint="ccctl doctor says what is missing.")
@@ -46,7 +46,7 @@ class Device:
             self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
     def told(self) -> AbstractContextManager[None]:
-        """What CUDA raises inside becomes an UnavailableError that names the GPU."""
+        """Return what CUDA raises inside becomes an UnavailableError that names the GPU."""
         return cuda_errors(self.number)
 
     def memory(self, size_bytes: int) -> Any:
@@ -59,7 +59,7 @@ class Device:
         return found
 
     def uploaded(self, table: Array) -> Any:
-        """A copy of ``table`` in the GPU's memory."""
+        """Return a copy of ``table`` in the GPU's memory."""
         found = self.memory(table.nbytes)
         self.upload(found, table)
         return found

@@ -22,17 +22,17 @@ OPERATORS = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max", "avg": "S
 
 
 def element_of(dtype: str) -> str:
-    """The kernel's name of an element type; raises UsageError for one that it does not have."""
+    """Return the kernel's name of an element type; raises UsageError for one that it does not have."""
     dtype_of(dtype)
     return ELEMENTS[dtype]
 
 
 def itemsize_of(dtype: str) -> int:
-    """Bytes of one element; raises UsageError for a type that is not known."""
+    """Return bytes of one element; raises UsageError for a type that is not known."""
     return dtype_of(dtype).itemsize
 
 
 def operator_of(redop: str) -> str:
-    """The kernel's name of an operator; raises UsageError for one that it does not have."""
+    """Return the kernel's name of an operator; raises UsageError for one that it does not have."""
     ufunc_of(redop)
     return OPERATORS[redop]

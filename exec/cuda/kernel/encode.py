@@ -93,13 +93,14 @@ class Encoded:
         return int((operands * length).sum()) * self.itemsize
 
     def blocks_of(self, rank: int) -> range:
-        """The threadblocks of a rank."""
+        """Return the threadblocks of a rank."""
         first, last = np.searchsorted(self.blocks[:, BLOCK.index("rank")], [rank, rank + 1])
         return range(int(first), int(last))
 
 
 def wire_protocol_of(program: Program) -> WireProtocol:
-    """The protocol by which the kernel carries a program's messages: LL if it asks for LL, else Simple.
+    """Return the protocol by which the kernel carries a program's messages: LL if it asks for LL,
+    else Simple.
 
     LL128 becomes Simple: it needs stores of 128 bytes to arrive in order, as NVLink guarantees, which has not
     been tested here.
@@ -116,7 +117,7 @@ def encoded(
     depth: int = FIFO_DEPTH,
     wire_protocol: WireProtocol = "Simple",
 ) -> Encoded:
-    """The tables of ``layout``'s program; O(chunks moved). By LL a message is one slice.
+    """Return the tables of ``layout``'s program; O(chunks moved). By LL a message is one slice.
 
     Raises DataError where the program deadlocks with ``depth`` messages in each FIFO or two
     threadblocks of a rank share one end of a connection.

@@ -31,7 +31,7 @@ class Arenas:
     slots: Indices
 
     def links(self, encoded: Encoded, bases: Sequence[int], blocks: range) -> Indices:
-        """The kernel's table of addresses for these threadblocks.
+        """Return the kernel's table of addresses for these threadblocks.
 
         ``bases[rank]`` is where this process sees the arena of ``rank``; those of ranks that it does not
         talk to are not looked at.
@@ -53,7 +53,7 @@ class Arenas:
 
 
 def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
-    """The arenas of all ranks: counts first, then places; O(threadblocks).
+    """Return the arenas of all ranks: counts first, then places; O(threadblocks).
 
     With ``host_of``, the host of each rank, FIFOs between hosts get no slots here: they are in pinned memory.
     """
@@ -75,7 +75,7 @@ def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
 
 
 def _placed(owner: Indices, sizes: Indices, used: Indices) -> Indices:
-    """An offset for each piece in its owner's arena; ``used`` grows by them."""
+    """Return an offset for each piece in its owner's arena; ``used`` grows by them."""
     offsets = np.zeros(len(owner), dtype=np.int64)
     for piece, (rank, size) in enumerate(zip(owner.tolist(), sizes.tolist(), strict=True)):
         offsets[piece] = used[rank]

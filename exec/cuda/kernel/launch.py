@@ -115,7 +115,7 @@ class Interpreter:
 
 
 def own_tables(encoded: Encoded, ranks: range) -> tuple[Indices, Indices]:
-    """(blocks, steps) of these ranks alone, their numbers counted from the first of them."""
+    """Return (blocks, steps) of these ranks alone, their numbers counted from the first of them."""
     rows = range(encoded.blocks_of(ranks[0]).start, encoded.blocks_of(ranks[-1]).stop)
     blocks = encoded.blocks[rows.start : rows.stop].copy()
     first, count, buffers = (BLOCK.index(name) for name in ("first", "steps", "buffers"))
@@ -129,7 +129,8 @@ def own_tables(encoded: Encoded, ranks: range) -> tuple[Indices, Indices]:
 
 
 def waiters(encoded: Encoded, records: Indices) -> list[str]:
-    """A line for each threadblock that waited: first those whose own time ran out; none where all ended.
+    """Return a line for each threadblock that waited: first those whose own time ran out; none where
+    all ended.
 
     ``records`` has a row of RECORD for each threadblock that was launched.
     """

@@ -59,7 +59,7 @@ class RemoteEnd:
         return len(self.places) * self.slices
 
     def view(self, number: int) -> Array:
-        """The bytes of slice ``number``, counted from the first launch on."""
+        """Return the bytes of slice ``number``, counted from the first launch on."""
         place: Array = self.places[number // self.slices % len(self.places)]
         first, length = self.spans[number % len(self.spans)]
         slice_bytes: Array = place[first : first + length]
@@ -114,7 +114,7 @@ class RemoteFifos:
 
 
 def _spans(encoded: Encoded, fifo: int, outgoing: bool) -> list[tuple[int, int]]:
-    """(first byte within its slot, bytes) of each slice that a launch moves through a FIFO, in order.
+    """Return (first byte within its slot, bytes) of each slice that a launch moves through a FIFO, in order.
 
     Slices are cut as the kernel cuts them: tiles, in each the steps of the threadblock, in each its slices.
     """

@@ -102,7 +102,7 @@ class Rows:
         }
 
     def _joins(self, tb: int, row: dict[str, int]) -> bool:
-        """Whether a local reduction can be one more source of the row before it.
+        """Return whether a local reduction can be one more source of the row before it.
 
         The row before then also waits for what this one waits for. That may be only where nobody waits for
         that row: a circle of waits would have to go through it.
@@ -134,7 +134,7 @@ class Rows:
         return does | (DOES["accumulates"] if move.op == "re" else 0)
 
     def _pieces(self, move: Move) -> Iterator[tuple[Span | None, Span | None, int]]:
-        """A piece for each chunk of a step."""
+        """Yield a piece for each chunk of a step."""
         for part in move.parts:
             if not self.layout.even:
                 yield part.src, part.dst, part.length
@@ -144,7 +144,7 @@ class Rows:
                 yield _shifted(part.src, at, each), _shifted(part.dst, at, each), each
 
     def _resolve_waits(self) -> None:
-        """What rows wait for, as rows: ``wait_step`` held the step of the program until now."""
+        """Turn ``wait_step`` from steps of the program into rows."""
         program = self.program
         for row in self.steps:
             step = row["wait_step"]
@@ -155,7 +155,7 @@ class Rows:
 
 
 def _apart(row: dict[str, int]) -> bool:
-    """Whether what a row reads cannot be what it writes: in place, input and output share memory."""
+    """Return whether what a row reads cannot be what it writes: in place, input and output share memory."""
     if row["src_buffer"] == row["dst_buffer"]:
         return row["src_start"] != row["dst_start"]
     return {row["src_buffer"], row["dst_buffer"]} != {INPUT, OUTPUT}

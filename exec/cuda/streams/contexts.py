@@ -47,10 +47,10 @@ class Outgoing(Protocol):
     """The sender's end of a connection."""
 
     def room(self, stream: Any) -> int:
-        """Where to put the next message once ``stream`` gets there; 0 while there is no room."""
+        """Return where to put the next message once ``stream`` gets there; 0 while there is no room."""
 
     def sent(self, size_bytes: int, stream: Any) -> None:
-        """The next message is written where ``stream`` now ends."""
+        """Note that the next message is written where ``stream`` now ends."""
 
     def idle(self) -> bool:
         """Do what can be done; whether nothing is under way."""
@@ -60,17 +60,17 @@ class Incoming(Protocol):
     """The receiver's end of a connection."""
 
     def message(self, size_bytes: int, stream: Any) -> int:
-        """Where the next message is once ``stream`` gets there; 0 while none is under way."""
+        """Return where the next message is once ``stream`` gets there; 0 while none is under way."""
 
     def taken(self, stream: Any) -> None:
-        """The message is used up where ``stream`` now ends."""
+        """Note that the message is used up where ``stream`` now ends."""
 
     def idle(self) -> bool:
         """Do what can be done; whether nothing is under way."""
 
 
 def role_of(encoded: Encoded, rank: int) -> Role:
-    """What ``rank`` does: whether it receives, needs a kernel, sends; O(its steps)."""
+    """Return what ``rank`` does: whether it receives, needs a kernel, sends; O(its steps)."""
     rows = encoded.blocks[encoded.blocks_of(rank).start : encoded.blocks_of(rank).stop]
     first, steps = BLOCK.index("first"), BLOCK.index("steps")
     does = {
@@ -83,7 +83,7 @@ def role_of(encoded: Encoded, rank: int) -> Role:
 
 
 def _needs_kernel(does: int) -> bool:
-    """Whether a copy is not enough: two sources, or two places to write to."""
+    """Return whether a copy is not enough: two sources, or two places to write to."""
     sources = [does & DOES[name] for name in ("receives", "accumulates", "reads")]
     return sum(map(bool, sources)) > 1 or bool(does & DOES["writes"] and does & DOES["sends"])
 
@@ -115,13 +115,13 @@ class StreamContexts:
             context.start(addresses)
 
     def advance(self) -> tuple[bool, bool]:
-        """(whether something was queued or moved on, whether all is done)."""
+        """Return (whether something was queued or moved on, whether all is done)."""
         moved = [context.advance() for context in self._contexts]
         idle = [wire.idle() for wire in self._wires]
         return any(moved), all(context.finished for context in self._contexts) and all(idle)
 
     def waiting(self) -> list[str]:
-        """A line for each context that waits, naming for whom."""
+        """Return a line for each context that waits, naming for whom."""
         return [context.blocked for context in self._contexts if context.blocked and not context.finished]
 
     def run(self, addresses: Sequence[int], limit_s: float = LIMIT_S) -> None:
@@ -208,7 +208,7 @@ class _Context:
         return True
 
     def event(self, at: int) -> Any:
-        """The event of the ``at``-th step queued in a run."""
+        """Return the event of the ``at``-th step queued in a run."""
         if at not in self._events:
             self._events[at] = self._streams.event()
         return self._events[at]

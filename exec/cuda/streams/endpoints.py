@@ -18,7 +18,8 @@ __all__ = ["Endpoints", "arena_bases"]
 def arena_bases(
     comm: Any, device: Device, places: Arenas, arena: Any, host_of: Sequence[int] = ()
 ) -> tuple[list[int], list[int]]:
-    """(where this process sees each rank's arena, those that it opened); 0 for ranks it does not talk to.
+    """Return (where this process sees each rank's arena, those that it opened); 0 for ranks it does
+    not talk to.
 
     Collective over ``comm``; ``arena`` is this rank's own memory. With ``host_of``, the host
     of each rank, arenas of other hosts are not opened.
@@ -79,7 +80,7 @@ class Endpoints:
         self._messages.Free()
 
     def _by_peer(self, places: Arenas, ends: Sequence[tuple[int, int]], fifos: Sequence[int]) -> None:
-        """Ends over peer memory: everybody exports its events, and opens those of its peers."""
+        """Open ends over peer memory: each rank exports its events and opens those of its peers."""
         rank, room = self._comm.Get_rank(), self._encoded.room
         mine = {
             fifo: [self._streams.shared_event() for _ in range(int(room[fifo]))]

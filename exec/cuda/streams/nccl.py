@@ -18,7 +18,7 @@ _INT8 = 0
 
 
 def available() -> bool:
-    """Whether CuPy finds NCCL; it warns where it does not."""
+    """Return whether CuPy finds NCCL; it warns where it does not."""
     import warnings
 
     with warnings.catch_warnings():
@@ -29,7 +29,10 @@ def available() -> bool:
 
 
 def connected(comm: Any, peer: int, tag: int, *, sends: bool) -> Any:
-    """A communicator of this rank and ``peer``; both call it, connections in the same order everywhere."""
+    """Return a communicator of this rank and ``peer``.
+
+    Both call it, connections in the same order everywhere.
+    """
     from cupy.cuda import nccl
 
     if sends:

@@ -44,7 +44,7 @@ class CudaStreams:
             return self._cuda.Event(disable_timing=True)
 
     def shared_event(self) -> Any:
-        """An event that other processes may open."""
+        """Return an event that other processes may open."""
         with self._device.told():
             return self._cuda.Event(disable_timing=True, interprocess=True)
 
@@ -55,7 +55,7 @@ class CudaStreams:
         self._runtime.streamWaitEvent(stream.ptr, event.ptr)
 
     def done(self, event: Any) -> bool:
-        """Whether the last record of ``event`` has passed."""
+        """Return whether the last record of ``event`` has passed."""
         with self._device.told():
             return bool(event.done)
 

@@ -24,7 +24,7 @@ class Notices(Protocol):
         """One more, for the other end to see."""
 
     def seen(self) -> int:
-        """How many the other end has told of."""
+        """Return how many the other end has told of."""
 
 
 class MpiNotices:
