@@ -151,13 +151,13 @@ def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
 
 
 def uncompiled(folder: Path) -> list[str]:
-    """The loops of which a folder has no machine code: those that no case has called."""
+    """Return the loops of which a folder has no machine code: those that no case has called."""
     made = {path.name.rpartition("-")[0] for path in folder.glob("*.loop")}
     return sorted(set(_loops()) - made - _OF_WRONG_PROGRAMS)
 
 
 def _loops() -> Iterator[str]:
-    """The name of each compiled loop, with its module's."""
+    """Yield the name of each compiled loop, with its module's."""
     for package in ("probes", "synth", "exec", "ccctl"):
         for path in Path(_ROOT, package).rglob("*.py"):
             module = ".".join(path.relative_to(_ROOT).with_suffix("").parts)

@@ -95,7 +95,7 @@ def document(text: str) -> None:
 
 
 def prose(text: str) -> None:
-    """A paragraph on stdout, broken between words where a terminal is narrow; ``-q`` silences it."""
+    """Print a paragraph on stdout, broken between words where a terminal is narrow; ``-q`` silences it."""
     if (most := width()) is not None:
         import textwrap
 
@@ -106,7 +106,7 @@ def prose(text: str) -> None:
 
 
 def raw(content: bytes) -> None:
-    """An artifact as it is, on stdout."""
+    """Print an artifact as it is on stdout."""
     _waiting.over()
     flush()
     with _stdout_told():
@@ -115,7 +115,7 @@ def raw(content: bytes) -> None:
 
 
 def read_in_pager(page: Path) -> bool:
-    """Whether man or mandoc showed a manual page, page by page; only where stdout is a terminal."""
+    """Return whether man or mandoc showed a manual page, page by page; only where stdout is a terminal."""
     if not _is_terminal(sys.stdout) or _settings["quiet"]:
         return False
     import shutil
@@ -146,7 +146,7 @@ def flush() -> None:
 
 
 def summary(values: dict[str, Any]) -> None:
-    """The ``--json`` summary, ``-q`` or not: one object on stdout, keys in snake_case with units."""
+    """Print the ``--json`` summary, ``-q`` or not: one object on stdout, keys in snake_case with units."""
     import json
 
     if _doubts:
@@ -156,13 +156,13 @@ def summary(values: dict[str, Any]) -> None:
 
 
 def say_table(say: Callable[[str], None], columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table by lines, each of which ``say`` is given: ``data``, or ``note`` where stdout is for a file."""
+    """Print a table by lines through ``say``: ``data``, or ``note`` where stdout is for a file."""
     for line in aligned(columns, rows):
         say(line)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """A table on stdout; columns whose cells are all numbers are set to the right; ``-q`` silences it.
+    """Print a table on stdout; columns whose cells are all numbers are set to the right; ``-q`` silences it.
 
     Drawn by rich on a terminal; where that is narrow, cells of several words are wrapped. No cell is ever
     cut: where that does not help, the lines are plain.
@@ -177,7 +177,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: st
 
 
 def width() -> int | None:
-    """The most characters of a line on stdout; None where that is no terminal."""
+    """Return the most characters of a line on stdout; None where that is no terminal."""
     if not _is_terminal(sys.stdout):
         return None
     import shutil
@@ -188,7 +188,7 @@ def width() -> int | None:
 def aligned(
     columns: Sequence[str], rows: Sequence[Sequence[object]], least: Sequence[int] | None = None
 ) -> list[str]:
-    """The lines of a plain table: the names of the columns, then each row.
+    """Return the lines of a plain table: the names of the columns, then each row.
 
     A column is as wide as its longest cell, and at least as ``least`` says: so lines that are made one by
     one stand below each other.
@@ -208,13 +208,13 @@ def aligned(
 
 
 def note(text: str) -> None:
-    """A message that ``-q`` silences, on stderr."""
+    """Print a message on stderr that ``-q`` silences."""
     if not _settings["quiet"]:
         _message(text, style="")
 
 
 def detail(text: str) -> None:
-    """A message that only ``-v`` shows, on stderr."""
+    """Print a message on stderr that only ``-v`` shows."""
     if _settings["verbose"] and not _settings["quiet"]:
         _message(text, style="dim")
 
@@ -226,7 +226,7 @@ def warn(text: str) -> None:
 
 
 def doubt(text: str) -> None:
-    """A warning that casts doubt on the result: the summary of ``--json`` has it among its findings, too."""
+    """Warn of a doubt about the result; the summary of ``--json`` has it among its findings, too."""
     _doubts.append(text)
     warn(text)
 
@@ -294,13 +294,13 @@ def spoken(wanted: bool = True) -> Iterator[None]:
 
 
 def next_step(command: str) -> None:
-    """The next command to type: the last line of success on a terminal, nothing elsewhere."""
+    """Print the next command to type: the last line of success on a terminal, nothing elsewhere."""
     if _is_terminal(sys.stdout) and not _settings["quiet"]:
         _message(f"next: {command}", style="dim")
 
 
 def next_with(output: str | None, then: str, name: str) -> None:
-    """The next command after an artifact was made: ``then``, whose {} is the file it was written to.
+    """Print the next command after an artifact was written: ``then``, whose {} is the file it was written to.
 
     Where it was not written, the same command again with ``-o name``.
     """
@@ -396,7 +396,7 @@ _waiting = _Waiting()
 
 
 def _age_s() -> float:
-    """Seconds since this process began, as Linux has them; 0 where it cannot be told."""
+    """Return seconds since this process began, as Linux has them; 0 where it cannot be told."""
     try:
         with open("/proc/self/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123 - pathlib takes longer
             ticks = int(file.read().rpartition(")")[2].split()[19])
@@ -407,7 +407,7 @@ def _age_s() -> float:
 
 @contextmanager
 def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tuple) -> Iterator[ProgressBar]:
-    """A progress bar on stderr while the block runs, with what ``below`` says then in the lines under it.
+    """Show a progress bar on stderr while the block runs, with the lines of ``below`` under it.
 
     ``below`` is called several times a second, on another thread. What synth logs meanwhile, such as which
     loop it compiles, stands beside the bar until the next update. Where stderr is not a terminal a plain line
@@ -466,7 +466,7 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
 
 
 def _print(text: str) -> None:
-    """A line on stdout; it comes above the progress bar where that is drawn on the same terminal."""
+    """Print a line on stdout, above the progress bar where both are on the same terminal."""
     _waiting.over()
     if _bars and _one_terminal():
         from rich.text import Text
@@ -492,7 +492,7 @@ def _rights(cells: list[list[str]], columns: int) -> list[bool]:
 
 @contextmanager
 def _stdout_told() -> Iterator[None]:
-    """A full disk behind stdout is an expected error; a closed pipe is nobody's, and passes."""
+    """Turn a full disk behind stdout into an expected error; let a closed pipe pass."""
     try:
         yield
     except BrokenPipeError:
@@ -502,7 +502,7 @@ def _stdout_told() -> Iterator[None]:
 
 
 def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str, most: int) -> bool:
-    """Whether rich drew the table, which it does where every word fits into ``most`` characters."""
+    """Return whether rich drew the table, which it does where every word fits into ``most`` characters."""
     right = _rights(cells, len(columns))
     by_column = [[name, *(row[at] for row in cells)] for at, name in enumerate(columns)]
     whole = [max(map(len, column)) for column in by_column]
@@ -564,7 +564,7 @@ def _is_terminal(stream: IO[str]) -> bool:
 
 
 def _one_terminal() -> bool:
-    """Whether what goes to stdout and to stderr is seen on one terminal."""
+    """Return whether what goes to stdout and to stderr is seen on one terminal."""
     return _is_terminal(sys.stdout) and os.path.sameopenfile(1, 2)
 
 

@@ -35,7 +35,7 @@ class Check:
 
 
 def examine() -> Iterator[Check]:
-    """Every check, in the order of the data path; a check that breaks is a finding itself."""
+    """Yield every check, in the order of the data path; a check that breaks is a finding itself."""
     for look in CHECKS:
         try:
             yield from look()
@@ -102,7 +102,7 @@ def _cupy() -> Iterator[Check]:
 
 
 def _extra_for_driver() -> str:
-    """How to install CuPy for the driver that is here; without one, the names of the extras."""
+    """Return how to install CuPy for the driver that is here; without one, the names of the extras."""
     import pynvml
 
     try:

@@ -85,7 +85,7 @@ _OPTIONS = {"peers": "vs"}
 
 
 def told(error: CcctlError) -> str:
-    """The message of an error, with the argument of a library as the option that it comes from."""
+    """Return the message of an error, with the argument of a library as the option that it comes from."""
     if not error.argument:
         return error.message
     option = _OPTIONS.get(error.argument, error.argument).replace("_", "-")
@@ -93,7 +93,7 @@ def told(error: CcctlError) -> str:
 
 
 def exit_status(error: CcctlError) -> int:
-    """The exit status of an expected error: that of its nearest class in the table."""
+    """Return the exit status of an expected error: that of its nearest class in the table."""
     for cls in type(error).__mro__:
         if cls in EXIT_STATUS:
             return EXIT_STATUS[cls]

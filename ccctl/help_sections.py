@@ -37,12 +37,12 @@ _RANGE = re.compile(r"\s*(?:;|\[)\s*(?:[-\d.e+]+<=?)?x(?:[<>]=?[-\d.e+]+)?(?=\])
 
 
 def claim(command: Any) -> str:
-    """The first paragraph of a command's help, as one line."""
+    """Return the first paragraph of a command's help, as one line."""
     return " ".join(command.help.split("\n\n")[0].split())
 
 
 def sections(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
-    """The parameters of a command by section, each as its name and what it means."""
+    """Return the parameters of a command by section, each as its name and what it means."""
     found: dict[str, list[tuple[str, str]]] = {}
     for parameter in command.get_params(context):
         if record := parameter.get_help_record(context):

@@ -30,7 +30,8 @@ _AGAIN_S = 30.0
 
 
 def look_everywhere(world: World, request: DetectRequest, timeout_s: float | None) -> Topology:
-    """The topology of all hosts of ``world``, one rank on each, with a finding for each that is missing.
+    """Return the topology of all hosts of ``world``, one rank on each, with a finding for each that
+    is missing.
 
     Raises UnavailableError where no host answered.
     """
@@ -52,7 +53,7 @@ def look_everywhere(world: World, request: DetectRequest, timeout_s: float | Non
 
 
 def answering(hosts: Sequence[str], label: str, deadline_s: float | None) -> dict[str, str]:
-    """Which of ``hosts`` cannot start a rank, and why; ``deadline_s`` is of the monotonic clock."""
+    """Return which of ``hosts`` cannot start a rank, and why; ``deadline_s`` is of the monotonic clock."""
     search = _Search(_ANSWER, None, label, deadline_s)
     half = len(hosts) // 2
     search.run(*([hosts[:half], hosts[half:]] if half else [hosts]))
@@ -112,7 +113,7 @@ class _Search:
         """Take what a group that did not fail gave."""
 
     def came(self, host: str) -> bool:
-        """Whether a host of a group that failed gave something nevertheless."""
+        """Return whether a host of a group that failed gave something nevertheless."""
         return False
 
     def _left_s(self, at_most_s: float) -> float:

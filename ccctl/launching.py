@@ -46,12 +46,14 @@ _ARGUMENT = re.compile(r"^(ranks|hosts|hostfile|spare)(?=: )|\b(ranks|hosts|host
 
 
 def by_default(hosts: str | None) -> bool:
-    """Whether no --hosts was given: there are none, or those of the environment or of a job of Slurm."""
+    """Return whether no --hosts was given: there are none, or those of the environment or of a job of
+    Slurm.
+    """
     return hosts is None or hosts in (os.environ.get(HOSTS_VARIABLE), other_nodes())
 
 
 def world_of(ranks: int | None, hosts: str | None, hostfile: str | None) -> World:
-    """The world that the options describe; a hostfile comes before the hosts of the environment.
+    """Return the world that the options describe; a hostfile comes before the hosts of the environment.
 
     Without either these are the nodes of the job of Slurm that this process runs in.
     """
@@ -61,7 +63,10 @@ def world_of(ranks: int | None, hosts: str | None, hostfile: str | None) -> Worl
 
 
 def over_sockets(wires: str) -> bool:
-    """Whether ``--wires`` says sockets; raises UsageError where it is neither that nor mpi nor auto."""
+    """Return whether ``--wires`` says sockets.
+
+    Raises UsageError where it is neither that nor mpi nor auto.
+    """
     from exec.launcher import Wires
 
     known = ("auto", *get_args(Wires))
@@ -71,7 +76,7 @@ def over_sockets(wires: str) -> bool:
 
 
 def paced_between_hosts(programs: Iterable[Program], world: World) -> bool:
-    """Whether programs whose threadblocks all send at rates of their own run between hosts.
+    """Return whether programs whose threadblocks all send at rates of their own run between hosts.
 
     Each then wants a connection of its own, which sockets give it and MPI does not.
     """
@@ -81,7 +86,10 @@ def paced_between_hosts(programs: Iterable[Program], world: World) -> bool:
 
 
 def placed(world: World) -> tuple[int, tuple[HostSlots, ...]]:
-    """(how many ranks, the hosts they run on; none means here); raises UsageError that names the flags."""
+    """Return (how many ranks, the hosts they run on.
+
+    None means here); raises UsageError that names the flags.
+    """
     with _naming_flags():
         return world.placed()
 
@@ -100,7 +108,7 @@ def run_ranks(
     rejoin: int = 0,
     below: Callable[[], Sequence[str]] = tuple,
 ) -> Any:
-    """What ``exec.launcher.run.run_ranks`` returns, with a progress bar under the name ``label``.
+    """Return what ``exec.launcher.run.run_ranks`` returns, with a progress bar under the name ``label``.
 
     Under the bar stands what ``below`` says, then who waits for whom.
 
@@ -124,7 +132,7 @@ def run_ranks(
 
 
 def _inside(call: Callable[[], Any]) -> Any:
-    """What ``call`` returns, on rank 0; every other rank leaves."""
+    """Return what ``call`` returns, on rank 0; every other rank leaves."""
     from exec.launcher import own_rank
 
     try:
@@ -151,7 +159,7 @@ def _naming_flags() -> Iterator[None]:
 
 
 def _with_flags(text: str) -> str:
-    """``ranks=4`` becomes ``-n 4``, and ``hosts: …`` becomes ``--hosts: …``."""
+    """Return ``ranks=4`` becomes ``-n 4``, and ``hosts: …`` becomes ``--hosts: …``."""
 
     def flag(found: re.Match[str]) -> str:
         value = (found[3] or "").strip("'")
@@ -186,7 +194,7 @@ class Drawn(Progress):
         self._bar.update(min(done / total, 1.0) if total else 1.0, text)
 
     def waiting(self, peer: int, what: str) -> None:
-        """The bar shows no waiting."""
+        """Show no waiting in the bar."""
 
 
 class RankDisplay:
@@ -197,12 +205,12 @@ class RankDisplay:
         self._lost: dict[int, str] = {}
 
     def heard(self, rank: int, host: str, status: Heartbeat) -> None:
-        """A rank has told what it does."""
+        """Note what a rank does now."""
         self._now[rank] = (host, status)
         self._lost.pop(rank, None)
 
     def lost(self, lost: Lost) -> None:
-        """A rank is gone."""
+        """Note that a rank is gone."""
         self._lost[lost.rank] = lost.how
         self._now.pop(lost.rank, None)
 

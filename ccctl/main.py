@@ -118,7 +118,9 @@ def _root(
 
 
 def _unfolded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer reads it: with a parameter for each field of its options object, if it has one."""
+    """Return the command as typer reads it: with a parameter for each field of its options object, if
+    it has one.
+    """
     kind: Any = next(filter(is_dataclass, get_type_hints(command).values()), None)
     if kind is None:
         return command
@@ -136,7 +138,7 @@ def _unfolded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def examples(command: Callable[..., None]) -> tuple[tuple[str, str], ...]:
-    """The examples beside a command, as (command line, what it does)."""
+    """Return the examples beside a command, as (command line, what it does)."""
     found: tuple[tuple[str, str], ...] = getattr(sys.modules[command.__module__], "EXAMPLES", ())
     return found
 
@@ -148,7 +150,10 @@ def _epilog(shown: Iterable[tuple[str, str]]) -> str | None:
 
 
 def verbs(command: Callable[..., None]) -> tuple[Callable[..., None], ...]:
-    """What follows the name of a command that is several in one: ``lab up``, ``lab run``; often nothing."""
+    """Return what follows the name of a command that is several in one: ``lab up``, ``lab run``.
+
+    Often nothing.
+    """
     found: tuple[Callable[..., None], ...] = getattr(sys.modules[command.__module__], "VERBS", ())
     return found
 
@@ -172,7 +177,7 @@ def _group(command: Callable[..., None]) -> typer.Typer:
 
 @cache
 def _built(name: str) -> Any:
-    """A command with its options; built once, as reading them off its function takes long."""
+    """Return a command with its options; built once, as reading them off its function takes long."""
     function = function_of(name)
     own = typer.Typer(rich_markup_mode=None, add_completion=False)
     if verbs(function):
@@ -202,7 +207,7 @@ answer_shells()
 
 @cache
 def command_line() -> typer.core.TyperGroup:
-    """The group of all commands."""
+    """Return the group of all commands."""
     found = typer.main.get_group(app)
     found.commands = _Commands()  # type: ignore[assignment] # nothing is added to it
     return found

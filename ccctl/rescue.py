@@ -76,7 +76,9 @@ def rescuing(rescue: Callable[[str], str]) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """What ended a run, in a few words: a signal by its name, an error by the first line of its message."""
+    """Return what ended a run, in a few words: a signal by its name, an error by the first line of
+    its message.
+    """
     if isinstance(error, KeyboardInterrupt):
         return "Ctrl-C"
     if isinstance(error, SystemExit):

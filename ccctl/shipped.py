@@ -19,17 +19,19 @@ _LEVELS_UP = 5
 
 
 def manual_page(name: str) -> Path:
-    """The manual page of this name, ``ccctl-synth.1``; raises UnavailableError where none is there."""
+    """Return the manual page of this name, ``ccctl-synth.1``; raises UnavailableError where none is there."""
     return _folder(f"share/man/man{name.rpartition('.')[2]}", "man", name) / name
 
 
 def examples_folder() -> Path:
-    """The folder of the examples; raises UnavailableError where they were not installed."""
+    """Return the folder of the examples; raises UnavailableError where they were not installed."""
     return _folder("share/ccctl/examples", "examples", "ring_allreduce.py")
 
 
 def own_command() -> str:
-    """The absolute command line of this ccctl, for who has no PATH of the user's: a venv's, or uv's."""
+    """Return the absolute command line of this ccctl, for who has no PATH of the user's: a venv's, or
+    uv's.
+    """
     started = shutil.which(sys.argv[0]) if Path(sys.argv[0]).name == "ccctl" else None
     beside = Path(sys.executable).with_name("ccctl")
     found = started or (str(beside) if os.access(beside, os.X_OK) else None)
@@ -38,7 +40,7 @@ def own_command() -> str:
 
 
 def with_own_command(text: str) -> str:
-    """A unit, a crontab or a script whose watch is run by ``own_command``; comments stay."""
+    """Return a unit, a crontab or a script whose watch is run by ``own_command``; comments stay."""
     lines = text.splitlines(keepends=True)
     run = re.compile(r"(/usr/bin/env )?(?<![\w/-])ccctl watch (?=[-\"])")
     own = f"{own_command()} watch "
@@ -46,7 +48,9 @@ def with_own_command(text: str) -> str:
 
 
 def _folder(installed: str, in_source: str, has: str) -> Path:
-    """The folder that ``has`` a file: in a tree of sources, else below the prefix of the installation."""
+    """Return the folder that ``has`` a file: in a tree of sources, else below the prefix of the
+    installation.
+    """
     source = _PACKAGE.parent / in_source
     if (_PACKAGE.parent / "pyproject.toml").is_file() and (source / has).is_file():
         return source

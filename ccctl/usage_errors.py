@@ -37,14 +37,14 @@ _OTHER_OPTIONS = {
 
 
 def explained(error: typer.TyperException, root: Any) -> tuple[str, str]:
-    """What is wrong with the command line, and a hint; ``root`` is the group of all commands."""
+    """Return what is wrong with the command line, and a hint; ``root`` is the group of all commands."""
     context: typer.Context | None = getattr(error, "ctx", None)
     path = context.command_path if context else _typed_commands(root)
     return _told(error, context), f"{_as_argument(error, context)}see {path} --help"
 
 
 def _told(error: typer.TyperException, context: typer.Context | None) -> str:
-    """What is wrong with the command line, with what may be meant."""
+    """Return what is wrong with the command line, with what may be meant."""
     if type(error).__name__ == "NoSuchOption":
         # typer re-exports neither this class nor the next one.
         return _unknown_option(vars(error)["option_name"], context)
@@ -68,7 +68,7 @@ def _number(found: re.Match[str]) -> str:
 
 
 def _outside(found: re.Match[str]) -> str:
-    """Which end of a range a number is beyond; the other is nobody's concern."""
+    """Return which end of a range a number is beyond; the other is nobody's concern."""
     value, low, sign, end = found.groups()
     if low is not None and float(value) < float(low):
         return f"{value} is less than {low}"
@@ -76,7 +76,10 @@ def _outside(found: re.Match[str]) -> str:
 
 
 def _typed_commands(group: Any) -> str:
-    """The commands that the line begins with, ``ccctl lab up``; typer does not say of every mistake where."""
+    """Return the commands that the line begins with, ``ccctl lab up``.
+
+    Typer does not say of every mistake where.
+    """
     path = ["ccctl"]
     for word in sys.argv[1:]:
         if word not in getattr(group, "commands", {}):
@@ -87,14 +90,14 @@ def _typed_commands(group: Any) -> str:
 
 
 def _one_dash(parameter: Any) -> str | None:
-    """A word such as -np or -collective, of which a short option took the first letter."""
+    """Return a word such as -np or -collective, of which a short option took the first letter."""
     flags = tuple(option for option in getattr(parameter, "opts", ()) if len(option) == 2)
     words = (word for word in sys.argv[1:] if flags and word.startswith(flags))
     return next((word for word in words if word[2:3].isalpha()), None)
 
 
 def _unknown_option(name: str, context: typer.Context | None) -> str:
-    """That there is no such option, and which one may be meant."""
+    """Return a message that there is no such option, and which one may be meant."""
     from probes.base import meant
 
     # Of a long word behind one dash typer tells the first letter.
@@ -112,7 +115,7 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
 
 
 def _same_words(word: str, options: list[str]) -> str:
-    """The option whose words a longer one begins with, or else ends with; "" where there is none."""
+    """Return the option whose words a longer one begins with, or else ends with; "" where there is none."""
     typed = word.lower().replace("_", "-").strip("-").split("-")
     parts = {option: option.strip("-").split("-") for option in options if option.startswith("--")}
     inside = [option for option, own in parts.items() if len(own) < len(typed)]
@@ -122,7 +125,9 @@ def _same_words(word: str, options: list[str]) -> str:
 
 
 def _of_nccl_tests(name: str, word: str) -> str:
-    """What to type instead of an option of nccl-tests: a letter, its value perhaps behind it, or a name."""
+    """Return what to type instead of an option of nccl-tests: a letter, its value perhaps behind it,
+    or a name.
+    """
     from ccctl.arguments import NCCL_TESTS_OPTIONS
 
     for known, instead in NCCL_TESTS_OPTIONS.items():
@@ -134,7 +139,7 @@ def _of_nccl_tests(name: str, word: str) -> str:
 
 
 def _as_argument(error: Any, context: typer.Context | None) -> str:
-    """How to give what is no option but an argument: ``ccctl order NETWORK``."""
+    """Return how to give what is no option but an argument: ``ccctl order NETWORK``."""
     name = getattr(error, "option_name", "").removeprefix("--")
     if context is None or not name:
         return ""

@@ -8,7 +8,7 @@ __all__ = ["column_dtype", "entry_range", "json_type", "to_column", "to_plain"]
 
 
 def column_dtype(expected: Any) -> Any:
-    """The NumPy type of a column's entries, or None where ``expected`` is no column."""
+    """Return the NumPy type of a column's entries, or None where ``expected`` is no column."""
     import numpy as np
 
     if get_origin(expected) is not np.ndarray:
@@ -17,7 +17,7 @@ def column_dtype(expected: Any) -> Any:
 
 
 def to_column(expected: Any, value: object) -> object:
-    """A read-only column from a list of numbers; raises ValueError where one is not of its type."""
+    """Return a read-only column from a list of numbers; raises ValueError where one is not of its type."""
     import numpy as np
 
     dtype = column_dtype(expected)
@@ -37,7 +37,7 @@ def to_column(expected: Any, value: object) -> object:
 
 
 def to_plain(value: object) -> object:
-    """A column, or a number of NumPy, as plain Python values."""
+    """Return a column, or a number of NumPy, as plain Python values."""
     import numpy as np
 
     if isinstance(value, np.ndarray | np.generic):
@@ -46,7 +46,7 @@ def to_plain(value: object) -> object:
 
 
 def entry_range(dtype: Any) -> tuple[set[type], str, Any, Any]:
-    """(allowed Python types, what to call them, smallest, largest)."""
+    """Return (allowed Python types, what to call them, smallest, largest)."""
     import numpy as np
 
     if dtype.kind == "f":
@@ -57,6 +57,6 @@ def entry_range(dtype: Any) -> tuple[set[type], str, Any, Any]:
 
 
 def json_type(value: object) -> str:
-    """The JSON word for the type of a decoded value."""
+    """Return the JSON word for the type of a decoded value."""
     names = {dict: "object", list: "array", str: "str", bool: "bool", type(None): "null"}
     return names.get(type(value), type(value).__name__)

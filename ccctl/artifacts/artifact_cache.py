@@ -46,11 +46,14 @@ class ArtifactCache:
         )
 
     def path(self, kind: str, key: Mapping[str, object]) -> Path | None:
-        """Where the artifact of a key is kept; None where none is."""
+        """Return where the artifact of a key is kept; None where none is."""
         return self._files.path(_named(kind, key)[0])
 
     def read(self, kind: str, key: Mapping[str, object]) -> Cached | None:
-        """The artifact that was kept under a key; None where there is none, or none that can be read."""
+        """Return the artifact that was kept under a key.
+
+        None where there is none, or none that can be read.
+        """
         name, label = _named(kind, key)
         path = self._files.path(name)
         if path is None or (content := self._files.read(name, label)) is None:
@@ -71,6 +74,8 @@ class ArtifactCache:
 
 
 def _named(kind: str, key: Mapping[str, object]) -> tuple[str, bytes]:
-    """The file of a key, and what stands in it so that another key of the same name is not taken for it."""
+    """Return the file of a key, and what stands in it so that another key of the same name is not
+    taken for it.
+    """
     label = json.dumps({"ccctl": __version__, "kind": kind, **key}, sort_keys=True, default=str).encode()
     return f"{kind}-{hashlib.sha256(label).hexdigest()[:16]}", label

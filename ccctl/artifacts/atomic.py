@@ -96,7 +96,7 @@ def _replace(target: Path, parts: Iterable[bytes], mode: int | None) -> None:
 
 
 def _part(folder: Path) -> tuple[Path, BinaryIO]:
-    """A new file in ``folder``, which this process holds locked until it is closed."""
+    """Return a new file in ``folder``, which this process holds locked until it is closed."""
     while True:
         path = folder / f".ccctl-{secrets.token_hex(8)}.part"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

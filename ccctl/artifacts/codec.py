@@ -71,14 +71,14 @@ class Artifact:
 
 
 def body_type(kind: str) -> type:
-    """The dataclass of a kind, imported only now."""
+    """Return the dataclass of a kind, imported only now."""
     module, _, name = KINDS[kind][0].partition(":")
     found: type = getattr(importlib.import_module(module), name)
     return found
 
 
 def encode(kind: str, body: object, inputs: Mapping[str, str] | None = None) -> bytes:
-    """The envelope and body as indented JSON; ``inputs`` maps the name of each input to its sha256.
+    """Return the envelope and body as indented JSON; ``inputs`` maps the name of each input to its sha256.
 
     With SOURCE_DATE_EPOCH in the environment, "created" is that moment.
     """
@@ -120,7 +120,7 @@ def read(path: str, *kinds: str) -> Artifact:
 
 
 def decode(content: bytes, source: str, *kinds: str) -> Artifact:
-    """An artifact from its bytes; raises DataError with every problem found."""
+    """Return an artifact from its bytes; raises DataError with every problem found."""
     digest = hashlib.sha256(content).hexdigest()
     plain = inflated(content, source)
     # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
@@ -174,7 +174,7 @@ def save(path: str | os.PathLike[str], value: object) -> None:
 
 
 def kind_of(value: object) -> str:
-    """The kind of artifact that a value is; raises TypeError for what is none."""
+    """Return the kind of artifact that a value is; raises TypeError for what is none."""
     home = f"{type(value).__module__}:{type(value).__qualname__}"
     kind = next((kind for kind, (name, _) in KINDS.items() if name == home), None)
     if kind is None:
@@ -210,7 +210,7 @@ def _document(content: bytes, source: str) -> Any:
 
 
 def _long_numbers(value: object, path: str) -> Iterator[str]:
-    """Where whole numbers stand that no column and no reckoning can hold."""
+    """Yield where whole numbers stand that no column and no reckoning can hold."""
     if isinstance(value, int) and abs(value) > LARGEST:
         yield path
     elif isinstance(value, dict):
@@ -263,7 +263,7 @@ def _body(document: object, cls: type, source: str, long_numbers: Iterable[str])
 
 
 def created() -> str:
-    """This moment as artifacts tell it, or that of SOURCE_DATE_EPOCH."""
+    """Return this moment as artifacts tell it, or that of SOURCE_DATE_EPOCH."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     return moment.isoformat(timespec="seconds")

@@ -18,7 +18,10 @@ _MOST_KEY_PARTS = 64
 
 
 def read_input(path: str) -> tuple[bytes, str]:
-    """(the content, what messages call it); raises MissingInputError, and DataError where it is too long."""
+    """Return (the content, what messages call it).
+
+    Raises MissingInputError, and DataError where it is too long.
+    """
     if path != "-":
         return read_bytes(path), path
     # There is none where the shell has closed descriptor 0.
@@ -28,12 +31,15 @@ def read_input(path: str) -> tuple[bytes, str]:
 
 
 def read_document(path: str) -> dict[str, Any]:
-    """The table of a TOML file, or of a JSON file by its ending; raises MissingInputError, DataError."""
+    """Return the table of a TOML file, or of a JSON file by its ending.
+
+    Raises MissingInputError, DataError.
+    """
     return parse_document(read_text(path), path, "JSON" if path.endswith(".json") else "TOML")
 
 
 def parse_document(text: str, source: str, form: str) -> dict[str, Any]:
-    """The table in a text in ``form``, JSON or TOML; raises DataError."""
+    """Return the table in a text in ``form``, JSON or TOML; raises DataError."""
     if form == "TOML":
         _refuse_long_keys(text, source)
     try:
@@ -58,7 +64,10 @@ def _refuse_long_keys(text: str, source: str) -> None:
 
 
 def exists(path: str) -> bool:
-    """Whether there is something of that name; False for what cannot be a name, such as a very long text."""
+    """Return whether there is something of that name.
+
+    False for what cannot be a name, such as a very long text.
+    """
     return os.path.exists(path)  # noqa: PTH110 - Path.exists raises where a name is too long
 
 
@@ -68,5 +77,5 @@ def is_file(path: str) -> bool:
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder has that name; False for what cannot be a name."""
+    """Return whether a folder has that name; False for what cannot be a name."""
     return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where a name is too long

@@ -32,7 +32,7 @@ _MOST_NAMED = 4
 def read_report(
     path: str, ranks: Callable[[], int] | None = None, collective: Kind | None = None
 ) -> Artifact:
-    """The report in a file ("-": stdin), whoever wrote it; raises DataError, MissingInputError.
+    """Return the report in a file ("-": stdin), whoever wrote it; raises DataError, MissingInputError.
 
     ``ranks`` is asked where the file does not say how many ran; without it such a file is refused.
     ``collective`` is the one of files that name none.
@@ -43,14 +43,15 @@ def read_report(
 def read_any(
     path: str, *kinds: str, ranks: Callable[[], int] | None = None, collective: Kind | None = None
 ) -> Artifact:
-    """An artifact of one of ``kinds`` (any, when none is named), or a report of another tool."""
+    """Return an artifact of one of ``kinds`` (any, when none is named), or a report of another tool."""
     return _decoded(*read_input(path), kinds, ranks, collective)
 
 
 def read_recorded(
     path: str, ranks: Callable[[], int] | None, collective: Kind | None = None
 ) -> tuple[Report, Inspected | None]:
-    """(the report in a file, or of the folder of NCCL's Inspector; what that tells besides, else None).
+    """Return (the report in a file, or of the folder of NCCL's Inspector; what that tells besides,
+    else None).
 
     Raises what `read_report` raises, and DataError for a folder without the Inspector's files.
     """
@@ -85,7 +86,8 @@ Dumps: TypeAlias = "tuple[Recorded, Inspected | None]"
 
 
 def read_dumps(path: str) -> Dumps | None:
-    """The dumps of NCCL's RAS or PyTorch's flight recorder in a file or folder; None where there are none.
+    """Return the dumps of NCCL's RAS or PyTorch's flight recorder in a file or folder; None where
+    there are none.
 
     Raises DataError for a dump that cannot be read.
     """
@@ -119,7 +121,9 @@ def read_dumps(path: str) -> Dumps | None:
 
 
 def read_sent(path: str) -> tuple[SentMessages, str]:
-    """(messages between two ranks that NCCL's Inspector timed, its name), of a file or a folder of them."""
+    """Return (messages between two ranks that NCCL's Inspector timed, its name), of a file or a
+    folder of them.
+    """
     from exec.benchmark.foreign import SentMessages, is_inspector_text, sends_of
 
     records = {name: content for name, content in _files(path).items() if is_inspector_text(content)}
@@ -127,7 +131,7 @@ def read_sent(path: str) -> tuple[SentMessages, str]:
 
 
 def _files(path: str) -> dict[str, bytes]:
-    """The inflated content of a file, or of all files of a folder, by name."""
+    """Return the inflated content of a file, or of all files of a folder, by name."""
     names = [path]
     if is_folder(path):
         names = sorted(str(one) for one in Path(path).iterdir() if one.is_file())
@@ -163,12 +167,12 @@ def _decoded(
 
 
 def is_log(path: str) -> bool:
-    """Whether a benchmark of another tool wrote a file, whole or not."""
+    """Return whether a benchmark of another tool wrote a file, whole or not."""
     return _writer(read_input(path)[0]) is not None
 
 
 def _writer(content: bytes) -> Literal["nccl-tests", "nccl-tests -J", "rccl-tests -Z", "osu"] | None:
-    """The benchmark that wrote a file; None where none did."""
+    """Return the benchmark that wrote a file; None where none did."""
     from exec.benchmark.foreign import is_nccl_json, is_nccl_text, is_osu_text, is_rccl_lines
 
     if len(content) > MOST_TEXT_BYTES or content[:2] == _GZIP:
@@ -186,7 +190,7 @@ def _writer(content: bytes) -> Literal["nccl-tests", "nccl-tests -J", "rccl-test
 
 
 def _json(content: bytes) -> Any:
-    """A JSON document; None where it is none."""
+    """Return a JSON document; None where it is none."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -196,7 +200,7 @@ def _json(content: bytes) -> Any:
 def _foreign(
     content: bytes, source: str, ranks: Callable[[], int] | None, collective: Kind | None
 ) -> Report | None:
-    """The report that another tool wrote; None where none did. Raises DataError."""
+    """Return the report that another tool wrote; None where none did. Raises DataError."""
     from exec.benchmark.foreign import parse_nccl_json, parse_nccl_text, parse_osu_text, parse_rccl_lines
 
     writer = _writer(content)

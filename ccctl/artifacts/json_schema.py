@@ -12,7 +12,7 @@ __all__ = ["nested", "schema"]
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of an artifact's file, envelope included."""
+    """Return the JSON Schema of an artifact's file, envelope included."""
     import msgspec
 
     cls = body_type(kind)
@@ -40,7 +40,7 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def nested(cls: Any) -> list[type]:
-    """The dataclasses below ``cls``, each once, in the order in which fields name them."""
+    """Return the dataclasses below ``cls``, each once, in the order in which fields name them."""
     return _below(cls, [])
 
 

@@ -51,7 +51,7 @@ def _floats(entries: Iterable[object]) -> Iterator[float]:
 
 
 def _is_column(value: object, kinds: set[type]) -> bool:
-    """Whether this is a list of numbers or short words; ``kinds`` are the types of its entries."""
+    """Return whether this is a list of numbers or short words; ``kinds`` are the types of its entries."""
     if not isinstance(value, list):
         return False
     return str not in kinds or all(len(entry) <= _SHORT_WORD for entry in value if isinstance(entry, str))

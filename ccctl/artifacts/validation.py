@@ -17,7 +17,7 @@ _WORDS |= {"array": "a list", "object": "an object"}
 
 
 def mismatches(value: object, expected: Any, path: str) -> list[str]:
-    """Every place where ``value`` is not of type ``expected``, at least; stops a little after ENOUGH.
+    """Return every place where ``value`` is not of type ``expected``, at least; stops a little after ENOUGH.
 
     Descends only where something is wrong, so a right document costs one conversion.
     """

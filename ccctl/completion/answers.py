@@ -63,7 +63,7 @@ class _Lines(ShellComplete):
         return found
 
     def _asked(self, args: list[str], incomplete: str) -> Command | Parameter:
-        """Whose value is typed; the command itself where nothing but an option of it may follow."""
+        """Return whose value is typed; the command itself where nothing but an option of it may follow."""
         # What resolves it keeps the name of --option=value among the words before.
         words = list(args)
         context = _resolve_context(self.cli, self.ctx_args, self.prog_name, words)
@@ -77,7 +77,7 @@ class _Lines(ShellComplete):
 
 
 def _is_file(asked: Command | Parameter) -> bool:
-    """Whether a file may be typed there, or a command line."""
+    """Return whether a file may be typed there, or a command line."""
     names = getattr(asked, "metavar", None) or ""
     answers = getattr(asked, "_custom_shell_complete", None)
     return bool(_FILES.search(names)) or ("COMMAND" in names and answers is None)

@@ -172,7 +172,7 @@ _LAST_HOST = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)*$")
 
 
 def one_of(*known: str) -> Answer:
-    """What completes an option that takes one of these words."""
+    """Return what completes an option that takes one of these words."""
 
     def answer(incomplete: str) -> list[str]:
         return [word for word in known if word.startswith(incomplete)]
@@ -181,7 +181,7 @@ def one_of(*known: str) -> Answer:
 
 
 def several_of(*known: str) -> Answer:
-    """What completes an option that takes several of these words, with commas."""
+    """Return what completes an option that takes several of these words, with commas."""
 
     def answer(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -192,7 +192,9 @@ def several_of(*known: str) -> Answer:
 
 
 def spelled(*known: str) -> Answer:
-    """What completes an option that takes one of these words, in any spelling: all_r, allr, AllR, all-r."""
+    """Return what completes an option that takes one of these words, in any spelling: all_r, allr,
+    AllR, all-r.
+    """
 
     def answer(incomplete: str) -> list[str]:
         plain = [word for word in known if word.startswith(incomplete)]
@@ -202,7 +204,7 @@ def spelled(*known: str) -> Answer:
 
 
 def _gone_on(incomplete: str, word: str) -> str:
-    """What was typed, gone on with to the end of ``word``; "" where that is another word."""
+    """Return what was typed, gone on with to the end of ``word``; "" where that is another word."""
     typed, whole = (re.sub("[-_]", "", text.lower()) for text in (incomplete, word))
     rest = whole[len(typed) :]
     if not whole.startswith(typed):
@@ -211,7 +213,7 @@ def _gone_on(incomplete: str, word: str) -> str:
 
 
 def networks(incomplete: str) -> list[str]:
-    """Names of networks, the files here that begin alike, and behind a name examples of its sizes."""
+    """Return names of networks, the files here that begin alike, and behind a name examples of its sizes."""
     name, colon, _ = incomplete.partition(":")
     if colon:
         shapes = [f"{name}:{shape}" for shape in SHAPES.get(name, ())]
@@ -222,7 +224,7 @@ def networks(incomplete: str) -> list[str]:
 
 
 def _network_files(start: str) -> list[str]:
-    """The files and folders here whose names begin so and that may hold a network."""
+    """Return the files and folders here whose names begin so and that may hold a network."""
     with suppress(OSError), os.scandir() as entries:
         return sorted(
             f"{entry.name}/" if entry.is_dir() else entry.name
@@ -235,7 +237,7 @@ def _network_files(start: str) -> list[str]:
 
 
 def hosts(ctx: Any, incomplete: str) -> list[str]:
-    """The hosts of the hostfile on the line, of the environment and of the job, after the last comma.
+    """Return the hosts of the hostfile on the line, of the environment and of the job, after the last comma.
 
     Where none of these names any, those of a file named hostfile or hosts in the folder.
     """
@@ -250,7 +252,7 @@ def hosts(ctx: Any, incomplete: str) -> list[str]:
 
 
 def _names(text: str | None) -> list[str]:
-    """The hosts of a node set; none where it cannot be read."""
+    """Return the hosts of a node set; none where it cannot be read."""
     with suppress(CcctlError):
         return [entry.host for entry in nodeset.parse(text)] if text else []
     return []

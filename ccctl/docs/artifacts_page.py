@@ -35,7 +35,7 @@ _MANY = {int: "integers", float: "numbers", str: "texts"}
 
 
 def artifacts_page() -> Page:
-    """The page of all kinds."""
+    """Return the page of all kinds."""
     kinds = tuple(
         Section(f"{kind.upper()} (VERSION {major})", _kind(codec.body_type(kind)))
         for kind, (_, major) in codec.KINDS.items()

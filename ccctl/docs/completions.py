@@ -16,7 +16,7 @@ _FILES = {"bash": "ccctl.bash", "zsh": "_ccctl", "fish": "ccctl.fish"}
 
 
 def scripts() -> dict[str, str]:
-    """Every completion script as {file name: content}."""
+    """Return every completion script as {file name: content}."""
     return {name: SHELLS[shell] for shell, name in _FILES.items()}
 
 

@@ -73,7 +73,7 @@ _FILES = (
 
 
 def reference() -> list[Page]:
-    """Every page: the root's, the artifacts', and one a command."""
+    """Return every page: the root's, the artifacts', and one a command."""
     root: Any = command_line()
     top = typer.Context(root, info_name="ccctl", **root.context_settings)
     written = [_root_page(root, top), artifacts_page()]
@@ -86,7 +86,7 @@ def reference() -> list[Page]:
 
 
 def pages() -> dict[str, str]:
-    """Every page of the manual as {file name: content}."""
+    """Return every page of the manual as {file name: content}."""
     return {f"{page.name}.{page.number}": roff.written(page) for page in reference()}
 
 
@@ -139,7 +139,7 @@ def _command_page(
 
 
 def _description(told: str) -> tuple[Block, ...]:
-    """The paragraphs of a help text; what follows a \\b is shown as it is, as on a terminal."""
+    """Return the paragraphs of a help text; what follows a \\b is shown as it is, as on a terminal."""
     blocks: list[Block] = []
     for shown, parts in groupby(told.split("\n\n"), lambda part: part.startswith("\b")):
         words = "\n\n".join(parts)
@@ -163,7 +163,7 @@ def _usage(command: Any, context: typer.Context) -> tuple[str, str]:
 
 
 def _contexts(command: Any, context: typer.Context) -> list[tuple[Any, typer.Context]]:
-    """What a command is made of, each with its context: itself, or the verbs that may follow it."""
+    """Return what a command is made of, each with its context: itself, or the verbs that may follow it."""
     verbs = getattr(command, "commands", {})
     if not verbs:
         return [(command, context)]

@@ -13,14 +13,14 @@ _PAGE = re.compile(r"(ccctl(?:-\w+)?)\((\d)\)")
 
 
 def place(name: str, number: int) -> str:
-    """Where the page ``name``(``number``) lies in the site."""
+    """Return where the page ``name``(``number``) lies in the site."""
     if number != 1:
         return f"reference/{name.removeprefix('ccctl-')}.md"
     return f"reference/commands/{name.removeprefix('ccctl').removeprefix('-') or 'index'}.md"
 
 
 def written(page: Page) -> str:
-    """The page as a file of the site."""
+    """Return the page as a file of the site."""
     here = posixpath.dirname(place(page.name, page.number))
     claim = page.claim[0].upper() + page.claim[1:] + "."
     parts = [f"# {_title(page.name, page.number)}", _plain(claim)]

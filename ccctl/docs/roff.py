@@ -14,7 +14,7 @@ _DATE = "2026-11-20"
 
 
 def written(page: Page) -> str:
-    """The page as a file of the manual."""
+    """Return the page as a file of the manual."""
     name = page.name.upper().replace("-", r"\-")
     lines = [
         f'.TH {name} {page.number} {_DATE} "ccctl {__version__}" "ccctl manual"',

@@ -26,7 +26,10 @@ _MOST_CHANGES = 250_000
 
 
 def reshaped(lab: Lab, changes: list[str]) -> Lab:
-    """``lab`` after changes such as ``gpu1 -> gpu2 = 10Mbit/s``; raises UsageError that names the change."""
+    """Return ``lab`` after changes such as ``gpu1 -> gpu2 = 10Mbit/s``.
+
+    Raises UsageError that names the change.
+    """
     rates = LabRates(lab)
     for change in changes:
         target, equals, rate = change.rpartition("=")
@@ -74,7 +77,7 @@ class LabRates:
         self._set_hosts(list(self._hosts), _WAYS, _bytes_per_s(rate))
 
     def lab(self) -> Lab:
-        """The lab with these rates."""
+        """Return the lab with these rates."""
         # In one order, whatever the changes were made in: then only what differs is changed in the kernel.
         numbers = {name: number for number, name in enumerate(self._hosts)}
         pairs = sorted(self._pairs.items(), key=lambda pair: (numbers[pair[0][0]], numbers[pair[0][1]]))
@@ -149,7 +152,7 @@ def _changed(rate: NicRate, ways: tuple[str, ...], bytes_per_s: float | None) ->
 
 
 def names_of(lab: Lab, pattern: str) -> list[str]:
-    """The hosts of ``lab`` that a node set names; raises UsageError for one that is not there."""
+    """Return the hosts of ``lab`` that a node set names; raises UsageError for one that is not there."""
     known = {host.name for host in lab.hosts}
     names = [entry.host for entry in parse(pattern.strip(), MOST_HOSTS) if entry.slots == 1]
     missing = [name for name in names if name not in known]
@@ -159,7 +162,7 @@ def names_of(lab: Lab, pattern: str) -> list[str]:
 
 
 def _bytes_per_s(text: str) -> float | None:
-    """Bytes per second, None for no limit; raises UsageError."""
+    """Return bytes per second, None for no limit; raises UsageError."""
     if text.strip() == _NO_LIMIT:
         return None
     found = parse_rate(text, "rate")

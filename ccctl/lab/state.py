@@ -39,13 +39,13 @@ def remember(lab: Lab) -> None:
 
 
 def folder(name: str) -> Path:
-    """Where what is known of a lab is kept; raises UsageError for what cannot be a lab's name."""
+    """Return where what is known of a lab is kept; raises UsageError for what cannot be a lab's name."""
     refuse_name(name)
     return _FOLDER / name
 
 
 def known() -> list[str]:
-    """The names of the labs that are up, in order."""
+    """Return the names of the labs that are up, in order."""
     names = []
     for path in _FOLDER.glob(f"*/{_STATE}"):
         try:
@@ -57,7 +57,7 @@ def known() -> list[str]:
 
 
 def chosen(name: str | None) -> Lab:
-    """The lab of that name, or the only one; raises UsageError where that is not one."""
+    """Return the lab of that name, or the only one; raises UsageError where that is not one."""
     if name is not None:
         refuse_name(name)
     names = known()
@@ -96,7 +96,7 @@ def forget(name: str) -> None:
 
 
 def _read(name: str) -> Lab:
-    """What ``remember`` kept of a lab; raises DataError where it is anything else."""
+    """Return what ``remember`` kept of a lab; raises DataError where it is anything else."""
     import msgspec
 
     path = folder(name) / _STATE

@@ -33,7 +33,7 @@ _KEYS = ("name", "hosts", "slots", "nics", "racks", "rate", "trunk", "rates")
 
 
 def read_lab(path: str) -> Lab:
-    """The lab that a file describes; raises DataError with every problem, each with its path."""
+    """Return the lab that a file describes; raises DataError with every problem, each with its path."""
     document = parse_document(read_text(path, _MOST_BYTES), path, "TOML")
     problems = [
         f"{_path(key)}: unknown; expected one of {', '.join(_KEYS)}" for key in document if key not in _KEYS
@@ -103,7 +103,7 @@ def _as_names(value: object) -> object:
 
 
 def _texts(key: str, value: object, problems: list[str]) -> Iterator[tuple[str, str]]:
-    """(path, text) of a text or of each text in a list."""
+    """Yield (path, text) of a text or of each text in a list."""
     entries = (
         [(f"{key}[{n}]", one) for n, one in enumerate(value)] if isinstance(value, list) else [(key, value)]
     )
@@ -142,7 +142,7 @@ def _racks(document: dict[str, Any], lab: Lab, problems: list[str]) -> tuple[tup
 
 
 def _rates(document: dict[str, Any], problems: list[str]) -> Iterator[tuple[str, str | None, object]]:
-    """(path, target, rate) of every rate, the general before the particular; None is every host."""
+    """Yield (path, target, rate) of every rate, the general before the particular; None is every host."""
     if "rate" in document:
         yield "rate", None, document["rate"]
     if "trunk" in document:
@@ -156,7 +156,7 @@ def _rates(document: dict[str, Any], problems: list[str]) -> Iterator[tuple[str,
 
 
 def _flat(table: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """(dotted name, value): TOML reads an unquoted gpu1.egress as a table gpu1 that holds egress."""
+    """Yield (dotted name, value): TOML reads an unquoted gpu1.egress as a table gpu1 that holds egress."""
     for name, value in table.items():
         if not isinstance(value, dict):
             yield name, value
@@ -183,7 +183,7 @@ def _path(key: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as messages show it, cut off where it is long or deep."""
+    """Return a value as messages show it, cut off where it is long or deep."""
     try:
         return quoted(value) if isinstance(value, str) else _BRIEF.repr(value)
     except ValueError:

@@ -50,7 +50,10 @@ class BenchWorkload:
 
 
 def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
-    """(the schedules for these ranks, the seconds that are left); raises UsageError, TimeoutExpired."""
+    """Return (the schedules for these ranks, the seconds that are left).
+
+    Raises UsageError, TimeoutExpired.
+    """
     began_s = time.monotonic()
     if started_by_mpi():
         raise UsageError(
@@ -78,7 +81,7 @@ def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
 
 
 def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
-    """The profile of the ranks: that of an earlier run on these hosts, or a new one."""
+    """Return the profile of the ranks: that of an earlier run on these hosts, or a new one."""
     from probes.live import host_key
     from probes.profiling import Effort
 
@@ -102,7 +105,9 @@ def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
 
 
 def _selected(wanted: BenchWorkload, profile: Artifact, cache: ArtifactCache) -> Contestant:
-    """The schedules for each size on the network of a profile: those of an earlier run, or new ones."""
+    """Return the schedules for each size on the network of a profile: those of an earlier run, or new
+    ones.
+    """
     from synth.networks import from_profile
 
     network = from_profile(profile.body, "the measured network")
@@ -141,7 +146,7 @@ def _kept(
     made: Callable[[], Any],
     inputs: dict[str, str],
 ) -> Artifact:
-    """The artifact of an earlier run, told with its age, or the one that is ``made`` now and kept."""
+    """Return the artifact of an earlier run, told with its age, or the one that is ``made`` now and kept."""
     cached = None if fresh else cache.read(kind, key)
     if cached is not None:
         console.note(f"{kind}: from an earlier run {_age(cached.age_s)} ago; --fresh makes a new one")
@@ -154,7 +159,7 @@ def _kept(
 
 
 def request_of(wanted: BenchWorkload, ranks: int) -> CollectiveRequest:
-    """The one collective to run; raises UsageError where it is none, or not of all ranks."""
+    """Return the one collective to run; raises UsageError where it is none, or not of all ranks."""
     if ranks < 2:
         raise UsageError("-n 1: a collective needs two ranks at least")
     found = parse_collectives(wanted.collective, ranks, root=wanted.root)
@@ -191,6 +196,6 @@ def _swept(
 
 
 def _age(seconds: float) -> str:
-    """12 s, 5 min, 3 h, 2 d."""
+    """Return 12 s, 5 min, 3 h, 2 d."""
     unit, length = next((entry for entry in _UNITS if seconds >= entry[1]), _UNITS[-1])
     return f"{seconds / length:.0f} {unit}"

@@ -72,7 +72,7 @@ def _content(about: Mapping[str, Any], tracks: Iterable[Track], blocks: Iterable
 
 
 def _named(tracks: Iterable[Track]) -> Iterator[str]:
-    """What the tracks and their groups are called, and in which order they stand."""
+    """Yield what the tracks and their groups are called, and in which order they stand."""
     known: set[int] = set()
     for track in tracks:
         if track.group not in known:

@@ -42,7 +42,7 @@ class ArtifactFinding:
 
 
 def findings(gathered: Gathered) -> list[ArtifactFinding]:
-    """Every finding of every artifact, and each file that could not be read, the worst first."""
+    """Return every finding of every artifact, and each file that could not be read, the worst first."""
     found = [
         ArtifactFinding("wrong" if one.wrong else "unread", one.source, one.reason) for one in gathered.unread
     ]
@@ -53,7 +53,7 @@ def findings(gathered: Gathered) -> list[ArtifactFinding]:
 
 
 def _merged(found: Sequence[ArtifactFinding]) -> list[ArtifactFinding]:
-    """Findings with the same words in several files as one, which names these files."""
+    """Merge findings that say the same of several files into one that names the files."""
     sources: dict[tuple[str, str], list[ArtifactFinding]] = {}
     for one in found:
         sources.setdefault((one.what, one.text), []).append(one)
@@ -68,7 +68,7 @@ def _merged(found: Sequence[ArtifactFinding]) -> list[ArtifactFinding]:
 
 
 def unproven(artifact: Artifact) -> list[str]:
-    """What the checker finds in a schedule of any kind or groups; empty where all is proven."""
+    """Return what the checker finds in a schedule of any kind or groups; empty where all is proven."""
     from synth.check import check_any, examine_groups
     from synth.schedules import SCHEDULE_KINDS
 
@@ -78,7 +78,8 @@ def unproven(artifact: Artifact) -> list[str]:
 
 
 def bench_bounds(report: Report, others: Sequence[Artifact]) -> Bounds:
-    """The proven bound on the time of each row, on a network of as many ranks that is among the artifacts.
+    """Return the proven bound on the time of each row, on a network of as many ranks that is among
+    the artifacts.
 
     A profile is taken before the network of a schedule or selection. Of sizes beyond 16, and of more than 64
     ranks, none is listed: bounds take long there.

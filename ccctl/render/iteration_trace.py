@@ -16,14 +16,14 @@ __all__ = ["iteration_blocks", "iteration_tracks"]
 
 
 def iteration_tracks(plans: Mapping[str, FusionPlan]) -> Iterator[Track]:
-    """Two tracks for each method."""
+    """Yield two tracks for each method."""
     for group, name in enumerate(plans, start=1):
         yield Track(2 * group - 1, "processor", group, name)
         yield Track(2 * group, "network", group, name)
 
 
 def iteration_blocks(model: Model, plans: Mapping[str, FusionPlan]) -> Iterator[Slices]:
-    """Every pass of a layer and every collective of a bucket."""
+    """Yield every pass of a layer and every collective of a bucket."""
     import numpy as np
 
     from synth.fusion import KINDS, REDUCE_SCATTER

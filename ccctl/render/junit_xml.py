@@ -31,7 +31,7 @@ class Case:
 
 
 def junit(suite: str, cases: Sequence[Case]) -> bytes:
-    """The document, in UTF-8."""
+    """Return the document, in UTF-8."""
     failed = sum(case.outcome == "failed" for case in cases)
     skipped = sum(case.outcome == "skipped" for case in cases)
     counts = {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}

@@ -32,7 +32,7 @@ class TreeLine:
 
 
 def device_tree(host: Host) -> list[TreeLine]:
-    """Every line of a host's tree, from top to bottom."""
+    """Return every line of a host's tree, from top to bottom."""
     return list(_Tree(host).lines())
 
 
@@ -43,12 +43,12 @@ def labels_of(host: Host) -> Mapping[str, str]:
 
 
 def gib(size_bytes: int) -> str:
-    """80 GiB."""
+    """Return 80 GiB."""
     return f"{size_bytes / 2**30:.4g} GiB"
 
 
 def counted(number: int, thing: str) -> str:
-    """8 GPUs, no GPUs."""
+    """Return 8 GPUs, no GPUs."""
     return plural(number, thing) if number else f"no {thing}s"
 
 
@@ -81,7 +81,7 @@ class _Tree:
             yield TreeLine(0, "software", "", "", (named,))
 
     def _at_places(self) -> list[str]:
-        """The functions worth a line, in the order of the bus, host bridge by host bridge."""
+        """Return the functions worth a line, in the order of the bus, host bridge by host bridge."""
         places = {gpu.bus_id for gpu in self._host.gpus} | {nic.bus_id for nic in self._host.physical_nics}
         places |= {link.target for link in self._host.fabric if link.target_kind == "switch"}
         return [bus_id for bus_id in self._devices if bus_id in places]
@@ -137,7 +137,7 @@ class _Tree:
 
 
 def fabric_words(host: Host) -> Iterator[str]:
-    """One line for all GPUs whose links look alike."""
+    """Yield one line for all GPUs whose links look alike."""
     labels, tables = labels_of(host), load()
     down: dict[int, list[str]] = {}
     alike: dict[tuple[str, str, int, int, float | None], list[str]] = {}

@@ -17,7 +17,7 @@ _FONTS = re.compile(r"\\f[BRIP]|\\&")
 
 
 def lines(page: str) -> Iterator[str]:
-    """The lines of the text, at most 80 wide but for what is shown as it is and long words."""
+    """Yield the lines of the text, at most 80 wide but for what is shown as it is and long words."""
     filling, indent, term, below = True, _INDENT, False, False
     for line in page.splitlines():
         request, _, rest = line.partition(" ")

@@ -16,14 +16,14 @@ _ESCAPES = (
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int]) -> str:
-    """The table; the columns numbered in ``right`` are set to the right."""
+    """Return the table; the columns numbered in ``right`` are set to the right."""
     rule = ["---:" if at in right else "---" for at in range(len(columns))]
     lines = [list(columns), rule, *([cell(one) for one in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def cell(value: object) -> str:
-    """A value as it stands in a cell: on one line, and with no column or element of its own."""
+    """Return a value as it stands in a cell: on one line, and with no column or element of its own."""
     text = visible(" ".join(str(value).split()))
     for old, new in _ESCAPES:
         text = text.replace(old, new)

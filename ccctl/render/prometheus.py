@@ -54,7 +54,7 @@ class Exposition:
         self._families.setdefault(name, _Family("gauge", meaning)).samples.append(sample)
 
     def render(self) -> str:
-        """The text format that node_exporter reads."""
+        """Return the text format that node_exporter reads."""
         lines = []
         for name, family in self._families.items():
             lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.samples]
@@ -62,7 +62,7 @@ class Exposition:
 
 
 def add_profile(exposition: Exposition, profile: Profile) -> None:
-    """What each link does, and how many findings there are."""
+    """Write what each link does, and how many findings there are."""
     places: list[str] = []
     for entry in profile.ranks:
         local = sum(other.host == entry.host for other in profile.ranks[: entry.rank])
@@ -95,7 +95,7 @@ def _add_segments(exposition: Exposition, profile: Profile) -> None:
 
 
 def add_hosts(exposition: Exposition, profile: Profile) -> None:
-    """What each host sends to others and receives from them: the middle of its links."""
+    """Write what each host sends and receives: the median of its links."""
     import numpy as np
 
     links = profile.links
@@ -113,7 +113,7 @@ def add_hosts(exposition: Exposition, profile: Profile) -> None:
 
 
 def add_watch(exposition: Exposition, found: Found, outcome: WatchOutcome, baseline_s: float) -> None:
-    """What a run of a watch found and decided; of very many links only what their hosts send and receive."""
+    """Write what a run of a watch found and decided; of very many links only the figures by host."""
     if len(found.now.links.src) > _MOST_LINKS:
         add_hosts(exposition, found.now)
     else:
@@ -148,7 +148,7 @@ def add_watch(exposition: Exposition, found: Found, outcome: WatchOutcome, basel
 
 @contextmanager
 def exposed(path: str | None, command: str) -> Iterator[Exposition]:
-    """An exposition that is written to ``path`` when the block ends, whichever way it does."""
+    """Yield an exposition, and write it to ``path`` when the block ends, even by an error."""
     found = Exposition()
     try:
         yield found

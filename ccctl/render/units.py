@@ -11,19 +11,22 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def seconds(value_s: float) -> str:
-    """3.21 ms, 850 us, 0 ns."""
+    """Return 3.21 ms, 850 us, 0 ns."""
     unit_s, name = next(unit for unit in _UNITS if abs(value_s) >= unit[0] or unit == _UNITS[-1])
     count = value_s / unit_s
     return f"{count:.3g} {name}" if abs(count) < 999.5 else f"{count:.0f} {name}"
 
 
 def bandwidth(gbs: float) -> str:
-    """GB/s as nccl-tests has them, with two digits behind the point; slow networks keep three that count."""
+    """Return GB/s as nccl-tests has them, with two digits behind the point.
+
+    Slow networks keep three that count.
+    """
     return f"{gbs:.3g}" if 0.001 <= gbs < 0.1 else f"{gbs:.2f}"
 
 
 def percent(share: float) -> str:
-    """A share of one as a percentage with one decimal: 96.6 %."""
+    """Return a share of one as a percentage with one decimal: 96.6 %."""
     return f"{100 * share:.1f} %"
 
 
@@ -33,6 +36,6 @@ def bars(shares: Iterable[float]) -> str:
 
 
 def about(size_bytes: float) -> str:
-    """A size in four digits at most, in powers of 1024 as nccl-tests has them: 41K, 1.5M, 256M."""
+    """Return a size in four digits at most, in powers of 1024 as nccl-tests has them: 41K, 1.5M, 256M."""
     power = min(4, max(0, (int(size_bytes).bit_length() - 1) // 10))
     return f"{size_bytes / 1024**power:.4g}{('', 'K', 'M', 'G', 'T')[power]}"

@@ -31,11 +31,11 @@ class LinksLive:
         self._pieces: deque[object] = deque()
 
     def heard(self, piece: object) -> None:
-        """A piece that a rank gave away: what is measured at all, or samples of some links."""
+        """Take a piece from a rank: the plan of the measurement, or samples of some links."""
         self._pieces.append(piece)
 
     def lines(self) -> Sequence[str]:
-        """How many of how many links, then the slowest and the newest with their rates so far."""
+        """Return how many of how many links, then the slowest and the newest with their rates so far."""
         while self._pieces:
             self._take(self._pieces.popleft())
         rates, timed = self._rate_gbs, len(self._samples.trains)
@@ -73,7 +73,10 @@ class LinksLive:
                     self._newest = [pair, *(one for one in self._newest if one != pair)][:_NEWEST]
 
     def _rate(self, pair: Pair) -> float | None:
-        """GB/s by what more bytes take longer, each size in its best time; None before it can be told."""
+        """Return GB/s by what more bytes take longer, each size in its best time.
+
+        None before it can be told.
+        """
         for found in (self._samples.again, self._samples.trains):
             if pair in found and (sizes := found[pair].comparable()):
                 small, large = min(sizes), max(sizes)

@@ -52,14 +52,14 @@ class ProfileRun:
         return self._with_missing(found)
 
     def partial(self, why: str) -> Profile | None:
-        """What was measured before ``why``; None without a link."""
+        """Return what was measured before ``why``; None without a link."""
         from probes.profiling import rescued
 
         found = rescued(self._pieces, why, time.monotonic() - self._began_s)
         return None if found is None else self._with_missing(found)
 
     def problem(self) -> str:
-        """Which hosts gave nothing, of how many; "" where all were measured."""
+        """Return which hosts gave nothing, of how many; "" where all were measured."""
         if not self.missing:
             return ""
         every = len(placed(self.world)[1])
@@ -89,7 +89,7 @@ class ProfileRun:
         return found
 
     def _reachable(self, error: UnavailableError) -> World:
-        """The world without the hosts that cannot be reached; raises ``error`` where all can be."""
+        """Return the world without the hosts that cannot be reached; raises ``error`` where all can be."""
         where = () if started_by_mpi() else placed(self.world)[1]
         if len(where) < 2 or self._pieces:
             raise error

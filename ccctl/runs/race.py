@@ -43,7 +43,10 @@ class RaceLauncher:
     def of(
         network: Network, world: World, timeout_s: float | None, *, sockets: bool = False, device: str = "cpu"
     ) -> RaceLauncher:
-        """The course for a network, one rank for each of its ranks; raises UsageError where there is none."""
+        """Return the course for a network, one rank for each of its ranks.
+
+        Raises UsageError where there is none.
+        """
         if started_by_mpi():
             raise UsageError(
                 "a race of schedules starts the ranks by itself: run it outside mpirun and srun",
@@ -61,7 +64,7 @@ class RaceLauncher:
     def __call__(
         self, sizes: Sequence[tuple[int, Sequence[Schedule]]], progress: Progress
     ) -> list[RaceWinner]:
-        """The fastest at each size: one of its schedules, or the library's own collective."""
+        """Return the fastest at each size: one of its schedules, or the library's own collective."""
         from exec.benchmark import asked, entrants, judged_race
         from synth import RaceWinner
 

@@ -17,7 +17,7 @@ __all__ = ["resumed", "tuned"]
 
 
 def resumed(begun: Tuning, state: str | None) -> Tuning:
-    """The search in the file ``state``, or ``begun`` where there is none yet.
+    """Return the search in the file ``state``, or ``begun`` where there is none yet.
 
     Raises UsageError where the file's is another search: of another subject, strategy, range or seed.
     """
@@ -34,7 +34,9 @@ def resumed(begun: Tuning, state: str | None) -> Tuning:
 
 
 def tuned(search: Tuning, trials: int, measure: Callable[[int], float], state: str | None) -> Tuning:
-    """The search after ``trials`` trials in all, each written to the file ``state`` when it is done."""
+    """Return the search after ``trials`` trials in all, each written to the file ``state`` when it is
+    done.
+    """
     with console.progress("tune", trials) as bar:
         while search.trials < trials:
             buffer_bytes = search.next_bytes()

@@ -17,14 +17,14 @@ __all__ = ["event_line", "finish", "summary_of"]
 
 
 def event_line(event: SessionEvent) -> str:
-    """One line for what a session did besides its collectives."""
+    """Return one line for what a session did besides its collectives."""
     took = f" in {seconds(event.seconds)}" if event.seconds else ""
     stood = f", the job stood still for {seconds(event.stood_s)}" if event.stood_s else ""
     return f"{event.at_s:8.2f} s  {_words(event)}{took}{stood}"
 
 
 def summary_of(report: IterationsReport) -> dict[str, Any]:
-    """The object of --json: times in seconds."""
+    """Return the object of --json: times in seconds."""
     took_s = [
         float(done - ready)
         for one in report.times

@@ -14,7 +14,7 @@ __all__ = ["changes_of", "summary_of"]
 
 
 def summary_of(report: Report, changes: Sequence[RowChange] | None = None) -> dict[str, Any]:
-    """The object; ``baseline`` is in it where a report was compared with another."""
+    """Return the object; ``baseline`` is in it where a report was compared with another."""
     values = figures(report, "ranks hosts executor library machine average interrupted")
     values["rows"] = [_row(row) for row in report.rows]
     if changes is not None:
@@ -28,7 +28,7 @@ def changes_of(changes: Sequence[RowChange]) -> list[dict[str, Any]]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """The times are out of place where that was measured."""
+    """Return the times are out of place where that was measured."""
     measured = {"out_of_place": row.out_of_place, "in_place": row.in_place}
     shown = row.shown
     values = figures(row, "collective size_bytes count dtype redop root program")

@@ -75,7 +75,7 @@ class _Rings:
 
 
 def _cost(edit: Edit, rings: _Rings) -> tuple[float, float]:
-    """GB/s of NCCL's rings inside the host before and after an edit; of a NIC, its own."""
+    """Return GB/s of NCCL's rings inside the host before and after an edit; of a NIC, its own."""
     if edit.what != "nic":
         return rings.of(edit.before).ring.total_gbs, rings.of(edit.after).ring.total_gbs
     hosts = (edit.before, edit.after)
@@ -84,7 +84,7 @@ def _cost(edit: Edit, rings: _Rings) -> tuple[float, float]:
 
 
 def _orders(before: Host, after: Host, rings: _Rings) -> tuple[float, float]:
-    """GB/s on the host ``after`` of the rings planned for ``before``, and of those planned for it."""
+    """Return GB/s on the host ``after`` of the rings planned for ``before``, and of those planned for it."""
     from probes.paths import load
     from synth.nccl_graphs import capacities_of, total_gbs
 
@@ -118,7 +118,7 @@ def _told(what: str, cost: tuple[float, float]) -> str:
 
 
 def summary(comparison: DeclaredComparison) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """Return what ``--json`` prints."""
     return {
         "declared": comparison.declared,
         "profile": comparison.profile,

@@ -78,7 +78,7 @@ def judge(found: Topology, answers: DetectAnswers) -> None:
 
 
 def summary(found: Topology, answers: DetectAnswers) -> dict[str, Any]:
-    """The counts of a topology and the answers, as ``--json`` prints them."""
+    """Return the counts of a topology and the answers, as ``--json`` prints them."""
     from probes.paths import expected_gbs, load
 
     hosts = found.hosts

@@ -62,7 +62,9 @@ class Explained:
     recorded: Inspected | None = None
 
     def waiting(self, at: int) -> WaitTime | None:
-        """How long ranks waited for the last of them in the calls of a row, where that was recorded."""
+        """Return how long ranks waited for the last of them in the calls of a row, where that was
+        recorded.
+        """
         row = self.rows[at].row
         every = self.recorded.waiting if self.recorded else ()
         return next(
@@ -71,7 +73,10 @@ class Explained:
         )
 
     def failure(self, at: int) -> str:
-        """Why a row fails: its results are wrong, or it counts and is too slow; empty where it does not."""
+        """Return why a row fails: its results are wrong, or it counts and is too slow.
+
+        Empty where it does not.
+        """
         one = self.rows[at]
         if wrong := one.row.wrong_results:
             return f"{_label(one)}: {wrong}"
@@ -125,7 +130,7 @@ class Explained:
 
 
 def summary_of(told: Explained) -> dict[str, Any]:
-    """What ``explain --json`` prints: plain values with units in their names."""
+    """Return what ``explain --json`` prints: plain values with units in their names."""
     return {
         "source": told.source,
         "network": told.network,
@@ -155,7 +160,7 @@ def draw(told: Explained) -> None:
 
 
 def markdown_of(told: Explained) -> str:
-    """The same in Markdown."""
+    """Return the same in Markdown."""
     columns, rows = _table(told)
     lead = [f"**{cell(told.verdict)}**\n"] if told.wrong else []
     right = [at for at, name in enumerate(columns) if name not in ("collective", "verdict")]
@@ -178,7 +183,10 @@ def markdown_of(told: Explained) -> str:
 
 
 def cases_of(told: Explained) -> list[Case]:
-    """A case for each row: failed, passed, or skipped where it does not count; and for each compared row."""
+    """Return a case for each row: failed, passed, or skipped where it does not count.
+
+    And for each compared row.
+    """
     found = []
     for at, one in enumerate(told.rows):
         name = f"{_label(one)}, {one.row.dtype}"
@@ -200,7 +208,7 @@ def cases_of(told: Explained) -> list[Case]:
 
 
 def sentences(told: Explained) -> list[str]:
-    """What is to be known of each row that counts, and of how they were recorded."""
+    """Return what is to be known of each row that counts, and of how they were recorded."""
     found = [_sentence(told, at) for at in told.counted]
     if told.report.interrupted:
         found.append(f"The run did not come to its end: {told.report.interrupted}.")
@@ -281,7 +289,7 @@ def _sentence(told: Explained, at: int) -> str:
 
 
 def _waited(one: WaitTime) -> str:
-    """How long the first rank waited for the last, and who that was."""
+    """Return how long the first rank waited for the last, and who that was."""
     share = f"{seconds(one.waited_s)} of {seconds(one.waited_s + one.transfer_s)}"
     told = f"Before that the first rank waits {share} for the last one ({percent(one.share)})"
     if one.share < _MUCH_WAITING:

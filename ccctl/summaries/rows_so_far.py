@@ -51,7 +51,7 @@ class RowsSoFar(ABC):
 
     @abstractmethod
     def summary(self, report: Any) -> dict[str, Any]:
-        """The object of ``--json``."""
+        """Return the object of ``--json``."""
 
     def keep(self, piece: Any) -> None:
         """Print and write the rows of a piece; one without rows begins a run."""
@@ -64,7 +64,7 @@ class RowsSoFar(ABC):
         self._print(self.gathered())
 
     def gathered(self, why: str = "") -> Any:
-        """One report of all pieces, None of none; ``why`` is what ended the run too early."""
+        """Return one report of all pieces, None of none; ``why`` is what ended the run too early."""
         if not self._pieces:
             return None
         rows = tuple(row for piece in self._pieces for row in piece.rows)

@@ -17,7 +17,7 @@ __all__ = ["describe", "summary_of"]
 
 
 def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
-    """What ``synth --json`` prints of a schedule: plain values with units in their names."""
+    """Return what ``synth --json`` prints of a schedule: plain values with units in their names."""
     schedule: Any = found.schedule
     if found.candidates:
         told = {
@@ -59,7 +59,7 @@ def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
 
 
 def describe(found: Synthesis, say: Callable[[str], None]) -> None:
-    """The same in lines for people: every method's best time, why the winner won, how near its bound."""
+    """Print the same for people: every method's best time, why the winner won, how near its bound."""
     from ccctl.render import about, seconds
     from probes.base import plural
 
@@ -113,7 +113,7 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
 
 
 def _predicted_s(schedule: AnySchedule) -> float | None:
-    """The prediction of a run that ``bench`` and ``watch`` give; None where no ranks were measured."""
+    """Return the prediction of a run that ``bench`` and ``watch`` give; None where no ranks were measured."""
     from synth.prediction import schedule_run_s
 
     if not schedule.is_listed or not schedule.expanded().network.measured:

@@ -65,7 +65,7 @@ class TrainingRows(RowsSoFar):
 
 
 def summary_of(report: TrainingReport) -> dict[str, Any]:
-    """What ``training compare --json`` prints."""
+    """Return what ``training compare --json`` prints."""
     told = figures(
         report,
         "model parameter_bytes ranks hosts backend steps batch compute_s target seed machine interrupted",

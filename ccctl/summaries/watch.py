@@ -25,7 +25,7 @@ _MOST_NAMED = 3
 
 
 def findings(asked: Asked, found: Found) -> list[str]:
-    """What an operator must hear, the most expensive first."""
+    """Return what an operator must hear, the most expensive first."""
     gone = [f"{name} of the baseline is not there" for name in found.verdict.drift.gone]
     return gone + [_told(asked, found, one) for one in found.standing]
 
@@ -63,7 +63,7 @@ def say_found(asked: Asked, found: Found) -> None:
 
 
 def _lossy(found: Found) -> list[SentSegments]:
-    """The hosts whose packets get lost."""
+    """Return the hosts whose packets get lost."""
     return [one for one in found.now.segments if one.lossy]
 
 
@@ -95,7 +95,7 @@ def say_decision(asked: Asked, found: Found, outcome: WatchOutcome, current: Pat
 def summary(
     asked: Asked, found: Found, outcome: WatchOutcome, current: Path, seconds: float
 ) -> dict[str, Any]:
-    """The object of ``--json``."""
+    """Return the object of ``--json``."""
     drift, plan = found.verdict.drift, outcome.plan
     known = asked.given.schedule.outcome
     optimal = known.percent_of_optimal if known is not None else None
@@ -160,7 +160,7 @@ def _budget(found: Found) -> str:
 
 
 def _unknown(found: Found, outcome: WatchOutcome) -> str:
-    """Why no schedule was chosen, and what to do."""
+    """Return why no schedule was chosen, and what to do."""
     history, names = outcome.history, Names(outcome.history.hosts)
     named = [names.link(*pair) for pair in _links(found, outcome.unknown[:_MOST_NAMED])]
     named += ["…"] if len(outcome.unknown) > _MOST_NAMED else []
@@ -194,7 +194,7 @@ def _links(found: Found, rows: tuple[int, ...]) -> list[list[int]]:
 
 
 def _harmless_cost(asked: Asked) -> str:
-    """How little a change costs the collective of the schedule that is called harmless."""
+    """Return how little a change costs the collective of the schedule that is called harmless."""
     shape = asked.given.schedule.collective
     size = format_size(shape.total_bytes(asked.given.schedule.chunk_bytes))
     return f"{shape.label} of {size} takes less than {1 / (1 - EFFECT):.2f} times as long"

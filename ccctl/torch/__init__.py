@@ -58,7 +58,7 @@ def register() -> None:
 
 
 def _create(options: Any, backend_options: Any) -> Any:
-    """The process group of one rank; what the environment says holds on rank 0.
+    """Return the process group of one rank; what the environment says holds on rank 0.
 
     Raises on all ranks what is wrong with it there.
     """
@@ -79,7 +79,7 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 
 def _meet(url: str, **options: Any) -> Any:
-    """The rendezvous `ccctl://`, of ranks that torchrun, mpirun or srun has started."""
+    """Return the rendezvous `ccctl://`, of ranks that torchrun, mpirun or srun has started."""
     from exec.training.backend import meet
 
     return meet(url, **options)
@@ -87,7 +87,7 @@ def _meet(url: str, **options: Any) -> Any:
 
 @cache
 def _known() -> KnownSchedules:
-    """The schedules of all groups of this process."""
+    """Return the schedules of all groups of this process."""
     from exec.training.backend import KnownSchedules
 
     return KnownSchedules(_KeptSchedules())
@@ -113,7 +113,8 @@ def _artifacts() -> Any:
 
 
 def _network(path: str, ranks: list[int], world: int) -> Network | None:
-    """The network of ``ranks`` in the profile of a job of ``world`` at ``path``; None where there is none.
+    """Return the network of ``ranks`` in the profile of a job of ``world`` at ``path``; None where
+    there is none.
 
     Raises UsageError with path and reason for what is no profile of these ranks.
     """

@@ -42,7 +42,7 @@ class DSSync(Wrapper):
 
 
 def _read(path: str, _job: TrainingJob) -> Groups:
-    """The groups of an artifact; on rank 0."""
+    """Return the groups of an artifact; on rank 0."""
     from ccctl.artifacts import codec
 
     found: Groups = codec.read(path, "groups").body
@@ -50,7 +50,7 @@ def _read(path: str, _job: TrainingJob) -> Groups:
 
 
 def _planned(job: TrainingJob) -> Groups:
-    """Groups for the profile, or for equal links; on rank 0."""
+    """Return the groups for the profile, or for equal links; on rank 0."""
     from ccctl.torch import _network
 
     path = os.environ.get("CCCTL_PROFILE", "")

@@ -82,7 +82,7 @@ class Deadline:
     began_s: float = field(default_factory=time.monotonic)
 
     def left_s(self) -> float | None:
-        """Seconds that are left, None without a limit; raises TimeoutExpired where there are none."""
+        """Return seconds that are left, None without a limit; raises TimeoutExpired where there are none."""
         if self.limit_s is None:
             return None
         left_s = self.began_s + self.limit_s - time.monotonic()
@@ -155,7 +155,7 @@ class Found:
         return bool(self.standing or self.verdict.drift.gone)
 
     def cost_of(self, standing: Standing) -> float | None:
-        """What a change costs; None for all but the largest."""
+        """Return what a change costs; None for all but the largest."""
         at = self.standing.index(standing)
         return self.costs[at] if at < len(self.costs) else None
 
@@ -273,7 +273,9 @@ def _unmeasured(found: Found) -> Mask:
 
 
 def _budget_for_all_s(now: Profile, left: Mask) -> float:
-    """The budget, in two digits, in which every link can be measured at the pace of the looks of ``now``."""
+    """Return the budget, in two digits, in which every link can be measured at the pace of the looks
+    of ``now``.
+    """
     exact_s = _ROOM * now.seconds * len(left) / max(1, len(left) - int(left.sum()))
     digit_s = 10.0 ** (math.floor(math.log10(max(exact_s, _LEAST_BUDGET_S))) - 1)
     return round(math.ceil(exact_s / digit_s) * digit_s, 3)
@@ -294,13 +296,13 @@ def _judged(asked: Asked, history: History, current: Given, now: Profile, at_s: 
 
 
 def _cost(asked: Asked, now: Profile, change: Change) -> float:
-    """How many times as long the given schedule takes when this alone has changed."""
+    """Return how many times as long the given schedule takes when this alone has changed."""
     alone = brought_up_to_date(asked.baseline.body, now, [change])
     return asked.forecast.time_s(asked.network_of(alone)) / asked.baseline_s
 
 
 def _events(found: Found, before: History, at_s: float) -> tuple[Event, ...]:
-    """What is different from the last run."""
+    """Return what is different from the last run."""
     verdict = found.verdict
     events = [Event(at_s, "drift", one.change.told) for one in found.standing if one.new]
     events += [Event(at_s, "recovered", str(one)) for one in verdict.recovered]
@@ -309,7 +311,9 @@ def _events(found: Found, before: History, at_s: float) -> tuple[Event, ...]:
 
 
 def _left(history: History, name: str) -> bool:
-    """Whether a host or rank that is gone was there before: no run has said so, or it was measured since."""
+    """Return whether a host or rank that is gone was there before: no run has said so, or it was
+    measured since.
+    """
     gone_s = [event.at_s for event in history.events if event.text == _GONE.format(name)]
     host = name.rpartition(" ")[2]
     ends = [
@@ -320,7 +324,7 @@ def _left(history: History, name: str) -> bool:
 
 
 def _searched(history: History, network: Network) -> bool:
-    """Whether a schedule was last searched for a network like this one."""
+    """Return whether a schedule was last searched for a network like this one."""
     before = history.searched_s_per_byte
     if not len(before):
         return False

@@ -58,7 +58,7 @@ class StateFolder:
         return self.folder / _HISTORY
 
     def history(self, baseline: Profile, source: str) -> History:
-        """The history of the links of ``baseline``, a new one where there is none.
+        """Return the history of the links of ``baseline``, a new one where there is none.
 
         Raises DataError where it is none, or that of other ranks or links than ``source`` has.
         """
@@ -85,7 +85,7 @@ class StateFolder:
         codec.write(str(self.history_path), "history", history, inputs)
 
     def current(self, given: Given) -> Given:
-        """The schedule that jobs load now; where there is none yet, ``given`` becomes it.
+        """Return the schedule that jobs load now; where there is none yet, ``given`` becomes it.
 
         Raises DataError where what is there is no proven schedule for the same collective and size.
         """
@@ -115,14 +115,14 @@ class StateFolder:
         return name
 
     def schedules(self) -> list[Path]:
-        """The schedules that were current, oldest first."""
+        """Return the schedules that were current, oldest first."""
         found = [path for path in self.folder.iterdir() if _SCHEDULE.fullmatch(path.name)]
         return sorted(found, key=lambda path: (path.name[:25], len(path.name), path.name))
 
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[StateFolder]:
-    """The state folder ``path``, made where it is not there, while no other run has it.
+    """Open the state folder ``path``, made if missing, while no other run has it.
 
     Raises UnavailableError where others can write there, or where it holds what no watch wrote,
     LockHeldError where another run has it, and CannotWriteError where it cannot be made.
@@ -148,7 +148,7 @@ def opened(path: str) -> Iterator[StateFolder]:
 
 
 def read_schedule(path: str) -> Given:
-    """A schedule that the checker accepts, with its bytes; raises what the codec does.
+    """Return a schedule that the checker accepts, with its bytes; raises what the codec does.
 
     One that is not proven is a DataError, too: status 1 is for what the network does.
     """

@@ -21,7 +21,7 @@ _JUDGES: dict[str, Callable[[Any, Timing | None], list[str]]] = {
 
 
 def check_any(made: AnySchedule, timing: Timing | None = None) -> list[str]:
-    """What is wrong with a schedule, each with its place; an empty list proves it.
+    """Return what is wrong with a schedule, each with its place; an empty list proves it.
 
     ``timing`` is what is claimed of a table, or of the quotient of a symmetric schedule; a periodic schedule
     claims its own times, and a selection none.

@@ -64,7 +64,7 @@ def by_the_times(schedule: Schedule, timing: Timing) -> Indices:
 
 
 def by_the_table(schedule: Schedule, timing: Timing | None = None) -> Indices:
-    """The same where each send arrives before the next one of the table starts, as in programs.
+    """Return the same where each send arrives before the next one of the table starts, as in programs.
 
     With ``timing`` that is still the order in which contributions go, but each must have come by its times.
     """
@@ -188,7 +188,7 @@ def _begin(own: _Words, complete: _Words, sources: Indices, reduced: bool) -> No
 
 @compiled
 def _changes(slot: _Words, content: _Words, op: int) -> bool:
-    """Whether a send changes what is in a slot; what comes into an empty one changes nothing."""
+    """Return whether a send changes what is in a slot; what comes into an empty one changes nothing."""
     changed = False
     for word in range(len(slot)):
         after = slot[word] | content[word] if op == REDUCE else content[word]
@@ -198,7 +198,7 @@ def _changes(slot: _Words, content: _Words, op: int) -> bool:
 
 @compiled
 def _add(slot: _Words, content: _Words) -> bool:
-    """Whether a contribution is now in the sum a second time."""
+    """Return whether a contribution is now in the sum a second time."""
     twice = False
     for word in range(len(slot)):
         twice = twice or (slot[word] & content[word]) != 0

@@ -76,7 +76,7 @@ def _time(groups: Groups) -> Iterator[str]:
 
 
 def _iteration_s(groups: Groups, division: Division, link: Indices) -> float:
-    """When the last group has averaged, each by a ring in the order of the racks, all of them at once.
+    """Return when the last group has averaged, each by a ring in the order of the racks, all of them at once.
 
     A ring of n takes 2(n − 1) messages of 1/n of the bytes, layer by layer, each as late as its slowest link
     lets it be; and it waits for all that its links and ports carry, of whatever rings.
@@ -100,7 +100,7 @@ def _iteration_s(groups: Groups, division: Division, link: Indices) -> float:
 
 
 def lemma_holds_from(product: Floats, rho: float) -> int | None:
-    """The first number of periods from which Lemma IV.1 is proven, or None within what is tried.
+    """Return the first number of periods from which Lemma IV.1 is proven, or None within what is tried.
 
     The lemma bounds the squared error of every rank after k periods by rho^k · ‖X₀‖². It holds for all k ≥ m
     if the 2-norms of the error's powers m to 2m − 1 keep to it, as any k ≥ m is a sum of such numbers.
@@ -119,7 +119,7 @@ def lemma_holds_from(product: Floats, rho: float) -> int | None:
 
 
 def _reached(groups: Groups) -> set[int]:
-    """The ranks that hear of rank 0, directly or through others."""
+    """Return the ranks that hear of rank 0, directly or through others."""
     groups_of: dict[int, list[tuple[int, ...]]] = {}
     for group in {group for division in groups.iterations for group in division}:
         for rank in group:
@@ -135,7 +135,7 @@ def _reached(groups: Groups) -> set[int]:
 
 
 def _consensus(groups: Groups, product: Floats) -> Iterator[str]:
-    """Whether all ranks reach each other, and whether rho and the distance are those of the product."""
+    """Yield whether all ranks reach each other, and whether rho and the distance are those of the product."""
     reached = _reached(groups)
     if len(reached) < groups.ranks:
         apart = next(rank for rank in range(groups.ranks) if rank not in reached)

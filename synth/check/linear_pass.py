@@ -17,7 +17,7 @@ _MOST_SLOTS = 1 << 24
 
 
 def takes_turns(schedule: Schedule, timing: Timing, slack: float) -> bool:
-    """Whether no send is too short, early or late, and links and ports carry their sends one by one.
+    """Return whether no send is too short, early or late, and links and ports carry their sends one by one.
 
     Proven only if the sends of each link and port start in the order of the table. O(sends · ports).
     """
@@ -40,7 +40,8 @@ def takes_turns(schedule: Schedule, timing: Timing, slack: float) -> bool:
 
 
 def is_delivered(schedule: Schedule, timing: Timing, slack: float) -> bool:
-    """Whether each chunk is summed along a tree, if it is reduced, and copied from there to who wants it.
+    """Return whether each chunk is summed along a tree, if it is reduced, and copied from there to
+    who wants it.
 
     A copy that starts no earlier than the first arrival of its chunk at its source, and arrives later than it
     starts, carries the complete chunk if that arrival did; so does each in turn, from the sources on.

@@ -20,7 +20,7 @@ _SLACK = 1e-9
 
 
 def check_periodic(made: PeriodicSchedule) -> list[str]:
-    """Findings; an empty list proves the schedule and its time for every number of periods.
+    """Return findings; an empty list proves the schedule and its time for every number of periods.
 
     O(sends of a period · log of them), and for reducing collectives times ranks / 64.
     """

@@ -42,7 +42,7 @@ class Verdict:
 
 
 def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
-    """Findings, each with rank, threadblock and step; an empty list proves the program.
+    """Return findings, each with rank, threadblock and step; an empty list proves the program.
 
     Proven are: every slot exists; nothing deadlocks with ``depth`` messages in each FIFO; nothing
     unwritten is read; each rank ends with every contribution to what it wants exactly once; no step
@@ -54,7 +54,7 @@ def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
 
 
 def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
-    """``judge``, with the least depth of FIFOs, and whether all ranks end with the same bits."""
+    """Return ``judge``, with the least depth of FIFOs, and whether all ranks end with the same bits."""
     if found := shape(program):
         return Verdict(tuple(found))
     if not program.steps and program.input_chunks:

@@ -18,7 +18,7 @@ _CPY = OPS.index("cpy")
 
 
 def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
-    """Every pair of conflicting accesses that neither waits nor messages order.
+    """Return every pair of conflicting accesses that neither waits nor messages order.
 
     ``order`` must be an order in which the steps can run. Order within a rank comes from vector clocks,
     O(waits · threadblocks of a rank); pairs that they leave open are searched for a path of messages
@@ -52,7 +52,7 @@ def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
 
 
 def overlaps(program: Program, slots: Slots) -> list[str]:
-    """Steps that write into a part of the memory that they read; O(slots · log slots) of steps that could.
+    """Return the steps that write into a part of what they read; O(slots · log slots).
 
     Exactly the same memory is no overlap. Which slots are the same memory depends on the placement.
     """
@@ -88,7 +88,7 @@ def _waited_for(waits: Waits) -> Indices:
 
 
 def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
-    """Which suspects no path orders: program order, waits, and messages of any rank."""
+    """Return which suspects no path orders: program order, waits, and messages of any rank."""
     program = waits.program
     position = np.full(program.steps, -1, dtype=np.int64)
     position[order] = np.arange(len(order))

@@ -22,7 +22,7 @@ _SLACK = 1e-9
 
 
 def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
-    """Findings, at most 20 of a kind; an empty list proves the schedule.
+    """Return findings, at most 20 of a kind; an empty list proves the schedule.
 
     Proven are: the source held the chunk when the send started; no link and no port carries two sends at
     once, where streams, which divide them by rates, are links of their own; no contribution is reduced twice;
@@ -50,7 +50,7 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
 
 
 def check_selection(selection: Selection) -> list[str]:
-    """Findings on the schedule of each range; none proves it for every size of its range."""
+    """Return findings on the schedule of each range; none proves it for every size of its range."""
     found = selection.problems()
     for row, one in enumerate(selection.ranges if not found else ()):
         least, most = selection.choose(one.from_bytes), selection.choose(one.to_bytes)
@@ -67,7 +67,7 @@ def check_selection(selection: Selection) -> list[str]:
 
 
 def _times(schedule: Schedule, timing: Timing) -> list[str]:
-    """Sends that start before zero, or do not take what their link takes."""
+    """Return sends that start before zero, or do not take what their link takes."""
     started = np.isfinite(timing.start_s)
     travel_s = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
     slack_s = _SLACK * (1.0 + np.abs(timing.arrival_s))
@@ -118,7 +118,7 @@ def _overlaps(
 
 
 def _said(schedule: Schedule, codes: Indices) -> list[str]:
-    """What each (code, send or -1, rank, chunk) means."""
+    """Return what each (code, send or -1, rank, chunk) means."""
     words = {
         NOT_HELD: "rank {rank} does not hold chunk {chunk} when it starts",
         TWICE: "rank {rank} already has a contribution to chunk {chunk} that this reduce adds again",

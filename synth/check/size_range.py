@@ -61,7 +61,7 @@ class _Times:
 def check_sizes(
     schedule: Schedule, most_bytes: int, judge: Callable[[Schedule], list[str]]
 ) -> tuple[int, list[str]] | Unsettled | None:
-    """A size of chunks at which ``judge`` has findings, and those; None proves every size.
+    """Return a size of chunks at which ``judge`` has findings, and those; None proves every size.
 
     Sizes are those from the chunks of ``schedule`` to ``most_bytes``; ``judge`` is given the schedule with
     others. Unsettled where 400 sizes do not decide. O(sends · ranks / 64), and O(sends) for each size that is
@@ -129,7 +129,8 @@ def _free_pairs(schedule: Schedule) -> Indices:
 def _list_pairs(
     chunk_start: Indices, src: Indices, dst: Indices, op: Bytes, ranks: int, found: Indices, fill: bool
 ) -> int:
-    """How many free pairs there are; with ``fill`` they are written to ``found``, by places in the columns.
+    """Return how many free pairs there are; with ``fill`` they are written to ``found``, by places in
+    the columns.
 
     ``before[i]`` is the set of sends of the same chunk that have arrived before send i can start.
     """
@@ -175,14 +176,14 @@ def _list_pairs(
 
 
 def _same_order(pairs: Indices, low: _Times, high: _Times, width: float) -> Mask:
-    """Which pairs are proven to have one order at all sizes between two."""
+    """Return which pairs are proven to have one order at all sizes between two."""
     kind, first, second = pairs.T
     below, above = _order(pairs, low), _order(pairs, high)
     same = below == above
     written = kind == _WRITE_WRITE
 
     def at(times: _Times, rows: Indices, writes: Mask) -> tuple[Floats, Floats]:
-        """The end of a read, or the arrival of a write."""
+        """Return the end of a read, or the arrival of a write."""
         end, arrival = times.end(rows), times.arrival(rows)
         return np.where(writes, arrival[0], end[0]), np.where(writes, arrival[1], end[1])
 
@@ -215,7 +216,8 @@ _Line = tuple[Floats, Floats]
 
 
 def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: float) -> Mask:
-    """Which convex functions are proven nowhere below which others, both by (value, slope) at both ends.
+    """Return which convex functions are proven nowhere below which others, both by (value, slope) at
+    both ends.
 
     The upper lies above its tangents, the lower below its chord; least is their distance at either end or
     where the tangents meet.
@@ -234,7 +236,7 @@ def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: 
 
 
 def _timed(schedule: Schedule) -> _Times:
-    """When sends start at the schedule's size, and by how much later for each byte more."""
+    """Return when sends start at the schedule's size, and by how much later for each byte more."""
     schedule = on_lanes(schedule)
     network, size, row = schedule.network, schedule.chunk_bytes, schedule.link
     start_s, slope = starts(schedule)

@@ -42,7 +42,7 @@ class Slots:
     outputs: _Filled
 
     def name(self, number: int) -> str:
-        """A slot as ``i[3]``."""
+        """Return a slot as ``i[3]``."""
         flat = self.first.ravel()
         at = int(np.searchsorted(flat, number, side="right")) - 1
         return f"{BUFFERS[at % len(BUFFERS)]}[{number - flat[at]}]"
@@ -78,7 +78,7 @@ def slots_of(program: Program, *, in_place: bool) -> Slots:
 
 
 def _members(sets: RankSets) -> tuple[Indices, Indices]:
-    """(rank, chunk) of all pairs, by rank and then by chunk."""
+    """Return (rank, chunk) of all pairs, by rank and then by chunk."""
     sizes = np.diff(sets.start)[sets.group]
     rank = sets.rank[spans(sets.start[:-1][sets.group], sizes)].astype(np.int64)
     by_rank = np.argsort(rank, kind="stable")

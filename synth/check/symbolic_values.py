@@ -85,7 +85,7 @@ def follow(waits: Waits, slots: Slots, order: Indices) -> Values:
 
 
 def missing(collective: Collective, chunk: int, bits: Indices) -> list[int]:
-    """The ranks whose contribution to ``chunk`` is not among ``bits``."""
+    """Return the ranks whose contribution to ``chunk`` is not among ``bits``."""
     held = sum(int(word) << (_WORD * at) for at, word in enumerate(bits))
     sources = collective.sources.of(chunk).tolist() if collective.reduced[chunk] else [0]
     return [rank for rank in sources if not held >> rank & 1]
@@ -134,7 +134,10 @@ def _follow(
     message: Indices,
     reduced: Mask,
 ) -> tuple[int, Indices, Indices]:
-    """(how many values there are, unread, uneven); ``made`` were there before, ``value`` is of each cell."""
+    """Return (how many values there are, unread, uneven).
+
+    ``made`` were there before, ``value`` is of each cell.
+    """
     op, sends, receives, reads, writes, src, dst, count, sender, offset = steps
     chunk, bits, expression, flaw, flaw_step = table
     words = bits.shape[1]

@@ -23,7 +23,8 @@ __all__ = ["check_symmetric"]
 
 
 def check_symmetric(made: SymmetricSchedule, timing: Timing | None = None) -> list[str]:
-    """What is wrong, each with its place; an empty list proves all sends, at the times of the quotient.
+    """Return what is wrong, each with its place; an empty list proves all sends, at the times of the
+    quotient.
 
     ``timing`` is a claimed timing of the quotient; None replays it. O(n) for n listed sends along trees.
     """

@@ -50,7 +50,8 @@ def columns(sets: RankSets) -> Sets:
 
 
 def on_lanes(schedule: Schedule) -> Schedule:
-    """The same sends with a link of its own for each stream; a schedule without streams as it is. O(sends).
+    """Return the same sends with a link of its own for each stream; a schedule without streams as it
+    is. O(sends).
 
     Streams get the rates at which all are through when the busiest link or port is, so none is overloaded.
     """
@@ -88,7 +89,7 @@ def replay(schedule: Schedule) -> Timing:
 
 
 def starts(schedule: Schedule) -> tuple[Floats, Floats]:
-    """(when each send starts, by how much later for each byte more). O(sends · ports of a link)."""
+    """Return (when each send starts, by how much later for each byte more). O(sends · ports of a link)."""
     network, size = schedule.network, schedule.chunk_bytes
     lanes = _Lanes(
         network.travel_s(size),
@@ -106,7 +107,9 @@ def starts(schedule: Schedule) -> tuple[Floats, Floats]:
 
 
 def by_chunk(schedule: Schedule) -> tuple[Indices, Indices]:
-    """(rows, start): the sends of chunk c, in the order of the table, are ``rows[start[c]:start[c + 1]]``."""
+    """Return (rows, start): the sends of chunk c, in the order of the table, are
+    ``rows[start[c]:start[c + 1]]``.
+    """
     start = offsets(np.bincount(schedule.chunk, minlength=schedule.collective.chunks))
     return _sorted(schedule.chunk, start.copy()), start
 

@@ -72,17 +72,20 @@ class Waits:
         return self._partner(self.receives, self.sends, self.writer, 0)
 
     def room(self, depth: int) -> Indices:
-        """The step that must have received before a sending step finds one of ``depth`` places; -1: none."""
+        """Return the step that must have received before a sending step finds one of ``depth`` places.
+
+        -1: none.
+        """
         return self._partner(self.sends, self.receives, self.reader, depth)
 
     def first(self, depth: int) -> Mask:
-        """Sending steps that find a place in a connection which is still empty."""
+        """Return the sending steps that find a free place in their connection."""
         found = self.sends.copy()
         found[self.sends] = self._number(self.sends) < depth
         return found
 
     def _number(self, steps: Mask) -> Indices:
-        """How many of ``steps`` the threadblock of each has before it."""
+        """Return how many of ``steps`` the threadblock of each has before it."""
         tb = self.program.tb_of[steps]
         return np.arange(len(tb)) - offsets(np.bincount(tb, minlength=1))[tb]
 
@@ -166,7 +169,7 @@ def _left_over(waits: Waits) -> Iterator[str]:
 
 @compiled
 def _order(waits_for: Indices, never: Mask) -> Indices:
-    """The steps that run, each after all that it waits for (Kahn); -1 stands for nothing."""
+    """Return the steps that run, each after all that it waits for (Kahn); -1 stands for nothing."""
     kinds, steps = waits_for.shape
     open_ = np.zeros(steps, np.int64)
     # Who waits for a step is a chain of places in ``waits_for``.

@@ -57,7 +57,7 @@ class _Slot:
 
 
 def exchanging_dag(schedule: Schedule, name: str, channel: Indices) -> ChunkDag:
-    """The operations of a schedule with addends; ``channel`` as for each send. O(sends + addends)."""
+    """Return the operations of a schedule with addends; ``channel`` as for each send. O(sends + addends)."""
     return _Lowering(schedule, channel).dag(name)
 
 
@@ -122,7 +122,7 @@ class _Lowering:
         return self._columns(name)
 
     def _carried(self) -> list[_Parts]:
-        """What each send carries; each slot is told what is carried from it."""
+        """Return what each send carries; each slot is told what is carried from it."""
         schedule, found = self.schedule, []
         parts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for (rank, chunk), slot in self.slots.items():
@@ -148,7 +148,7 @@ class _Lowering:
         return self.slots.setdefault((rank, chunk), _Slot(rank, chunk, [], {}))
 
     def _sum(self, slot: _Slot, wanted: _Parts, when: int) -> _Place:
-        """Where the sum of these parts lies, once the operations that make it are there."""
+        """Return where the sum of these parts lies, once the operations that make it are there."""
         if len(wanted) == 1:
             return slot.places[next(iter(wanted))]
         if wanted in slot.sums:
@@ -174,7 +174,9 @@ class _Lowering:
         return into
 
     def _grouped(self, slot: _Slot, wanted: _Parts) -> list[_Parts]:
-        """The parts as every rank adds them up: first within what any send carries, then those sums."""
+        """Return the parts as every rank adds them up: first within what any send carries, then those
+        sums.
+        """
         of = {part: self._contributors(slot, part) for part in wanted}
         whole = sum(of.values())
         groups: list[_Parts] = []
@@ -189,11 +191,11 @@ class _Lowering:
         return sorted(groups, key=lambda group: _lowest(sum(of[part] for part in group)))
 
     def _contributors(self, slot: _Slot, part: int) -> int:
-        """The ranks whose contributions a part holds, as bits."""
+        """Return the ranks whose contributions a part holds, as bits."""
         return 1 << slot.rank if part == _OWN else self.contributors[part]
 
     def _home(self, slot: _Slot) -> _Place:
-        """The chunk's output slot, or a scratch slot where it has none."""
+        """Return the chunk's output slot, or a scratch slot where it has none."""
         output = self.outputs.get((slot.rank, slot.chunk))
         return self._scratch(slot.rank) if output is None else _Place(OUTPUT, output)
 

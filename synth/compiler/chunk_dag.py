@@ -84,11 +84,11 @@ class ChunkDag:
         return bool(((self.send_tb >= 0) | (self.recv_tb >= 0)).any())
 
     def cells(self) -> Cells:
-        """All memory; input and output share it where the program may run in place."""
+        """Return all memory; input and output share it where the program may run in place."""
         return memory_of(self.collective, self.scratch_chunks, in_place=self.in_place)
 
     def dependences(self) -> Dependences:
-        """True and false dependences between the operations: what must come before what, and why."""
+        """Return true and false dependences between the operations, with their causes."""
         cells = self.cells()
         return dependences(
             cells,
@@ -98,14 +98,15 @@ class ChunkDag:
         )
 
     def where(self, cells: Cells, side: Literal["src", "with", "dst"]) -> Indices:
-        """The first slot of each operand, numbered through all memory."""
+        """Return the first slot of each operand, numbered through all memory."""
         rank = self.src_rank if side == "src" else self.dst_rank
         first: Indices = cells.first[rank, getattr(self, f"{side}_buffer")] + getattr(self, f"{side}_slot")
         return first
 
 
 def replicated(dag: ChunkDag, instances: int) -> ChunkDag:
-    """The program cut into parallel instances (GC3 Sec. 5.3.2): every chunk becomes ``instances`` chunks.
+    """Return the program cut into parallel instances (GC3 Sec. 5.3.2): every chunk becomes
+    ``instances`` chunks.
 
     A range of chunks is cut as memory, not chunk by chunk, so instances of one operation may depend on
     other instances of another: dependences are only tracked afterwards.
@@ -131,7 +132,7 @@ def replicated(dag: ChunkDag, instances: int) -> ChunkDag:
 
 
 def cut(collective: Collective, parts: int) -> Collective:
-    """The collective with every chunk cut into ``parts``, neighbours in every buffer."""
+    """Return the collective with every chunk cut into ``parts``, neighbours in every buffer."""
     if collective.custom is not None:
         sets = collective.custom
         columns = {name: np.repeat(getattr(sets, name), parts) for name in ("source", "target", "reduced")}

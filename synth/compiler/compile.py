@@ -19,7 +19,7 @@ __all__ = ["compiled_program"]
 
 
 def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) -> Program:
-    """The program that does what ``dag`` says, on ``instances`` parallel instances.
+    """Return the program that does what ``dag`` says, on ``instances`` parallel instances.
 
     What cannot be fused without messages overtaking each other or a circle of waits is taken apart again;
     with nothing fused, and every receive sorted right behind its send, one message in each FIFO is
@@ -49,7 +49,7 @@ def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) ->
 
 
 def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indices]:
-    """(the program, none), or (None, fused rows to take apart).
+    """Return (the program, none), or (None, fused rows to take apart).
 
     Where the FIFOs are too short for a circle of threadblocks that all send first, what would block goes
     to the next channel.

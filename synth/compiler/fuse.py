@@ -45,7 +45,7 @@ def pairs(dag: InstructionDag) -> Indices:
 
 
 def fused(dag: InstructionDag, pair: Indices) -> InstructionDag:
-    """The rows with each pair made one, at the place of its receive."""
+    """Return the rows with each pair made one, at the place of its receive."""
     receive = np.flatnonzero(pair >= 0)
     send = pair[receive]
     op, send_to, receiver = dag.op.copy(), dag.send_to.copy(), dag.receiver.copy()
@@ -75,7 +75,7 @@ def fused(dag: InstructionDag, pair: Indices) -> InstructionDag:
 
 
 def _moved(needs: Dependences, place: Indices, stays: Mask, rows: int) -> Dependences:
-    """The dependences between the rows that are left; those inside a pair go."""
+    """Return the dependences between the rows that are left; those inside a pair go."""
     owner = place[np.repeat(np.arange(len(place)), np.diff(needs.start))]
     before = place[needs.before]
     outside = owner != before

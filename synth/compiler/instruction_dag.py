@@ -54,7 +54,9 @@ class InstructionDag:
         return len(self.op)
 
     def touched(self, cells: Cells) -> tuple[tuple[Indices, Mask], tuple[Indices, Mask]]:
-        """((first source slot, whether it is read), (first destination slot, whether it is written))."""
+        """Return ((first source slot, whether it is read), (first destination slot, whether it is
+        written)).
+        """
         src = cells.first[self.rank, self.src_buffer] + self.src_slot
         dst = cells.first[self.rank, self.dst_buffer] + self.dst_slot
         return (src, np.array(READS_SRC)[self.op]), (dst, np.array(WRITES_DST)[self.op])

@@ -46,7 +46,7 @@ def _positive_counts(form: ChunkDag | InstructionDag) -> bool:
 
 
 def _same_or_apart(dag: ChunkDag) -> bool:
-    """What is read on the rank of the destination is exactly the destination, or apart from it."""
+    """Return what is read on the rank of the destination is exactly the destination, or apart from it."""
     cells = dag.cells()
     into = cells.same[dag.where(cells, "dst")]
     copied = _overlap_partly(cells.same[dag.where(cells, "src")], into, dag.count)
@@ -68,7 +68,7 @@ def _only_known(dag: InstructionDag) -> bool:
 
 
 def _messages_have_two_ends(dag: InstructionDag) -> bool:
-    """Who sends to whom agrees on both sides, and what a message carries too."""
+    """Return who sends to whom agrees on both sides, and what a message carries too."""
     out, into = np.flatnonzero(dag.receiver >= 0), np.flatnonzero(dag.sender >= 0)
     there, here = dag.receiver[out], dag.sender[into]
     return bool(

@@ -27,7 +27,7 @@ _OVERLAP = 0.1
 
 
 def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool = True) -> Program:
-    """The program that carries out a schedule, its sends in the schedule's order where they can be.
+    """Return the program that carries out a schedule, its sends in the schedule's order where they can be.
 
     One program is valid both out of place and, where the collective can, in place. Streams are paced. Raises
     UsageError where a rank sends a chunk that it does not hold.
@@ -39,7 +39,7 @@ def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool 
 
 
 def _paces(schedule: Schedule, program: Program) -> Floats:
-    """How fast each threadblock sends if all are through when the busiest link or port is.
+    """Return how fast each threadblock sends if all are through when the busiest link or port is.
 
     Else sums that nobody needs yet fill the ports, and results wait behind them: four hosts, one at 40 Mbit/s
     and one pair at 20, took 2.1 s instead of 1.8 (benchmarks/lab_cases.py).
@@ -50,7 +50,10 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 
 
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
-    """The operations of a schedule, and copies to the output of what a rank keeps; O(sends · log sends)."""
+    """Return the operations of a schedule, and copies to the output of what a rank keeps.
+
+    O(sends · log sends).
+    """
     collective, network = schedule.collective, schedule.network
     if schedule.exchanges:
         return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
@@ -159,7 +162,10 @@ class _Homes:
         self.slot = slot
 
     def before(self, rank: Indices) -> tuple[Indices, Indices]:
-        """(buffer, slot) of each send's chunk on ``rank`` when it starts; slot -1 where it has none."""
+        """Return (buffer, slot) of each send's chunk on ``rank`` when it starts.
+
+        Slot -1 where it has none.
+        """
         place = rank * self.chunks + self.chunk
         at = np.minimum(np.searchsorted(self.places, place), max(0, len(self.places) - 1))
         if not len(self.places):
@@ -169,12 +175,12 @@ class _Homes:
         return np.where(arrived, self.buffer[at], INPUT), np.where(arrived, self.slot[at], own)
 
     def after(self, rank: Indices) -> tuple[Indices, Indices]:
-        """(buffer, slot) of each send's chunk on ``rank`` once it has arrived."""
+        """Return (buffer, slot) of each send's chunk on ``rank`` once it has arrived."""
         at = np.searchsorted(self.places, rank * self.chunks + self.chunk)
         return self.buffer[at], self.slot[at]
 
     def kept(self) -> tuple[Indices, Indices, Indices]:
-        """(rank, input slot, output slot) of what a rank holds, wants and never receives."""
+        """Return (rank, input slot, output slot) of what a rank holds, wants and never receives."""
         place = self.outputs.rank * self.chunks + self.outputs.chunk
         own = _slot(self.inputs, place, self.chunks)
         rows = np.flatnonzero((own >= 0) & ~np.isin(place, self.places))
@@ -182,7 +188,7 @@ class _Homes:
 
 
 def _slot(side: Side, place: Indices, chunks: np.int64) -> Indices:
-    """The slot of each (rank, chunk), or -1."""
+    """Return the slot of each (rank, chunk), or -1."""
     keys = side.rank * chunks + side.chunk
     if not len(keys):
         return np.full(len(place), -1, dtype=np.int64)

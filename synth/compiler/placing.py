@@ -23,7 +23,8 @@ def first_fit(
     instances: int,
     span: int,
 ) -> tuple[Indices, Indices]:
-    """(the channel of each row's messages, the first rows of the chains that fit on none, which have -1).
+    """Return (the channel of each row's messages, the first rows of the chains that fit on none,
+    which have -1).
 
     A chain takes the lowest channel on which no tie is in its way: ``goes_to`` says what the receiving end
     of a connection passes on to, ``comes_from`` where the sending end has it from.

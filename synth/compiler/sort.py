@@ -37,7 +37,7 @@ def sorted_rows(dag: InstructionDag, *, adjacent: bool = False) -> Indices:
 
 
 def _edges(dag: InstructionDag) -> tuple[Indices, Indices]:
-    """Who must come after each row: its dependents, its receiver, the sender to a dependent."""
+    """Return who must come after each row: its dependents, its receiver, the sender to a dependent."""
     needs = dag.needs
     owner = np.repeat(np.arange(dag.rows), np.diff(needs.start))
     receivers = np.flatnonzero(dag.sender >= 0)

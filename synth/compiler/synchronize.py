@@ -18,7 +18,7 @@ __all__ = ["emitted"]
 
 
 def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Program, Indices]:
-    """(the program, the row of each of its steps); O(rows + waits · threadblocks of a rank)."""
+    """Return (the program, the row of each of its steps); O(rows + waits · threadblocks of a rank)."""
     order = np.argsort(place, kind="stable")
     by_rank = order[np.argsort(dag.rank[order], kind="stable")]
     needs = dag.needs
@@ -70,7 +70,7 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
 
 
 def _turns(row: Indices, place: Indices) -> Indices:
-    """The place of each step; of a nop that of the step which it waits on behalf of."""
+    """Return the place of each step; of a nop that of the step which it waits on behalf of."""
     real = np.flatnonzero(row >= 0)
     served = real[np.searchsorted(real, np.arange(len(row)))] if len(real) else real
     turns: Indices = place[row[served]]

@@ -35,7 +35,7 @@ class Blocks:
 
 
 def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Blocks | None, Indices]:
-    """(the threadblocks, none) or (None, fused rows that must be taken apart before it can succeed).
+    """Return (the threadblocks, none) or (None, fused rows that must be taken apart before it can succeed).
 
     ``lowest`` is the lowest channel that the messages from each row on may take; it is raised where they
     would overtake others. Where the author chose the channel it stays.
@@ -53,7 +53,9 @@ def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Bloc
 
 
 def _channels(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Indices | None, Indices]:
-    """(the channel of every row's messages, none), or (None, fused rows for which there is no channel)."""
+    """Return (the channel of every row's messages, none), or (None, fused rows for which there is no
+    channel).
+    """
     peers = dag.rank * np.int64(dag.dag.collective.ranks)
     out = np.where(dag.receiver >= 0, peers + dag.send_to, -1)
     into = np.where(dag.sender >= 0, dag.recv_from * np.int64(dag.dag.collective.ranks) + dag.rank, -1)
@@ -99,7 +101,7 @@ def heads_of(dag: InstructionDag) -> Indices:
 
 
 def _passed_on(dag: InstructionDag, heads: Indices) -> Indices:
-    """The fused rows of the chains that start with ``heads``."""
+    """Return the fused rows of the chains that start with ``heads``."""
     return np.flatnonzero((dag.sender >= 0) & (dag.receiver >= 0) & np.isin(heads_of(dag), heads))
 
 
@@ -116,7 +118,7 @@ def _overtaken(dag: InstructionDag, place: Indices, channel: Indices) -> tuple[I
 
 
 def _fused_among(dag: InstructionDag, ahead: Indices, behind: Indices) -> Indices:
-    """The fused rows at either end of these messages."""
+    """Return the fused rows at either end of these messages."""
     rows = np.concatenate([ahead, behind, dag.sender[ahead], dag.sender[behind]])
     return np.unique(rows[(dag.sender[rows] >= 0) & (dag.receiver[rows] >= 0)])
 
@@ -148,7 +150,7 @@ def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
 
 
 def _looked_up(keys: Indices, values: Indices, wanted: Indices) -> Indices:
-    """The value of each wanted key, or -1."""
+    """Return the value of each wanted key, or -1."""
     if not len(keys):
         return np.full(len(wanted), -1, dtype=np.int64)
     names, first = np.unique(keys, return_index=True)

@@ -34,25 +34,26 @@ class Bucket(NamedTuple):
 
 
 def layer_of(model: Model, bucket: Bucket) -> int:
-    """The first layer of a bucket: its gradients are complete after it, and the next forward pass needs them
+    """Return the first layer of a bucket: its gradients are complete after it, and the next forward
+    pass needs them
     before it.
     """
     return int(model.tensor_layer[bucket.first])
 
 
 def size_of(model: Model, bucket: Bucket) -> int:
-    """The bytes of a bucket."""
+    """Return the bytes of a bucket."""
     return int(model.tensor_bytes[bucket.first : bucket.end].sum())
 
 
 def by_layer(model: Model) -> list[Bucket]:
-    """A bucket for each layer that has tensors (WFBP)."""
+    """Return a bucket for each layer that has tensors (WFBP)."""
     starts = np.flatnonzero(np.diff(model.tensor_layer, prepend=-1)).tolist()
     return [Bucket(first, end) for first, end in pairwise([*starts, len(model.tensors)])][::-1]
 
 
 def by_tensor(model: Model) -> list[Bucket]:
-    """A bucket for each tensor."""
+    """Return a bucket for each tensor."""
     return [Bucket(first, first + 1) for first in reversed(range(len(model.tensors)))]
 
 
@@ -95,7 +96,7 @@ def by_cycle(model: Model, buffer_bytes: int, cycle_s: float) -> list[Bucket]:
 
 
 def merged(model: Model, costs: RingCosts) -> list[Bucket]:
-    """A layer joins the one before it where waiting for it is shorter than a start-up (MG-WFBP)."""
+    """Return a layer joins the one before it where waiting for it is shorter than a start-up (MG-WFBP)."""
     found: list[Bucket] = []
     free_s = 0.0
     for one in by_layer(model):

@@ -45,7 +45,9 @@ class RingCosts:
 def speedup_max(
     ranks: int, forward_s: float, backward_s: float, reduce_scatter_s: float, all_gather_s: float
 ) -> float:
-    """The largest speed-up of ``ranks`` over one where each half overlaps with its pass (equation 6)."""
+    """Return the largest speed-up of ``ranks`` over one where each half overlaps with its pass
+    (equation 6).
+    """
     compute_s = forward_s + backward_s
     exposed_s = reduce_scatter_s + all_gather_s
     exposed_s -= min(reduce_scatter_s, backward_s) + min(all_gather_s, forward_s)
@@ -53,5 +55,5 @@ def speedup_max(
 
 
 def baseline_s(forward_s: float, backward_s: float, all_reduce_s: float) -> float:
-    """The shortest iteration where only the backward pass overlaps with communication (equation 8)."""
+    """Return the shortest iteration where only the backward pass overlaps with communication (equation 8)."""
     return forward_s + max(backward_s, all_reduce_s)

@@ -25,7 +25,7 @@ _NOISES = np.geomspace(1e-3, 0.6, 8)
 
 
 def posterior(at: Floats, observed: Floats, asked: Floats) -> tuple[Floats, Floats]:
-    """(mean, standard deviation) at ``asked``, after ``observed`` at ``at``.
+    """Return (mean, standard deviation) at ``asked``, after ``observed`` at ``at``.
 
     Places are within 0 to 1; observations are best given with mean 0 and variance 1. O(observations³).
     """

@@ -138,7 +138,7 @@ def _buckets(
 
 
 def _backward(model: Model) -> list[TimelineTask]:
-    """The layers from the last to the first; task n is that of the n-th layer from the end."""
+    """Return the layers from the last to the first; task n is that of the n-th layer from the end."""
     layers = range(len(model.layers))
     return [
         TimelineTask(BACKWARD, layer, float(model.backward_s[layer]), (at - 1,) if at else ())
@@ -147,14 +147,14 @@ def _backward(model: Model) -> list[TimelineTask]:
 
 
 def _done(model: Model, bucket: Bucket) -> int:
-    """The task with which the gradients of a bucket are complete."""
+    """Return the task with which the gradients of a bucket are complete."""
     return len(model.layers) - 1 - layer_of(model, bucket)
 
 
 def _forward(
     model: Model, first: int, waits: dict[int, list[int]], barrier: Sequence[int]
 ) -> list[TimelineTask]:
-    """The layers in order, as tasks from number ``first`` on; ``waits`` has what a layer waits for."""
+    """Return the layers in order, as tasks from number ``first`` on; ``waits`` has what a layer waits for."""
     before = [len(model.layers) - 1, *barrier]
     tasks = []
     for layer, seconds in enumerate(model.forward_s.tolist()):
@@ -164,7 +164,7 @@ def _forward(
 
 
 def _all_reduced(model: Model, costs: RingCosts, buckets: list[Bucket], first: int) -> list[TimelineTask]:
-    """Each bucket behind the backward pass, in its order; the forward pass waits for all."""
+    """Return each bucket behind the backward pass, in its order; the forward pass waits for all."""
     tasks = [
         TimelineTask(
             ALL_REDUCE, at, costs.all_reduce_s(size_of(model, one)), (_done(model, one),), at, one.release_s

@@ -61,14 +61,14 @@ class Model:
         return floats(np.cumsum(self.backward_s[::-1])[::-1])
 
     def taking(self, compute_s: float) -> Model:
-        """The same model where all layers together take ``compute_s``, each its share of before."""
+        """Return the same model where all layers together take ``compute_s``, each its share of before."""
         share = compute_s / (self.forward_total_s + self.backward_total_s)
         return replace(
             self, forward_s=floats(self.forward_s * share), backward_s=floats(self.backward_s * share)
         )
 
     def problems(self) -> list[str]:
-        """Every inconsistency between the columns, as ``path: what is wrong``."""
+        """Return every inconsistency between the columns, as ``path: what is wrong``."""
         found = [
             f"{name}: expected {count} values like {like}, found {len(getattr(self, name))}"
             for name, count, like in (
@@ -115,13 +115,13 @@ class Model:
 
 
 def shapes() -> tuple[str, ...]:
-    """The names of the models that are shipped: those of DeAR's Table I."""
+    """Return the names of the models that are shipped: those of DeAR's Table I."""
     folder = files("synth.fusion") / "shapes"
     return tuple(sorted(entry.name.removesuffix(".json") for entry in folder.iterdir()))
 
 
 def shape(name: str) -> Model:
-    """A shipped model; raises UsageError where there is none of that name."""
+    """Return a shipped model; raises UsageError where there is none of that name."""
     if name not in shapes():
         raise UsageError(
             f"model: expected one of {', '.join(shapes())}, found {quoted(name)}", hint=meant(name, shapes())

@@ -14,7 +14,7 @@ _LARGE_CHUNK_BYTES = 4 << 20
 
 
 def ring_costs(network: Network) -> RingCosts:
-    """The costs of a ring on ``network``: alpha and beta from its all_gather, simulated at two sizes.
+    """Return the costs of a ring on ``network``: alpha and beta from its all_gather, simulated at two sizes.
 
     Raises NotApplicableError where no ring leads through all ranks.
     """

@@ -75,7 +75,7 @@ class FusionPlan:
         return speedup_max(self.ranks, passes[0], passes[1], half_s, half_s)
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``."""
+        """Return every inconsistency, as ``path: what is wrong``."""
         count = len(self.tensors)
         found = [
             f"{name}: expected {count} values like tensors, found {len(getattr(self, name))}"

@@ -64,11 +64,11 @@ class Timeline:
         return (self.kind >= REDUCE_SCATTER).astype(np.int64)
 
     def busy_s(self, resource: int) -> float:
-        """How long the processor (0) or the network (1) works."""
+        """Return how long the processor (0) or the network (1) works."""
         return float((self.end_s - self.start_s)[self.on_network == resource].sum())
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``; no resource does two tasks at once."""
+        """Return every inconsistency, as ``path: what is wrong``; no resource does two tasks at once."""
         found = [
             f"{name}: expected {len(self.kind)} values like kind, found {len(getattr(self, name))}"
             for name in ("item", "start_s", "end_s")
@@ -92,7 +92,9 @@ class Timeline:
 
 
 def simulate(tasks: Sequence[TimelineTask]) -> Timeline:
-    """When each task starts and ends if no resource waits while it has a task. O(tasks · log tasks)."""
+    """Return when each task starts and ends if no resource waits while it has a task. O(tasks · log
+    tasks).
+    """
     left = [len(task.after) for task in tasks]
     followers: list[list[int]] = [[] for _ in tasks]
     for number, task in enumerate(tasks):

@@ -68,7 +68,7 @@ class Tuning:
         return int(self.buffer_bytes[row]), float(self.seconds[row])
 
     def then(self, buffer_bytes: int, seconds: float) -> Tuning:
-        """The search after one more trial."""
+        """Return the search after one more trial."""
         return replace(
             self,
             buffer_bytes=longs([*self.buffer_bytes.tolist(), buffer_bytes]),
@@ -76,7 +76,7 @@ class Tuning:
         )
 
     def next_bytes(self) -> int:
-        """The buffer to try next. The same trials give the same one. O(trials³)."""
+        """Return the buffer to try next. The same trials give the same one. O(trials³)."""
         if not self.trials:
             return self.first_bytes
         if self.strategy == "random":
@@ -87,7 +87,7 @@ class Tuning:
         return self._promising()
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``."""
+        """Return every inconsistency, as ``path: what is wrong``."""
         found = []
         if not 1 <= self.low_bytes < self.high_bytes <= _MOST_BYTES:
             found.append(f"low_bytes: expected 1 to less than high_bytes, found {self.low_bytes}")
@@ -113,7 +113,7 @@ class Tuning:
         return found
 
     def _promising(self) -> int:
-        """The buffer whose expected improvement is largest among those not yet tried."""
+        """Return the buffer whose expected improvement is largest among those not yet tried."""
         paper = self.strategy == "paper"
         if paper:
             even = np.linspace(self.low_bytes, self.high_bytes, _CANDIDATES)
@@ -134,7 +134,7 @@ class Tuning:
         return int(left[np.argmax(gain if gain.max() > 0 else deviation)])
 
     def _place(self, size_bytes: Longs) -> Floats:
-        """Where buffers lie in the range, as 0 to 1: evenly, or by their square roots.
+        """Return where buffers lie in the range, as 0 to 1: evenly, or by their square roots.
 
         Over logarithms a search tries the least buffers, where every layer is a bucket, before it has found
         the valley; over the buffer itself it has no eye for small ones where the range is wide.
@@ -163,12 +163,13 @@ def begun(
     first_bytes: int = _FIRST_BYTES,
     seed: int = 0,
 ) -> Tuning:
-    """A search without trials, by default in the paper's range."""
+    """Return a search without trials, by default in the paper's range."""
     return Tuning(subject, strategy, low_bytes, high_bytes, first_bytes, seed, longs([]), floats([]))
 
 
 def best_plan(model: Model, costs: RingCosts, method: str, overheads: Overheads | None = None) -> FusionPlan:
-    """The fastest plan of ``method`` over its own buffer and 40 from 1 to 100 MiB, evenly in their logarithm.
+    """Return the fastest plan of ``method`` over its own buffer and 40 from 1 to 100 MiB, evenly in
+    their logarithm.
 
     Horovod's cycle is tuned with it, over 1, 5 and 10 ms and that of ``overheads``.
     """

@@ -53,11 +53,11 @@ class Groups:
         return len(self.iterations)
 
     def group_of(self, rank: int, iteration: int) -> tuple[int, ...]:
-        """The ranks with which ``rank`` averages in ``iteration``, itself among them."""
+        """Return the ranks with which ``rank`` averages in ``iteration``, itself among them."""
         return next(group for group in self.iterations[iteration % self.period] if rank in group)
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``; ``synth.check`` judges what is claimed."""
+        """Return every inconsistency, as ``path: what is wrong``; ``synth.check`` judges what is claimed."""
         found = [f"network.{problem}" for problem in self.network.problems()]
         if not 1 <= self.ranks <= MOST_RANKS:
             return [*found, f"network.hosts: expected 1 to {MOST_RANKS} ranks, found {self.ranks}"]
@@ -94,7 +94,7 @@ class Groups:
 
 
 def _division_problems(path: str, division: Division, ranks: int) -> Iterator[str]:
-    """Ranks that are not there, in two groups, or in none, and groups without ranks."""
+    """Yield ranks that are not there, in two groups, or in none, and groups without ranks."""
     place: dict[int, str] = {}
     for at, group in enumerate(division):
         if not group:

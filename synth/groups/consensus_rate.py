@@ -30,7 +30,7 @@ class Consensus:
 
 
 def average(values: Floats, division: Division) -> Floats:
-    """``values``, a row for each rank, with the rows of each group replaced by their mean. O(size)."""
+    """Return ``values``, a row for each rank, with the rows of each group replaced by their mean. O(size)."""
     mixed = np.array(values, dtype=np.float64)
     for group in division:
         rows = list(group)
@@ -39,7 +39,7 @@ def average(values: Floats, division: Division) -> Floats:
 
 
 def mixing_product(ranks: int, iterations: Sequence[Division]) -> Floats:
-    """The matrix that a whole period applies, W of the last iteration leftmost. O(period · ranks²)."""
+    """Return the matrix that a whole period applies, W of the last iteration leftmost. O(period · ranks²)."""
     product: Floats = np.eye(ranks)
     for division in iterations:
         product = average(product, division)
@@ -47,7 +47,10 @@ def mixing_product(ranks: int, iterations: Sequence[Division]) -> Floats:
 
 
 def parties(ranks: int, iterations: Sequence[Division]) -> list[list[int]]:
-    """The sets of ranks that groups of the period join, directly or through others; one if all agree."""
+    """Return the sets of ranks that groups of the period join, directly or through others.
+
+    One if all agree.
+    """
     leader = list(range(ranks))
 
     def led(rank: int) -> int:

@@ -56,7 +56,7 @@ class AveragingCosts:
         object.__setattr__(self, "_order", [rank for rack in self.racks for rank in rack])
 
     def division_s(self, division: Division) -> tuple[float, ...]:
-        """The time of each group, all of them averaging at once by a ring in the order of the racks.
+        """Return the time of each group, all of them averaging at once by a ring in the order of the racks.
 
         2(n − 1) messages of 1/n of the bytes, each as late as the slowest link of the ring lets it be; what
         groups share, such as a trunk, each waits for whole.
@@ -69,15 +69,17 @@ class AveragingCosts:
         )
 
     def iteration_s(self, division: Division) -> float:
-        """The time of the slowest group, which is that of the iteration (Sec. IV-A)."""
+        """Return the time of the slowest group, which is that of the iteration (Sec. IV-A)."""
         return max(self.division_s(division))
 
     def mean_s(self, iterations: Sequence[Division]) -> float:
-        """The mean time of an iteration of the period."""
+        """Return the mean time of an iteration of the period."""
         return math.fsum(map(self.iteration_s, iterations)) / len(iterations)
 
     def peers_s(self) -> dict[str, float]:
-        """What others take for an iteration, by name: ``ps ring double_tree hierarchical gossip asp``."""
+        """Return what others take for an iteration, by name: ``ps ring double_tree hierarchical
+        gossip asp``.
+        """
         return {
             "ps": self.parameter_server_s(),
             "ring": self.ring_s(),
@@ -88,11 +90,11 @@ class AveragingCosts:
         }
 
     def ring_s(self) -> float:
-        """A ring all_reduce of all ranks that crosses from each rack to the next once."""
+        """Return a ring all_reduce of all ranks that crosses from each rack to the next once."""
         return self.iteration_s((tuple(self._in_order),))
 
     def double_tree_s(self) -> float:
-        """Two complementary binary trees with half of the bytes each, in as many chunks as are best.
+        """Return two complementary binary trees with half of the bytes each, in as many chunks as are best.
 
         2(log N + k) steps of 1/k of what the busiest link or port carries one way (Table I).
         """
@@ -122,14 +124,16 @@ class AveragingCosts:
         )
 
     def asp_s(self) -> float:
-        """What the rank that waits least takes for a push and a pull, as nobody waits for others."""
+        """Return what the rank that waits least takes for a push and a pull, as nobody waits for others."""
         flows = self._to_servers()
         load = self._load(flows)
         own = ([flow for flow in flows if flow[0] == rank] for rank in range(self.network.ranks))
         return min(2 * self._latency_s(mine) + 2 * self._most(load, mine) for mine in own)
 
     def gossip_s(self) -> float:
-        """The mean over steps k of a dynamic exponential graph: all send to the rank 2^k further on."""
+        """Return the mean over steps k of a dynamic exponential graph: all send to the rank 2^k
+        further on.
+        """
         ranks = self.network.ranks
         steps = [1 << power for power in range((ranks - 1).bit_length())]
         times = []
@@ -166,7 +170,7 @@ class AveragingCosts:
         return self.layers * float(self.network.alpha_s[self._rows(flows)].max()) if flows else 0.0
 
     def _load(self, flows: Sequence[_Flow]) -> Floats:
-        """Seconds that each link, and after them each port, is held by ``flows``."""
+        """Return seconds that each link, and after them each port, is held by ``flows``."""
         load: Floats = np.zeros(self.network.links + len(self.network.ports))
         if not flows:
             return load
@@ -178,7 +182,7 @@ class AveragingCosts:
         return load
 
     def _most(self, load: Floats, flows: Sequence[_Flow]) -> float:
-        """The largest load of what ``flows`` use."""
+        """Return the largest load of what ``flows`` use."""
         if not flows:
             return 0.0
         rows = self._rows(flows)
@@ -187,7 +191,9 @@ class AveragingCosts:
 
 
 def _tree(order: Sequence[int]) -> list[tuple[int, int]]:
-    """(child, parent) of a binary tree in which every other rank is a leaf, and the first is the root."""
+    """Return (child, parent) of a binary tree in which every other rank is a leaf, and the first is
+    the root.
+    """
     edges = []
     for place in range(1, len(order)):
         bit = place & -place

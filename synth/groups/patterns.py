@@ -31,13 +31,14 @@ class RackLayout:
     slow_ranks: tuple[int, ...] = ()
 
     def candidates(self, rack: int) -> tuple[int, ...]:
-        """Those that represent a rack by turns: none with a slow NIC, unless all of them are."""
+        """Return those that represent a rack by turns: none with a slow NIC, unless all of them are."""
         regular = tuple(rank for rank in self.racks[rack] if rank not in self.slow_ranks)
         return regular or self.racks[rack]
 
 
 def representatives(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """A representative of each rack, by turns, in an inter-rack group; the others in intra-rack groups.
+    """Return a representative of each rack, by turns, in an inter-rack group; the others in
+    intra-rack groups.
 
     A slow rack's representative is in a group of two with a regular one, which changes with each iteration
     (Sec. III-B2). A rank with a slow NIC never represents its rack, and averages with one regular rank where
@@ -53,7 +54,7 @@ def alternating(layout: RackLayout, period: int | None = None) -> tuple[Division
 
 
 def mixed_radix(layout: RackLayout) -> tuple[Division, ...]:
-    """Iteration k groups the ranks that differ only in digit k of their place: exact after one period.
+    """Group, in iteration k, the ranks that differ only in digit k of their place: exact after one period.
 
     The digits' sizes are the prime factors of a rack's ranks, then of the racks, so that the last iterations
     alone cross racks. Raises NotApplicableError for racks of unequal sizes.
@@ -73,7 +74,7 @@ def mixed_radix(layout: RackLayout) -> tuple[Division, ...]:
 
 
 def is_butterfly(iterations: Sequence[Division]) -> bool:
-    """Whether all groups are pairs."""
+    """Return whether all groups are pairs."""
     return all(len(group) == 2 for division in iterations for group in division)
 
 
@@ -111,7 +112,7 @@ def _division(layout: RackLayout, turn: int, *, crossing: bool) -> Division:
 
 
 def _between(racks: int, slow_racks: Sequence[int], turn: int) -> list[tuple[int, ...]]:
-    """Which racks' representatives form groups; a rack that is in none sends nobody."""
+    """Return which racks' representatives form groups; a rack that is in none sends nobody."""
     if racks == 1:
         return []
     if not slow_racks or racks == 2:
@@ -129,7 +130,7 @@ def _between(racks: int, slow_racks: Sequence[int], turn: int) -> list[tuple[int
 
 
 def _within(ranks: list[int], slow_ranks: Sequence[int], turn: int) -> list[tuple[int, ...]]:
-    """The groups of those who stay in a rack: slow ones in pairs, the others as their hub."""
+    """Return the groups of those who stay in a rack: slow ones in pairs, the others as their hub."""
     slow = [rank for rank in ranks if rank in slow_ranks]
     regular = [rank for rank in ranks if rank not in slow_ranks]
     partners = min(len(slow), len(regular) - 2)

@@ -80,7 +80,7 @@ def adjust_groups(previous: Groups, network: Network) -> Planned:
 
 
 def pattern_named(name: PatternName, layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """The divisions of a pattern; raises NotApplicableError where the layout does not fit it."""
+    """Return the divisions of a pattern; raises NotApplicableError where the layout does not fit it."""
     if name in ("representatives", "alternating"):
         made: Callable[[RackLayout, int | None], tuple[Division, ...]] = (
             representatives if name == "representatives" else alternating
@@ -101,7 +101,7 @@ def pattern_named(name: PatternName, layout: RackLayout, period: int | None = No
 
 
 def disagreement(ranks: int, iterations: tuple[Division, ...]) -> str:
-    """Why ranks never agree, or "" where they do."""
+    """Return why ranks never agree, or "" where they do."""
     apart = parties(ranks, iterations)
     if len(apart) == 1:
         return ""
@@ -112,7 +112,7 @@ def disagreement(ranks: int, iterations: tuple[Division, ...]) -> str:
 def _chosen(
     costs: AveragingCosts, layout: RackLayout, pattern: PatternName | None, period: int | None
 ) -> tuple[PatternName, tuple[Division, ...], tuple[str, ...]]:
-    """(name, divisions, why not the paper's pattern)."""
+    """Return (name, divisions, why not the paper's pattern)."""
     ranks = costs.network.ranks
     if period is not None and not 1 <= period <= MOST_PERIOD:
         raise NotApplicableError(

@@ -59,7 +59,7 @@ def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
 
 
 def slow_parts(network: Network, racks: Racks, before: RackLayout | None = None) -> RackLayout:
-    """The racks with those that are slow among them, and the ranks with slow NICs.
+    """Return the racks with those that are slow among them, and the ranks with slow NICs.
 
     A rank is slow where its best link in the rack, to another host if there is one, has 1.5 times the beta of
     the middle rank; a rack where its best link to another rack has it of the middle one's. What was slow
@@ -95,7 +95,7 @@ def _slow_ranks(network: Network, racks: Racks, beta: Floats, before: Sequence[i
 
 
 def _slow(beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
-    """Which are slower than the middle one, the faster of two middle ones."""
+    """Return which are slower than the middle one, the faster of two middle ones."""
     known = np.sort(beta[np.isfinite(beta)])
     if len(known) < 2:
         return ()
@@ -114,7 +114,7 @@ def _both_ways(network: Network, cost: Floats) -> Floats:
 
 
 def _by_trunks(network: Network) -> Racks:
-    """Ranks between which no trunk is: a port of links from several hosts to several others."""
+    """Return ranks between which no trunk is: a port of links from several hosts to several others."""
     crosses: Mask = np.zeros((network.ranks, network.ranks), dtype=np.bool_)
     start, links = network.port_links
     for port in range(len(network.ports)):
@@ -150,7 +150,9 @@ def _clusters(beta: Floats, alpha: Floats) -> tuple[list[list[int]], list[tuple[
 
 
 def _within_step(beta: Floats, clusters: Sequence[Sequence[int]]) -> bool:
-    """Whether within each cluster the middle link is faster than all across, not only a chain of them."""
+    """Return whether within each cluster the middle link is faster than all across, not only a chain
+    of them.
+    """
     inside = [
         float(np.median(beta[np.ix_(cluster, cluster)][_off_diagonal(len(cluster))])) for cluster in clusters
     ]
@@ -161,7 +163,10 @@ def _within_step(beta: Floats, clusters: Sequence[Sequence[int]]) -> bool:
 
 
 def _nearest(stray: int, clusters: Sequence[Sequence[int]], beta: Floats, alpha: Floats) -> tuple[int, bool]:
-    """(cluster to which a unit's links are fastest, by bandwidth or latency, else that before it; sure)."""
+    """Return (cluster to which a unit's links are fastest, by bandwidth or latency, else that before it.
+
+    Sure).
+    """
     for cost in (beta, alpha):
         means = [float(cost[stray, list(cluster)].mean()) for cluster in clusters]
         order = sorted(range(len(means)), key=means.__getitem__)

@@ -44,14 +44,15 @@ class Algorithm:
         return self.compile(parameters)
 
     def parameters(self) -> Mapping[str, Any]:
-        """The parameters and their defaults; where there is none, None."""
+        """Return the parameters and their defaults; where there is none, None."""
         return {
             name: None if value.default is inspect.Parameter.empty else value.default
             for name, value in inspect.signature(self.body).parameters.items()
         }
 
     def trace(self, parameters: Mapping[str, Any], network: Network | None = None) -> tuple[ChunkDag, int]:
-        """(what the program does, in how many instances); raises DataError naming the statement at fault.
+        """Return (what the program does, in how many instances); raises DataError naming the
+        statement at fault.
 
         With a network, every statement that sends needs a link for it.
         """
@@ -79,13 +80,13 @@ class Algorithm:
     def compile(
         self, parameters: Mapping[str, Any], *, network: Network | None = None, fuse: bool = True
     ) -> Program:
-        """The program; whether it is right, ``synth.check.program`` says."""
+        """Return the program; whether it is right, ``synth.check.program`` says."""
         dag, instances = self.trace(parameters, network)
         require_threadblocks(dag)
         return compiled_program(dag, instances=instances, fuse=fuse)
 
     def _bound(self, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(the function's parameters, settings of the decorator that are given in its place)."""
+        """Return (the function's parameters, settings of the decorator that are given in its place)."""
         known = self.parameters()
         settings = {name: value for name, value in parameters.items() if name not in known}
         unknown = [name for name in settings if name not in _SETTINGS]
@@ -106,7 +107,7 @@ class Algorithm:
         return found
 
     def _collective(self, values: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Collective, int]:
-        """(the collective, how many GPUs a node has, 0 where nobody says)."""
+        """Return (the collective, how many GPUs a node has, 0 where nobody says)."""
         ranks, gpus = self._setting("ranks", values, settings), 0
         if isinstance(ranks, tuple) and len(ranks) == 2 and all(map(_is_count, ranks)):
             gpus = ranks[1]
@@ -129,12 +130,15 @@ class Algorithm:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    """Whether a parameter is a whole number; True and False are none, though Python counts with them."""
+    """Return whether a parameter is a whole number.
+
+    True and False are none, though Python counts with them.
+    """
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _shown(value: object) -> str:
-    """A value as messages show it; repr refuses whole numbers of thousands of digits."""
+    """Return a value as messages show it; repr refuses whole numbers of thousands of digits."""
     return "a number of thousands of digits" if _is_count(value) and value.bit_length() > 256 else repr(value)
 
 

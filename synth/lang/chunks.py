@@ -12,7 +12,7 @@ __all__ = ["Chunk", "chunk"]
 
 
 def chunk(buffer: Any, rank: Any, index: Any = 0, size: int = 1) -> Chunk:
-    """A reference to ``size`` chunks from slot ``index`` on of a buffer of ``rank``.
+    """Return a reference to ``size`` chunks from slot ``index`` on of a buffer of ``rank``.
 
     ``buffer`` is "input", "output" or the name of scratch, which grows as it is written; ``rank`` is a
     number or (node, gpu), and so is ``index``. Rank and buffer may also come in the other order.

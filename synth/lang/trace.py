@@ -24,14 +24,14 @@ _active: list[Trace] = []
 
 
 def current() -> Trace:
-    """The program that is being traced; UsageError outside of one."""
+    """Return the program that is being traced; UsageError outside of one."""
     if not _active:
         raise UsageError("chunk() belongs in a function that @program decorates", hint="see synth/lang")
     return _active[-1]
 
 
 def statement() -> tuple[str, int]:
-    """The file and line of the statement outside of the language that is being executed."""
+    """Return the file and line of the statement outside of the language that is being executed."""
     frame = sys._getframe(1)
     here = __file__.rpartition("/")[0]
     while frame.f_back is not None and frame.f_code.co_filename.rpartition("/")[0] == here:
@@ -111,7 +111,7 @@ class Trace:
                 self.buffers[rank, name] = self.buffers[rank, name[0]] = buffer
 
     def rank_of(self, rank: object) -> int:
-        """A rank from its number, or from (node, gpu)."""
+        """Return a rank from its number, or from (node, gpu)."""
         if isinstance(rank, tuple):
             if len(rank) != 2 or not self.gpus:
                 self.fail(f"rank {rank}: the program's ranks are not given as (nodes, gpus)")
@@ -124,7 +124,7 @@ class Trace:
         return int(rank)
 
     def index_of(self, index: object) -> int:
-        """A slot from its number, or from (node, gpu) in a buffer with a slot for every rank."""
+        """Return a slot from its number, or from (node, gpu) in a buffer with a slot for every rank."""
         if isinstance(index, tuple) and len(index) == 2 and self.gpus:
             return int(index[0]) * self.gpus + int(index[1])
         if isinstance(index, int | np.integer):
@@ -132,7 +132,7 @@ class Trace:
         self.fail(f"index {index!r}: expected a whole number, or (node, gpu)")
 
     def buffer(self, rank: int, name: str) -> Buffer:
-        """A buffer of ``rank``; any name but input and output is scratch, made when first named."""
+        """Return a buffer of ``rank``; any name but input and output is scratch, made when first named."""
         found = self.buffers.get((rank, name))
         if found is None:
             if not isinstance(name, str):
@@ -150,7 +150,7 @@ class Trace:
         buffer.size = size
 
     def written_by(self, operation: int) -> str:
-        """Who wrote a slot: the place of the statement."""
+        """Return who wrote a slot: the place of the statement."""
         if operation < 0:
             return "the program's input" if operation == _START else "nobody"
         return f"line {self.rows[operation][-1]}"
@@ -166,7 +166,7 @@ class Trace:
         raise DataError(f"{self.source}:{lines[0]}", [problem])
 
     def chunk_dag(self, name: str, protocol: Protocol) -> ChunkDag:
-        """The operations, with all named scratch of a rank put into one buffer."""
+        """Return the operations, with all named scratch of a rank put into one buffer."""
         sizes = [0] * self.collective.ranks
         offset = []
         for buffer in self.scratch:

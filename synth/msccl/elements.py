@@ -68,7 +68,7 @@ class ElementTable:
         return np.array(self._parents, dtype=np.int64)
 
     def numbers(self, name: str, found: list[str], default: int | None = None) -> Indices:
-        """An attribute as numbers; what lacks it or is none is a problem unless there is a default."""
+        """Return an attribute as numbers; what lacks it or is none is a problem unless there is a default."""
         column = np.full(self.rows, _UNREADABLE if default is None else default, dtype=np.int64)
         for first, values in self._numbers.get(name, ()):
             column[first : first + len(values)] = values
@@ -79,7 +79,7 @@ class ElementTable:
     def choices(
         self, name: str, known: Sequence[str], found: list[str], default: str | None = None
     ) -> Indices:
-        """An attribute as the place of its value in ``known``."""
+        """Return an attribute as the place of its value in ``known``."""
         number = {value: at for at, value in enumerate(known)}
         column = np.full(self.rows, -1 if default is None else number[default], dtype=np.int64)
         for first, values in self._columns.get(name, ()):
@@ -90,7 +90,7 @@ class ElementTable:
         return column
 
     def place(self, row: int) -> str:
-        """An element by its number within its parent: ``gpu 2 tb 0 step 7``, counted as they stand."""
+        """Return an element by its number within its parent: ``gpu 2 tb 0 step 7``, counted as they stand."""
         parent = self._parents[row]
         number = row - self._parents.index(parent)
         above = "" if self.above is None else f"{self.above.place(parent)} "
@@ -111,7 +111,7 @@ _TEXT = {"type", "srcbuf", "dstbuf", "name", "bid"}
 
 
 def parse(content: bytes, source: str) -> Elements:
-    """The elements of the file; raises DataError, with line and column, where it is no such XML."""
+    """Return the elements of the file; raises DataError, with line and column, where it is no such XML."""
     reader = _Reader(source)
     parser = expat.ParserCreate()
     parser.ordered_attributes = True

@@ -39,7 +39,7 @@ TARGETS = {
 
 
 def beyond(program: Program, target: str) -> list[str]:
-    """Findings: each limit of ``target`` that the program exceeds, and where; UsageError for another name."""
+    """Return each limit of ``target`` that the program exceeds, and where; UsageError for another name."""
     if target not in TARGETS:
         raise UsageError(f": expected {' or '.join(TARGETS)}, found {target!r}", argument="target")
     limits = TARGETS[target]

@@ -22,7 +22,7 @@ COLL: dict[str, str] = {kind: name for name, kind in KIND.items() if name != "re
 
 
 def collective_of(kind: Kind, ranks: int, per_loop: int, root: int) -> Collective:
-    """The collective whose larger buffer has ``per_loop`` chunks; whether that is possible, its
+    """Return the collective whose larger buffer has ``per_loop`` chunks; whether that is possible, its
     ``problems`` say.
     """
     factor = {"all_to_all": ranks, "all_to_next": ranks - 1}.get(kind, 1)

@@ -24,7 +24,7 @@ _ENOUGH = 20
 
 
 def read_xml(content: bytes, source: str) -> Program:
-    """The program of an ``<algo>`` element; raises DataError with every problem found.
+    """Return the program of an ``<algo>`` element; raises DataError with every problem found.
 
     What the file leaves out takes its usual meaning, and attributes that executors do not read are
     ignored. Where the collective is ``custom`` nothing says what the result must be. O(steps).
@@ -188,7 +188,7 @@ def _waits(
     columns: dict[str, Any],
     found: list[str],
 ) -> None:
-    """The step that each step waits for: threadblock ``other`` of its rank, step ``goal`` of that."""
+    """Resolve the step that each step waits for: threadblock ``other`` of its rank, step ``goal`` of that."""
     rank = blocks.rank[tb] if len(tb) else tb
     waits = other >= 0
     of_rank = (blocks.first[1:] - blocks.first[:-1])[rank]

@@ -17,7 +17,8 @@ _NOP, _RRS = OPS.index("nop"), OPS.index("rrs")
 
 
 def write_xml(program: Program) -> bytes:
-    """The ``<algo>`` element; src of rrc, rrs and rrcs is the local operand, where the runtime reads it.
+    """Return the ``<algo>`` element; src of rrc, rrs and rrcs is the local operand, where the runtime
+    reads it.
 
     Slots that a step does not use are -1. O(steps).
     """

@@ -65,13 +65,13 @@ def ends(gpu: PlanRank, rank: int, kind: str) -> list[End]:
 
 
 def other(end: End) -> End:
-    """The end that is paired with one."""
+    """Return the end that is paired with one."""
     rank, kind, peer, number = end
     return peer, kind, rank, number
 
 
 def unfold(plan: ExecutionPlan, memory: PlanMemory, rank: int, at: int, launch: int) -> list[PlanElement]:
-    """The elements of one threadblock in one launch, in program order."""
+    """Return the elements of one threadblock in one launch, in program order."""
     return list(_Block(plan, memory, rank, at, launch).elements())
 
 

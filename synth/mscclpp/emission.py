@@ -45,12 +45,12 @@ class RankPlan:
     blocks: list[Threadblock] = field(default_factory=list)
 
     def new_semaphore(self) -> int:
-        """The number of one more semaphore."""
+        """Return the number of one more semaphore."""
         self.semaphores += 1
         return self.semaphores - 1
 
     def gpu(self, input_chunks: int, output_chunks: int, scratch_chunks: int) -> PlanRank:
-        """The rank as it stands in the plan."""
+        """Return the rank as it stands in the plan."""
         return PlanRank(
             input_chunks=input_chunks,
             output_chunks=output_chunks,
@@ -89,7 +89,10 @@ class Emission:
         self._dirty = self._waited = False
 
     def threadblocks(self, acknowledged: Set[tuple[int, int]]) -> Iterator[Threadblock]:
-        """The block, in as many pieces as it needs; at the end it acknowledges these of its connections."""
+        """Yield the block, in as many pieces as it needs.
+
+        At the end it acknowledges these of its connections.
+        """
         program, messages = self._program, self._messages
         steps = range(int(program.tb_start[self._tb]), int(program.tb_start[self._tb + 1]))
         into = next((messages.into[step] for step in steps if step in messages.into), None)
@@ -173,11 +176,11 @@ class Emission:
         return BUFFERS[buffer[step]], int(slot[step]), int(self._program.count[step])
 
     def _is_private(self, place: _Place) -> bool:
-        """Whether it is scratch that one message alone has, behind the program's own."""
+        """Return whether it is scratch that one message alone has, behind the program's own."""
         return place[0] == _SCRATCH and place[1] >= self._program.scratch_chunks[self._rank.number]
 
     def _cells(self, place: _Place) -> Iterable[int]:
-        """The memory of a place, by cells of the program; private scratch has numbers below 0."""
+        """Return the memory of a place, by cells of the program; private scratch has numbers below 0."""
         name, index, size = place
         if self._is_private(place):
             return range(-index - size, -index)
@@ -219,7 +222,7 @@ class Emission:
         self._sync("signal", out)
 
     def _data(self, operation: Operation, sources: Iterable[_Place], target: _Place | None) -> None:
-        """An operation of all threads, behind a nop where it depends on what some may still be at."""
+        """Emit an operation of all threads, behind a nop where some may still be at work on its data."""
         reads = {cell for place in sources for cell in self._cells(place)}
         writes = set(self._cells(target)) if target else set()
         if self._waited or reads & self._writes or writes & (self._reads | self._writes):
@@ -230,7 +233,7 @@ class Emission:
         self._dirty = True
 
     def _settle(self) -> None:
-        """A nop where threads may still be at something, or one waited, before one thread tells of it."""
+        """Emit a nop before one thread signals, where others may still work or one waited."""
         if self._dirty or self._waited:
             self._nop()
 
@@ -254,12 +257,14 @@ class Emission:
         return tbs[message.send], tbs[message.receive]
 
     def _end(self, message: MatchedMessage) -> tuple[str, int]:
-        """(type, place in the block's list) of the end that this rank has of a message's connection."""
+        """Return (type, place in the block's list) of the end that this rank has of a message's
+        connection.
+        """
         kind, channel = self._channels[*self._connection(message), self._rank.number]
         return kind, _number_in(self._lists[kind], channel)
 
     def _remote(self, message: MatchedMessage, size: int) -> Operand:
-        """Where a message goes at its receiver."""
+        """Return where a message goes at its receiver."""
         kind, _ = self._end(message)
         receive = message.receive
         name, index = _SCRATCH, message.slot
@@ -271,7 +276,7 @@ class Emission:
 
 
 def _number_in(values: list[int], value: int) -> int:
-    """The place of a value in a list, at whose end it is put if need be."""
+    """Return the place of a value in a list, at whose end it is put if need be."""
     if value not in values:
         values.append(value)
     return values.index(value)

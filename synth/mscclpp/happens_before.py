@@ -129,7 +129,7 @@ class _Run:
         return found
 
     def turn(self, rank: int, launch: int, before: int, seen: int) -> None:
-        """The user's turn before launch ``launch``, and the launch's blocks."""
+        """Begin the user's turn before launch ``launch``, and the launch's blocks."""
         event = self.event(rank, launch, None, before, seen)
         self.turns[rank, launch] = event
         if launch == self.launches:
@@ -174,11 +174,12 @@ class _Run:
         self.ready.extend(self.sleeping.pop(key, ()))
 
     def needed(self, key: _Counter) -> int:
-        """How many must have counted up before the next can count down."""
+        """Return how many must have counted up before the next can count down."""
         return len(self.counter(key).downs) + 1 - self.initial.get(key, 0)
 
     def sure(self, key: _Counter, need: int) -> list[ExecutedElement]:
-        """The first ``need`` that counted up; where their order is left to chance, those of whole launches.
+        """Return the first ``need`` that counted up; where their order is left to chance, those of
+        whole launches.
 
         They are sure to have counted before the wait that needs them goes on.
         """
@@ -205,7 +206,7 @@ class _Run:
 
 
 def _up(element: PlanElement) -> _Counter | None:
-    """The counter that an element counts up."""
+    """Return the counter that an element counts up."""
     if element.kind == "signal" or element.signals:
         assert element.end is not None
         return element.end
@@ -280,7 +281,7 @@ class _Block:
         return True
 
     def waits_for(self, element: PlanElement) -> object:
-        """What an element cannot go on without, or None."""
+        """Return what an element cannot go on without, or None."""
         run = self.run
         if element.kind in ("wait", "acquire"):
             key = self.down(element)
@@ -291,7 +292,7 @@ class _Block:
         return None
 
     def down(self, element: PlanElement) -> _Counter:
-        """The counter that a wait or an acquire counts down."""
+        """Return the counter that a wait or an acquire counts down."""
         if element.kind == "acquire":
             return (self.rank, element.counter)
         assert element.end is not None
@@ -347,7 +348,7 @@ class _Block:
             self.post(element, event)
 
     def post(self, element: PlanElement, event: ExecutedElement) -> None:
-        """What the proxy does for a put: after what the same channel had before, and not waited for."""
+        """Run what the proxy does for a put: after earlier work of the channel, and not waited for."""
         run = self.run
         assert element.end is not None
         transfer = run.event(

@@ -33,12 +33,12 @@ class PlanVerdict:
 
 
 def judge_plan(plan: ExecutionPlan) -> list[str]:
-    """Findings, each with its place in the file; an empty list proves the plan."""
+    """Return findings, each with its place in the file; an empty list proves the plan."""
     return list(examine_plan(plan).findings)
 
 
 def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
-    """The findings against a plan, and cautions; O(events²) bits for the events of two launches."""
+    """Return the findings against a plan, and cautions; O(events²) bits for the events of two launches."""
     if found := form(plan):
         return PlanVerdict(tuple(found[:_ENOUGH]))
     if plan.reuse_resources:
@@ -196,7 +196,7 @@ class _Accesses:
         self.readers[cell] = []
 
     def ordered(self, cell: int, writer: ExecutedElement, event: ExecutedElement, *, packet: bool) -> None:
-        """A later access to what ``writer`` wrote: it must come after, and see the data."""
+        """Check a later access to what ``writer`` wrote: it must come after, and see the data."""
         if not event.before >> writer.number & 1:
             self.race(cell, writer, "writes", event)
         elif not (packet or event.seen >> writer.number & 1 or self.has_ended(writer, event)):
@@ -209,7 +209,10 @@ class _Accesses:
                 )
 
     def has_ended(self, writer: ExecutedElement, event: ExecutedElement) -> bool:
-        """Whether the writer's kernel has ended, which makes all seen that it wrote; or it was the caller."""
+        """Return whether the writer's kernel has ended, which makes all seen that it wrote.
+
+        Or it was the caller.
+        """
         if writer.element is None:
             return True
         end = self.ran.turns.get((writer.rank, writer.launch + 1))
@@ -275,7 +278,7 @@ def _wrong_results(plan: ExecutionPlan, memory: PlanMemory, ran: ExecutionOrder)
 
 
 def _source(memory: PlanMemory, launch: int, rank: int, at: int) -> int:
-    """The number of an input cell's contribution, another one in each launch."""
+    """Return the number of an input cell's contribution, another one in each launch."""
     return (launch * memory.plan.ranks + rank) * memory.span + at
 
 

@@ -27,7 +27,7 @@ COLLECTIVES = {
 
 
 def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> ExecutionPlan:
-    """The plan that does what a proven program does; ``hosts`` numbers the host of each rank.
+    """Return the plan that does what a proven program does; ``hosts`` numbers the host of each rank.
 
     Where nothing is said it is in place if the program can be. Raises UsageError for a collective that plans
     have not, or not of all ranks, and for a placement that the program has not; O(steps²) bits.
@@ -68,7 +68,7 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
 def _channels(
     messages: MatchedMessages, ranks: list[RankPlan]
 ) -> dict[tuple[int, int, int], tuple[str, int]]:
-    """(type, number) of the channel of each connection, by (sending block, receiving block, rank).
+    """Return (type, number) of the channel of each connection, by (sending block, receiving block, rank).
 
     As the k-th channel of each of two ranks to the other are paired, both list them in one order.
     """
@@ -89,7 +89,7 @@ def _channels(
 
 
 def _semaphores(program: Program, messages: MatchedMessages, ranks: list[RankPlan]) -> Semaphores:
-    """A semaphore for each pair of blocks, released after the steps that the other waits for."""
+    """Return a semaphore for each pair of blocks, released after the steps that the other waits for."""
     found = Semaphores()
     number: dict[tuple[int, int], int] = {}
     last: dict[tuple[int, int], int] = {}

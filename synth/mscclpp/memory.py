@@ -22,12 +22,12 @@ _PART = {"allgather": "i", "reducescatter": "o"}
 
 
 def known(collective: str) -> bool:
-    """Whether it knows what a collective of this name must do."""
+    """Return whether it knows what a collective of this name must do."""
     return collective in ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 
 
 def expected(plan: ExecutionPlan, rank: int, chunk: int) -> list[tuple[int, int]]:
-    """The (rank, input chunk) whose sum chunk ``chunk`` of a rank's output must be."""
+    """Return the (rank, input chunk) whose sum chunk ``chunk`` of a rank's output must be."""
     size, gpu = plan.ranks, plan.gpus[rank]
     match plan.collective:
         case "allreduce":
@@ -56,7 +56,7 @@ def finenesses(plan: ExecutionPlan) -> tuple[int, ...]:
 
 
 def slice_of(size: int, at: int, slices: int) -> tuple[int, int]:
-    """Where slice ``at`` of ``size`` cells begins and ends: the first of them get the remainder."""
+    """Return where slice ``at`` of ``size`` cells begins and ends: the first of them get the remainder."""
     least, more = divmod(size, slices)
     return at * least + min(at, more), (at + 1) * least + min(at + 1, more)
 
@@ -75,7 +75,7 @@ class PlanMemory:
         return longest * self.cells
 
     def of(self, rank: int, buffer: str, launch: int, *, packets: bool = False) -> int:
-        """The first cell of a buffer, as launch ``launch`` sees it."""
+        """Return the first cell of a buffer, as launch ``launch`` sees it."""
         half = launch % 2 if self.plan.double_scratch else 0
         region, offset = {"i": 0, "o": 1, "s": 2 + half}[buffer], 0
         if packets:
@@ -91,14 +91,14 @@ class PlanMemory:
         return self.plan.ranks * 6 * self.span
 
     def name(self, cell: int) -> str:
-        """A cell as ``rank 1 s[3]``."""
+        """Return a cell as ``rank 1 s[3]``."""
         place, at = divmod(cell, self.span)
         rank, region = divmod(place, 6)
         whole = "o" if self.plan.in_place and _PART.get(self.plan.collective) == "i" else "i"
         return f"rank {rank} {(whole, *'ossss')[region]}[{at // self.cells}]"
 
     def range(self, operation: Operation, operand: Operand, unit: int) -> tuple[int, int]:
-        """The cells of an operand, within its buffer, that a slice or a unit of a pipeline takes."""
+        """Return the cells of an operand, within its buffer, that a slice or a unit of a pipeline takes."""
         first, size = operand.index * self.cells, operand.size * self.cells
         if unit >= 0:
             low, high = slice_of(size, unit, _UNITS)

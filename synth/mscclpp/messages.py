@@ -72,12 +72,12 @@ class MatchedMessages:
             self.out[send] = self.into[receive] = message
 
     def new_scratch(self, rank: int, count: int) -> int:
-        """The first of so many new chunks of scratch."""
+        """Return the first of so many new chunks of scratch."""
         self.scratch[rank] += count
         return self.scratch[rank] - count
 
     def unacknowledged(self) -> set[tuple[int, int]]:
-        """Connections over ports, as (sending block, receiving block), whose end the sender never learns.
+        """Return the connections, (sending block, receiving block), whose end the sender never learns.
 
         Its last message may still leave when all of the sender's blocks have ended, and the library has
         nothing that waits for that.
@@ -98,7 +98,7 @@ class MatchedMessages:
         }
 
     def safe_source(self, send: int) -> bool:
-        """Whether what a put over a port reads stays until its message is through."""
+        """Return whether what a put over a port reads stays until its message is through."""
         receive = self._receiver[send]
         cells = self._read(send) if self.program.op[send] == _S else self._written(send)
         for cell in cells:
@@ -128,11 +128,13 @@ class MatchedMessages:
         return found
 
     def _follows(self, later: int, earlier: int) -> bool:
-        """Whether ``earlier`` is ``later`` itself, or happens before it."""
+        """Return whether ``earlier`` is ``later`` itself, or happens before it."""
         return later == earlier or bool(self._before[later] >> earlier & 1)
 
     def _arrives_home(self, send: int, receive: int) -> bool:
-        """Whether a message can be put where its receiver wants it: all that is there is over by then."""
+        """Return whether a message can be put where its receiver wants it: all that is there is over
+        by then.
+        """
         if self.program.op[receive] not in (_R, _RCS):
             return False
         for cell in self._written(receive):

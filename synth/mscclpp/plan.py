@@ -137,11 +137,11 @@ class PlanRank:
     threadblocks: tuple[Threadblock, ...]
 
     def chunks(self, buffer: str) -> int:
-        """The size of a buffer."""
+        """Return the size of a buffer."""
         return (self.input_chunks, self.output_chunks, self.scratch_chunks)[BUFFERS.index(buffer)]
 
     def peers(self, channel_type: str) -> tuple[int, ...]:
-        """The peers of the channels of a type."""
+        """Return the peers of the channels of a type."""
         return self.memory if channel_type == "memory" else self.port
 
 

@@ -31,12 +31,15 @@ _SIZES = ("input_chunks", "output_chunks", "scratch_chunks")
 
 
 def is_plan(document: object) -> bool:
-    """Whether a JSON document is an execution plan, of this format or the one before it."""
+    """Return whether a JSON document is an execution plan, of this format or the one before it."""
     return isinstance(document, dict) and "schema" not in document and "gpus" in document
 
 
 def read_plan(document: object, source: str) -> ExecutionPlan:
-    """The plan that a JSON document describes; raises DataError naming place and reason of all problems."""
+    """Return the plan that a JSON document describes.
+
+    Raises DataError naming place and reason of all problems.
+    """
     reading = _Reading()
     plan = reading.plan(document)
     if reading.problems:
@@ -290,7 +293,10 @@ class _Reading:
         return known[0]
 
     def value(self, holder: dict[str, Any], name: str, path: str, default: object) -> Any:
-        """What stands under ``name``; where nothing does, and the parser has no default, it is missing."""
+        """Return what stands under ``name``.
+
+        Where nothing does, and the parser has no default, it is missing.
+        """
         if name in holder and holder[name] is not None:
             return holder[name]
         # An empty object stands in for what was no object, which has been told.

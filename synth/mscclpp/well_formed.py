@@ -74,7 +74,7 @@ _SIGNALS = ("signal", "wait", "rlxsignal", "rlxwait")
 
 
 def form(plan: ExecutionPlan) -> list[str]:
-    """Findings, each with its place in the file: limits, ids that are not there, operands that do not fit."""
+    """Return findings with their places in the file: limits, missing ids, operands that do not fit."""
     found = _sizes(plan)
     for rank, gpu in enumerate(plan.gpus):
         found += _lists(plan, gpu, rank)
@@ -84,7 +84,7 @@ def form(plan: ExecutionPlan) -> list[str]:
 
 
 def _sizes(plan: ExecutionPlan) -> list[str]:
-    """The rule of equal chunks: input and output have chunks of one size, on all ranks."""
+    """Return the rule of equal chunks: input and output have chunks of one size, on all ranks."""
     if not plan.gpus:
         return ["gpus: expected at least one"]
     found = []
@@ -166,7 +166,9 @@ def _block(plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, path: str) ->
 
 
 def _piece(pipeline: Operation, inner: Operation, place: str) -> Iterator[str]:
-    """What repeats in a pipeline covers its chunks exactly: the executor cuts units off without looking."""
+    """Yield what repeats in a pipeline covers its chunks exactly: the executor cuts units off without
+    looking.
+    """
     if inner.name == "pipeline" or inner.name in PACKET_OPERATIONS:
         yield f"{place}: the executor cannot repeat it in a pipeline"
     sizes = {operand.size for operand in (*inner.src, *inner.dst)}
@@ -258,7 +260,7 @@ def _operands(
 def _operand(
     plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, operand: Operand, letter: str, kind: str
 ) -> str:
-    """What is wrong with an operand where a local, remote or switch one is wanted."""
+    """Return what is wrong with an operand where a local, remote or switch one is wanted."""
     if letter in "lL":
         if not operand.buffer:
             return "expected a buffer of the rank itself"
@@ -296,7 +298,7 @@ def _operand(
 def _pitfalls(
     plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, operation: Operation, place: str
 ) -> Iterator[str]:
-    """What the format can say, but the executor does otherwise."""
+    """Yield what the format can say, but the executor does otherwise."""
     name, kind = operation.name, operation.channel_type
     if name == "get" and any(a.index != b.index for a, b in zip(operation.src, operation.dst, strict=True)):
         yield f"{place}: the executor exchanges the offsets of source and destination, so they must be equal"

@@ -10,7 +10,7 @@ __all__ = ["write_plan"]
 
 
 def write_plan(plan: ExecutionPlan) -> bytes:
-    """The JSON text of a plan; reading it gives the same plan."""
+    """Return the JSON text of a plan; reading it gives the same plan."""
     import msgspec
 
     document = {

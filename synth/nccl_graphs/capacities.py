@@ -75,7 +75,10 @@ def capacities_of(
     tables: Bandwidths,
     measured: Mapping[tuple[str, str], float] | None = None,
 ) -> PathCapacities:
-    """The resources of a host's usable GPUs and these NICs; ``measured`` GB/s by (bus id from, bus id to)."""
+    """Return the resources of a host's usable GPUs and these NICs.
+
+    ``measured`` GB/s by (bus id from, bus id to).
+    """
     ways = _Ways(host, tables)
     gpus, measured = host.usable_gpus, measured or {}
     between = {
@@ -210,7 +213,7 @@ class _Ways:
             yield ("PCIe link of", b.bus_id or "b", "down"), _UNKNOWN_GBS, factor
 
     def _direct(self, a: Gpu, b: Gpu) -> float:
-        """GB/s of the links between two GPUs, as the end with fewer of them says."""
+        """Return GB/s of the links between two GPUs, as the end with fewer of them says."""
         ends = [
             sum(
                 link.count * (link_gbs(link, one, self._tables) or 0)

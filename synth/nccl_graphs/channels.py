@@ -81,7 +81,9 @@ def _orders(host: PathCapacities, first: Sequence[int], most: int, seed: int) ->
 
 
 def _near_first(host: PathCapacities, first: int, chance: np.random.Generator) -> tuple[int, ...]:
-    """A random order that mostly goes on to the GPU to which 1 GB/s takes the least share of a resource."""
+    """Return a random order that mostly goes on to the GPU to which 1 GB/s takes the least share of a
+    resource.
+    """
     order, left = [first], set(range(len(host.gpus))) - {first}
     while left:
         ways = sorted(left)
@@ -114,7 +116,7 @@ def usage(host: PathCapacities, channels: Sequence[GraphChannel], *, tree: bool 
 def packed(
     host: PathCapacities, offered: Sequence[GraphChannel], *, tree: bool = False, channels: int | None = None
 ) -> Packed:
-    """The set of channels that carries most together; of sets that carry about the same the smallest.
+    """Return the set of channels that carries most together; of sets that carry about the same the smallest.
 
     ``channels`` fixes their number. Otherwise channels that are faster than one block of threads copies
     (25 GB/s) are doubled at half the speed, as in NCCL's own search.
@@ -138,12 +140,14 @@ def packed(
 
 
 def total_gbs(host: PathCapacities, channels: Sequence[GraphChannel], *, tree: bool = False) -> float:
-    """GB/s that these channels carry together, all at the same speed."""
+    """Return GB/s that these channels carry together, all at the same speed."""
     return len(channels) / float(usage(host, channels, tree=tree).sum(axis=0).max())
 
 
 def _bound(shares: Floats) -> tuple[float, Indices]:
-    """(the most GB/s of any mix of the candidates, the candidates that are in such a mix, or nearly)."""
+    """Return (the most GB/s of any mix of the candidates, the candidates that are in such a mix, or
+    nearly).
+    """
     from scipy.optimize import linprog
 
     solved = linprog(-np.ones(len(shares)), A_ub=shares.T, b_ub=np.ones(shares.shape[1]), method="highs")
@@ -173,6 +177,6 @@ def _chosen(shares: Floats, count: int) -> list[int]:
 
 
 def _least_busy(shares: Floats, load: Floats) -> int:
-    """The candidate with which the busiest resource is least busy; then the other resources decide."""
+    """Return the candidate with which the busiest resource is least busy; then the other resources decide."""
     then = shares + load
     return int(np.argmin(then.max(axis=1) + 1e-6 * (then**4).sum(axis=1)))

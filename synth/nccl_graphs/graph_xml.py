@@ -34,7 +34,7 @@ class FileGraph:
 
 
 def graph_file(graphs: HostGraphs) -> bytes:
-    """The text of the file for one host."""
+    """Return the text of the file for one host."""
     lines = ['<graphs version="1">']
     for graph in (graphs.ring, graphs.tree):
         lines += _graph(graph, graphs)
@@ -42,7 +42,7 @@ def graph_file(graphs: HostGraphs) -> bytes:
 
 
 def _graph(graph: PlannedGraph, graphs: HostGraphs) -> Iterator[str]:
-    """The lines of a graph; channels have the same NIC at both ends, so none crosses rails."""
+    """Yield the lines of a graph; channels have the same NIC at both ends, so none crosses rails."""
     inter = graph.gbs if graphs.net_numbers else 0.0
     yield (
         f'  <graph id="{_IDS[graph.kind]}" pattern="{_PATTERNS[graph.kind]}" crossnic="0" '
@@ -61,7 +61,10 @@ def _graph(graph: PlannedGraph, graphs: HostGraphs) -> Iterator[str]:
 
 
 def read_graphs(content: bytes, source: str) -> list[FileGraph]:
-    """The graphs of such a file, also of one that NCCL_GRAPH_DUMP_FILE names; raises DataError for others."""
+    """Return the graphs of such a file, also of one that NCCL_GRAPH_DUMP_FILE names.
+
+    Raises DataError for others.
+    """
     root = parse_xml(content, source)
     if root.tag != "graphs":
         raise DataError(source, [f"expected a graph file of NCCL (<graphs>), found <{root.tag}>"])

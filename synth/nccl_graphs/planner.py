@@ -126,7 +126,10 @@ def plan_graphs(
 
 
 def _chains(rings: Sequence[GraphChannel], offered: Sequence[GraphChannel]) -> list[GraphChannel]:
-    """The candidates for trees: rings cut open at any GPU, in both directions; with NICs all ``offered``."""
+    """Return the candidates for trees: rings cut open at any GPU, in both directions.
+
+    With NICs all ``offered``.
+    """
     if offered[0].nic is not None:
         return list(offered)
     found: dict[GraphChannel, None] = {}

@@ -68,7 +68,10 @@ class Pattern:
 
 
 def algorithm_of(text: str, kind: Kind) -> LibraryAlgorithm:
-    """What ``LIBRARY`` or ``LIBRARY:ALGORITHM`` means for a collective; a library alone means its ring."""
+    """Return what ``LIBRARY`` or ``LIBRARY:ALGORITHM`` means for a collective.
+
+    A library alone means its ring.
+    """
     library, colon, name = text.partition(":")
     if library not in LIBRARIES:
         raise UsageError(
@@ -94,7 +97,7 @@ def algorithm_of(text: str, kind: Kind) -> LibraryAlgorithm:
 
 
 def pattern(algorithm: LibraryAlgorithm, sizes: Sequence[int]) -> Pattern:
-    """The messages of an algorithm among hosts that hold ``sizes`` ranks, host after host.
+    """Return the messages of an algorithm among hosts that hold ``sizes`` ranks, host after host.
 
     Raises UsageError where the algorithm is not made for that number of ranks.
     """
@@ -154,7 +157,7 @@ def _rabenseifner(algorithm: LibraryAlgorithm, places: int, *, symmetric: bool) 
 
 
 def _folded(places: int, *, odd: bool) -> tuple[list[int], int]:
-    """(the places that take part, a power of two; how many pairs are folded into one)."""
+    """Return (the places that take part, a power of two; how many pairs are folded into one)."""
     most = 1 << (places.bit_length() - 1)
     folded = places - most
     return [2 * pair + odd for pair in range(folded)] + list(range(2 * folded, places)), folded
@@ -169,7 +172,7 @@ def _exchange(active: Sequence[int], distance: int, share: float) -> list[_Messa
 
 
 def _nccl_ring(sizes: Sequence[int], kind: Kind) -> Pattern:
-    """A ring for each channel, which enters and leaves every host at a rank of its own."""
+    """Return a ring for each channel, which enters and leaves every host at a rank of its own."""
     places, channels = sum(sizes), min(sizes)
     factor = (places - 1) / places * (2 if kind == "all_reduce" else 1)
     rings = [_channel(sizes, channel) for channel in range(channels)]
@@ -179,7 +182,7 @@ def _nccl_ring(sizes: Sequence[int], kind: Kind) -> Pattern:
 
 
 def _channel(sizes: Sequence[int], channel: int) -> list[int]:
-    """The places of a channel's path through all hosts."""
+    """Return the places of a channel's path through all hosts."""
     path, first = [], 0
     for size in sizes:
         path += [first + (channel + at) % size for at in range(size)]
@@ -188,7 +191,7 @@ def _channel(sizes: Sequence[int], channel: int) -> list[int]:
 
 
 def _nccl_tree(sizes: Sequence[int], kind: Kind) -> Pattern:
-    """A double binary tree of hosts for each channel, and a chain through the ranks of each host."""
+    """Return a double binary tree of hosts for each channel, and a chain through the ranks of each host."""
     channels = min(sizes)
     firsts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).tolist()
     levels: dict[int, list[_Message]] = {}

@@ -42,7 +42,7 @@ class RankPaths(NamedTuple):
 
 
 def paths_of(network: Network, size_bytes: int) -> RankPaths:
-    """The paths between all ranks; raises UsageError where there is none between two."""
+    """Return the paths between all ranks; raises UsageError where there is none between two."""
     ranks = network.ranks
     direct = fastest_links(network, size_bytes)
     rate = 1.0 / np.maximum(network.beta_s_per_byte, 1e-18)
@@ -68,7 +68,8 @@ def paths_of(network: Network, size_bytes: int) -> RankPaths:
 
 
 def both_ways(paths: RankPaths, host_of: Indices, share: float) -> RankPaths:
-    """``paths`` with the rate of two ranks of different hosts that send to each other at the same time.
+    """Return ``paths`` with the rate of two ranks of different hosts that send to each other at the
+    same time.
 
     Each such pair shares one more resource, of ``share`` times the rate of its faster direction. It does not
     limit messages in one direction alone.
@@ -105,13 +106,13 @@ class OrderCosts:
     size_bytes: int
 
     def price_s(self, order: Indices) -> tuple[float, float]:
-        """(seconds round by round, a measure of how uneven links and ports are used, for ties)."""
+        """Return (seconds round by round, a measure of how uneven links and ports are used, for ties)."""
         pattern, busy = self.pattern, np.zeros(len(self.paths.capacity))
         found = price(self.messages, self.paths, pattern.repeats, order, pattern.pipelined, busy)
         return float(found[0]), float(found[1])
 
     def time_s(self, order: Indices) -> float:
-        """Seconds that the algorithm takes with this order."""
+        """Return seconds that the algorithm takes with this order."""
         pattern = self.pattern
         if pattern.pipelined or pattern.places < 2:
             return self.price_s(order)[0]
@@ -149,7 +150,7 @@ class MessageRounds(NamedTuple):
 def price(
     messages: MessageRounds, paths: RankPaths, repeats: Floats, order: Indices, pipelined: bool, busy: Floats
 ) -> tuple[float, float]:
-    """(seconds round by round, how unevenly links and ports are used); O(messages).
+    """Return (seconds round by round, how unevenly links and ports are used); O(messages).
 
     ``busy`` is room for the seconds of each resource, all 0.
     """
@@ -198,7 +199,7 @@ def _ends_by_round(messages: MessageRounds, ranks: int) -> tuple[Indices, Indice
 
 @compiled
 def _start_flow(flows: Flows, paths: RankPaths, place: int, src: int, dst: int, size_bytes: float) -> None:
-    """The message of a place becomes its flow, from rank ``src`` to ``dst``."""
+    """Turn the message of a place into its flow, from rank ``src`` to ``dst``."""
     width, resources, places = paths.crossed.shape[2], len(paths.capacity), len(flows.head)
     first = place * (width + 1)
     flows.capacity[place] = 1.0 / max(paths.beta_s_per_byte[src, dst], 1e-18)
@@ -214,7 +215,7 @@ def _start_flow(flows: Flows, paths: RankPaths, place: int, src: int, dst: int, 
 
 @compiled
 def _follow(messages: MessageRounds, paths: RankPaths, rounds: Indices, order: Indices) -> float:
-    """Seconds until the last message of all ``rounds`` has arrived."""
+    """Return seconds until the last message of all ``rounds`` has arrived."""
     ranks, width = len(order), paths.crossed.shape[2]
     resources = len(paths.capacity)
     sent, sender = _ends_by_round(messages, ranks)

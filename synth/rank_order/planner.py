@@ -77,7 +77,7 @@ class RankOrder:
 
 
 def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *, seed: int = 0) -> RankOrder:
-    """The order that makes ``algorithm`` fastest on ``network`` for buffers of ``size_bytes``.
+    """Return the order that makes ``algorithm`` fastest on ``network`` for buffers of ``size_bytes``.
 
     The ranks of a host stay together. Exact where few orders differ, as those of 8 hosts with a rank each;
     else the best that a local search finds. Raises UsageError where the algorithm does not fit the network.
@@ -110,14 +110,14 @@ def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *
 
 
 def _paths(network: Network, algorithm: LibraryAlgorithm, size_bytes: int) -> RankPaths:
-    """The paths between ranks, with the rate of exchanges for libraries that exchange over TCP."""
+    """Return the paths between ranks, with the rate of exchanges for libraries that exchange over TCP."""
     paths = paths_of(network, size_bytes)
     over_tcp = algorithm.library == "openmpi" and network.queues and network.ranks <= _MOST_PAIRED
     return both_ways(paths, network.host_of.astype(np.int64), _BOTH_WAYS) if over_tcp else paths
 
 
 def _hosts(network: Network) -> list[Indices]:
-    """The ranks of each host, in the order of the first of each."""
+    """Return the ranks of each host, in the order of the first of each."""
     found: dict[str, list[int]] = {}
     for rank, host in enumerate(network.hosts):
         found.setdefault(host, []).append(rank)
@@ -125,7 +125,7 @@ def _hosts(network: Network) -> list[Indices]:
 
 
 def _bound_s(network: Network, algorithm: LibraryAlgorithm, costs: OrderCosts) -> float:
-    """The larger of what any order needs and what any schedule of the collective needs."""
+    """Return the larger of what any order needs and what any schedule of the collective needs."""
     if network.ranks < 2:
         return 0.0
     kind, ranks = algorithm.kind, network.ranks

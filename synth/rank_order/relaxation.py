@@ -22,7 +22,7 @@ __all__ = ["least_s"]
 
 
 def least_s(costs: OrderCosts) -> float:
-    """Seconds that no order goes below."""
+    """Return seconds that no order goes below."""
     pattern = costs.pattern
     if pattern.places < 2:
         return 0.0
@@ -39,7 +39,7 @@ def least_s(costs: OrderCosts) -> float:
 
 
 def _between(costs: OrderCosts) -> tuple[Floats, Floats]:
-    """(bytes, messages) from place to place in all rounds."""
+    """Return (bytes, messages) from place to place in all rounds."""
     pattern = costs.pattern
     size, count = (np.zeros((pattern.places, pattern.places)) for _ in range(2))
     repeats = np.ones(len(pattern.round)) if pattern.pipelined else pattern.repeats[pattern.round]
@@ -49,7 +49,7 @@ def _between(costs: OrderCosts) -> tuple[Floats, Floats]:
 
 
 def _by_place(alpha: Floats, beta: Floats, size: Floats, count: Floats, *, pipelined: bool) -> Floats:
-    """(ranks, places): the least seconds in which a rank sends what a place has to send."""
+    """Return (ranks, places): the least seconds in which a rank sends what a place has to send."""
     most = max(1, int((count > 0).sum(axis=1).max()))
     fastest, soonest = _least_others(beta, most), _least_others(alpha, most)
     largest = -np.sort(-size, axis=1)[:, :most]
@@ -66,7 +66,7 @@ def _least_others(cost: Floats, most: int) -> Floats:
 
 
 def _bottleneck(cost: Floats, enough: Callable[[Mask], bool]) -> float:
-    """The least cost up to which entries are ``enough``."""
+    """Return the least cost up to which entries are ``enough``."""
     values = np.unique(cost[np.isfinite(cost)])
     low, high = 0, len(values) - 1
     while low < high:

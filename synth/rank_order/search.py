@@ -33,7 +33,7 @@ _LONGEST_ORDERED = 128
 
 
 def every_order(costs: OrderCosts, hosts: Sequence[Indices], *, inner: bool) -> Iterator[Indices] | None:
-    """All orders that differ in time, the one as it comes first; None where they are too many.
+    """Return all orders that differ in time, the one as it comes first; None where they are too many.
 
     ``hosts`` are the ranks of each host; ``inner``: they may change places, too.
     """
@@ -84,7 +84,7 @@ class _Search:
     def descended(
         self, host: Indices, ranks: Indices | None = None
     ) -> tuple[Indices, Indices, tuple[float, float]]:
-        """(order of hosts, ranks host by host, cost) at the end of a descent."""
+        """Return (order of hosts, ranks host by host, cost) at the end of a descent."""
         pattern = self._costs.pattern
         host, ranks = host.astype(np.int64).copy(), (self._ranks if ranks is None else ranks).copy()
         price_s, uneven, asked = _descend(
@@ -102,7 +102,7 @@ class _Search:
         return host, ranks, (price_s, uneven)
 
     def order(self, host: Indices, ranks: Indices) -> Indices:
-        """The ranks, place by place."""
+        """Return the ranks, place by place."""
         found = np.empty(len(ranks), dtype=np.int64)
         _expand(self._start, host, ranks, found)
         return found
@@ -166,7 +166,7 @@ def _moved(kind: int, first: int, last: int, host: Indices, tried: Indices) -> N
 
 @compiled
 def _less(price_s: float, uneven: float, than_s: float, than_uneven: float) -> bool:
-    """Whether it is cheaper by more than rounding, or as cheap and more even."""
+    """Return whether it is cheaper by more than rounding, or as cheap and more even."""
     if price_s < than_s * (1 - 1e-9):
         return True
     return price_s <= than_s * (1 + 1e-9) and uneven < than_uneven * (1 - 1e-9)

@@ -59,7 +59,7 @@ def behaviors(
     active: Collection[int],
     unaggregated: Mapping[int, Collection[int]] | None = None,
 ) -> tuple[TreeBehavior, ...]:
-    """The tuple of each rank in each tree and stage of a schedule when the ranks ``active`` are ready.
+    """Return the tuple of each rank in each tree and stage of a schedule when the ranks ``active`` are ready.
 
     ``unaggregated`` names for a chunk the ranks that do not aggregate it; at others every rank does.
     Raises NotApplicableError where chunks are no trees, UsageError for ranks that do not take part.
@@ -103,14 +103,17 @@ def tree_behaviors(
 
 
 def taking_part(schedule: Schedule) -> frozenset[int]:
-    """The ranks that hold or want a chunk of the collective."""
+    """Return the ranks that hold or want a chunk of the collective."""
     collective, ranks = schedule.collective, schedule.network.ranks
     chunks = collective.sources.per_rank(ranks) + collective.targets.per_rank(ranks)
     return frozenset(chunks.nonzero()[0].tolist())
 
 
 def named_ranks(schedule: Schedule, ranks: Collection[int], name: str) -> frozenset[int]:
-    """``ranks`` as a set; raises UsageError, naming the argument, unless they take part in the collective."""
+    """Return ``ranks`` as a set.
+
+    Raises UsageError, naming the argument, unless they take part in the collective.
+    """
     chosen = frozenset(int(rank) for rank in ranks)
     known = taking_part(schedule)
     if strangers := sorted(chosen - known):

@@ -44,7 +44,7 @@ _TREES = "Methods such as ring, tree, forest, greedy, paths and adapcc make tree
 
 @lru_cache(maxsize=8)
 def chunk_trees(schedule: Schedule) -> tuple[ChunkTree, ...]:
-    """The trees of all chunks, by their first chunk; O(sends · log sends).
+    """Return the trees of all chunks, by their first chunk; O(sends · log sends).
 
     Raises NotApplicableError, naming chunk and send, where the sends of a chunk are no trees: a rank passes
     on a part of a sum twice or before it has all of it, or receives the whole chunk twice.
@@ -111,7 +111,7 @@ class _Follower:
         self.passed_on: set[int] = set()
 
     def follow(self, src: int, dst: int, op: int) -> bool:
-        """Whether this send carries a part of a sum; NotApplicableError where it fits into no tree."""
+        """Return whether this send carries a part of a sum; NotApplicableError where it fits into no tree."""
         carried, there = self.held.get(src, 0), self.held.get(dst, 0)
         if not carried:
             raise NotApplicableError(f"rank {src} does not hold the chunk")
@@ -133,5 +133,5 @@ class _Follower:
         return True
 
     def complete(self) -> set[int]:
-        """The ranks that hold the complete chunk."""
+        """Return the ranks that hold the complete chunk."""
         return {rank for rank, held in self.held.items() if held == self.whole}

@@ -87,7 +87,7 @@ def late_schedule(schedule: Schedule, late: Collection[int], way: Way) -> Schedu
 
 
 def fastest_late_phase(bases: Sequence[Schedule], late: Collection[int]) -> Phase:
-    """The phase 2 that simulates fastest, of all ways and of these schedules of one collective.
+    """Return the phase 2 that simulates fastest, of all ways and of these schedules of one collective.
 
     A schedule that is best for the data of all need not be so for those of few: finer pieces (`pieces.cut`)
     and the chains of a ring often are. The first of equals; so all ranks choose alike.
@@ -97,19 +97,25 @@ def fastest_late_phase(bases: Sequence[Schedule], late: Collection[int]) -> Phas
 
 
 def faster_way(schedule: Schedule, late: Collection[int]) -> Way:
-    """The way of phase 2 that simulates faster on the schedule's network; ``sum`` where both are as fast."""
+    """Return the way of phase 2 that simulates faster on the schedule's network.
+
+    ``sum`` where both are as fast.
+    """
     time_s = {way: replay(late_schedule(schedule, late, way)).time_s for way in WAYS}
     return min(WAYS, key=lambda way: time_s[way])
 
 
 def has_data(schedule: Schedule, ranks: Collection[int]) -> bool:
-    """Whether any of ``ranks`` has data of the collective; without, they have no phase of their own."""
+    """Return whether any of ``ranks`` has data of the collective.
+
+    Without, they have no phase of their own.
+    """
     has = schedule.collective.sources.per_rank(schedule.network.ranks)
     return any(has[rank] for rank in ranks)
 
 
 def partial_phase(schedule: Schedule, active: Collection[int], *, late_may_join: bool = False) -> Phase:
-    """`partial_schedule`, and which chunks of the whole its chunks are.
+    """Return `partial_schedule`, and which chunks of the whole its chunks are.
 
     With ``late_may_join`` the other ranks contribute, too, to each chunk of which they pass a part of the sum
     on, or finish it: their steps receive before they send, so that what is ready by then can be added
@@ -137,7 +143,7 @@ def partial_phase(schedule: Schedule, active: Collection[int], *, late_may_join:
 
 
 def late_phase(schedule: Schedule, late: Collection[int], way: Way) -> Phase:
-    """`late_schedule`, and which chunks of the whole its chunks are."""
+    """Return `late_schedule`, and which chunks of the whole its chunks are."""
     if way not in WAYS:
         raise UsageError(f": expected {' or '.join(WAYS)}, found {way!r}", argument="way")
     missing = _chosen(schedule, late, "late")
@@ -188,7 +194,9 @@ class _Item:
 
 
 def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: Way) -> Phase:
-    """The phase in which each chunk of each item takes that one of the item's trees that ``trees`` names."""
+    """Return the phase in which each chunk of each item takes that one of the item's trees that
+    ``trees`` names.
+    """
     counts = [len(item.chunks) for item in items]
     owner = np.repeat([min(item.origins) if way == "copy" else 0 for item in items], counts)
     chunk = np.concatenate([item.chunks for item in items])
@@ -237,7 +245,7 @@ def _passing(tree: ChunkTree, origins: frozenset[int]) -> Mask:
 
 
 def _origins(tree: ChunkTree, late: frozenset[int], way: Way) -> list[frozenset[int]]:
-    """The late ranks whose data of a chunk move together: as copies of a sum each alone, else all."""
+    """Return the late ranks whose data of a chunk move together: as copies of a sum each alone, else all."""
     found = tree.sources & late
     if tree.reduced and way == "copy":
         return [frozenset({rank}) for rank in sorted(found)]
@@ -257,13 +265,15 @@ def _left(tree: ChunkTree, ranks: int, ready: frozenset[int]) -> Mask:
 
 
 def _adding(tree: ChunkTree, left: Mask) -> frozenset[int]:
-    """The ranks that receive a part of a sum by the sends ``left``."""
+    """Return the ranks that receive a part of a sum by the sends ``left``."""
     sends = zip(tree.dst, tree.sums, left.tolist(), strict=True)
     return frozenset(dst for dst, sums, kept in sends if sums and kept)
 
 
 def _reached(tree: ChunkTree, left: Mask, ready: frozenset[int]) -> frozenset[int]:
-    """The targets that end with a chunk that is not summed: where several ranks hold it, perhaps not all."""
+    """Return the targets that end with a chunk that is not summed: where several ranks hold it,
+    perhaps not all.
+    """
     arrives = {dst for dst, kept in zip(tree.dst, left.tolist(), strict=True) if kept}
     return tree.targets & (arrives | (tree.sources & ready))
 
@@ -271,7 +281,7 @@ def _reached(tree: ChunkTree, left: Mask, ready: frozenset[int]) -> frozenset[in
 def _collective(
     schedule: Schedule, trees: tuple[ChunkTree, ...], sets: list[tuple[frozenset[int], frozenset[int]]]
 ) -> tuple[Indices, Collective]:
-    """(the chunks of the whole that somebody contributes to, the collective of these)."""
+    """Return (the chunks of the whole that somebody contributes to, the collective of these)."""
     whole = schedule.collective
     tree_of = np.empty(whole.chunks, dtype=np.int64)
     for at, tree in enumerate(trees):
@@ -304,7 +314,7 @@ def _made(schedule: Schedule, wanted: Collective, chunk: Indices, rows: Indices,
 
 
 def _chosen(schedule: Schedule, ranks: Collection[int], name: str) -> frozenset[int]:
-    """`named_ranks` of which at least one has data; raises UsageError otherwise."""
+    """Return `named_ranks` of which at least one has data; raises UsageError otherwise."""
     chosen = named_ranks(schedule, ranks, name)
     if not has_data(schedule, chosen):
         whole = schedule.collective

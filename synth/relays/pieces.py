@@ -16,7 +16,7 @@ __all__ = ["cut"]
 
 @lru_cache(maxsize=16)
 def cut(schedule: Schedule, pieces: int) -> Schedule:
-    """``schedule`` with every chunk as ``pieces`` chunks one behind the other, on the same links.
+    """Return ``schedule`` with every chunk as ``pieces`` chunks one behind the other, on the same links.
 
     The pieces of chunk c are numbered from c · pieces, so every buffer holds the same at the same place.
     Raises UsageError where the bytes of a chunk are no multiple of ``pieces``. O(sends · pieces).

@@ -19,7 +19,9 @@ _LOTS = 64
 
 
 def loads(network: Network, chunk_bytes: int, links: Sequence[Indices]) -> Floats:
-    """(trees, links and ports): how long a chunk holds each of them that takes ``links[t]`` of tree t."""
+    """Return (trees, links and ports): how long a chunk holds each of them that takes ``links[t]`` of
+    tree t.
+    """
     held = np.zeros((len(links), network.links + len(network.ports)))
     hold_s = network.hold_s(chunk_bytes)
     for tree, used in enumerate(links):

@@ -28,7 +28,7 @@ class Touched(NamedTuple):
 
 
 def are_few(network: Network, collective: Collective, sends: int) -> bool:
-    """Whether all slots together take no more memory than the sends do."""
+    """Return whether all slots together take no more memory than the sends do."""
     return network.ranks * collective.chunks < max(_SPARSE_FROM, 4 * sends)
 
 

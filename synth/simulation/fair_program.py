@@ -24,7 +24,7 @@ __all__ = ["fair_time_s"]
 
 
 def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
-    """Seconds with max-min fair rates: no flow can gain but from one that has no more than it.
+    """Return seconds with max-min fair rates: no flow can gain but from one that has no more than it.
 
     A port carries what its fastest link does. Infinite where the program deadlocks; raises UsageError
     where the network lacks a link. O(messages · flows · ports of the busiest moment).
@@ -116,7 +116,7 @@ def _ready(wiring: _Wiring) -> _State:
 
 
 def _crossed(network: Network, used: Indices) -> tuple[Indices, Indices]:
-    """(start, resource): what each flow crosses: itself, its link, and the link's ports."""
+    """Return (start, resource): what each flow crosses: itself, its link, and the link's ports."""
     links = len(used) + network.links
     crossed = [
         [number, len(used) + row, *(links + network.ports_of(row))]
@@ -126,7 +126,7 @@ def _crossed(network: Network, used: Indices) -> tuple[Indices, Indices]:
 
 
 def _capacities(network: Network, rate: Floats, fastest: Floats, start: Indices, resource: Indices) -> Floats:
-    """Bytes a second of each flow, link and port."""
+    """Return bytes a second of each flow, link and port."""
     flows = len(rate)
     capacity = np.zeros(flows + network.links + len(network.ports))
     np.maximum.at(capacity, resource, np.repeat(rate, np.diff(start)))
@@ -137,7 +137,7 @@ def _capacities(network: Network, rate: Floats, fastest: Floats, start: Indices,
 
 
 def _end(fifo_of: Indices, fifos: int) -> Indices:
-    """The threadblock at one end of each FIFO."""
+    """Return the threadblock at one end of each FIFO."""
     found = np.full(fifos + 1, -1, dtype=np.int64)
     found[fifo_of[fifo_of >= 0]] = np.flatnonzero(fifo_of >= 0)
     return found
@@ -179,7 +179,7 @@ def _run(wiring: _Wiring, state: _State, flows: Flows, step_s: float) -> float:
 
 @compiled
 def _may_run(wiring: _Wiring, state: _State, tb: int) -> bool:
-    """Whether nothing keeps a threadblock from its next step."""
+    """Return whether nothing keeps a threadblock from its next step."""
     step = state.reached[tb]
     if state.busy[tb] or step == wiring.start[tb + 1]:
         return False
@@ -209,7 +209,7 @@ def _start(wiring: _Wiring, state: _State, flows: Flows, tb: int, waiting: int) 
 
 @compiled
 def _take(wiring: _Wiring, state: _State, event: int, waiting: int) -> int:
-    """A message has arrived, or a step is over: how many wait to be looked at."""
+    """Return a message has arrived, or a step is over: how many wait to be looked at."""
     steps = len(wiring.tb_of)
     if event < steps:
         fifo = wiring.send[wiring.tb_of[event]]

@@ -51,7 +51,7 @@ class ThreadblockLinks:
 
 
 def links_of(program: Program) -> ThreadblockLinks:
-    """Number the FIFOs (one for each sender, receiver and channel) and resolve the waits; O(steps)."""
+    """Return the FIFOs, one for each sender, receiver and channel, and the resolved waits; O(steps)."""
     rank, channel = program.tb_rank.astype(np.int64), program.tb_channel.astype(np.int64)
     to, source = program.tb_send.astype(np.int64), program.tb_recv.astype(np.int64)
     span, ranks = int(channel.max(initial=0)) + 1, program.ranks
@@ -80,7 +80,7 @@ def connections(program: Program) -> tuple[list[int], list[int]]:
 
 
 def run(links: ThreadblockLinks, depth: int) -> tuple[Indices, Indices, Indices]:
-    """(steps as they ran, the step each threadblock stands at, messages left in each FIFO)."""
+    """Return (steps as they ran, the step each threadblock stands at, messages left in each FIFO)."""
     program = links.program
     columns = (program.tb_start.astype(np.int64), program.tb_of.astype(np.int64), links.goal)
     order, done, reached, filled = _run(

@@ -46,7 +46,7 @@ def enqueue(flows: Flows, f: int, step: int) -> bool:
 
 @compiled
 def next_s(flows: Flows, now_s: float, event_s: float) -> float:
-    """When something happens next: an event, or the end of a message under way."""
+    """Return when something happens next: an event, or the end of a message under way."""
     for f in range(len(flows.head)):
         if flows.head[f] >= 0:
             event_s = min(event_s, now_s + flows.left[f] / flows.rate[f])

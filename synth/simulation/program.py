@@ -119,7 +119,7 @@ def simulate_program(
 
 
 def _paced_s(program: Program, size: Floats) -> Floats:
-    """What each step takes at the pace of its threadblock; 0 where it has none."""
+    """Return what each step takes at the pace of its threadblock; 0 where it has none."""
     if not len(program.tb_bytes_per_s):
         return np.zeros(program.steps)
     return np.asarray(size / np.maximum(program.tb_bytes_per_s[program.tb_of], 1e-18))
@@ -128,7 +128,7 @@ def _paced_s(program: Program, size: Floats) -> Floats:
 def _resources(
     program: Program, network: Network, link: Indices
 ) -> tuple[Indices, Indices, Indices, Floats, int, int]:
-    """What steps take turns on: the link of each, its ports and their parts, how many links and ports.
+    """Return what steps take turns on: the link of each, its ports and their parts, how many links and ports.
 
     A threadblock that is paced has a link of its own, and no ports.
     """
@@ -194,7 +194,7 @@ def _chain(
     busy_s: Floats,
     step_s: float,
 ) -> dict[str, float]:
-    """What the time of the steps that held up the last one went to."""
+    """Return what the time of the steps that held up the last one went to."""
     shares = {"transfer": 0.0, "latency": 0.0, "threadblock": 0.0, "instructions": 0.0}
     if not len(end_s) or not np.isfinite(end_s).all():
         return shares

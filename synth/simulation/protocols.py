@@ -48,7 +48,7 @@ PROTOCOLS: dict[Protocol, ProtocolCosts] = {
 
 
 def as_used_by(network: Network, protocol: Protocol) -> Network:
-    """The network with the latencies and rates that the protocol has on its links.
+    """Return the network with the latencies and rates that the protocol has on its links.
 
     A link's alpha in excess of a Simple hop is the link's own: every protocol has it on top of its hop.
     """
@@ -77,18 +77,21 @@ def simulate_by(
 def time_by(
     protocol: Protocol, program: Program, network: Network, size_bytes: int, *, message_s: float = 0.0
 ) -> float:
-    """The seconds that `simulate_by` finds; a message costs a NIC ``message_s`` in addition to its bytes."""
+    """Return the seconds that `simulate_by` finds.
+
+    A message costs a NIC ``message_s`` in addition to its bytes.
+    """
     return simulate_by(protocol, program, network, size_bytes, Costs(message_s=message_s))[0].time_s
 
 
 def tiles_of(program: Program, chunk_bytes: int, tile_bytes: int) -> int:
-    """How many tiles a chunk has, at least one; fewer if the program would have too many steps."""
+    """Return how many tiles a chunk has, at least one; fewer if the program would have too many steps."""
     wanted = max(1, -(-chunk_bytes // tile_bytes))
     return max(1, min(wanted, _MOST_STEPS // max(1, program.steps)))
 
 
 def in_tiles(program: Program, tiles: int) -> Program:
-    """The program with each threadblock's steps repeated for each tile; O(steps · tiles).
+    """Return the program with each threadblock's steps repeated for each tile; O(steps · tiles).
 
     It is only for timing: all tiles use the slots of the first one.
     """

@@ -16,7 +16,10 @@ __all__ = ["moved_to"]
 
 
 def moved_to(schedule: Schedule, on: Network, chunk_bytes: int) -> Schedule:
-    """``schedule`` on ``on`` with chunks of ``chunk_bytes``; raises UsageError where a link is missing."""
+    """Return ``schedule`` on ``on`` with chunks of ``chunk_bytes``.
+
+    Raises UsageError where a link is missing.
+    """
     if on is schedule.network and chunk_bytes == schedule.chunk_bytes:
         return schedule
     link = schedule.link if on is schedule.network else _same_links(schedule, on)
@@ -24,7 +27,10 @@ def moved_to(schedule: Schedule, on: Network, chunk_bytes: int) -> Schedule:
 
 
 def _same_links(schedule: Schedule, other: Network) -> Ints:
-    """The rows of the other network's links between the same ranks; the fastest where there are several."""
+    """Return the rows of the other network's links between the same ranks.
+
+    The fastest where there are several.
+    """
     import numpy as np
 
     from probes.base import ints

@@ -50,7 +50,10 @@ class InSimgrid:
 
 @cache
 def interpreter() -> str | None:
-    """The Python that has a SimGrid that we can use: this one, or the system's; None where neither has."""
+    """Return the Python that has a SimGrid that we can use: this one, or the system's.
+
+    None where neither has.
+    """
     for python in (sys.executable, shutil.which("python3", path=os.defpath)):
         if python and _run([python, "-I", "-c", _WANTED], "").returncode == 0:
             return python
@@ -58,7 +61,9 @@ def interpreter() -> str | None:
 
 
 def takes_turns(schedule: Schedule) -> bool:
-    """Whether sends hold links and ports one after the other, so that SimGrid can be made to do so, too."""
+    """Return whether sends hold links and ports one after the other, so that SimGrid can be made to
+    do so, too.
+    """
     return not len(schedule.stream) and not (schedule.network.queues and len(schedule.network.ports))
 
 
@@ -89,7 +94,7 @@ def _run(words: list[str], given: str) -> subprocess.CompletedProcess[str]:
 
 
 def _given(schedule: Schedule, *, turns: bool) -> tuple[dict[str, Any], float]:
-    """What the engine reads, with times in units of the shortest send, and that unit in seconds.
+    """Return what the engine reads, with times in units of the shortest send, and that unit in seconds.
 
     ``needs`` is for each send the last earlier one that brings its source what it passes on, and
     ``entered_before`` the one before it that enters the same slot; -1 is none. A send is in ``queues``,

@@ -41,7 +41,7 @@ def replay(given: dict[str, Any]) -> dict[str, Any]:
     zone.add_route(sink.netpoint, None, None, None, [], True)
 
     def source(name: str, latency: float, bandwidth: float, ports: list[Any]) -> Any:
-        """A host whose messages to the sink go over a link of their own, and over ports."""
+        """Return a host whose messages to the sink go over a link of their own, and over ports."""
         link = zone.create_link(name, bandwidth)
         link.set_latency(latency)
         link.seal()
@@ -123,11 +123,11 @@ class _Sends:
         return self._next(range(len(self._waiting)))
 
     def left(self, row: int) -> list[int]:
-        """The bytes of a send have left its link; return what begins by that."""
+        """Return the bytes of a send have left its link; return what begins by that."""
         return [] if self._held_until_arrival else self._freed(row)
 
     def arrived(self, row: int, clock: float) -> list[int]:
-        """A send has arrived; return what begins by that."""
+        """Return a send has arrived; return what begins by that."""
         self.arrival[row] = clock
         begun = self._freed(row) if self._held_until_arrival else []
         # What a slot holds is complete with a row when it was with the one before, too.

@@ -37,7 +37,7 @@ def run_threadblocks(
     late_s: Floats,
     slice_part: float,
 ) -> tuple[Floats, Floats, Indices, Indices]:
-    """(start, end, cause, culprit) of each step; a step that never runs starts and ends at infinity.
+    """Return (start, end, cause, culprit) of each step; a step that never runs starts and ends at infinity.
 
     ``cause`` indexes CAUSES and says what the step's start was due to, ``culprit`` whose step that was.
     Of steps that could take a link or port at the same moment the one with the least ``late_s`` does.

@@ -39,7 +39,8 @@ class Files(NamedTuple):
 
 
 def astra_sim_files(schedule: Schedule) -> Files:
-    """``collective.RANK.et`` of each rank, and ``workload.RANK.et`` and configurations where they can be.
+    """Return ``collective.RANK.et`` of each rank, and ``workload.RANK.et`` and configurations where
+    they can be.
 
     Paths in them are relative to the folder of the files. Raises UnavailableError where `protobuf` is not
     installed.
@@ -76,7 +77,7 @@ def _json(document: dict[str, object]) -> bytes:
 
 
 def _network(network: Network) -> tuple[dict[str, bytes], str]:
-    """The network's file, if it can be told, and what is not the same there."""
+    """Return the network's file, if it can be told, and what is not the same there."""
     if network.hold_alpha:
         return {}, "a network whose links are held for alpha, too, is not one of ASTRA-sim's: it has no file"
     shape = _shape(network)
@@ -97,7 +98,10 @@ def _network(network: Network) -> tuple[dict[str, bytes], str]:
 
 
 def _shape(network: Network) -> str | None:
-    """Which one-dimensional network of equal links it is, by ASTRA-sim's name; None where it is none."""
+    """Return which one-dimensional network of equal links it is, by ASTRA-sim's name.
+
+    None where it is none.
+    """
     ranks = network.ranks
     costs = (network.alpha_s, network.beta_s_per_byte)
     if not network.links or any(np.ptp(cost) > _ALIKE * cost.max() for cost in costs):
@@ -114,7 +118,9 @@ def _shape(network: Network) -> str | None:
 
 
 def _one_port_a_way(network: Network) -> bool:
-    """Whether a link uses the one port out of its source and the one into its destination, and no others."""
+    """Return whether a link uses the one port out of its source and the one into its destination, and
+    no others.
+    """
     held = [set(network.ports_of(link).tolist()) for link in range(network.links)]
     ways = []
     for ends in (network.src, network.dst):
@@ -130,7 +136,7 @@ def _one_port_a_way(network: Network) -> bool:
 
 
 def _both_ways(network: Network) -> bool:
-    """Whether each link has one the other way that costs the same, and no other beside it."""
+    """Return whether each link has one the other way that costs the same, and no other beside it."""
     cost = {
         (src, dst): (alpha_s, beta)
         for src, dst, alpha_s, beta in zip(

@@ -25,7 +25,7 @@ _REPEATED = ("attr", "data_deps")
 
 
 def chakra_trace(operations: Sequence[TraceOperation]) -> bytes:
-    """The trace of one rank; an add is a computation of whole microseconds (0 is 1 ns to ASTRA-sim).
+    """Return the trace of one rank; an add is a computation of whole microseconds (0 is 1 ns to ASTRA-sim).
 
     Raises UnavailableError where `protobuf` is not installed.
     """
@@ -49,7 +49,7 @@ def chakra_trace(operations: Sequence[TraceOperation]) -> bytes:
 
 
 def collective_trace(name: str, kind: int, size_bytes: int) -> bytes:
-    """A workload of one rank: one collective of a kind as Chakra numbers them."""
+    """Return a workload of one rank: one collective of a kind as Chakra numbers them."""
     made = messages()
     node = made.node(id=0, name=name, type=_COLLECTIVE_NODE)
     node.attr.add(name="is_cpu_op", bool_val=False)
@@ -83,7 +83,7 @@ class ChakraClasses(NamedTuple):
 
 @cache
 def messages() -> ChakraClasses:
-    """Raises UnavailableError where `protobuf` is not installed."""
+    """Raise UnavailableError where `protobuf` is not installed."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as error:
@@ -94,7 +94,7 @@ def messages() -> ChakraClasses:
     )
 
     def message(name: str, *fields: tuple[int, str, Any], one_of: str = "") -> None:
-        """A message; fields whose type is a name are messages, those whose name ends in s are repeated."""
+        """Define a message; a field typed by a name is a message, one whose name ends in s is repeated."""
         made = file.message_type.add(name=name)
         if one_of:
             made.oneof_decl.add(name=one_of)

@@ -61,7 +61,7 @@ def operations_of(schedule: Schedule) -> list[list[TraceOperation]]:
 
 
 def _add_s(network: Network, size_bytes: int) -> list[float]:
-    """What it takes each rank to add a chunk, 0 where that was not measured."""
+    """Return what it takes each rank to add a chunk, 0 where that was not measured."""
     of_host = {
         memory.host: float(np.interp(size_bytes, memory.sizes_bytes, memory.add_s_per_byte)) * size_bytes
         for memory in network.memory

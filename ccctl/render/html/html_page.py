@@ -84,7 +84,7 @@ def page(
     parts: Sequence[PageSection],
     files: Sequence[Sequence[str]],
 ) -> str:
-    """The HTML; ``files`` are rows of (file, kind, digest or why it could not be read)."""
+    """Return the HTML; ``files`` are rows of (file, kind, digest or why it could not be read)."""
     sections = list(dict.fromkeys(part.section for part in parts))
     links = [("findings", "Findings"), *((_anchor(one), one) for one in sections), ("files", "Files")]
     menu = "".join(f"<li><a href='#{anchor}'>{as_content(name)}</a></li>" for anchor, name in links)

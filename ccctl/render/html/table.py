@@ -29,7 +29,7 @@ class HtmlTable:
 
 
 def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[HtmlTable]:
-    """The tables of an artifact; of most kinds there is none."""
+    """Return the tables of an artifact; of most kinds there is none."""
     if kind == "profile":
         return [_links(body)]
     if kind == "report":

@@ -56,7 +56,7 @@ def bars(
     width: int,
     more: Iterable[str] = (),
 ) -> Drawing:
-    """The rows over one axis from 0, which shows ``axis``; ``more`` are lines below the legend."""
+    """Return the rows over one axis from 0, which shows ``axis``; ``more`` are lines below the legend."""
     parts, y = layers(rows, axis, name, width)
     pieces = {piece.name: piece.colour for row in rows for piece in row.pieces}
     signs = [(box(8, 0, 20, 12, colour=colour), said) for said, colour in pieces.items()]
@@ -67,7 +67,7 @@ def bars(
 def layers(
     rows: Sequence[Bar], axis: str, name: Callable[[float], str], width: int
 ) -> tuple[list[str], float]:
-    """(parts, where they end) of the rows and their axis."""
+    """Return (parts, where they end) of the rows and their axis."""
     left = min(12 + max(text_width(row.label) for row in rows), width * 0.46)
     right = min(12 + max(text_width(row.said) for row in rows), width * 0.3)
     wide = width - left - right

@@ -73,7 +73,8 @@ class _Axis:
 
 
 def charts(title: str, about: str, panels: Sequence[Chart], width: int, notes: Sequence[str] = ()) -> Drawing:
-    """The panels beside each other, or below each other where it is narrow, and what each colour means.
+    """Return the panels beside each other, or below each other where it is narrow, and what each
+    colour means.
 
     ``notes`` stand below.
     """
@@ -94,7 +95,7 @@ def charts(title: str, about: str, panels: Sequence[Chart], width: int, notes: S
 
 
 def _sign(line: Series, shape: Mapping[str, int]) -> str:
-    """What a line looks like, for the legend."""
+    """Return what a line looks like, for the legend."""
     drawn = stroke("M0 6h28", line.colour, dashed=line.dashed) if line.joined else ""
     return drawn + ("" if line.dashed else mark(shape[line.name], 14, 6, line.colour))
 
@@ -148,14 +149,14 @@ def _turns(every: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[int, in
 
 
 def _alike(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> bool:
-    """Whether two long series cannot be told from each other where both are drawn."""
+    """Return whether two long series cannot be told from each other where both are drawn."""
     return len(one) == len(other) >= _LONG and all(
         abs(a - c) < _UPON and abs(b - d) < _UPON for (a, b), (c, d) in zip(one, other, strict=True)
     )
 
 
 def _moments(chart: Chart, x: _Axis, bottom: float) -> list[str]:
-    """A line for each moment; of words that would stand over each other the first."""
+    """Return a line for each moment; of words that would stand over each other the first."""
     parts, free = [], 0.0
     for value, word in sorted(chart.moments):
         at = x.at(value)
@@ -169,7 +170,7 @@ def _moments(chart: Chart, x: _Axis, bottom: float) -> list[str]:
 
 
 def _drawable(point: tuple[float, float], chart: Chart) -> bool:
-    """Whether a point has a place on its axes, and leaves the others theirs."""
+    """Return whether a point has a place on its axes, and leaves the others theirs."""
     return all(
         (_LEAST if base else 0.0) <= value <= _MOST
         for value, base in zip(point, (chart.x_base, chart.y_base), strict=True)
@@ -186,7 +187,8 @@ def _axis(
     *,
     fits: bool = False,
 ) -> _Axis:
-    """An axis from a round value below the least to one above the largest, ticks so many pixels ``apart``.
+    """Return an axis from a round value below the least to one above the largest, ticks so many
+    pixels ``apart``.
 
     On a linear one they are also ``least`` apart, and the first is 0 unless it ``fits`` the values.
     """
@@ -217,7 +219,10 @@ def _powers(least: float, largest: float, base: int, most: int) -> tuple[float, 
 
 
 def time_axis(time_s: float, left: float, top: float, wide: float) -> Iterator[str]:
-    """An axis ``wide`` pixels long from 0 to ``time_s``, with ticks at round times; it is 42 pixels high."""
+    """Yield an axis ``wide`` pixels long from 0 to ``time_s``, with ticks at round times.
+
+    It is 42 pixels high.
+    """
     yield stroke(f"M{left:.1f} {top + 2:.1f}h{wide:.1f}", "faint", width=1)
     for value in steps(time_s, max(2, int(wide // _PIXELS_A_TIME))):
         if value <= time_s * (1 + 1e-9):

@@ -81,7 +81,7 @@ class Drawing:
 
 
 def element(drawing: Drawing, top: float | None = None) -> str:
-    """The picture as an ``svg`` element; ``top`` places it below others in one document."""
+    """Return the picture as an ``svg`` element; ``top`` places it below others in one document."""
     place = (
         f"viewBox='0 0 {drawing.width} {drawing.height:.0f}' role='img' "
         f"width='{drawing.width}' height='{drawing.height:.0f}'"
@@ -92,7 +92,7 @@ def element(drawing: Drawing, top: float | None = None) -> str:
 
 
 def document(drawings: Sequence[Drawing]) -> str:
-    """One SVG file with the pictures below each other, each below its title."""
+    """Return one SVG file with the pictures below each other, each below its title."""
     width, y = max(drawing.width for drawing in drawings), 8.0
     inner = []
     for drawing in drawings:
@@ -121,7 +121,7 @@ def text_width(words: str, size: int = FONT) -> float:
 
 
 def fitted(words: str, width: float, size: int = FONT) -> str:
-    """The words, cut at the end where they would take more than ``width``."""
+    """Return the words, cut at the end where they would take more than ``width``."""
     most = max(1, int(width / (_LETTER * size)))
     return words if len(words) <= most else words[: most - 1] + "…"
 
@@ -161,7 +161,7 @@ def box(
     title: str = "",
     dark: str = "",
 ) -> str:
-    """A rectangle in a colour, or in one of the meanings; ``edge`` is the meaning of its border.
+    """Return a rectangle in a colour, or in one of the meanings; ``edge`` is the meaning of its border.
 
     ``dark`` is another colour for a dark ground.
     """
@@ -179,7 +179,7 @@ def box(
 def stroke(
     path: str, colour: str, *, dashed: bool = False, width: float = 2, turn: tuple[int, int] = (0, 1)
 ) -> str:
-    """A line that is not filled.
+    """Return a line that is not filled.
 
     ``turn`` (number, of) is for lines upon each other, which show piece by piece in turns.
     """
@@ -192,12 +192,12 @@ def stroke(
 
 
 def above(colour: str) -> str:
-    """The colour of letters that are read on a box of ``colour``, written as #rrggbb."""
+    """Return the colour of letters that are read on a box of ``colour``, written as #rrggbb."""
     return max(("#ffffff", "#111111"), key=lambda letters: _contrast(letters, colour))
 
 
 def _contrast(one: str, other: str) -> float:
-    """How many times as bright the brighter of two colours is (WCAG 2.2, contrast ratio)."""
+    """Return how many times as bright the brighter of two colours is (WCAG 2.2, contrast ratio)."""
     darker, brighter = sorted((_luminance(one), _luminance(other)))
     return (brighter + 0.05) / (darker + 0.05)
 
@@ -209,7 +209,9 @@ def _luminance(colour: str) -> float:
 
 
 def mark(number: int, x: float, y: float, colour: str) -> str:
-    """A point of a series: each has its own shape, so that they can be distinguished without colours."""
+    """Return a point of a series: each has its own shape, so that they can be distinguished without
+    colours.
+    """
     shape = number % len(_SHAPES)
     if not shape:
         return f"<circle class='mark' cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{colour}'/>"
@@ -219,7 +221,7 @@ def mark(number: int, x: float, y: float, colour: str) -> str:
 def legend(
     entries: Iterable[tuple[str, str]], left: float, width: float, top: float
 ) -> tuple[list[str], float]:
-    """(parts, height) of signs and words, in as many rows as the width asks for.
+    """Return (parts, height) of signs and words, in as many rows as the width asks for.
 
     An entry is (the sign at 0,0 within 28 x 12 pixels, what it means); long words take several lines.
     """

@@ -27,7 +27,7 @@ def write_pictures(drawings: Sequence[Drawing], path: str) -> None:
 
 
 def png(document: str) -> bytes:
-    """The picture on a light ground; raises UnavailableError where resvg, or any font, is missing."""
+    """Return the picture on a light ground; raises UnavailableError where resvg, or any font, is missing."""
     try:
         import resvg_py
     except ImportError as error:

@@ -43,7 +43,7 @@ _SENDS, _RECEIVES = "#0072b2", "#e69f00"
 
 
 def pictures(profile: Profile, width: int) -> list[Drawing]:
-    """The hosts where there are several, then the links."""
+    """Return the hosts where there are several, then the links."""
     several = len({entry.host for entry in profile.ranks}) > 1
     return [*([cluster(profile, width)] if several else []), heat_map(profile, width)]
 
@@ -59,13 +59,14 @@ class _Cells:
     slow: Mask
 
     def left_and_side(self, width: int) -> tuple[float, float]:
-        """Where the first column begins, and how wide a cell is."""
+        """Return where the first column begins, and how wide a cell is."""
         left = 30 + min(max(text_width(name) for name in self.names), width * 0.28)
         return left, min((width - left - 12) / len(self.names), _MOST_CELL)
 
 
 def heat_map(profile: Profile, width: int) -> Drawing:
-    """A cell for each link, sender by row; of over 48 ranks one for each pair of hosts, or of blocks of them.
+    """Return a cell for each link, sender by row; of over 48 ranks one for each pair of hosts, or of
+    blocks of them.
 
     Links that the profile flags as slow have a border and a corner.
     """
@@ -182,7 +183,7 @@ def _squares(cells: _Cells, left: float, top: float, side: float) -> list[str]:
 
 
 def _shade(share: float, scale: tuple[tuple[float, str], ...]) -> str:
-    """The colour of a bandwidth beside the median, between those of the scale."""
+    """Return the colour of a bandwidth beside the median, between those of the scale."""
     value = min(max(share, scale[0][0]), scale[-1][0])
     for (low, first), (high, last) in pairwise(scale):
         if value <= high:
@@ -196,7 +197,7 @@ def _shade(share: float, scale: tuple[tuple[float, str], ...]) -> str:
 
 
 def _scale(profile: Profile, cells: _Cells, width: int, top: float) -> tuple[list[str], float]:
-    """What colours and marks mean."""
+    """Return what colours and marks mean."""
     typical, inside = _typical(profile), _inside(profile)
     without = ", of those not flagged" if cells.slow.any() else ""
     entries = [
@@ -220,7 +221,7 @@ def _scale(profile: Profile, cells: _Cells, width: int, top: float) -> tuple[lis
 
 
 def _domain(profile: Profile) -> list[tuple[str, str]]:
-    """What is left out of the names of hosts, for the legend."""
+    """Return what is left out of the names of hosts, for the legend."""
     short = without_domain([entry.host for entry in profile.ranks])
     name, own = next(iter(short.items()))
     return [("", f"hosts: without {name[len(own) :]}")] if name != own else []
@@ -241,7 +242,7 @@ def slow_hosts(profile: Profile) -> dict[str, tuple[str, ...]]:
 
 
 def cluster(profile: Profile, width: int) -> Drawing:
-    """A card for each host: its ranks, and the median bandwidths to and from other hosts.
+    """Return a card for each host: its ranks, and the median bandwidths to and from other hosts.
 
     Slow hosts come first, then the others in their order.
     """
@@ -280,7 +281,7 @@ def cluster(profile: Profile, width: int) -> Drawing:
 
 
 def _rates(profile: Profile, name: str) -> tuple[float, float]:
-    """The median bandwidths to and from other hosts in GB/s; 0 where there is no link."""
+    """Return the median bandwidths to and from other hosts in GB/s; 0 where there is no link."""
     host = np.array([entry.host for entry in profile.ranks])
     between, rate = ~_inside(profile), 1e-9 / profile.links.beta_s_per_byte
     found = []

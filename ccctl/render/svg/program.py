@@ -68,7 +68,7 @@ def levels(program: Program) -> Indices:
 
 
 def pictures(program: Program, width: int) -> list[Drawing]:
-    """Each step as early as those that it depends on allow; every step is as long: it shows no times.
+    """Return each step as early as those that it depends on allow; every step is as long: it shows no times.
 
     Of more than 64 threadblocks the first are drawn, and of more levels than have a place the first.
     """

@@ -25,7 +25,7 @@ _PIXELS_A_SLOT = 4
 
 
 def pictures(schedule: Schedule, width: int) -> list[Drawing]:
-    """How busy links, ports and ranks are, moment by moment; lanes are of the first 64 ranks."""
+    """Return how busy links, ports and ranks are, moment by moment; lanes are of the first 64 ranks."""
     from synth.simulation import replay
 
     timing = replay(schedule)
@@ -42,7 +42,7 @@ def pictures(schedule: Schedule, width: int) -> list[Drawing]:
 
 
 def slots(width: int) -> int:
-    """How many time slots a picture of this width in pixels has."""
+    """Return how many time slots a picture of this width in pixels has."""
     return (width - _left(width) - _RIGHT) // _PIXELS_A_SLOT
 
 
@@ -95,7 +95,7 @@ def held(timing: Timing, rows: Indices, held_s: Floats, of: int, slots: int) -> 
 
 
 def _curves(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[str, Floats]]:
-    """(name, the share that is held in each part of the time)."""
+    """Yield (name, the share that is held in each part of the time)."""
     import numpy as np
 
     network, link = schedule.network, schedule.link
@@ -138,7 +138,7 @@ def _curve(share: Floats, left: float, top: float, wide: float) -> list[str]:
 
 
 def _shades(share: Floats, left: float, top: float, wide: float) -> list[str]:
-    """One box for each run of slots that are about as busy."""
+    """Return one box for each run of slots that are about as busy."""
     import numpy as np
 
     step = wide / len(share)

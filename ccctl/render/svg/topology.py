@@ -30,7 +30,9 @@ _QUESTIONS = {"nic_numa": "nearest NUMA node", "gpu_switch": "one PCIe switch", 
 
 
 def pictures(topology: Topology, width: int) -> list[Drawing]:
-    """The machine once for hosts that are alike, of at most 8 kinds, then what active probes answered."""
+    """Return the machine once for hosts that are alike, of at most 8 kinds, then what active probes
+    answered.
+    """
     from probes.diff import fold_hosts
 
     found = []
@@ -48,7 +50,7 @@ def pictures(topology: Topology, width: int) -> list[Drawing]:
 
 
 def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
-    """A row for each device below its NUMA node; on the right the links of GPUs to each other."""
+    """Return a row for each device below its NUMA node; on the right the links of GPUs to each other."""
     from ccctl.render.text import headline
     from exec.launcher import fold
 
@@ -87,7 +89,7 @@ def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
 
 
 def _tops(lines: list[TreeLine]) -> list[float]:
-    """Where each row begins; between two NUMA nodes there is a gap."""
+    """Return where each row begins; between two NUMA nodes there is a gap."""
     found, y = [], 6.0
     for at, line in enumerate(lines):
         y += 8 if at and line.depth == 0 else 0
@@ -97,7 +99,7 @@ def _tops(lines: list[TreeLine]) -> list[float]:
 
 
 def _panels(lines: list[TreeLine], tops: list[float], wide: float) -> Iterator[str]:
-    """A ground for each NUMA node and what is below it."""
+    """Yield a ground for each NUMA node and what is below it."""
     nodes = [at for at, line in enumerate(lines) if line.depth == 0]
     for first, last in zip(nodes, [*nodes[1:], len(lines)], strict=True):
         if lines[first].kind == "numa":
@@ -139,7 +141,7 @@ def _row(line: TreeLine, y: float, wide: float, wrong: str) -> Iterator[str]:
 def _fabric(
     host: Host, top: dict[str, float], left: float, wide: float
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """(curves between GPUs that are joined, a bar for the switches; the legend)."""
+    """Return (curves between GPUs that are joined, a bar for the switches; the legend)."""
     parts: list[str] = []
     counts: dict[tuple[str, str], int] = {}
     switched: dict[str, int] = {}
@@ -170,7 +172,9 @@ def _fabric(
 def _switches(
     host: Host, switched: dict[str, int], top: dict[str, float], left: float, wide: float
 ) -> Iterator[str]:
-    """One bar for all NVSwitches, as each GPU has links to all of them, and how many links lead there."""
+    """Yield one bar for all NVSwitches, as each GPU has links to all of them, and how many links lead
+    there.
+    """
     most, x = max(switched.values()), left + wide - 34
     for source, count in switched.items():
         y = top[source] + _HIGH / 2
@@ -192,7 +196,7 @@ def _thick(count: int) -> float:
 
 
 def _probes(host: Host, probed: list[Probed], width: int) -> Drawing:
-    """A group of bars for each question: what was measured of each alternative."""
+    """Return a group of bars for each question: what was measured of each alternative."""
     names = {gpu.bus_id: label(gpu) for gpu in host.gpus} | {nic.name: label(nic) for nic in host.nics}
     rows = []
     timed = all(one.what == "nic_numa" for one in probed)

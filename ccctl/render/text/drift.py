@@ -26,7 +26,7 @@ def draw(drift: Drift, baseline: str) -> None:
 
 
 def summary(drift: Drift) -> dict[str, Any]:
-    """The changes as plain values."""
+    """Return the changes as plain values."""
     changes = [
         {
             **figures(change, "what quantity before now"),

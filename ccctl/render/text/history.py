@@ -18,7 +18,7 @@ _MOST_EVENTS = 20
 
 
 def moment(at_s: float) -> str:
-    """2026-11-22 10:20:05Z."""
+    """Return 2026-11-22 10:20:05Z."""
     return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 

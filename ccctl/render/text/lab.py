@@ -37,7 +37,7 @@ def draw(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> None:
 
 
 def summary(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> dict[str, Any]:
-    """The same as one object; a rate of null is unlimited."""
+    """Return the same as one object; a rate of null is unlimited."""
     names = [host.name for host in lab.hosts]
     return {
         "name": lab.name,

@@ -40,7 +40,7 @@ def draw(profile: Profile) -> None:
 
 
 def say(profile: Profile, output: str) -> None:
-    """What was written to ``output``, in one line, and the findings, on stderr."""
+    """Print what was written to ``output``, in one line, and the findings, on stderr."""
     least, middle, most = range_of(1e-9 / profile.links.beta_s_per_byte)
     console.note(
         f"{output}: {len(profile.links.src)} links between {len(profile.ranks)} ranks, "
@@ -51,7 +51,7 @@ def say(profile: Profile, output: str) -> None:
 
 
 def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
-    """The object of ``--json``; with a ``drift``, its findings come first."""
+    """Return the object of ``--json``; with a ``drift``, its findings come first."""
     import numpy as np
 
     from ccctl.render.text import drift as changes
@@ -72,7 +72,7 @@ def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
 
 
 def range_of(values: Floats) -> tuple[str, str, str]:
-    """The smallest, middle and largest of ``values`` as text."""
+    """Return the smallest, middle and largest of ``values`` as text."""
     import numpy as np
 
     least, middle, most = (f"{value:.3g}" for value in (values.min(), np.median(values), values.max()))
@@ -111,7 +111,7 @@ def _quartet(values: Floats) -> tuple[float, float, float]:
 
 
 def _host_copies(profile: Profile) -> None:
-    """What each GPU exchanges with its CPU."""
+    """Print what each GPU exchanges with its CPU."""
     rows = [
         (
             copies.rank,
@@ -128,7 +128,7 @@ def _host_copies(profile: Profile) -> None:
 
 
 def _memory(profile: Profile) -> None:
-    """What the ranks of each host copy and add while all of them do, by size."""
+    """Print the rates at which the ranks of each host copy and add, by size."""
     for memory in profile.memory:
         costs = {"copies": memory.copy_s_per_byte, "sums": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:

@@ -61,7 +61,7 @@ def _share(part_s: float, whole_s: float) -> str:
 
 
 def _lanes(program: Program, lines: int) -> None:
-    """A line for each threadblock: its peers, and a letter for each of its steps."""
+    """Print a line for each threadblock: its peers, and a letter for each of its steps."""
     from synth.program import OPS
 
     used = sorted({OPS[op] for op in program.op}, key=list(_LETTERS).index)
@@ -82,7 +82,7 @@ def _first(program: Program, block: int) -> bool:
 
 
 def _ends(program: Program, block: int) -> str:
-    """``3 > 5 #1``: receives from 3, sends to 5, on channel 1."""
+    """Return ``3 > 5 #1``: receives from 3, sends to 5, on channel 1."""
     send, recv = int(program.tb_send[block]), int(program.tb_recv[block])
     source = str(recv) if recv >= 0 else ""
     to = str(send) if send >= 0 else ""

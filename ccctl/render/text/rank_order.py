@@ -42,7 +42,7 @@ def draw(found: RankOrder, say: Callable[[str], None] = console.data) -> None:
 
 
 def summary(found: RankOrder) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """Return what ``--json`` prints."""
     return {
         "network": found.network,
         "library": found.algorithm.library,

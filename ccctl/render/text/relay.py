@@ -58,7 +58,7 @@ def draw(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> None:
 
 
 def summary(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> dict[str, Any]:
-    """The same as plain values; ratios that are infinite, of costs over nothing, are None."""
+    """Return the same as plain values; ratios that are infinite, of costs over nothing, are None."""
     policies: dict[str, Any] = {}
     for name, one in replay.policies.items():
         ratios = replay.ratios(name)

@@ -52,7 +52,7 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data, *, pro
 
 
 def summary(selection: Selection) -> dict[str, Any]:
-    """The ranges and what was predicted at each size, as ``--json`` prints them."""
+    """Return the ranges and what was predicted at each size, as ``--json`` prints them."""
     return {
         "collective": selection.collective.label,
         "ranks": selection.network.ranks,
@@ -80,7 +80,7 @@ def summary(selection: Selection) -> dict[str, Any]:
 
 
 def busbw_gbs(selection: Selection, point: Point) -> float:
-    """The bus bandwidth of nccl-tests, predicted."""
+    """Return the bus bandwidth of nccl-tests, predicted."""
     from exec.benchmark import busbw_factor
 
     factor = busbw_factor(selection.collective.kind, selection.collective.size)
@@ -109,12 +109,12 @@ def _ranges(selection: Selection) -> list[dict[str, Any]]:
 
 
 def _called(library: str | None, method: str) -> str:
-    """What runs in a range: a library's own collective, and what runs where that is missing."""
+    """Return what runs in a range: a library's own collective, and what runs where that is missing."""
     return f"{library}, else {method}" if library else method
 
 
 def _end(to_bytes: int, starts: set[int]) -> str:
-    """The last size of a range; where the next range begins after it, by that one's first: <319K."""
+    """Return the last size of a range; where the next range begins after it, by that one's first: <319K."""
     return f"<{format_size(to_bytes + 1)}" if to_bytes + 1 in starts else format_size(to_bytes)
 
 
@@ -161,7 +161,7 @@ def _until(entry: SizedProgram, entries: Sequence[SizedProgram]) -> str:
 
 
 def runtime_summary(entries: Sequence[SizedProgram]) -> dict[str, Any]:
-    """The same as ``--json`` prints it."""
+    """Return the same as ``--json`` prints it."""
     return {
         "ranges": [
             {

@@ -44,7 +44,7 @@ def draw(topology: Topology) -> None:
 
 
 def headline(host: Host, name: str = "") -> str:
-    """One line that says what a host has, and what its ranks will be."""
+    """Return one line that says what a host has, and what its ranks will be."""
     parts = [counted(len(host.usable_gpus), "GPU"), counted(len(host.physical_nics), "NIC")]
     if host.numa:
         parts.append(counted(len(host.numa), "NUMA node"))
@@ -88,7 +88,7 @@ def _draw_reach(host: Host) -> None:
 
 
 def _expectations(host: Host, rows: Sequence[Gpu | Nic], columns: Sequence[Gpu | Nic]) -> None:
-    """What each of those ways should carry."""
+    """Print what each of those ways should carry."""
     labels, expected = labels_of(host), Expected(host, load())
     words = [[_expectation(expected, row, column) for column in columns] for row in rows]
     if not host.gpus or not any(word for row in words for word in row):
@@ -110,7 +110,7 @@ def _expectation(expected: Expected, a: Gpu | Nic, b: Gpu | Nic) -> str:
 
 
 def _probed_lines(host: Host) -> Iterator[str]:
-    """The answers with how sure they are, then why others could not be had."""
+    """Yield the answers with how sure they are, then why others could not be had."""
     labels = {gpu.bus_id: label(gpu) for gpu in host.gpus} | {nic.name: label(nic) for nic in host.nics}
     apart: list[str] = []
     refused: dict[tuple[str, str], None] = {}

@@ -51,7 +51,9 @@ def port_busy(network: Network, link_busy: Floats) -> Floats:
 
 
 def classes(network: Network) -> Iterator[tuple[str, Mask]]:
-    """The classes of links that there are: inside a host and between hosts, or just links on one host."""
+    """Yield the classes of links that there are: inside a host and between hosts, or just links on
+    one host.
+    """
     import numpy as np
 
     inside = network.within_host
@@ -95,7 +97,7 @@ def _range(busy: Floats) -> dict[str, Any]:
 
 
 def _busiest(network: Network, link_busy: Floats, ports: Floats) -> list[dict[str, Any]]:
-    """Links and ports together; of those that are as busy, links first."""
+    """Return links and ports together; of those that are as busy, links first."""
     import numpy as np
 
     found = []

@@ -41,7 +41,7 @@ def pictures(row: Row, width: int) -> list[Drawing]:
 
 
 def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawing:
-    """Each bar begins where the one before ends, and the last is what was measured."""
+    """Return each bar begins where the one before ends, and the last is what was measured."""
     rows = [Bar("proven bound", (Piece("proven bound", told.bound_s, COLOURS[6]),), seconds(told.bound_s))]
     at_s = told.bound_s
     for name, until_s in (
@@ -76,7 +76,7 @@ def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawi
 
 
 def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
-    """A pair of bars for each kind of the critical path's parts, predicted and measured."""
+    """Return a pair of bars for each kind of the critical path's parts, predicted and measured."""
     from ccctl.render.text.benchmark import kinds_of, largest_difference
 
     rows = []
@@ -105,7 +105,7 @@ def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
 
 
 def _ranks(found: Breakdown, what: str, width: int) -> Drawing:
-    """A bar for each rank: what it did from when the first one began."""
+    """Return a bar for each rank: what it did from when the first one began."""
     chosen = found.ranks
     if len(chosen) > _MOST_RANKS:
         slowest = {one.rank for one in sorted(chosen, key=lambda one: -one.time_s)[:_MOST_RANKS]}

@@ -66,7 +66,7 @@ def _picture(report: Report, rows: list[Row], width: int, bounds_s: Bounds) -> D
 
 
 def _is_wrong(row: Row) -> bool:
-    """Whether elements were wrong, in place or out of it."""
+    """Return whether elements were wrong, in place or out of it."""
     return any(one is not None and one.wrong for one in (row.out_of_place, row.in_place))
 
 
@@ -81,7 +81,7 @@ def _predicted_gbs(row: Row) -> float | None:
 
 
 def _at_gbs(row: Row, time_s: float | None) -> float | None:
-    """The bus bandwidth if the row had taken ``time_s``: its own bandwidth, scaled by its time."""
+    """Return the bus bandwidth if the row had taken ``time_s``: its own bandwidth, scaled by its time."""
     shown = row.shown
     if shown is None or time_s is None or time_s <= 0:
         return None
@@ -93,7 +93,7 @@ def _lines(
     value: Callable[[Measurement, Row], float],
     predicted: Callable[[Row], float | None],
 ) -> tuple[Series, ...]:
-    """A line for each program, dashed for what was predicted of it, and for each peer."""
+    """Return a line for each program, dashed for what was predicted of it, and for each peer."""
     measured: dict[str, Points] = {}
     expected: dict[str, Points] = {}
     peers: dict[str, Points] = {}
@@ -114,6 +114,6 @@ def _lines(
 
 
 def _line(name: str, colour: str, found: Points, *, dashed: bool = False) -> Series:
-    """The points that a logarithmic axis has a place for, by size."""
+    """Return the points that a logarithmic axis has a place for, by size."""
     points = tuple((size, value) for size, value in sorted(found.items()) if size > 0 and value > 0)
     return Series(name, colour, points, dashed)

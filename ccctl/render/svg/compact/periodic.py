@@ -19,7 +19,9 @@ _FULL_PERIODS = 3
 
 
 def pictures(made: PeriodicSchedule, width: int) -> list[Drawing]:
-    """How busy links, ports and ranks are while the first periods go by, each send as soon as it can."""
+    """Return how busy links, ports and ranks are while the first periods go by, each send as soon as
+    it can.
+    """
     if not len(made.chunk):
         return []
     shown = math.ceil(made.latency_s / made.period_s) + _FULL_PERIODS

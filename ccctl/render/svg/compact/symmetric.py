@@ -20,7 +20,9 @@ __all__ = ["pictures"]
 
 
 def pictures(made: SymmetricSchedule, width: int) -> list[Drawing]:
-    """How busy links and ports are during the listed sends, with lanes for the first 64 orbits of links."""
+    """Return how busy links and ports are during the listed sends, with lanes for the first 64 orbits
+    of links.
+    """
     from synth.simulation import replay
 
     if not len(made.chunk):

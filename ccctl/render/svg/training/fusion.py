@@ -22,12 +22,12 @@ _SEEN = 0.3
 
 
 def pictures(plan: FusionPlan, width: int) -> list[Drawing]:
-    """One iteration of the plan; a block of the network is a bucket."""
+    """Return one iteration of the plan; a block of the network is a bucket."""
     return [picture({plan.method: plan}, width)]
 
 
 def picture(plans: Mapping[str, FusionPlan], width: int) -> Drawing:
-    """A lane for each kind of task of each plan, all on one scale of time."""
+    """Return a lane for each kind of task of each plan, all on one scale of time."""
     from synth.fusion import KINDS
 
     longest_s = max(plan.timeline.time_s for plan in plans.values()) or 1.0
@@ -62,7 +62,7 @@ def picture(plans: Mapping[str, FusionPlan], width: int) -> Drawing:
 
 
 def _blocks(plan: FusionPlan, kind: int, left: float, top: float, scale: float) -> Iterator[str]:
-    """A rectangle for each task; those that nothing seen divides are one."""
+    """Yield a rectangle for each task; those that nothing seen divides are one."""
     line = plan.timeline
     rows = (line.kind == kind).nonzero()[0]
     runs: list[tuple[float, float, int]] = []

@@ -53,7 +53,7 @@ def pictures(groups: Groups, width: int) -> list[Drawing]:
 
 
 def _rows(groups: Groups, labels: list[str], columns: int, left: float) -> Iterator[tuple[float, list[str]]]:
-    """(where it ends, parts) of each rack's head and each rank's row."""
+    """Yield (where it ends, parts) of each rack's head and each rank's row."""
     rack_of = {rank: number for number, rack in enumerate(groups.racks) for rank in rack}
     number_of = [
         {rank: (number, group) for number, group in enumerate(division) for rank in group}

@@ -20,7 +20,7 @@ _MOST_POINTS = 48
 
 
 def pictures(model: Model, width: int) -> list[Drawing]:
-    """Two panels over the layers; of more than 48 layers a point is the sum of several."""
+    """Return two panels over the layers; of more than 48 layers a point is the sum of several."""
     from ccctl.render.text.training import model as text
 
     count = len(model.layers)

@@ -24,7 +24,7 @@ _FIRST, _RANGES = 0.2, 4
 
 
 def pictures(report: TrainingReport, width: int) -> list[Drawing]:
-    """Two panels, a colour for each mode.
+    """Return two panels, a colour for each mode.
 
     A loss is the mean of its neighbours, as batches differ. An error of 0 has no place on a logarithmic
     axis.
@@ -97,7 +97,7 @@ def _begin(curves: Sequence[Sequence[tuple[float, float]]]) -> float:
 def _notes(
     report: TrainingReport, curves: Sequence[Sequence[tuple[float, float]]], begin: float
 ) -> Iterator[str]:
-    """What is not seen by itself."""
+    """Yield what is not seen by itself."""
     alike: dict[bytes, list[str]] = {}
     for row in report.rows:
         alike.setdefault(row.losses.tobytes(), []).append(row.label)

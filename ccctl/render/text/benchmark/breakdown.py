@@ -98,7 +98,8 @@ def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:
 
 
 def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | None = None) -> str:
-    """Where most of the difference between predicted and measured arose; "" where nothing was predicted.
+    """Return where most of the difference between predicted and measured arose; "" where nothing was
+    predicted.
 
     ``written`` writes seconds with their sign; by default as microseconds without a unit.
     """
@@ -118,7 +119,7 @@ def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | N
 
 
 def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[Part]]]:
-    """(name, predicted seconds, measured seconds, the measured parts, the longest first) of each kind.
+    """Return (name, predicted seconds, measured seconds, the measured parts, the longest first) of each kind.
 
     None: it is not predicted.
     """
@@ -158,7 +159,7 @@ def _draw_ranks(breakdown: Breakdown) -> None:
 
 
 def _busiest(breakdown: Breakdown) -> str:
-    """The share of the run that links and ports need for what they carried."""
+    """Return the share of the run that links and ports need for what they carried."""
     named = [
         f"{one.kind} {one.where} {100 * one.needed_s / breakdown.time_s:.0f} %"
         for one in breakdown.busy[:_MOST_PLACES]

@@ -58,7 +58,7 @@ def draw(report: Report) -> None:
 
 
 def draw_head(report: Report) -> None:
-    """What was measured, where, with what, and how often; the collective is that of the rows there are."""
+    """Print what was measured, where, with what, and how often."""
     kinds = dict.fromkeys(row.collective for row in report.rows)
     hosts = f"{len(report.hosts)} hosts" if len(report.hosts) != 1 else report.hosts[0]
     console.data(f"# {', '.join(kinds) or 'nothing'} on {report.ranks} ranks, {hosts}")
@@ -70,7 +70,7 @@ def draw_head(report: Report) -> None:
 
 
 def draw_foot(report: Report) -> None:
-    """The last lines of nccl-tests: what was wrong, and the mean of the bus bandwidths."""
+    """Print the last lines of nccl-tests: what was wrong, and the mean of the bus bandwidths."""
     found = [one for row in report.rows for one in (row.out_of_place, row.in_place) if one is not None]
     checked = [one.wrong for one in found if one.wrong is not None]
     if checked:
@@ -85,7 +85,7 @@ def draw_foot(report: Report) -> None:
 
 
 def _doubts(rows: Sequence[Row]) -> Iterator[str]:
-    """Why some ratios are missing, in a line for each reason."""
+    """Yield why some ratios are missing, in a line for each reason."""
     compared = [
         (row, name) for row in rows for name in (None, *row.peers) if name or row.predicted_s is not None
     ]
@@ -157,7 +157,7 @@ class ColumnTable:
         ]
 
     def lines(self, rows: Sequence[Row]) -> list[str]:
-        """The names of the columns in two lines, then the rows."""
+        """Return the names of the columns in two lines, then the rows."""
         shown = [self._all[at] for at in self._shown]
         cells = [[row[at] for at in self._shown] for row in map(self.cells, rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)] or [0] * len(shown)
@@ -166,7 +166,7 @@ class ColumnTable:
         return [_over(lines[0], shown, widths), *lines]
 
     def notes(self) -> Iterator[str]:
-        """Which columns were left out, if any."""
+        """Yield which columns were left out, if any."""
         names: dict[str, None] = {}
         for (kind, name), group in groupby(enumerate(self._all), lambda one: (one[1].kind, one[1].group)):
             titles = {at: one.title.removesuffix(" (us)") for at, one in group}
@@ -180,11 +180,11 @@ class ColumnTable:
             yield f"# Left out             : {', '.join(names)}; wider terminals, files and pipes have them"
 
     def fits(self, row: Row) -> bool:
-        """Whether a row has a column for all that it holds."""
+        """Return whether a row has a column for all that it holds."""
         return set(row.peers) <= set(self.peers)
 
     def cells(self, row: Row) -> list[str]:
-        """The row as text, a cell for each of the columns, those that are left out among them."""
+        """Return the row as text, a cell for each of the columns, those that are left out among them."""
         cells = [str(row.size_bytes), str(row.count), row.dtype, row.redop, str(row.root)]
         cells += [row.program] if self.programs else []
         for filled, measured in zip(self.both, (row.out_of_place, row.in_place), strict=True):
@@ -236,7 +236,7 @@ def _peer(row: Row, name: str) -> list[str]:
 
 
 def _left_out(columns: Sequence[_Column], width: int | None) -> set[int]:
-    """The positions of the columns that a line of ``width`` characters has no place for."""
+    """Return the positions of the columns that a line of ``width`` characters has no place for."""
     left_out: set[int] = set()
     for kinds, title in _DISPENSABLE:
         shown = [column for at, column in enumerate(columns) if at not in left_out]
@@ -248,7 +248,7 @@ def _left_out(columns: Sequence[_Column], width: int | None) -> set[int]:
 
 
 def _widths(columns: Sequence[_Column]) -> list[int]:
-    """How wide the columns are; the last of a group makes room for the group's name."""
+    """Return how wide the columns are; the last of a group makes room for the group's name."""
     widths = [max(column.width, len(column.title)) for column in columns]
     for (_, name), group in groupby(range(len(columns)), lambda at: (columns[at].kind, columns[at].group)):
         ats = list(group)
@@ -257,7 +257,7 @@ def _widths(columns: Sequence[_Column]) -> list[int]:
 
 
 def _over(heads: str, columns: Sequence[_Column], widths: Sequence[int]) -> str:
-    """The line above the heads: the name of each group, begun where its first column's name begins.
+    """Return the line above the heads: the name of each group, begun where its first column's name begins.
 
     A name that is too long for that begins earlier.
     """
@@ -274,5 +274,5 @@ def _over(heads: str, columns: Sequence[_Column], widths: Sequence[int]) -> str:
 
 
 def _times(over_ours: float | None) -> str:
-    """A peer's time, or the predicted one, as a multiple of ours: above 1x we are faster."""
+    """Return a peer's time, or the predicted one, as a multiple of ours: above 1x we are faster."""
     return "-" if over_ours is None else f"{over_ours:.2f}x"

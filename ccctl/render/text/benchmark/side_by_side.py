@@ -50,7 +50,7 @@ def draw_side_by_side(reports: Sequence[tuple[str, Report]]) -> None:
 
 
 def _by_key(report: Report) -> dict[Key, Measurement]:
-    """The first measurement of each row; that of the fastest program where there are several."""
+    """Return the first measurement of each row; that of the fastest program where there are several."""
     found: dict[Key, Measurement] = {}
     for row in report.rows:
         shown, key = row.shown, _key(row)

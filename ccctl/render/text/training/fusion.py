@@ -33,7 +33,7 @@ def draw(plan: FusionPlan) -> None:
 
 
 def costs_line(costs: RingCosts) -> str:
-    """What collectives were taken to cost, in one line."""
+    """Return what collectives were taken to cost, in one line."""
     rate = f"{1e-9 / costs.beta_s_per_byte:.3g} GB/s" if costs.beta_s_per_byte else "no limit"
     return f"{costs.ranks} ranks, a ring: alpha {seconds(costs.alpha_s)}, bandwidth {rate}"
 

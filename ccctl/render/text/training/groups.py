@@ -61,7 +61,7 @@ def draw(
 
 
 def summary(groups: Groups, *, compare: bool = False) -> dict[str, Any]:
-    """The same as plain values; ``peers_s`` and ``patterns`` with ``compare``."""
+    """Return the same as plain values; ``peers_s`` and ``patterns`` with ``compare``."""
     told = figures(
         groups,
         "rho distance period predicted_s pattern ranks racks slow_racks slow_ranks size_bytes layers "
@@ -95,7 +95,7 @@ def _draw_comparison(groups: Groups, say: Callable[[str], None]) -> None:
 
 
 def _patterns(groups: Groups) -> dict[str, Any]:
-    """Each pattern that the racks allow: its period, rho, rho to the power of 1/period, and time."""
+    """Return each pattern that the racks allow: its period, rho, rho to the power of 1/period, and time."""
     from synth.errors import NotApplicableError
     from synth.groups import PATTERNS, RackLayout, consensus, pattern_named
 

@@ -17,7 +17,7 @@ _MOST_LAYERS = 64
 
 
 def headline(model: Model) -> str:
-    """The model in one line: tensors, bytes, computation."""
+    """Return the model in one line: tensors, bytes, computation."""
     return (
         f"{model.name}: {plural(len(model.tensors), 'tensor')} of {plural(len(model.layers), 'layer')}, "
         f"{about(model.total_bytes)}; forward {seconds(model.forward_total_s)}, "

@@ -36,7 +36,7 @@ class TrainingTable:
         self._least = [max(map(len, labels), default=0), *_WIDTHS[1:]]
 
     def lines(self, report: TrainingReport, rows: Sequence[TrainedMode]) -> list[str]:
-        """The names of the columns, then the rows."""
+        """Return the names of the columns, then the rows."""
         return console.aligned(_TITLES, [_cells(report, row) for row in rows], self._least)
 
 
@@ -50,7 +50,7 @@ def draw(report: TrainingReport) -> None:
 
 
 def headline(report: TrainingReport) -> str:
-    """What was trained, in one line."""
+    """Return what was trained, in one line."""
     compute = (
         f", {seconds(report.compute_s)} a layer forward and twice that backward emulated"
         if report.compute_s
@@ -64,7 +64,7 @@ def headline(report: TrainingReport) -> str:
 
 
 def notes(report: TrainingReport) -> Iterator[str]:
-    """What the columns mean here, and what has to be known of some modes."""
+    """Yield what the columns mean here, and what has to be known of some modes."""
     yield "sent: bytes a rank sends over TCP in an iteration, over those of the model"
     yield f"reached: {percent(report.target)} of held-out data classified correctly, without the start"
     beside = "; from ddp: that of the final model to DDP's" if _has_ddp(report) else ""
