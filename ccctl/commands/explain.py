@@ -335,15 +335,14 @@ def _compared(
 def _tell(told: Explained, json: bool, markdown: str | None, junit: str | None) -> None:
     from ccctl.render import junit as document
     from ccctl.render.text.benchmark import draw_changes
-    from ccctl.summaries import cases_of, draw, explained, markdown_of
 
     if markdown is not None:
-        write_output(markdown, markdown_of(told).encode())
+        write_output(markdown, told.markdown().encode())
     if junit is not None:
-        write_output(junit, document(f"ccctl explain {told.source}", cases_of(told)))
+        write_output(junit, document(f"ccctl explain {told.source}", told.cases()))
     if json:
-        console.summary(explained.summary_of(told))
+        console.summary(told.summary())
     elif "-" not in (markdown, junit):
-        draw(told)
+        told.draw()
         if told.baseline:
             draw_changes(told.baseline)

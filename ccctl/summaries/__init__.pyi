@@ -3,7 +3,6 @@ from . import (
     bench as bench,
     declared as declared,
     detect as detect,
-    explained as explained,
     nccl_graphs as nccl_graphs,
     synth as synth,
     watch as watch,
@@ -11,6 +10,6 @@ from . import (
 from .adaptive import event_line as event_line, finish as finish
 from .bench_rows import BenchRows as BenchRows
 from .dumps import judge as judge, tell as tell
-from .explained import Explained as Explained, cases_of as cases_of, draw as draw, markdown_of as markdown_of
+from .explained import Explained as Explained
 from .synth import describe as describe
 from .training import TrainingRows as TrainingRows

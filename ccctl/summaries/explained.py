@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from exec.benchmark import JudgedRow, Report, RowChange
     from exec.benchmark.foreign import Inspected, WaitTime
 
-__all__ = ["Explained", "cases_of", "draw", "markdown_of", "sentences", "summary_of"]
+__all__ = ["Explained"]
 
 _COLUMNS = (
     "collective",
@@ -128,164 +128,191 @@ class Explained:
             found.append(f"{name}: {len(rows)} of {plural(len(self.rows), 'row')} ({span})")
         return f"Not normal: {'; '.join(found)}." if found else "All rows are normal, or too small to say."
 
+    def summary(self) -> dict[str, Any]:
+        """What ``explain --json`` prints: plain values with units in their names."""
+        return {
+            "source": self.source,
+            "network": self.network,
+            **figures(self.report, "ranks hosts library machine"),
+            "rows": [self._values(at) for at in range(len(self.rows))],
+            "at_least_percent": None if self.least is None else 100 * self.least,
+            "baseline": changes_of(self.baseline),
+            "ok": not self.failures,
+            "verdict": self.verdict,
+            "notes": list(self.report.notes),
+            "findings": self.failures,
+        }
 
-def summary_of(told: Explained) -> dict[str, Any]:
-    """Return what ``explain --json`` prints: plain values with units in their names."""
-    return {
-        "source": told.source,
-        "network": told.network,
-        **figures(told.report, "ranks hosts library machine"),
-        "rows": [_values(told, at) for at in range(len(told.rows))],
-        "at_least_percent": None if told.least is None else 100 * told.least,
-        "baseline": changes_of(told.baseline),
-        "ok": not told.failures,
-        "verdict": told.verdict,
-        "notes": list(told.report.notes),
-        "findings": told.failures,
-    }
+    def draw(self) -> None:
+        """Print the table of all rows, then what the rows that count mean."""
+        console.data(f"# {self._title()}")
+        console.data("# GB/s: busbw, the proven bound, and NCCL's algorithms by bytes alone")
+        columns, rows = self._table()
+        if self.wrong:
+            console.prose(self.verdict)
+            console.data("")
+        console.table(columns, rows)
+        for line in self.sentences():
+            console.data("")
+            console.prose(line)
 
-
-def draw(told: Explained) -> None:
-    """Print the table of all rows, then what the rows that count mean."""
-    console.data(f"# {_title(told)}")
-    console.data("# GB/s: busbw, the proven bound, and NCCL's algorithms by bytes alone")
-    columns, rows = _table(told)
-    if told.wrong:
-        console.prose(told.verdict)
-        console.data("")
-    console.table(columns, rows)
-    for line in sentences(told):
-        console.data("")
-        console.prose(line)
-
-
-def markdown_of(told: Explained) -> str:
-    """Return the same in Markdown."""
-    columns, rows = _table(told)
-    lead = [f"**{cell(told.verdict)}**\n"] if told.wrong else []
-    right = [at for at, name in enumerate(columns) if name not in ("collective", "verdict")]
-    parts = [f"### {cell(_title(told))}\n", *lead, markdown_table(columns, rows, right)]
-    parts += [f"{cell(line)}\n" for line in sentences(told)]
-    if told.baseline:
-        cells = [
-            [
-                change.label,
-                f"{change.old_s * 1e6:.1f}",
-                f"{change.new_s * 1e6:.1f}",
-                f"{change.ratio:.2f}x",
-                "**slower**" if change.slower else "faster" if change.faster else "same",
+    def markdown(self) -> str:
+        """The same in Markdown."""
+        columns, rows = self._table()
+        lead = [f"**{cell(self.verdict)}**\n"] if self.wrong else []
+        right = [at for at, name in enumerate(columns) if name not in ("collective", "verdict")]
+        parts = [f"### {cell(self._title())}\n", *lead, markdown_table(columns, rows, right)]
+        parts += [f"{cell(line)}\n" for line in self.sentences()]
+        if self.baseline:
+            cells = [
+                [
+                    change.label,
+                    f"{change.old_s * 1e6:.1f}",
+                    f"{change.new_s * 1e6:.1f}",
+                    f"{change.ratio:.2f}x",
+                    "**slower**" if change.slower else "faster" if change.faster else "same",
+                ]
+                for change in self.baseline
             ]
-            for change in told.baseline
-        ]
-        parts.append(markdown_table(["row", "before (us)", "now (us)", "ratio", ""], cells, [1, 2, 3]))
-    parts += [f"**failed:** {cell(why)}\n" for why in told.failures]
-    return "\n".join(parts)
+            parts.append(markdown_table(["row", "before (us)", "now (us)", "ratio", ""], cells, [1, 2, 3]))
+        parts += [f"**failed:** {cell(why)}\n" for why in self.failures]
+        return "\n".join(parts)
 
-
-def cases_of(told: Explained) -> list[Case]:
-    """Return a case for each row: failed, passed, or skipped where it does not count.
-
-    And for each compared row.
-    """
-    found = []
-    for at, one in enumerate(told.rows):
-        name = f"{_label(one)}, {one.row.dtype}"
-        if why := told.failure(at):
-            found.append(Case(name, one.time_s, "failed", why))
-        elif at in told.counted and told.least is not None:
-            found.append(Case(name, one.time_s, "passed", _sentence(told, at)))
-        else:
-            why = "no --at-least" if told.least is None else "--at-least is about the largest size"
-            found.append(Case(name, one.time_s, "skipped", why))
-    for why in (told.report.corrupt, told.report.interrupted):
-        if why:
-            found.append(Case("the whole run", 0.0, "failed", why))
-    for change in told.baseline:
-        why = change.told
-        name = f"baseline: {change.label}"
-        found.append(Case(name, change.new_s, "failed" if change.slower else "passed", why))
-    return found
-
-
-def sentences(told: Explained) -> list[str]:
-    """Return what is to be known of each row that counts, and of how they were recorded."""
-    found = [_sentence(told, at) for at in told.counted]
-    if told.report.interrupted:
-        found.append(f"The run did not come to its end: {told.report.interrupted}.")
-    if not told.wrong:
-        found.append(told.verdict)
-    recorded = told.recorded
-    if recorded is None:
+    def cases(self) -> list[Case]:
+        """A case for each row: failed, passed, or skipped where it does not count; and for each change."""
+        found = []
+        for at, one in enumerate(self.rows):
+            name = f"{_label(one)}, {one.row.dtype}"
+            if why := self.failure(at):
+                found.append(Case(name, one.time_s, "failed", why))
+            elif at in self.counted and self.least is not None:
+                found.append(Case(name, one.time_s, "passed", self._sentence(at)))
+            else:
+                why = "no --at-least" if self.least is None else "--at-least is about the largest size"
+                found.append(Case(name, one.time_s, "skipped", why))
+        for why in (self.report.corrupt, self.report.interrupted):
+            if why:
+                found.append(Case("the whole run", 0.0, "failed", why))
+        for change in self.baseline:
+            why = change.told
+            name = f"baseline: {change.label}"
+            found.append(Case(name, change.new_s, "failed" if change.slower else "passed", why))
         return found
-    if recorded.recorded < told.report.ranks:
-        found.append(
-            f"{recorded.recorded} of {plural(told.report.ranks, 'rank')} recorded: the times hold what "
-            "these waited for others. The folder of all files tells that apart."
-        )
-    if recorded.others:
-        found.append(f"{plural(recorded.others, 'communicator')} with fewer ranks or less time left out.")
-    return found
 
+    def sentences(self) -> list[str]:
+        """What is to be known of each row that counts, and of how they were recorded."""
+        found = [self._sentence(at) for at in self.counted]
+        if self.report.interrupted:
+            found.append(f"The run did not come to its end: {self.report.interrupted}.")
+        if not self.wrong:
+            found.append(self.verdict)
+        recorded = self.recorded
+        if recorded is None:
+            return found
+        if recorded.recorded < self.report.ranks:
+            found.append(
+                f"{recorded.recorded} of {plural(self.report.ranks, 'rank')} recorded: the times hold what "
+                "these waited for others. The folder of all files tells that apart."
+            )
+        if recorded.others:
+            found.append(f"{plural(recorded.others, 'communicator')} with fewer ranks or less time left out.")
+        return found
 
-def _title(told: Explained) -> str:
-    report = told.report
-    where = plural(report.ranks, "rank")
-    if report.hosts:
-        where += f" on {plural(len(report.hosts), 'host')}"
-    return f"{told.source}: {report.library}, {where}, on {told.network}"
+    def _title(self) -> str:
+        report = self.report
+        where = plural(report.ranks, "rank")
+        if report.hosts:
+            where += f" on {plural(len(report.hosts), 'host')}"
+        return f"{self.source}: {report.library}, {where}, on {self.network}"
 
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Columns that no row fills are left out."""
+        rows = [self._cells(at) for at in range(len(self.rows))]
+        kept = [at for at, name in enumerate(_COLUMNS) if at < 6 or any(row[at] != "-" for row in rows)]
+        columns, cells = [_COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows]
+        if self.made_s:
+            columns.insert(-1, "synthesized")
+            for at, row in enumerate(cells):
+                row.insert(-1, _gbs(self.rows[at].busbw_gbs(self.made_s[at])) if at in self.made_s else "-")
+        return columns, cells
 
-def _table(told: Explained) -> tuple[list[str], list[list[str]]]:
-    """Columns that no row fills are left out."""
-    rows = [_cells(told, at) for at in range(len(told.rows))]
-    kept = [at for at, name in enumerate(_COLUMNS) if at < 6 or any(row[at] != "-" for row in rows)]
-    columns, cells = [_COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows]
-    if told.made_s:
-        columns.insert(-1, "synthesized")
-        for at, row in enumerate(cells):
-            row.insert(-1, _gbs(told.rows[at].busbw_gbs(told.made_s[at])) if at in told.made_s else "-")
-    return columns, cells
+    def _cells(self, at: int) -> list[str]:
+        one = self.rows[at]
+        known = {each.algorithm: _gbs(one.busbw_gbs(each.time_s)) for each in one.libraries}
+        return [
+            one.row.collective,
+            about(one.row.size_bytes),
+            f"{one.time_s * 1e6:.1f}",
+            _gbs(one.busbw_gbs(one.time_s)),
+            _gbs(one.busbw_gbs(one.bound.time_s)),
+            percent(one.reached),
+            *(known.get(name, "-") for name in ("ring", "tree", "direct")),
+            "wrong" if one.row.wrong_results else one.verdict,
+        ]
 
+    def _sentence(self, at: int) -> str:
+        one = self.rows[at]
+        most = _gbs(one.busbw_gbs(one.bound.time_s))
+        parts = [
+            f"{_label(one)}: {_gbs(one.busbw_gbs(one.time_s))} GB/s busbw, {percent(one.reached)} of the "
+            f"most that ranks can do here, {most} (proven: {one.bound.name}, {one.bound.detail})."
+        ]
+        if one.verdict in ("in-network", "impossible"):
+            parts.append(
+                f"Where switches add up, too, it is {percent(one.reached_in_network)} of "
+                f"{_gbs(one.busbw_gbs(one.in_network.time_s))} ({one.in_network.name})."
+            )
+        for each in one.libraries:
+            could = _gbs(one.busbw_gbs(each.time_s))
+            parts.append(f"NCCL's {each.algorithm} could carry {could}, held up by {each.binding}.")
+        if at in self.made_s:
+            parts.append(f"A synthesized schedule does {_gbs(one.busbw_gbs(self.made_s[at]))}.")
+        if one.row.wrong_results:
+            parts.append(f"Verdict: wrong results ({one.row.wrong_results}).")
+        else:
+            parts.append(f"Verdict: {_MEANS[one.verdict]}.")
+        if waiting := self.waiting(at):
+            parts.append(_waited(waiting))
+        return " ".join(parts)
 
-def _cells(told: Explained, at: int) -> list[str]:
-    one = told.rows[at]
-    known = {each.algorithm: _gbs(one.busbw_gbs(each.time_s)) for each in one.libraries}
-    return [
-        one.row.collective,
-        about(one.row.size_bytes),
-        f"{one.time_s * 1e6:.1f}",
-        _gbs(one.busbw_gbs(one.time_s)),
-        _gbs(one.busbw_gbs(one.bound.time_s)),
-        percent(one.reached),
-        *(known.get(name, "-") for name in ("ring", "tree", "direct")),
-        "wrong" if one.row.wrong_results else one.verdict,
-    ]
-
-
-def _sentence(told: Explained, at: int) -> str:
-    one = told.rows[at]
-    most = _gbs(one.busbw_gbs(one.bound.time_s))
-    parts = [
-        f"{_label(one)}: {_gbs(one.busbw_gbs(one.time_s))} GB/s busbw, {percent(one.reached)} of the most "
-        f"that ranks can do here, {most} (proven: {one.bound.name}, {one.bound.detail})."
-    ]
-    if one.verdict in ("in-network", "impossible"):
-        parts.append(
-            f"Where switches add up, too, it is {percent(one.reached_in_network)} of "
-            f"{_gbs(one.busbw_gbs(one.in_network.time_s))} ({one.in_network.name})."
-        )
-    for each in one.libraries:
-        could = _gbs(one.busbw_gbs(each.time_s))
-        parts.append(f"NCCL's {each.algorithm} could carry {could}, held up by {each.binding}.")
-    if at in told.made_s:
-        parts.append(f"A synthesized schedule does {_gbs(one.busbw_gbs(told.made_s[at]))}.")
-    if one.row.wrong_results:
-        parts.append(f"Verdict: wrong results ({one.row.wrong_results}).")
-    else:
-        parts.append(f"Verdict: {_MEANS[one.verdict]}.")
-    if waiting := told.waiting(at):
-        parts.append(_waited(waiting))
-    return " ".join(parts)
+    def _values(self, at: int) -> dict[str, Any]:
+        one, waiting = self.rows[at], self.waiting(at)
+        return {
+            **figures(one.row, "collective size_bytes dtype redop"),
+            "time_us": one.time_s * 1e6,
+            "busbw_gbs": one.busbw_gbs(one.time_s),
+            "bound_us": one.bound.time_s * 1e6,
+            "bound_busbw_gbs": one.busbw_gbs(one.bound.time_s),
+            "percent_of_bound": 100 * one.reached,
+            "binding_bound": one.bound.name,
+            "binding_detail": one.bound.detail,
+            "in_network_bound_us": one.in_network.time_s * 1e6,
+            "percent_of_in_network_bound": 100 * one.reached_in_network,
+            "algorithms": {
+                each.algorithm: {
+                    "time_us": each.time_s * 1e6,
+                    "busbw_gbs": one.busbw_gbs(each.time_s),
+                    "binding": each.binding,
+                }
+                for each in one.libraries
+            },
+            "synthesized_us": self.made_s[at] * 1e6 if at in self.made_s else None,
+            "verdict": one.verdict,
+            "wrong_results": one.row.wrong_results,
+            "waiting": None
+            if waiting is None
+            else {
+                "calls": waiting.calls,
+                "waited_us": waiting.waited_s * 1e6,
+                "percent": 100 * waiting.share,
+                "last": [
+                    {"rank": rank, "host": host, "percent_of_calls": 100 * often}
+                    for rank, host, often in waiting.last
+                ],
+            },
+            "counts": at in self.counted,
+            "ok": not self.failure(at),
+        }
 
 
 def _waited(one: WaitTime) -> str:
@@ -309,43 +336,3 @@ def _label(one: JudgedRow) -> str:
 
 def _gbs(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
-
-
-def _values(told: Explained, at: int) -> dict[str, Any]:
-    one, waiting = told.rows[at], told.waiting(at)
-    return {
-        **figures(one.row, "collective size_bytes dtype redop"),
-        "time_us": one.time_s * 1e6,
-        "busbw_gbs": one.busbw_gbs(one.time_s),
-        "bound_us": one.bound.time_s * 1e6,
-        "bound_busbw_gbs": one.busbw_gbs(one.bound.time_s),
-        "percent_of_bound": 100 * one.reached,
-        "binding_bound": one.bound.name,
-        "binding_detail": one.bound.detail,
-        "in_network_bound_us": one.in_network.time_s * 1e6,
-        "percent_of_in_network_bound": 100 * one.reached_in_network,
-        "algorithms": {
-            each.algorithm: {
-                "time_us": each.time_s * 1e6,
-                "busbw_gbs": one.busbw_gbs(each.time_s),
-                "binding": each.binding,
-            }
-            for each in one.libraries
-        },
-        "synthesized_us": told.made_s[at] * 1e6 if at in told.made_s else None,
-        "verdict": one.verdict,
-        "wrong_results": one.row.wrong_results,
-        "waiting": None
-        if waiting is None
-        else {
-            "calls": waiting.calls,
-            "waited_us": waiting.waited_s * 1e6,
-            "percent": 100 * waiting.share,
-            "last": [
-                {"rank": rank, "host": host, "percent_of_calls": 100 * often}
-                for rank, host, often in waiting.last
-            ],
-        },
-        "counts": at in told.counted,
-        "ok": not told.failure(at),
-    }
