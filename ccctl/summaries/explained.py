@@ -129,7 +129,7 @@ class Explained:
         return f"Not normal: {'; '.join(found)}." if found else "All rows are normal, or too small to say."
 
     def summary(self) -> dict[str, Any]:
-        """What ``explain --json`` prints: plain values with units in their names."""
+        """Return what ``explain --json`` prints: plain values with units in their names."""
         return {
             "source": self.source,
             "network": self.network,
@@ -157,7 +157,7 @@ class Explained:
             console.prose(line)
 
     def markdown(self) -> str:
-        """The same in Markdown."""
+        """Return the same in Markdown."""
         columns, rows = self._table()
         lead = [f"**{cell(self.verdict)}**\n"] if self.wrong else []
         right = [at for at, name in enumerate(columns) if name not in ("collective", "verdict")]
@@ -179,7 +179,7 @@ class Explained:
         return "\n".join(parts)
 
     def cases(self) -> list[Case]:
-        """A case for each row: failed, passed, or skipped where it does not count; and for each change."""
+        """Return a case for each row: failed, passed, or skipped where it does not count; and for changes."""
         found = []
         for at, one in enumerate(self.rows):
             name = f"{_label(one)}, {one.row.dtype}"
@@ -200,7 +200,7 @@ class Explained:
         return found
 
     def sentences(self) -> list[str]:
-        """What is to be known of each row that counts, and of how they were recorded."""
+        """Return what is to be known of each row that counts, and of how they were recorded."""
         found = [self._sentence(at) for at in self.counted]
         if self.report.interrupted:
             found.append(f"The run did not come to its end: {self.report.interrupted}.")
