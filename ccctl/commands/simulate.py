@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,15 +33,13 @@ from ccctl.arguments import (
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.render import figures
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
     from probes.base import Floats
-    from synth.collective import Collective
     from synth.network import Network
     from synth.program import Program, Protocol
-    from synth.schedules import Schedule, Timing
+    from synth.schedules import Bound, Schedule, Timing
 
 __all__ = ["EXAMPLES", "simulate"]
 
@@ -155,7 +154,7 @@ def simulate(options: SimulateOptions) -> None:
     if read.kind == "selection":
         _selection(read, options)
         return
-    timed = _TIMED[read.kind](read, options)
+    timed = (_program if read.kind == "program" else _schedule)(read, options)
     if options.trace is not None:
         from ccctl.render import write_trace
 
@@ -171,11 +170,15 @@ def simulate(options: SimulateOptions) -> None:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What was simulated: its figures, and what draws it and makes its trace where that is asked for."""
+    """What was simulated: its figures, and what draws it and makes its trace where that is asked for.
+
+    ``counts_chunks``: the bound is on its chunks, not on bytes in chunks of whatever size.
+    """
 
     values: dict[str, Any]
     draw: Callable[[], None]
     trace: Callable[[], tuple[dict[str, Any], Any, Any]]
+    counts_chunks: bool = True
 
 
 def _read(options: SimulateOptions) -> Artifact:
@@ -218,6 +221,7 @@ def _program(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import refuse_unproven
     from ccctl.render import trace
     from ccctl.render.text import draw_timing, utilization
+    from synth.bounds import bounds
     from synth.check import judge
     from synth.networks import embedded
     from synth.prediction import predicted_s
@@ -242,7 +246,8 @@ def _program(read: Artifact, options: SimulateOptions) -> Simulated:
         timing, timed, timed_bytes = simulate_by(protocol, program, network, size_bytes, costs)
     # The program runs on the first ranks; what a network has beyond them could only relay.
     wanted = embedded(program.collective, network.ranks)
-    values = _values(network, wanted, chunk_bytes, timing.time_s, timing.link_busy)
+    bound, size_bytes = bounds(network, wanted, chunk_bytes)[0], wanted.total_bytes(chunk_bytes)
+    values = _values(network, bound, size_bytes, timing.time_s, timing.link_busy)
     values |= {
         "instructions": program.steps,
         "limited_by": timing.binding,
@@ -306,36 +311,65 @@ def _selection(read: Artifact, options: SimulateOptions) -> None:
 
 
 def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
-    from ccctl.arguments import refuse_unproven
-    from ccctl.render.text import schedule as text
-    from synth.check import check
-    from synth.networks import failures_of, without
+    from ccctl.arguments import listed, refuse_unproven
+    from ccctl.render import module_of
+    from synth.bounds import schedule_bounds
+    from synth.check import check_any
     from synth.prediction import schedule_run_s
-    from synth.simulation import moved_to, replay, utilization
+    from synth.simulation import replay
     from synth.streams import divided
 
-    on: Network = read.body.network
-    if options.network is not None:
-        on = _network(options, options.network)
-    elif options.without is not None:
-        on = _holding(without(on, failures_of(options.without, on)), options)
-    else:
-        on = _holding(on, options)
-    refuse_unproven(read.source, check(read.body))
-    moved = moved_to(read.body, on, _chunk_bytes(options, read.body, read.body.chunk_bytes))
-    if moved is not read.body:
-        refuse_unproven(read.source, check(moved))
-    timing = replay(moved)
-    busy = utilization(moved, timing)
-    values = _values(moved.network, moved.collective, moved.chunk_bytes, timing.time_s, busy)
-    values |= {"sends": moved.sends}
-    if moved.network.measured:
-        values["predicted_run_s"] = schedule_run_s(moved)
+    if read.body.is_listed:
+        refuse_unproven(read.source, check_any(read.body))
+    made = _moved(read, options)
+    if made is not read.body or not made.is_listed:
+        refuse_unproven(read.source, check_any(made))
+    timing = made.simulated(replay)
+    busy = made.busy_s / timing.time_s if timing.time_s else made.busy_s * 0.0
+    size_bytes = made.whole.total_bytes(made.chunk_bytes)
+    values = _values(made.network, schedule_bounds(made)[0], size_bytes, timing.time_s, busy)
+    values |= {"sends": made.sends, **made.facts}
+    if made.is_listed and made.network.measured:
+        values["predicted_run_s"] = schedule_run_s(made)
     if options.judge is not None:
-        values["simgrid"] = _in_simgrid(moved)
-    return Simulated(
-        values, partial(text.draw, moved), lambda: _schedule_trace(read.source, divided(moved), timing)
-    )
+        values["simgrid"] = _in_simgrid(made)
+
+    def trace() -> tuple[dict[str, Any], Any, Any]:
+        plain = listed(made, read.source)
+        return _schedule_trace(read.source, divided(plain), timing if made.is_listed else replay(plain))
+
+    draw = import_module(module_of(made.kind, "text")).draw
+    return Simulated(values, partial(draw, made), trace, counts_chunks=made.is_listed)
+
+
+def _moved(read: Artifact, options: SimulateOptions) -> Any:
+    """The schedule on the network and at the size that were asked for; raises UsageError.
+
+    One that stands for more sends than it lists keeps to its own network, and no other simulator takes it.
+    """
+    from synth.networks import failures_of, without
+    from synth.simulation import moved_to
+
+    made = read.body
+    if made.is_listed:
+        on: Network = made.network
+        if options.network is not None:
+            on = _network(options, options.network)
+        elif options.without is not None:
+            on = _holding(without(on, failures_of(options.without, on)), options)
+        else:
+            on = _holding(on, options)
+        return moved_to(made, on, _chunk_bytes(options, made, made.chunk_bytes))
+    elsewhere = {"--network": options.network, "--without": options.without}
+    named = [name for name, value in elsewhere.items() if value is not None]
+    if named or options.hold_alpha:
+        raise UsageError(
+            f"{(named or ['--hold-alpha'])[0]}: a {made.noun} keeps to times of its own network",
+            hint="Make one for the other with ccctl synth.",
+        )
+    if options.judge is not None:
+        raise UsageError(f"--with simgrid: only plain schedules can be judged, {read.source} is {made.kind}")
+    return made if options.size is None else made.of_size(parse_size(options.size, "--size"))
 
 
 def _schedule_trace(source: str, schedule: Schedule, timing: Timing) -> tuple[dict[str, Any], Any, Any]:
@@ -379,112 +413,28 @@ def _refuse_apart(judged: dict[str, Any], time_s: float) -> None:
         raise FoundProblem(f"SimGrid: {value:.6g} s, here {time_s:.6g} s, though both take turns")
 
 
-def _own_size(read: Artifact, options: SimulateOptions) -> Any:
-    """A periodic or symmetric schedule at the size that was asked for; raises UsageError.
+def _values(network: Any, bound: Bound, size_bytes: int, time_s: float, busy: Floats) -> dict[str, Any]:
+    from ccctl.render.text import utilization
 
-    It keeps to times of its own network, and no other simulator takes it.
-    """
-    elsewhere = {"--network": options.network, "--without": options.without}
-    named = [name for name, value in elsewhere.items() if value is not None]
-    if named or options.hold_alpha:
-        raise UsageError(
-            f"{(named or ['--hold-alpha'])[0]}: a {read.kind} schedule keeps to times of its own network",
-            hint="Make one for the other with ccctl synth.",
-        )
-    if options.judge is not None:
-        raise UsageError(f"--with simgrid: only plain schedules can be judged, {read.source} is {read.kind}")
-    if read.kind == "symmetric" and options.trace is not None:
-        raise UsageError(f"--trace: {read.source} is symmetric; only schedules that list all sends have one")
-    return read.body if options.size is None else read.body.of_size(parse_size(options.size, "--size"))
-
-
-def _periodic(read: Artifact, options: SimulateOptions) -> Simulated:
-    from ccctl.arguments import listed, refuse_unproven
-    from ccctl.render.text.compact import periodic as text
-    from synth.check import check_any
-    from synth.simulation import replay
-
-    made = _own_size(read, options)
-    refuse_unproven(read.source, check_any(made))
-    time_s = made.simulated(replay).time_s
-    busy = made.link_busy_s * made.periods / time_s
-    # Of chunks in any number only the bytes count.
-    share = made.collective.share
-    once = replace(made.collective, chunks=made.collective.chunks // share)
-    chunk_bytes = made.chunk_bytes * share * made.periods
-    values = _values(made.network, once, chunk_bytes, time_s, busy, fluid=True)
-    values |= {
-        **figures(made, "sends periods period_s latency_s"),
-    }
-
-    def trace() -> tuple[dict[str, Any], Any, Any]:
-        plain = listed(made, read.source)
-        return _schedule_trace(read.source, plain, replay(plain))
-
-    return Simulated(values, partial(text.draw, made), trace)
-
-
-def _symmetric(read: Artifact, options: SimulateOptions) -> Simulated:
-    from ccctl.arguments import refuse_unproven
-    from ccctl.render.text.compact import symmetric as text
-    from synth.bounds import symmetric_bounds
-    from synth.check import check_any
-    from synth.simulation import replay
-
-    made = _own_size(read, options)
-    timing = made.simulated(replay)
-    refuse_unproven(read.source, check_any(made, timing))
-    size_bytes, time_s = made.collective.total_bytes(made.chunk_bytes), timing.time_s
-    bound = symmetric_bounds(made.network, made.collective.kind, size_bytes)[0]
     values = {
         "time_s": time_s,
         "bound_s": bound.time_s,
         "binding_bound": bound.name,
         "percent_of_optimal": 100.0 * min(1.0, bound.time_s / time_s) if time_s else 100.0,
         "size_bytes": size_bytes,
-        "busiest_link_percent": 100.0 * float(made.busy_s.max(initial=0.0)) / time_s if time_s else 0.0,
-        "sends": made.sends,
-        "listed": len(made.chunk),
-        "translations": made.network.translations,
-    }
-    return Simulated(
-        values, partial(text.draw, made), lambda: _schedule_trace(read.source, made.quotient, timing)
-    )
-
-
-_TIMED = {"program": _program, "schedule": _schedule, "periodic": _periodic, "symmetric": _symmetric}
-
-
-def _values(
-    network: Network,
-    collective: Collective,
-    chunk_bytes: int,
-    time_s: float,
-    busy: Floats,
-    *,
-    fluid: bool = False,
-) -> dict[str, Any]:
-    from ccctl.render.text import utilization
-    from synth.bounds import bounds
-
-    proven = bounds(network, collective, chunk_bytes, fluid=fluid)[0]
-    return {
-        "time_s": time_s,
-        "bound_s": proven.time_s,
-        "binding_bound": proven.name,
-        "percent_of_optimal": 100.0 * min(1.0, proven.time_s / time_s) if time_s else 100.0,
-        "size_bytes": collective.total_bytes(chunk_bytes),
         "busiest_link_percent": 100.0 * float(busy.max(initial=0.0)),
-        "utilization": utilization.summary(network, busy),
     }
+    # Of one link of each orbit nothing is told by class.
+    return values | (
+        {"utilization": utilization.summary(network, busy)} if len(busy) == network.links else {}
+    )
 
 
 def _close(timed: Simulated, trace: str | None) -> None:
     from ccctl.render import seconds
 
     values = timed.values
-    # Periodic and symmetric schedules are judged whatever their chunks are.
-    cut = "" if "periods" in values or "translations" in values else " with these chunks"
+    cut = " with these chunks" if timed.counts_chunks else ""
     predicted_s = values.get("predicted_run_s")
     model = "" if predicted_s is None else ", by links alone"
     bound = values["binding_bound"]

@@ -1,3 +1,4 @@
+from .any_kind import schedule_bounds as schedule_bounds
 from .cuts import cost_levels as cost_levels
 from .lower_bounds import bounds as bounds, least_s_per_byte as least_s_per_byte
 from .packing_lp import Trees as Trees, link_load as link_load, solve as solve

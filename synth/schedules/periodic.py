@@ -69,8 +69,13 @@ class PeriodicSchedule:
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """How often its sends are repeated, and after how long each time."""
-        return {"periods": self.periods, "period_s": self.period_s}
+        """How often its sends are repeated, after how long each time, and how long a period lasts."""
+        return {"periods": self.periods, "period_s": self.period_s, "latency_s": self.latency_s}
+
+    @property
+    def busy_s(self) -> Floats:
+        """For how long each link is held in all periods."""
+        return np.asarray(self.link_busy_s * self.periods)
 
     def remark(self, seconds: Callable[[float], str]) -> str:
         """How often its sends are repeated, in words."""

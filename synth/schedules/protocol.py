@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    from probes.base import Floats
     from synth.collective import Collective
     from synth.network import Network
     from synth.networks import SymmetricNetwork
@@ -58,6 +59,10 @@ class AnySchedule(Protocol):
     @property
     def sends(self) -> int:
         """How many sends there are, listed and not."""
+
+    @property
+    def busy_s(self) -> Floats:
+        """For how long each link is held in all; of a symmetric one a link, then a port of each orbit."""
 
     @property
     def outcome(self) -> Outcome | None:

@@ -173,6 +173,12 @@ class Schedule:
         return self.collective
 
     @property
+    def busy_s(self) -> Floats:
+        """For how long each link is held in all."""
+        uses = np.bincount(self.link, minlength=self.network.links)
+        return np.asarray(uses * self.network.hold_s(self.chunk_bytes))
+
+    @property
     def facts(self) -> Mapping[str, float]:
         """None: a table says it all."""
         return {}

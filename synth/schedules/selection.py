@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from probes.base import Bytes, Ints, ints, plural
+from probes.base import Bytes, Floats, Ints, ints, plural
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -138,6 +138,11 @@ class Selection:
     def race(self) -> Race | None:
         """None: each of ``points`` has one of its own."""
         return None
+
+    @property
+    def busy_s(self) -> Floats:
+        """For how long each link is held in all at the largest size."""
+        return self.expanded().busy_s
 
     @property
     def facts(self) -> Mapping[str, float]:

@@ -82,8 +82,8 @@ class SymmetricSchedule:
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """For how many sends each listed one stands."""
-        return {"translations": self.network.translations}
+        """How many sends are listed, and for how many each of them stands."""
+        return {"listed": len(self.chunk), "translations": self.network.translations}
 
     def remark(self, seconds: Callable[[float], str]) -> str:
         """For how many sends each listed one stands, in words."""

@@ -6,7 +6,6 @@ from . import (
     rank_order as rank_order,
     relay as relay,
     remarks as remarks,
-    schedule as schedule,
     selection as selection,
     sends as sends,
     topology as topology,

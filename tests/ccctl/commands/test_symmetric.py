@@ -79,12 +79,17 @@ def test_it_is_timed_on_its_own_network_alone(run_ccctl):
     for more in (
         ("--network", "ring:3", "--bandwidth", "1GB/s"),
         ("--protocol", "LL"),
-        ("--trace", "t.json"),
         ("--with", "simgrid"),
     ):
         done = run_ccctl("simulate", "s.json", *more)
         assert done.returncode == 2
         assert "symmetric" in done.stderr
+
+
+def test_its_trace_has_all_sends(run_ccctl, tmp_path):
+    assert run_ccctl(*MADE, "-o", "s.json").returncode == 0
+    assert run_ccctl("simulate", "s.json", "--trace", "t.json", "-q").returncode == 0
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
 def test_a_list_of_links_may_have_translations(run_ccctl, tmp_path):

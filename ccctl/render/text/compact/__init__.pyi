@@ -1,1 +1,0 @@
-from . import periodic as periodic, symmetric as symmetric
