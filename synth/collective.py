@@ -134,7 +134,7 @@ class Custom:
         return found or self._not_rising()
 
     def _not_rising(self) -> list[str]:
-        """Groups that name a rank twice, or not in rising order."""
+        """Return the groups that name a rank twice, or not in rising order."""
         rises = np.diff(self.group_rank) > 0
         # From the last rank of a group to the first of the next one there is nothing to rise.
         rises[self.group_start[1:-1] - 1] = True
@@ -249,7 +249,8 @@ class Collective:
         return _or_several(self.targets, self.kind in ("all_gather", "all_reduce", "broadcast"))
 
     def owner_of(self) -> tuple[Indices, Indices]:
-        """(owner, lap) of each chunk: the rank at which it is whole first, and how many of its come before.
+        """Return (owner, lap) of each chunk: the rank at which it is whole first, and how many of its
+        come before.
 
         That is the one source or target that chunks have; of an all_reduce the members take turns.
         """
@@ -265,11 +266,11 @@ class Collective:
         return replace(self, kind=kind) if kind else None
 
     def held(self) -> Mask:
-        """(ranks, chunks): who holds (a contribution to) each chunk before the start."""
+        """Return (ranks, chunks): who holds (a contribution to) each chunk before the start."""
         return self.sources.mask(self.ranks)
 
     def wanted(self) -> Mask:
-        """(ranks, chunks): who must hold each chunk, complete, at the end."""
+        """Return (ranks, chunks): who must hold each chunk, complete, at the end."""
         return self.targets.mask(self.ranks)
 
     def input_slots(self, rank: int) -> Ints:
@@ -284,7 +285,7 @@ class Collective:
         return _slots(self.targets.has(rank))
 
     def total_bytes(self, chunk_bytes: int) -> int:
-        """The size as nccl-tests counts it: the larger of a rank's send and receive buffer.
+        """Return the size as nccl-tests counts it: the larger of a rank's send and receive buffer.
 
         Of several at once it is that of the largest.
         """
@@ -297,7 +298,7 @@ class Collective:
         return self.chunks // pairs.get(self.kind, 1) * chunk_bytes
 
     def same_but_for_chunks(self, other: Collective) -> bool:
-        """Whether both ask for the same, cut into chunks more or less finely."""
+        """Return whether both ask for the same, cut into chunks more or less finely."""
         one, two = (
             (each.kind, each.ranks, each.root, each.members, len(each.parts)) for each in (self, other)
         )
@@ -369,7 +370,7 @@ class Collective:
 def collective(
     kind: Kind, ranks: int, chunks_per_rank: int = 1, root: int = 0, members: Sequence[int] = ()
 ) -> Collective:
-    """A collective in which each member starts with ``chunks_per_rank`` chunks; no members: all ranks.
+    """Return a collective in which each member starts with ``chunks_per_rank`` chunks; no members: all ranks.
 
     For reduce_scatter, scatter and all_to_all one starts with a chunk for every member, so there the
     count is rounded up to a multiple of the members. Raises UsageError where the request makes no sense.
@@ -405,7 +406,8 @@ def collective(
 
 
 def kind_of(word: str) -> Kind:
-    """The collective that a word means: all_reduce, allreduce, AllReduce, all-reduce, MPI_Allreduce, ar.
+    """Return the collective that a word means: all_reduce, allreduce, AllReduce, all-reduce,
+    MPI_Allreduce, ar.
 
     Raises UsageError, with the one that is most like it, where it means none.
     """
@@ -425,7 +427,10 @@ def kind_of(word: str) -> Kind:
 
 
 def custom(ranks: int, sources: RankSets, targets: RankSets, reduced: Sequence[bool] | Mask) -> Collective:
-    """The collective whose chunks have these sets; raises UsageError naming what is wrong with them."""
+    """Return the collective whose chunks have these sets.
+
+    Raises UsageError naming what is wrong with them.
+    """
     both = joined([sources, targets])
     chunks = len(sources.group)
     sets = Custom(
@@ -442,7 +447,7 @@ def custom(ranks: int, sources: RankSets, targets: RankSets, reduced: Sequence[b
 
 
 def several(parts: Sequence[Collective]) -> Collective:
-    """Collectives at once on one network; one alone stays what it is."""
+    """Combine collectives that run at once on one network; one alone stays what it is."""
     if len(parts) == 1:
         return parts[0]
     chunks = sum(part.chunks for part in parts)

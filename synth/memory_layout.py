@@ -46,20 +46,20 @@ class Cells:
         return len(self.same)
 
     def touched(self, rank: int, buffer: int, slot: int, count: int) -> list[int]:
-        """The memory of ``count`` slots from ``slot`` on."""
+        """Return the memory of ``count`` slots from ``slot`` on."""
         start = self.first[rank, buffer] + slot
         found: list[int] = self.same[start : start + count].tolist()
         return found
 
     def name(self, cell: int) -> str:
-        """A cell as ``i[3]``."""
+        """Return a cell as ``i[3]``."""
         flat = self.first.ravel()
         at = int(np.searchsorted(flat, cell, side="right")) - 1
         return f"{'ios'[at % 3]}[{cell - flat[at]}]"
 
 
 def side_of(sets: RankSets, ranks: int) -> Side:
-    """The slots of all ranks: each rank's chunks in rising order; O(slots)."""
+    """Return the slots of all ranks: each rank's chunks in rising order; O(slots)."""
     by_group = np.argsort(sets.group, kind="stable")
     per_group = np.bincount(sets.group, minlength=len(sets.start) - 1)
     first = offsets(per_group)
@@ -75,7 +75,7 @@ def side_of(sets: RankSets, ranks: int) -> Side:
 
 
 def cells_of(program: Program, *, in_place: bool) -> Cells:
-    """The memory of a program in one placement."""
+    """Return the memory of a program in one placement."""
     if program.input_chunks:
         inputs, outputs = _numbered(program.input_chunks), _nothing(program.output_chunks)
         return _lay_out(inputs, outputs, program.scratch_chunks)
@@ -83,7 +83,7 @@ def cells_of(program: Program, *, in_place: bool) -> Cells:
 
 
 def memory_of(collective: Collective, scratch_chunks: tuple[int, ...], *, in_place: bool) -> Cells:
-    """The memory of a collective in one placement, with so much scratch on each rank."""
+    """Return the memory of a collective in one placement, with so much scratch on each rank."""
     inputs = side_of(collective.sources, collective.ranks)
     outputs = side_of(collective.targets, collective.ranks)
     cells = _lay_out(inputs, outputs, scratch_chunks)
@@ -116,7 +116,7 @@ def _share(collective: Collective, first: Indices, same: Indices, inputs: Side, 
 
 
 def _numbered(sizes: tuple[int, ...]) -> Side:
-    """Inputs whose collective nobody told: every slot is a chunk of its own."""
+    """Return inputs of an unknown collective: every slot is a chunk of its own."""
     lengths = np.array(sizes, dtype=np.int64)
     rank = np.repeat(np.arange(len(lengths)), lengths)
     chunk = np.arange(len(rank))

@@ -153,7 +153,9 @@ class Network:
         return floats(self.held_s_per_byte / self.beta_s_per_byte[self.port_user])
 
     def hold_s(self, chunk_bytes: int) -> Floats:
-        """Seconds that one chunk keeps each link busy, and its ports where the network does not queue."""
+        """Return seconds that one chunk keeps each link busy, and its ports where the network does
+        not queue.
+        """
         held = self.beta_s_per_byte * chunk_bytes
         return floats(held + self.alpha_s if self.hold_alpha else held)
 
@@ -163,33 +165,37 @@ class Network:
         return floats(held + self.alpha_s[self.port_user] if self.hold_alpha else held)
 
     def held_s(self, chunk_bytes: int) -> Floats:
-        """Seconds that one chunk keeps busy what its link holds, in the order of ``link_resources``."""
+        """Return seconds that one chunk keeps busy what its link holds, in the order of
+        ``link_resources``.
+        """
         return floats(
             np.insert(self.port_hold_s(chunk_bytes), self.link_port_start[:-1], self.hold_s(chunk_bytes))
         )
 
     def travel_s(self, chunk_bytes: int) -> Floats:
-        """Seconds from the start of a send to its arrival, for each link."""
+        """Return seconds from the start of a send to its arrival, for each link."""
         return floats(self.alpha_s + self.beta_s_per_byte * chunk_bytes)
 
     def ports_of(self, link: int) -> Ints:
         return self.link_port[self.link_port_start[link] : self.link_port_start[link + 1]]
 
     def ports_along(self, links: Indices) -> tuple[Indices, Indices]:
-        """(row, port): every port that ``links[row]`` uses, row by row."""
+        """Return (row, port): every port that ``links[row]`` uses, row by row."""
         counts = np.diff(self.link_port_start)[links]
         return np.repeat(np.arange(len(links)), counts), self.link_port[self.port_entries(links)]
 
     def port_entries(self, links: Indices) -> Indices:
-        """Which entries of ``link_port`` are those of ``links``, in the order of ``ports_along``."""
+        """Return which entries of ``link_port`` are those of ``links``, in the order of ``ports_along``."""
         return spans(self.link_port_start[:-1][links], np.diff(self.link_port_start)[links])
 
     def resources_of(self, link: int) -> list[int]:
-        """What a send over ``link`` holds: the link, then its ports, which are numbered after all links."""
+        """Return what a send over ``link`` holds: the link, then its ports, which are numbered after
+        all links.
+        """
         return [link, *(self.links + self.ports_of(link)).tolist()]
 
     def transposed(self) -> Network:
-        """Every link turned round: what reduce_scatter is to all_gather (TACOS Sec. IV)."""
+        """Return every link turned round: what reduce_scatter is to all_gather (TACOS Sec. IV)."""
         return replace(self, src=self.dst, dst=self.src)
 
     def opposite_links(self) -> Indices | None:
@@ -217,7 +223,7 @@ class Network:
         return opposite if one_to_one else None
 
     def problems(self) -> list[str]:
-        """Every inconsistency between the columns, as ``path: what is wrong``."""
+        """Return every inconsistency between the columns, as ``path: what is wrong``."""
         found = [
             f"{name}: expected {self.links} values like src, found {len(getattr(self, name))}"
             for name in ("dst", "alpha_s", "beta_s_per_byte")
@@ -257,7 +263,7 @@ class Network:
         return found or self._repeated_ports() or self._too_far_apart()
 
     def _too_far_apart(self) -> list[str]:
-        """Links so unequal that in the time which the slowest takes a float cannot see the fastest."""
+        """Return links so unequal that in the time which the slowest takes a float cannot see the fastest."""
         for size in _SIZES_BYTES if self.links else ():
             travel_s = self.travel_s(size)
             fast, slow = int(travel_s.argmin()), int(travel_s.argmax())
@@ -275,7 +281,7 @@ class Network:
 
 
 def build(name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha: bool = False) -> Network:
-    """A network from its links; ports are numbered in the order they are first named."""
+    """Return a network from its links; ports are numbered in the order they are first named."""
     table = list(links)
     port_number: dict[str, int] = {}
     # A link that names a port twice uses it once.
@@ -298,7 +304,7 @@ def build(name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha:
 
 
 def grouped(keys: Indices, groups: int) -> tuple[Ints, Ints]:
-    """(start, rows): rows with key g, in order, are ``rows[start[g]:start[g+1]]``."""
+    """Return (start, rows): rows with key g, in order, are ``rows[start[g]:start[g+1]]``."""
     order = np.argsort(keys, kind="stable")
     counts = np.bincount(keys, minlength=groups)
     return ints(offsets(counts)), ints(order)
@@ -317,7 +323,7 @@ def fastest_links(network: Network, chunk_bytes: int) -> dict[tuple[int, int], i
 
 
 def cheapest_of_parallel(nodes: int, src: Indices, dst: Indices, cost: Floats) -> Indices:
-    """One edge for each pair that edges join, in the order of (src, dst): the last of the cheapest."""
+    """Return one edge for each pair that edges join, in the order of (src, dst): the last of the cheapest."""
     pair = src.astype(np.int64) * nodes + dst
     rows = np.lexsort((-np.arange(len(pair)), cost, pair))
     return rows[np.diff(pair[rows], prepend=-1) > 0]

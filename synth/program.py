@@ -137,18 +137,20 @@ class Program:
         return ints(np.repeat(np.arange(self.threadblocks), np.diff(self.tb_start)))
 
     def place(self, step: int) -> str:
-        """Where a step stands, as people count: its rank, the rank's threadblock, the step within it."""
+        """Return where a step stands, as people count: its rank, the rank's threadblock, the step
+        within it.
+        """
         tb = int(self.tb_of[step])
         made = f", {self.source}:{self.line[step]}" if len(self.line) and self.line[step] > 0 else ""
         return f"{self.tb_name(tb)} step {step - self.tb_start[tb]} ({OPS[self.op[step]]}{made})"
 
     def tb_name(self, tb: int) -> str:
-        """The rank of a threadblock and its number within that rank."""
+        """Return the rank of a threadblock and its number within that rank."""
         first = int(np.searchsorted(self.tb_rank, self.tb_rank[tb]))
         return f"rank {self.tb_rank[tb]} threadblock {tb - first}"
 
     def problems(self) -> list[str]:
-        """Every inconsistency between the columns, as ``path: what is wrong``.
+        """Return every inconsistency between the columns, as ``path: what is wrong``.
 
         Whether the steps are right, down to slots out of range, is ``synth.check.program``'s matter.
         """
@@ -184,7 +186,9 @@ class Program:
         return found or self._overlaps()
 
     def _contradictions(self) -> list[str]:
-        """What the sizes of the buffers and the collective say of each other, and the limits of the size."""
+        """Return what the sizes of the buffers and the collective say of each other, and the limits
+        of the size.
+        """
         found = []
         if self.min_bytes < 0 or self.max_bytes < 0 or 0 < self.max_bytes < self.min_bytes:
             found.append(
@@ -212,7 +216,7 @@ class Program:
         return found
 
     def _overlaps(self) -> list[str]:
-        """Steps that write into a part of what they read: in one buffer, by slots that are not the same."""
+        """Return the steps that write into a part of what they read: in one buffer, by other slots."""
         both = np.array(READS_SRC)[self.op] & np.array(WRITES_DST)[self.op]
         apart = np.abs(self.src_slot.astype(np.int64) - self.dst_slot)
         rows = np.flatnonzero(
@@ -221,7 +225,7 @@ class Program:
         return [f"dst_slot[{row}]: {self.overlap(int(row))}" for row in rows[:5]]
 
     def overlap(self, step: int) -> str:
-        """What is wrong with a step whose source and destination overlap partly."""
+        """Return what is wrong with a step whose source and destination overlap partly."""
         count = int(self.count[step])
         source, into = (
             f"{BUFFERS[buffer[step]]}[{slot[step]}:{slot[step] + count}]"

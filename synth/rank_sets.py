@@ -28,7 +28,7 @@ class RankSets:
         return first[self.group]
 
     def of(self, chunk: int) -> Ints:
-        """The ranks of one chunk."""
+        """Return the ranks of one chunk."""
         group = self.group[chunk]
         return self.rank[self.start[group] : self.start[group + 1]]
 
@@ -61,7 +61,7 @@ class RankSets:
         return np.bincount(self.rank, weights=weight, minlength=ranks).astype(np.int64)
 
     def mask(self, ranks: int) -> Mask:
-        """(ranks, chunks): who is in which set; a byte each."""
+        """Return (ranks, chunks): who is in which set; a byte each."""
         table = np.zeros((ranks, len(self.start) - 1), dtype=bool)
         owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         table[self.rank, owner] = True
@@ -69,17 +69,17 @@ class RankSets:
 
 
 def each(rank_of: Indices, ranks: int) -> RankSets:
-    """One rank a chunk."""
+    """Return one rank a chunk."""
     return RankSets(ints(rank_of), ints(np.arange(ranks + 1)), ints(np.arange(ranks)))
 
 
 def every(members: Indices, chunks: int) -> RankSets:
-    """The same ranks for every chunk."""
+    """Return the same ranks for every chunk."""
     return RankSets(ints(np.zeros(chunks)), ints([0, len(members)]), ints(members))
 
 
 def of_sets(sets: Sequence[Iterable[int]]) -> RankSets:
-    """One set a chunk, given in full; equal ones share a group."""
+    """Return one set a chunk, given in full; equal ones share a group."""
     number: dict[tuple[int, ...], int] = {}
     group = [number.setdefault(tuple(sorted(set(ranks))), len(number)) for ranks in sets]
     start = np.cumsum([0, *map(len, number)])
@@ -87,7 +87,7 @@ def of_sets(sets: Sequence[Iterable[int]]) -> RankSets:
 
 
 def joined(parts: Sequence[RankSets]) -> RankSets:
-    """The chunks of all parts, numbered through."""
+    """Return the chunks of all parts, numbered through."""
     groups = np.cumsum([0, *(len(part.start) - 1 for part in parts)])
     ranks = np.cumsum([0, *(len(part.rank) for part in parts)])
     return RankSets(

@@ -21,7 +21,7 @@ __all__ = ["busiest_s_per_byte", "divided", "streams_of"]
 
 
 def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
-    """The same sends on links of their own, one for each stream; a schedule without streams as it is.
+    """Return the same sends on links of their own, one for each stream; a schedule without streams as it is.
 
     Row s of the divided network's links is stream s. On ``network``, one with the same links, the rates are
     those that it allows. O(sends).
@@ -47,7 +47,10 @@ def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
 
 
 def busiest_s_per_byte(schedule: Schedule, network: Network | None = None) -> float:
-    """Seconds for each byte of a chunk that the busiest link or port is busy with all sends; O(sends)."""
+    """Return seconds for each byte of a chunk that the busiest link or port is busy with all sends.
+
+    O(sends).
+    """
     on = network or schedule.network
     uses = np.bincount(schedule.link, minlength=on.links)
     held = np.bincount(on.link_port, weights=on.held_s_per_byte * uses[on.port_user], minlength=1)
@@ -55,7 +58,7 @@ def busiest_s_per_byte(schedule: Schedule, network: Network | None = None) -> fl
 
 
 def streams_of(schedule: Schedule, rows: Indices | Mask) -> Ints:
-    """The streams of some sends, numbered without gaps; empty for a schedule without streams."""
+    """Return the streams of some sends, numbered without gaps; empty for a schedule without streams."""
     if not len(schedule.stream):
         return schedule.stream
     return ints(np.unique(schedule.stream[rows], return_inverse=True)[1])

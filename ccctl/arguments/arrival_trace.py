@@ -41,7 +41,7 @@ _BEGINS_NUMBER = re.compile(r"[-+.0-9]")
 
 
 def read_trace(path: str, *, unit: str = "ms", ranks: int | None = None) -> Arrivals:
-    """The arrivals in the file ``path`` ("-": stdin), bare numbers in ``unit``.
+    """Return the arrivals in the file ``path`` ("-": stdin), bare numbers in ``unit``.
 
     ``ranks`` says how many there are where the trace has one column, and is held against one that has more.
     Raises DataError with every problem, each with its line; UsageError where ``ranks`` is missing or wrong.
@@ -74,7 +74,7 @@ class _Reader:
         self.rows: list[list[float]] = []
 
     def read(self, text: str) -> list[list[float]]:
-        """The rows in seconds; raises DataError where there are problems, or no rows."""
+        """Return the rows in seconds; raises DataError where there are problems, or no rows."""
         try:
             self._collect(text)
         except csv.Error as error:
@@ -109,7 +109,10 @@ class _Reader:
             self._row(line, [(stripped[at], units[at]) for at in columns])
 
     def _header(self, fields: Sequence[str]) -> tuple[list[int], list[str] | None]:
-        """(the columns of ranks, the unit of each column); no units where the first row is no header."""
+        """Return (the columns of ranks, the unit of each column).
+
+        No units where the first row is no header.
+        """
         everything = list(range(len(fields)))
         if all(_BEGINS_NUMBER.match(field) for field in fields):
             return everything, None

@@ -265,7 +265,7 @@ class BenchOptions:
     verbose: Verbose = 0
 
     def sizes(self) -> tuple[int, ...]:
-        """The sizes that are asked for, in order; raises UsageError."""
+        """Return the sizes that are asked for, in order; raises UsageError."""
         if self.listed is None:
             return sizes_between(self.begin, self.end, self.factor, self.step)
         return _listed(self.listed, self.factor)
@@ -282,7 +282,7 @@ class BenchOptions:
 
 
 def sizes_between(begin: str, end: str, factor: int, step: str | None = None) -> tuple[int, ...]:
-    """The sizes from one to another, each a step or ``factor`` times further; raises UsageError."""
+    """Return the sizes from one to another, each a step or ``factor`` times further; raises UsageError."""
     first, last = parse_size(begin, "-b"), parse_size(end, "-e")
     increment = parse_size(step, "-i") if step is not None else 0
     if first > last:
@@ -298,7 +298,7 @@ def sizes_between(begin: str, end: str, factor: int, step: str | None = None) ->
 
 
 def _listed(text: str, factor: int) -> tuple[int, ...]:
-    """The sizes of ``--sizes``: 1K,64K,1M, or 1K:16M by a factor."""
+    """Return the sizes of ``--sizes``: 1K,64K,1M, or 1K:16M by a factor."""
     if ":" in text:
         first, last = text.split(":", 1)
         if parse_size(first, "--sizes") > parse_size(last, "--sizes"):

@@ -50,7 +50,7 @@ class Contestant:
     _chosen: dict[int, Proven] = field(default_factory=dict)
 
     def at(self, size_bytes: int) -> Proven:
-        """What runs at a size; each algorithm of a selection is proven and compiled once."""
+        """Return what runs at a size; each algorithm of a selection is proven and compiled once."""
         if self.selection is None:
             return self.proven
         schedule = self.selection.choose(size_bytes)
@@ -60,19 +60,19 @@ class Contestant:
         return self._chosen[key]
 
     def called(self, size_bytes: int) -> str:
-        """The name at a size; of a selection with the method or the library that it chooses there."""
+        """Return the name at a size; of a selection with the method or the library that it chooses there."""
         if library := self.library(size_bytes):
             return f"{self.name}: {library}"
         schedule = self.at(size_bytes).schedule
         return f"{self.name}: {schedule.method}" if self.selection and schedule else self.name
 
     def library(self, size_bytes: int) -> str:
-        """The library that runs at a size in place of a schedule; "" for none."""
+        """Return the library that runs at a size in place of a schedule; "" for none."""
         named = self.selection.library(size_bytes) if self.selection else ""
         return named if named == self.library_here else ""
 
     def contender(self, size_bytes: int, count: int, itemsize: int, *, explain: bool) -> Contender:
-        """What runs at a size, with the simulated seconds: None for a program without a profile.
+        """Return what runs at a size, with the simulated seconds: None for a program without a profile.
 
         With ``explain`` it says what these are made of, too.
         """
@@ -97,7 +97,8 @@ class Contestant:
 def contestants(
     paths: Sequence[str], parameters: Sequence[str] | None, profile: str | None, library: str
 ) -> list[Contestant]:
-    """Every artifact of ``paths``, proven, all for one collective; raises UsageError where they differ.
+    """Return every artifact of ``paths``, proven, all for one collective; raises UsageError where
+    they differ.
 
     ``library`` is the one that the ranks have; "" for none.
     """
@@ -132,7 +133,7 @@ def _contestant(path: str, parameters: Sequence[str] | None, network: Network | 
 def of_selection(
     name: str, selection: Selection, inputs: dict[str, str], network: Network | None, library: str = ""
 ) -> Contestant:
-    """A selection under a name; ``inputs`` are digests of its sources, ``library`` is the ranks'."""
+    """Return a selection under a name; ``inputs`` are digests of its sources, ``library`` is the ranks'."""
     proven = proven_schedule(selection.choose(1), name, inputs)
     return Contestant(name, proven, network, selection, library)
 
@@ -198,7 +199,7 @@ class BenchSetup:
         refuse_crowding([(socket.gethostname(), rooms(), need)], f"{kind} of {size_bytes} bytes")
 
     def requests(self, found: Sequence[Contestant], peers: tuple[str, ...]) -> tuple[BenchRequest, ...]:
-        """One request for each element type, operator and size, beside the libraries ``peers``."""
+        """Return one request for each element type, operator and size, beside the libraries ``peers``."""
         from exec.program import count_of, dtype_of
 
         collective, placements = found[0].proven.program.collective, self._possible(found)
@@ -279,7 +280,7 @@ class BenchSetup:
 
 
 def setup_of(options: BenchOptions) -> BenchSetup:
-    """The set-up that the options ask for; what is wrong in them is said before minutes of measuring.
+    """Return the set-up that the options ask for; what is wrong in them is said before minutes of measuring.
 
     Raises UsageError, and UnavailableError where this host lacks what its ranks need.
     """
@@ -319,7 +320,10 @@ def _require_here(peers: tuple[str, ...], device: str, *, sockets: bool) -> None
 
 
 def _elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The element types and the operators that were asked for; raises UsageError for one that is none."""
+    """Return the element types and the operators that were asked for.
+
+    Raises UsageError for one that is none.
+    """
     from exec.program import DTYPES, REDOPS, dtype_of, ufunc_of
 
     asked_types, asked_ops = _several(dtypes, DTYPES), _several(ops, REDOPS)
@@ -337,7 +341,10 @@ def _several(text: str, every: Sequence[str]) -> tuple[str, ...]:
 
 
 def _placements(placement: str) -> tuple[bool, ...]:
-    """The placements that "out", "in" or "both" asks for, True for in place; raises UsageError otherwise."""
+    """Return the placements that "out", "in" or "both" asks for, True for in place.
+
+    Raises UsageError otherwise.
+    """
     asked = {"out": (False,), "in": (True,), "both": (False, True)}.get(placement)
     if asked is None:
         raise UsageError(

@@ -25,7 +25,7 @@ _MOST_CHUNKS = 1 << 20
 def parse_collectives(
     text: str, ranks: int, *, members: str | None = None, root: int | None = None
 ) -> tuple[CollectiveRequest, ...]:
-    """What `--collective`, `--ranks` and `--root` ask for on a network of ``ranks``.
+    """Return what `--collective`, `--ranks` and `--root` ask for on a network of ``ranks``.
 
     Raises UsageError, DataError or MissingInputError.
     """
@@ -126,7 +126,7 @@ def _custom(chunks: list[dict[str, Any]], ranks: int, problems: list[str]) -> Co
 
 
 def _ranks_of(value: object, path: str, ranks: int, problems: list[str]) -> list[int]:
-    """Ranks from a number, a list of numbers, or a text such as 0,2,4-7."""
+    """Return ranks from a number, a list of numbers, or a text such as 0,2,4-7."""
     try:
         found = list(parse_ranks(value, path)) if isinstance(value, str) else value
     except CcctlError as error:

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def is_algorithm(path: str) -> bool:
-    """Whether a path names a program: ``file.py``, or ``file.py:function``."""
+    """Return whether a path names a program: ``file.py``, or ``file.py:function``."""
     return path.endswith(".py") or ".py:" in path
 
 
@@ -36,7 +36,7 @@ def compiled_algorithm(
     instances: int | None = None,
     fuse: bool = True,
 ) -> tuple[Program, dict[str, str]]:
-    """(the program that a file describes, the digest of the file); it is not judged yet.
+    """Return (the program that a file describes, the digest of the file); it is not judged yet.
 
     Raises DataError naming the file and line of the statement at fault.
     """
@@ -52,7 +52,10 @@ def compiled_algorithm(
 
 
 def parse_parameters(parameters: Sequence[str] | None) -> dict[str, Any]:
-    """``nodes=4`` as a number, ``fast=true`` as a truth value, anything else as text; raises UsageError."""
+    """Return ``nodes=4`` as a number, ``fast=true`` as a truth value, anything else as text.
+
+    Raises UsageError.
+    """
     found: dict[str, Any] = {}
     for text in parameters or ():
         name, equals, value = text.partition("=")
@@ -97,7 +100,7 @@ def _compiled(file: str, content: bytes) -> CodeType:
 
 
 def _blamed(file: str, work: Callable[[], Result]) -> Result:
-    """What the author's code raises becomes an error with its file and line."""
+    """Return what the author's code raises becomes an error with its file and line."""
     try:
         return work()
     except CcctlError:

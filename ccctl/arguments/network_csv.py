@@ -57,7 +57,7 @@ _PLAIN = _Header({"src": 0, "dst": 1, "alpha": 2, "bandwidth": 3}, {}, None)
 
 
 def read_link_list(path: str, *, hold_alpha: bool = False) -> Network:
-    """The network in the file ``path``; raises DataError with every problem, each with its line."""
+    """Return the network in the file ``path``; raises DataError with every problem, each with its line."""
     from synth.network import build
 
     reader = _Reader(path)
@@ -161,7 +161,7 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header(fields: Sequence[str]) -> _Header | None:
-    """The header that these fields are, or None where they do not name the four columns."""
+    """Return the header that these fields are, or None where they do not name the four columns."""
     at: dict[str, int] = {}
     units: dict[str, str] = {}
     for place, field in enumerate(fields):

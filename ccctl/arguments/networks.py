@@ -42,7 +42,7 @@ def load_network(
     failed: str | None = None,
     topology: str | None = None,
 ) -> tuple[Network, dict[str, str]]:
-    """(network without what ``failed``, digests of the artifacts it came from).
+    """Return (network without what ``failed``, digests of the artifacts it came from).
 
     The links of a profile share the ports that the file ``topology`` declares. Raises UsageError where
     ``spec`` is none of these, or where ``alpha``, ``bandwidth`` or ``unwind`` are missing for a family or
@@ -65,7 +65,7 @@ def load_network(
 def _with_topology(
     network: Network, digests: dict[str, str], spec: str, path: str
 ) -> tuple[Network, dict[str, str]]:
-    """(the network of the profile ``spec`` with the ports of a topology, the topology's digest)."""
+    """Return (the network of the profile ``spec`` with the ports of a topology, the topology's digest)."""
     from ccctl.artifacts import codec
     from synth.networks import with_declared_ports
 
@@ -180,7 +180,8 @@ def network_of(
     unwind: str | None = None,
     failed: str | None = None,
 ) -> Network:
-    """The network of the report's ranks; a machine or topology of one host stands for each of its hosts.
+    """Return the network of the report's ranks; a machine or topology of one host stands for each of
+    its hosts.
 
     Without ``spec`` it is the machine that has these GPUs, where the report is of one host. Raises UsageError
     where that is not known or does not fit, and what ``load_network`` raises.
@@ -231,7 +232,7 @@ def _guessed(report: Report) -> str:
 
 
 def _repeated(path: str, hosts: int) -> Network | None:
-    """The network of a topology of one host, on several like it; None for any other file."""
+    """Return the network of a topology of one host, on several like it; None for any other file."""
     from probes.detection import side_by_side
     from synth.networks import from_topology
 
@@ -245,7 +246,7 @@ def _repeated(path: str, hosts: int) -> Network | None:
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:
-    """``0,2,4-7`` as rising numbers; raises UsageError, naming ``option``."""
+    """Return ``0,2,4-7`` as rising numbers; raises UsageError, naming ``option``."""
     found: set[int] = set()
     for part in text.split(","):
         low, dash, high = (word.strip() for word in part.partition("-"))
@@ -260,7 +261,7 @@ def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:
 
 
 def parse_racks(text: str, network: Network) -> tuple[tuple[int, ...], ...]:
-    """The ranks of each rack, from ``0-3/4-7``, or from its hosts, ``gpu[1-4]/gpu[5-8]``.
+    """Return the ranks of each rack, from ``0-3/4-7``, or from its hosts, ``gpu[1-4]/gpu[5-8]``.
 
     Raises UsageError unless every rank of ``network`` is in exactly one.
     """

@@ -24,7 +24,7 @@ __all__ = ["read_ranks", "write_ranks"]
 
 
 def read_ranks(name: str, collective: Collective) -> tuple[Array, ...]:
-    """The input of every rank. ``{rank}`` in ``name`` stands for the rank's number.
+    """Return the input of every rank. ``{rank}`` in ``name`` stands for the rank's number.
 
     Where only one rank has an input, the root of a broadcast say, the file may hold just that. Raises
     MissingInputError, DataError or UsageError.

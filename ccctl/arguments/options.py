@@ -79,7 +79,7 @@ def _verbose(value: int) -> int:
 
 
 def writable(value: str | None) -> str | None:
-    """A file to write, or - for stdout; raises CannotWriteError where it plainly cannot be written."""
+    """Return a file to write, or - for stdout; raises CannotWriteError where it plainly cannot be written."""
     if value is not None and value != "-":
         refuse_unwritable(Path(value))
     return value
@@ -94,7 +94,7 @@ def _prometheus(value: str | None) -> str | None:
 
 
 def positive_seconds(value: float | None, name: str) -> float | None:
-    """A limit in seconds; raises UsageError, naming the option, unless it is a positive number."""
+    """Return a limit in seconds; raises UsageError, naming the option, unless it is a positive number."""
     if value is not None and not 0 < value < math.inf:
         raise UsageError(f"{name}: expected seconds > 0, found {value:g}", hint="Leave it out for no limit.")
     return value

@@ -81,7 +81,7 @@ def _refuse_size(path: str) -> None:
 
 
 def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
-    """The same of what has been read; of a schedule all sends are listed."""
+    """Return the same of what has been read; of a schedule all sends are listed."""
     inputs = {found.kind: found.sha256}
     if found.kind in SCHEDULE_KINDS:
         return proven_schedule(listed(found.body, found.source), found.source, inputs, **how)
@@ -94,7 +94,7 @@ def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
 
 
 def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **how: Any) -> Proven:
-    """The same of a schedule, checked before it is compiled."""
+    """Return the same of a schedule, checked before it is compiled."""
     from synth.check import check
     from synth.compiler import lower
 
@@ -105,7 +105,10 @@ def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **h
 
 
 def listed(made: AnySchedule, source: str) -> Schedule:
-    """The table of all sends; raises FoundProblem where the schedule is wrong, UsageError where too long."""
+    """Return the table of all sends.
+
+    Raises FoundProblem where the schedule is wrong, UsageError where too long.
+    """
     from synth.check import check_any
 
     refuse_unproven(source, check_any(made))
@@ -135,7 +138,7 @@ def refuse_parameters(path: str, parameters: Sequence[str] | None) -> None:
 
 
 def as_collective(program: Program, kind: str) -> Program:
-    """A program whose file says custom, held to a collective; raises UsageError where that cannot be.
+    """Return a program whose file says custom, held to a collective; raises UsageError where that cannot be.
 
     Buffers that the collective keeps apart are apart, whatever the file says of its placement.
     """
@@ -153,7 +156,7 @@ def as_collective(program: Program, kind: str) -> Program:
 
 
 def check_world(program: Program, ranks: int | None) -> int:
-    """How many ranks to start: those of the program; raises UsageError where ``-n`` says otherwise."""
+    """Return how many ranks to start: those of the program; raises UsageError where ``-n`` says otherwise."""
     if ranks is not None and ranks != program.ranks:
         raise UsageError(
             f"-n asks for {ranks} ranks, {program.name} is for {program.ranks}",

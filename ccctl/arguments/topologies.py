@@ -18,7 +18,8 @@ __all__ = ["read_or_described", "read_topologies"]
 
 
 def read_or_described(name: str, *kinds: str) -> Artifact:
-    """An artifact of one of ``kinds``, or the topology that `read_topologies` makes of a file; - is stdin.
+    """Return an artifact of one of ``kinds``, or the topology that `read_topologies` makes of a file;
+    - is stdin.
 
     Raises DataError for what is none of them.
     """
@@ -42,7 +43,7 @@ def _is_artifact(content: bytes, source: str) -> bool:
 
 
 def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:
-    """What these files describe: several of one machine merged, other machines beside it; - is stdin.
+    """Return what these files describe: several of one machine merged, other machines beside it; - is stdin.
 
     With ``live`` this machine is among them, and believed before what is written of it.
 

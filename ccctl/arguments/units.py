@@ -47,7 +47,7 @@ def parse_size(text: str, option: str = "size") -> int:
 
 
 def parse_sizes(text: str, option: str = "sizes") -> tuple[int, int]:
-    """The ends of a range of sizes, ``1K:1G``; raises UsageError, naming ``option``."""
+    """Return the ends of a range of sizes, ``1K:1G``; raises UsageError, naming ``option``."""
     low, colon, high = text.partition(":")
     if not colon:
         raise UsageError(f"{option}: expected FROM:TO, found {quoted(text)}", hint="For example 1K:1G.")
@@ -55,7 +55,7 @@ def parse_sizes(text: str, option: str = "sizes") -> tuple[int, int]:
 
 
 def parse_rate(text: str, option: str = "bandwidth") -> float:
-    """Bytes per second: ``50GB/s`` is 50·10⁹, ``50GiB/s`` is 50·2³⁰, ``400Gbit/s`` is 50·10⁹.
+    """Return bytes per second: ``50GB/s`` is 50·10⁹, ``50GiB/s`` is 50·2³⁰, ``400Gbit/s`` is 50·10⁹.
 
     Raises UsageError, naming ``option``.
     """
@@ -103,7 +103,7 @@ def parse_seconds(text: str, option: str = "alpha", *, positive: bool = False) -
 
 
 def format_size(size_bytes: int) -> str:
-    """The shortest text that ``parse_size`` reads back as the same size: 16M, 96K, 1000."""
+    """Return the shortest text that ``parse_size`` reads back as the same size: 16M, 96K, 1000."""
     for unit in ("T", "G", "M", "K"):
         if size_bytes and size_bytes % _BINARY[unit.lower()] == 0:
             return f"{size_bytes // _BINARY[unit.lower()]}{unit}"
@@ -111,7 +111,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """A rate in bits, as links are sold, that ``parse_rate`` reads back to six digits: 100Mbit/s."""
+    """Return a rate in bits, as links are sold, that ``parse_rate`` reads back to six digits: 100Mbit/s."""
     for unit in ("T", "G", "M", "k"):
         if 8 * bytes_per_s >= _DECIMAL[unit.lower()]:
             return f"{8 * bytes_per_s / _DECIMAL[unit.lower()]:g}{unit}bit/s"

@@ -44,7 +44,7 @@ COMMANDS: tuple[Callable[..., None], ...]
 
 
 def function_of(name: str) -> Callable[..., None]:
-    """The function of a command."""
+    """Return the function of a command."""
     found: Callable[..., None] = getattr(import_module(f"ccctl.commands.{name}"), name)
     return found
 

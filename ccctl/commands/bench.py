@@ -88,7 +88,7 @@ def bench(options: BenchOptions) -> None:
 
 
 def _given(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
-    """(what the files hold, the seconds there are); raises UsageError where options say otherwise."""
+    """Return (what the files hold, the seconds there are); raises UsageError where options say otherwise."""
     from ccctl.arguments import contestants
     from exec.peers import library_of
 
@@ -106,7 +106,7 @@ def _given(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
 
 
 def _prepared(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
-    """(schedules that are made for the ranks, the seconds that are left); raises UsageError."""
+    """Return (schedules that are made for the ranks, the seconds that are left); raises UsageError."""
     from ccctl.prepared import BenchWorkload, prepared, request_of
 
     options = setup.options
@@ -139,7 +139,9 @@ def _prepared(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
 
 
 def _peers(setup: BenchSetup) -> tuple[str, ...]:
-    """The libraries to measure beside it: without an artifact that of the ranks, where none was asked for."""
+    """Return the libraries to measure beside it: without an artifact that of the ranks, where none
+    was asked for.
+    """
     from exec.peers import library_of, parse_peers
 
     if setup.options.paths or setup.options.vs is not None:
@@ -148,7 +150,7 @@ def _peers(setup: BenchSetup) -> tuple[str, ...]:
 
 
 def _paced(setup: BenchSetup, found: Sequence[Contestant], world: World) -> bool:
-    """Whether programs that pace each connection are to run over sockets, of their own accord."""
+    """Return whether programs that pace each connection are to run over sockets, of their own accord."""
     if setup.options.wires != "auto" or setup.options.vs is not None:
         return False
     pairs = [(one, size) for one in found for size in setup.sizes]
@@ -175,7 +177,7 @@ def _refuse_collective(paths: list[str]) -> None:
 
 
 def _world_asked(options: BenchOptions) -> World:
-    """The ranks to measure and to run on; raises UsageError where nothing says how many."""
+    """Return the ranks to measure and to run on; raises UsageError where nothing says how many."""
     world = options.world(options.ranks)
     if world == World() and options.profile is None and not started_by_mpi():
         raise UsageError(
@@ -201,7 +203,7 @@ def _refuse_others(program: Program, ranks: int | None, root: int | None) -> Non
 
 
 def _changes(setup: BenchSetup, report: Report) -> list[RowChange] | None:
-    """What changed since the baseline; None where there is none."""
+    """Return what changed since the baseline; None where there is none."""
     from exec.benchmark import compare
 
     if setup.baseline is None:

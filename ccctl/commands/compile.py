@@ -54,7 +54,7 @@ _TRACES = ("chakra", "goal")
 
 
 def _output(value: str | None) -> str | None:
-    """A folder may be there already; what is no trace is refused one later."""
+    """Return a folder may be there already; what is no trace is refused one later."""
     if value not in (None, "-") and not is_folder(value):
         refuse_unwritable(Path(value))
     return value
@@ -224,7 +224,7 @@ def _refuse_contradictions(to: str | None, ranks_per_host: int | None, placement
 
 
 def _hosts_of(found: Proven, network: Network | None, ranks_per_host: int | None) -> Sequence[int]:
-    """The number of each rank's host: as the option says, or the network."""
+    """Return the number of each rank's host: as the option says, or the network."""
     if ranks_per_host is not None:
         return [rank // ranks_per_host for rank in range(found.program.ranks)]
     if network is None and found.schedule is not None:

@@ -58,7 +58,7 @@ def examples(
 
 
 def _files() -> dict[str, Path]:
-    """The examples by their names: paths below their folder."""
+    """Return the examples by their names: paths below their folder."""
     from ccctl.shipped import examples_folder
 
     folder = examples_folder()
@@ -67,7 +67,7 @@ def _files() -> dict[str, Path]:
 
 
 def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
-    """The example of a name, with its ending or without, or those of a folder; raises UsageError."""
+    """Return the example of a name, with its ending or without, or those of a folder; raises UsageError."""
     from probes.base import meant
 
     plain = name.rstrip("/")
@@ -89,7 +89,9 @@ def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
 
 
 def _claim(path: Path) -> str:
-    """The first sentence of an example: of its docstring, its comments, or a dashboard's description."""
+    """Return the first sentence of an example: of its docstring, its comments, or a dashboard's
+    description.
+    """
     if path.suffix == ".json":
         return str(json.loads(path.read_text(encoding="utf-8"))["description"]).partition(". ")[0].rstrip(".")
     told: list[str] = []

@@ -62,7 +62,7 @@ EXAMPLES = (
 
 
 def _share(text: str) -> float:
-    """A share of one: 60% is 0.6; raises UsageError."""
+    """Return a share of one: 60% is 0.6; raises UsageError."""
     from probes.base import decimal, quoted
 
     found = decimal(text.strip().removesuffix("%").strip(), 0.0, 100.0)
@@ -210,7 +210,7 @@ def explain(options: ExplainOptions) -> None:
 
 
 def _explained(options: ExplainOptions, timed: Inspected | None) -> Explained:
-    """The report beside its network; ``timed`` are rows of dumps, where the file is of these."""
+    """Return the report beside its network; ``timed`` are rows of dumps, where the file is of these."""
     from ccctl.artifacts import read_recorded, read_report
     from ccctl.summaries import Explained
     from exec.benchmark import judged
@@ -250,7 +250,7 @@ def _explained(options: ExplainOptions, timed: Inspected | None) -> Explained:
 
 
 def _network_of(report: Report, options: ExplainOptions) -> Network:
-    """The network of the report's ranks, which says on which hosts it ran."""
+    """Return the network of the report's ranks, which says on which hosts it ran."""
     from ccctl.arguments import network_of
 
     named = (options.network, options.alpha, options.bandwidth)
@@ -271,7 +271,7 @@ def _write_profile(path: str, output: str, dumps: Dumps | None) -> None:
 
 
 def _declared(source: str, options: ExplainOptions) -> Network:
-    """The network as it was named, for a benchmark that does not say on which hosts it ran.
+    """Return the network as it was named, for a benchmark that does not say on which hosts it ran.
 
     Raises UsageError where none was named.
     """
@@ -286,7 +286,7 @@ def _declared(source: str, options: ExplainOptions) -> Network:
 
 
 def _counted(rows: list[JudgedRow], from_size: str | None) -> tuple[int, ...]:
-    """The places of the rows that the verdict is about; raises UsageError where there are none."""
+    """Return the places of the rows that the verdict is about; raises UsageError where there are none."""
     from exec.benchmark import largest
 
     if from_size is None:

@@ -221,7 +221,7 @@ VERBS = (up, run, shape, status, list_, down)
 
 
 def _edited(file: str, standing: Lab) -> Lab:
-    """The lab of an edited file, which must be the one that stands but for its rates."""
+    """Return the lab of an edited file, which must be the one that stands but for its rates."""
     from ccctl.lab import read_lab
 
     edited = read_lab(file)

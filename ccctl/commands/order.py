@@ -189,7 +189,7 @@ def _write(found: RankOrder, to: str, output: str | None) -> None:
 
 
 def _tell(found: RankOrder, *, json: bool, aside: bool) -> None:
-    """The summary; ``aside`` where stdout is for the file."""
+    """Print the summary; ``aside`` where stdout is for the file."""
     from ccctl.render.text import rank_order
 
     if json:

@@ -188,7 +188,7 @@ def profile(options: ProfileOptions) -> None:
 
 
 def _read(options: ProfileOptions, source: str) -> Profile:
-    """The profile of a file; raises UsageError where options are about measuring."""
+    """Return the profile of a file; raises UsageError where options are about measuring."""
     if options.ranks is not None or not by_default(options.hosts) or options.hostfile is not None:
         raise UsageError(f"--from {source} measures nothing: leave -n, --hosts and --hostfile out")
     if options.topology is not None:
@@ -200,7 +200,7 @@ def _read(options: ProfileOptions, source: str) -> Profile:
 def _measured(
     options: ProfileOptions, exposition: prometheus.Exposition
 ) -> tuple[Profile, dict[str, str], str]:
-    """(the profile, digests of what was read for it, what went wrong).
+    """Return (the profile, digests of what was read for it, what went wrong).
 
     When it is cut short, what there is of it is written before the error goes on.
     """
@@ -271,7 +271,7 @@ def _effort(options: ProfileOptions) -> Effort:
 def _declared(
     name: str | None, world: World, timeout_s: float | None
 ) -> tuple[Topology | None, dict[str, str]]:
-    """The topology of that name, with its digest; ``live`` is what the detector of each host finds."""
+    """Return the topology of that name, with its digest; ``live`` is what the detector of each host finds."""
     from probes.detection import DetectRequest
 
     if name is None:

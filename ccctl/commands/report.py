@@ -111,7 +111,10 @@ def _short(sources: list[str]) -> dict[str, str]:
 
 
 def _parts(gathered: Gathered) -> list[PageSection]:
-    """What there is to see of each artifact, in the order of the sections; nothing of what is not proven."""
+    """Return what there is to see of each artifact, in the order of the sections.
+
+    Nothing of what is not proven.
+    """
     from ccctl.render import bench_bounds, unproven
     from ccctl.render.html import PageSection, tables
     from ccctl.render.svg import NARROW, WIDE, draw

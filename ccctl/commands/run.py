@@ -85,7 +85,9 @@ def run(options: RunOptions) -> None:
 
 
 def _request(options: RunOptions, path: str, data: str) -> RunRequest:
-    """What the artifact does with this data: of a selection the program, or the library, for its size."""
+    """Return what the artifact does with this data: of a selection the program, or the library, for
+    its size.
+    """
     from ccctl.arguments import contestants, read_ranks
     from exec.executors import parse_device
     from exec.peers import library_of

@@ -118,7 +118,9 @@ def _plot(found: codec.Artifact, output: str) -> None:
 
 
 def _outline(value: Any) -> dict[str, Any]:
-    """Each field of a dataclass: a plain value as it is, a nested one outlined, a list by its length."""
+    """Return each field of a dataclass: a plain value as it is, a nested one outlined, a list by its
+    length.
+    """
     outline: dict[str, Any] = {}
     for field in dataclasses.fields(value):
         entry = getattr(value, field.name)

@@ -182,7 +182,10 @@ class Simulated:
 
 
 def _read(options: SimulateOptions) -> Artifact:
-    """What is to be timed, of a selection with --size the schedule that it chooses; raises UsageError."""
+    """Return what is to be timed, of a selection with --size the schedule that it chooses.
+
+    Raises UsageError.
+    """
     if options.judge not in (None, "simgrid"):
         raise UsageError(f"--with: expected simgrid, found {options.judge!r}")
     path = options.schedule
@@ -283,7 +286,7 @@ def _protocol(options: SimulateOptions) -> Protocol | None:
 
 
 def _threadblock_bytes_per_s(options: SimulateOptions) -> float:
-    """What one threadblock moves: as asked for, or as it is known of a named machine."""
+    """Return what one threadblock moves: as asked for, or as it is known of a named machine."""
     from synth.networks import is_pod, threadblock_bytes_per_s
 
     if options.rate:
@@ -343,7 +346,7 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
 
 
 def _moved(read: Artifact, options: SimulateOptions) -> Any:
-    """The schedule on the network and at the size that were asked for; raises UsageError.
+    """Return the schedule on the network and at the size that were asked for; raises UsageError.
 
     One that stands for more sends than it lists keeps to its own network, and no other simulator takes it.
     """
@@ -380,7 +383,7 @@ def _schedule_trace(source: str, schedule: Schedule, timing: Timing) -> tuple[di
 
 
 def _in_simgrid(schedule: Schedule) -> dict[str, Any]:
-    """What SimGrid says of a schedule; None is a time that cannot be, or that is the other one."""
+    """Return what SimGrid says of a schedule; None is a time that cannot be, or that is the other one."""
     from synth.simulation import replay_in_simgrid, takes_turns
 
     turns = replay_in_simgrid(schedule, turns=True) if takes_turns(schedule) else None

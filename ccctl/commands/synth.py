@@ -118,7 +118,7 @@ def synth(options: SynthOptions) -> None:
 
 
 def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
-    """(what to plan, digests of the artifacts that its network came from); raises UsageError."""
+    """Return (what to plan, digests of the artifacts that its network came from); raises UsageError."""
     from synth import Request
     from synth.networks import failures_of
     from synth.portfolio import cores, method_of
@@ -159,7 +159,7 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
 
 
 def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:
-    """What is found here; before many ``attempts`` the loops are loaded or compiled."""
+    """Return what is found here; before many ``attempts`` the loops are loaded or compiled."""
     from synth import synthesize
     from synth.portfolio import warm
 
@@ -176,7 +176,7 @@ def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Syn
 
 
 def _searching(options: SynthOptions) -> World | None:
-    """The hosts that are to make the attempts, None for this one; raises UsageError.
+    """Return the hosts that are to make the attempts, None for this one; raises UsageError.
 
     Hosts of the environment or of a job of Slurm are taken only for what has to run on them.
     """
@@ -193,7 +193,10 @@ def _searching(options: SynthOptions) -> World | None:
 
 
 def _mechanism(name: str | None, method: str) -> Mechanism:
-    """The mechanism of TACOS-ILP with this name, "auto" for None; raises UsageError with another method."""
+    """Return the mechanism of TACOS-ILP with this name, "auto" for None.
+
+    Raises UsageError with another method.
+    """
     if name is None:
         return "auto"
     if method != "ilp":

@@ -169,7 +169,7 @@ def _kinds(text: str) -> tuple[Kind, ...]:
 
 
 def _environment(library: str, kinds: tuple[Kind, ...], path: str) -> dict[str, str]:
-    """The variables that make a library load the file."""
+    """Return the variables that make a library load the file."""
     from exec.library_rules import mpich
 
     if library == "mpich":

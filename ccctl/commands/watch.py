@@ -152,7 +152,10 @@ def watch(options: WatchOptions) -> None:
 
 
 def _asked(options: WatchOptions) -> Asked:
-    """What the options say; raises UsageError where the schedule is for other ranks than the baseline has."""
+    """Return what the options say.
+
+    Raises UsageError where the schedule is for other ranks than the baseline has.
+    """
     from ccctl.watch import Asked, read_schedule
 
     baseline, budget = options.baseline, options.budget
@@ -175,7 +178,7 @@ def _asked(options: WatchOptions) -> Asked:
 
 
 def _share(text: str, option: str) -> float:
-    """A share of one: 10% is 0.1; raises UsageError."""
+    """Return a share of one: 10% is 0.1; raises UsageError."""
     from probes.base import decimal
 
     found = decimal(text.strip().removesuffix("%").strip()) if text.strip().endswith("%") else None
@@ -188,7 +191,10 @@ def _share(text: str, option: str) -> float:
 
 
 def _world(options: WatchOptions, asked: Asked) -> World:
-    """Where to measure, by default where the baseline was; raises UsageError where that are other ranks."""
+    """Return where to measure, by default where the baseline was.
+
+    Raises UsageError where that are other ranks.
+    """
     from collections import Counter
 
     entries = asked.baseline.body.ranks
@@ -207,7 +213,7 @@ def _world(options: WatchOptions, asked: Asked) -> World:
 
 
 def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float) -> Measure:
-    """A function that measures links in turn within a budget."""
+    """Return a function that measures links in turn within a budget."""
     from probes.base import plural
     from probes.profiling import Effort
 

@@ -73,7 +73,7 @@ class Trials:
             self._pool.withdraw(self._tickets[number])
 
     def result(self, number: int) -> Trial | None:
-        """The result of plan ``number``; None where the time is up and there is a schedule already."""
+        """Return the result of plan ``number``; None where the time is up and there is a schedule already."""
         if self._pool is None and self._worth(number):
             self._pool = self._pools(max(1, self._request.jobs), _Carry(self._request))
             for later in range(number, len(self._tried)):
@@ -87,7 +87,7 @@ class Trials:
         return trial
 
     def _worth(self, number: int) -> bool:
-        """Whether to leave this plan and those after it to processes."""
+        """Return whether to leave this plan and those after it to processes."""
         request = self._request
         if number == 0 and request.chunk_bytes is not None and request.time_limit_s is None:
             # With fixed chunks the first is often the last, and a large table takes long to hand over.

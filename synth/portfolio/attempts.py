@@ -174,7 +174,7 @@ class Plan:
     variant: int = 0
 
     def pointless(self, request: Request, best: Schedule | None, ratio: float, solving_s: float) -> bool:
-        """Whether auto had better not start a solver, after ``solving_s`` of solving.
+        """Return whether auto had better not start a solver, after ``solving_s`` of solving.
 
         ``ratio`` is how far the best is from the bound.
         """
@@ -186,7 +186,7 @@ class Plan:
         return coarser or close or solving_s > _SOLVING_IN_AUTO_S / 2
 
     def run(self, request: Request, taken_s: float, left: int) -> Schedule:
-        """One of ``left`` attempts, after ``taken_s`` of the request's time.
+        """Return one of ``left`` attempts, after ``taken_s`` of the request's time.
 
         All plans of a method have the same seeds, so that it need not find twice what it remembers.
         """
@@ -209,7 +209,10 @@ class Plan:
 
 
 def method_of(word: str) -> str:
-    """The method that a word means, such as TwoStep, or periodic, or auto; raises UsageError for none."""
+    """Return the method that a word means, such as TwoStep, or periodic, or auto.
+
+    Raises UsageError for none.
+    """
     known = ("auto", "periodic", *METHODS)
     plain = re.sub(r"[_\s-]", "", word.lower())
     for name in known:
@@ -251,7 +254,7 @@ def plans(request: Request) -> Iterator[Plan]:
 
 
 def _pays(request: Request, method: Method, shape: Collective, chunk_bytes: int) -> bool:
-    """Whether the method is worth a try; where chunks are given, a few of them cannot hide latency."""
+    """Return whether the method is worth a try; where chunks are given, a few of them cannot hide latency."""
     if request.chunk_bytes is not None and deliveries(shape) <= _FEW_EXCHANGED:
         return True
     return method.pays(request.network, shape, chunk_bytes)
@@ -265,7 +268,7 @@ def _large_rings(request: Request) -> Iterator[Plan]:
 
 
 def _asked_of(request: Request, name: str) -> dict[str, object]:
-    """What the request sets of the options of one method."""
+    """Return what the request sets of the options of one method."""
     if name in ("adapcc", "adapcc_published") and request.sub_collectives is not None:
         return {"sub_collectives": request.sub_collectives}
     if name != "ilp":
@@ -275,7 +278,7 @@ def _asked_of(request: Request, name: str) -> dict[str, object]:
 
 
 def library_plans(request: Request) -> Iterator[Plan]:
-    """The algorithms of libraries, each with the fewest chunks, and of an all_reduce with a single one.
+    """Yield the algorithms of libraries, each with the fewest chunks, and of an all_reduce with a single one.
 
     A short buffer is summed up at one rank in fewer messages than if each rank summed up its share.
     """
@@ -294,24 +297,24 @@ def _too_many_paths(request: Request, shape: Collective) -> bool:
 
 
 def _runs_of(shape: Collective) -> int:
-    """How often ``serve`` may call a method: parts are made two ways, and so are those with relays."""
+    """Return how often ``serve`` may call a method: parts are made two ways, and so are those with relays."""
     each = 2 if shape.members else 1
     return 2 * sum(map(_runs_of, shape.parts)) if shape.parts else each
 
 
 def _runs(shape: Collective) -> int:
-    """How many policies to try: all on small problems, one from 512 ranks on."""
+    """Return how many policies to try: all on small problems, one from 512 ranks on."""
     most = 1_000_000 if shape.kind in _ROOTED else 400_000
     return max(1, min(len(greedy.POLICIES), most // deliveries(shape)))
 
 
 def deliveries(shape: Collective) -> int:
-    """How many chunks must come in somewhere, at least."""
+    """Return how many chunks must come in somewhere, at least."""
     return max(1, int(max(shape.sources.sizes().sum(), shape.targets.sizes().sum())))
 
 
 def least_sends(shape: Collective) -> int:
-    """How many sends any schedule has at least.
+    """Return how many sends any schedule has at least.
 
     Each chunk takes one fewer than the ranks that add to it, and one for each other rank that keeps it; in
     gossip no call in both directions at once helps, so an all_reduce of n ranks takes 2 (n - 1).
@@ -347,7 +350,7 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
 
 
 def smallest_bytes(network: Network) -> float:
-    """The smallest chunk worth trying: a smaller one would not arrive notably sooner.
+    """Return the smallest chunk worth trying: a smaller one would not arrive notably sooner.
 
     In networks that queue, ranks are CPUs, and each message costs them time that alpha does not include.
     """

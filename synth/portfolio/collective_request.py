@@ -30,7 +30,10 @@ class CollectiveRequest:
 
 
 def surviving(request: CollectiveRequest, ranks: int, failed: Collection[int]) -> CollectiveRequest:
-    """The same collective among the ranks that have not failed; raises UsageError where it needs one."""
+    """Return the same collective among the ranks that have not failed.
+
+    Raises UsageError where it needs one.
+    """
     if not failed:
         return request
     if request.sets is not None:
@@ -48,12 +51,12 @@ def surviving(request: CollectiveRequest, ranks: int, failed: Collection[int]) -
 
 
 def counted(requests: Sequence[CollectiveRequest], ranks: int, chunks_per_rank: int) -> Collective:
-    """The requests at once, in each of which a rank starts with ``chunks_per_rank`` chunks."""
+    """Return the requests at once, in each of which a rank starts with ``chunks_per_rank`` chunks."""
     return several([_counted(request, ranks, chunks_per_rank) for request in requests])
 
 
 def divided(requests: Sequence[CollectiveRequest], ranks: int, split: int) -> Collective:
-    """The requests at once, ``split`` chunks for each owner; all of about the same size.
+    """Return the requests at once, ``split`` chunks for each owner; all of about the same size.
 
     As all chunks are equal, a smaller collective takes as many more of them as make up for it.
     """

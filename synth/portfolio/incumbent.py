@@ -93,7 +93,8 @@ class Incumbent:
         return self.optimal and self._is_bound_decisive()
 
     def _is_bound_decisive(self) -> bool:
-        """Whether the bound says what the best can still gain: a run of it is predicted to come near, too.
+        """Return whether the bound says what the best can still gain: a run of it is predicted to
+        come near, too.
 
         The bounds are of links. Ranks that share the memory of a host have none.
         """
@@ -123,7 +124,9 @@ class Incumbent:
             self.best, self.best_s = schedule, time_s
 
     def _comparable_s(self, chunks: int) -> float:
-        """The best so far, but for symmetric schedules in more chunks: those were cut finely at once."""
+        """Return the best so far, but for symmetric schedules in more chunks: those were cut finely
+        at once.
+        """
         times = [
             one.time_s
             for one in self.attempts
@@ -135,7 +138,7 @@ class Incumbent:
         self.attempts.append(Attempt(plan.name, plan.shape.chunks, None, reason))
 
     def spares(self, plan: Plan) -> bool:
-        """Whether what was tried before says that ``plan`` will not win."""
+        """Return whether what was tried before says that ``plan`` will not win."""
         if self.best is None:
             return False
         if self._predicted and self.best.network.is_measured_host and plan.name != "greedy":
@@ -157,7 +160,7 @@ class Incumbent:
         return self.ratio < _NEAR and deliveries(plan.shape) > _LONG_DELIVERIES
 
     def _gains_no_more(self, plan: Plan) -> bool:
-        """Whether coarser cuts of the plan's method say that it stays slower than the best."""
+        """Return whether coarser cuts of the plan's method say that it stays slower than the best."""
         if plan.name == "greedy":
             # Each policy finds something else in every cut.
             chunks, slower = self._slower.get(plan.variant, (0, 0.0))
@@ -183,7 +186,7 @@ class Incumbent:
         return _foretold_s(before) > self.best_s * _BEYOND
 
     def _fills_too_late(self, plan: Plan) -> bool:
-        """Whether ``plan`` packs trees where their pipelines take longer to fill than they could gain.
+        """Return whether ``plan`` packs trees where their pipelines take longer to fill than they could gain.
 
         Between many ranks, where a search is near the bound or links take longer to arrive than to send: on
         tori, hypercubes and fat trees of 128 ranks trees came 1 to 2 % behind in the first case, 35 to 470 %
@@ -228,7 +231,9 @@ class Incumbent:
 
 
 def _foretold_s(attempts: Sequence[Attempt]) -> float:
-    """What ever finer chunks would come to, where the rest of the time is filling a pipeline, 1 / chunks."""
+    """Return what ever finer chunks would come to, where the rest of the time is filling a pipeline,
+    1 / chunks.
+    """
     timed = [(one.chunks, one.time_s) for one in attempts if one.time_s is not None]
     if len(timed) < 2 or timed[-1][0] <= timed[-2][0]:
         return 0.0

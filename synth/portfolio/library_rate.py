@@ -60,7 +60,7 @@ class _Hops:
 
 @lru_cache(maxsize=32)
 def library_rates(network: Network, kind: Kind, root: int = 0) -> tuple[LibraryRate, ...]:
-    """The rate of each algorithm that serves ``kind`` and finds its links, the fastest first.
+    """Return the rate of each algorithm that serves ``kind`` and finds its links, the fastest first.
 
     A linear program of at most ``_MOST_PATHS`` columns; below a second up to 128 ranks.
     """
@@ -76,7 +76,8 @@ def library_rates(network: Network, kind: Kind, root: int = 0) -> tuple[LibraryR
 
 
 def _ways(network: Network) -> list[Indices]:
-    """(hosts, ranks a host): the ranks of each host in an order in which a path may visit them, many times.
+    """Return (hosts, ranks a host): the ranks of each host in an order in which a path may visit
+    them, many times.
 
     Where hosts differ in size, or have one rank each, all ranks are taken for one host's; of the latter also
     each for itself.
@@ -152,7 +153,10 @@ def _one_path(onward: Sequence[Indices], first: int, random: np.random.Generator
 
 
 def _ring(order: Indices, kind: Kind, root: int) -> _Hops:
-    """One ring: (N − 1)/N of the buffer over each hop, twice for all_reduce; to or from a root all of it."""
+    """Return one ring: (N − 1)/N of the buffer over each hop, twice for all_reduce.
+
+    To or from a root all of it.
+    """
     ranks = len(order)
     after = np.roll(order, -1)
     if kind in ("broadcast", "reduce"):
@@ -164,7 +168,9 @@ def _ring(order: Indices, kind: Kind, root: int) -> _Hops:
 
 
 def _tree(order: Indices) -> _Hops:
-    """One pair of trees: the whole buffer up and down each chain, half of it in either tree of the hosts."""
+    """Return one pair of trees: the whole buffer up and down each chain, half of it in either tree of
+    the hosts.
+    """
     upper, lower = order[:, :-1].ravel(), order[:, 1:].ravel()
     src, dst, load = [lower, upper], [upper, lower], [np.ones(len(upper))] * 2
     heads = order[:, 0]
@@ -191,7 +197,7 @@ def _all_pairs(ranks: int, kind: Kind, root: int) -> _Hops:
 
 
 def _rate(network: Network, algorithm: str, candidates: Sequence[_Hops]) -> LibraryRate | None:
-    """The best division of the buffer among the candidates; None where none of them has all its links.
+    """Return the best division of the buffer among the candidates; None where none of them has all its links.
 
     With x the bytes per second of each, the program is: most of sum x, no link or port above one second
     a second.
@@ -227,7 +233,7 @@ def _named(network: Network, resource: int) -> str:
 
 
 def _busy_s(network: Network, hops: _Hops) -> tuple[Indices, Floats] | None:
-    """(resource, seconds for each byte of the buffer); None where some hop has no link.
+    """Return (resource, seconds for each byte of the buffer); None where some hop has no link.
 
     Parallel links carry as much as their bandwidths.
     """
@@ -249,7 +255,7 @@ def _busy_s(network: Network, hops: _Hops) -> tuple[Indices, Floats] | None:
 
 @lru_cache(maxsize=4)
 def _pairs(network: Network) -> tuple[Indices, Indices, Floats]:
-    """(src · ranks + dst of each link, rising; its row; bytes per second of every row)."""
+    """Return (src · ranks + dst of each link, rising; its row; bytes per second of every row)."""
     key = network.src.astype(np.int64) * network.ranks + network.dst
     order = np.argsort(key, kind="stable")
     return key[order], order, 1.0 / network.beta_s_per_byte

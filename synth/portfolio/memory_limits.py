@@ -17,7 +17,7 @@ _CGROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 def machine_bytes() -> int:
-    """The memory of this machine, or what this process may use of it."""
+    """Return the memory of this machine, or what this process may use of it."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _CGROUP:
         with suppress(OSError, ValueError):
@@ -26,7 +26,7 @@ def machine_bytes() -> int:
 
 
 def require_memory(sends: int) -> None:
-    """Raises UnavailableError where a table of so many sends cannot be made on this machine."""
+    """Raise UnavailableError where a table of so many sends cannot be made on this machine."""
     needed, there = sends * _BYTES_A_SEND, machine_bytes()
     if needed > there:
         raise UnavailableError(
@@ -36,7 +36,7 @@ def require_memory(sends: int) -> None:
 
 
 def peak_bytes() -> int:
-    """The most that this process has held at once, and the largest of the solvers that it has run."""
+    """Return the most that this process has held at once, and the largest of the solvers that it has run."""
     own, children = (
         resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
@@ -44,7 +44,7 @@ def peak_bytes() -> int:
 
 
 def peak_of(pid: int) -> int:
-    """The most that another process has held at once; 0 where it has ended."""
+    """Return the most that another process has held at once; 0 where it has ended."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

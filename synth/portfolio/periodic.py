@@ -53,7 +53,10 @@ _STRETCHED = (1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
 
 
 def unserved(request: Request) -> str:
-    """Why no periodic schedule is made for a request: other collectives, or nothing keeps to times; or ""."""
+    """Return why no periodic schedule is made for a request: other collectives, or nothing keeps to times.
+
+    Or "".
+    """
     network, asked = request.network, request.asked
     if len(asked) > 1 or asked[0].kind != "all_reduce" or asked[0].members or asked[0].sets:
         return "periodic schedules are made for an all_reduce on all ranks"
@@ -63,7 +66,7 @@ def unserved(request: Request) -> str:
 
 
 def fastest_periodic(request: Request) -> PeriodicSchedule:
-    """The fastest periodic schedule of an all_reduce on all ranks, neither judged nor with an outcome.
+    """Return the fastest periodic schedule of an all_reduce on all ranks, neither judged nor with an outcome.
 
     Of a size, cuts are tried four times finer each until that gains hardly anything; of a number of chunks
     a period takes as many as divide it. Raises NotApplicableError where links do not lead both ways.
@@ -89,7 +92,8 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
 
 
 def _foretold_s(request: Request, trees: list[TwoWayTree]) -> float:
-    """What a buffer takes over ``trees``, cut finely: its busiest link, and the way up and down the tallest.
+    """Return what a buffer takes over ``trees``, cut finely: its busiest link, and the way up and
+    down the tallest.
 
     At each hop a send waits for its place, about a quarter of a period.
     """
@@ -106,7 +110,7 @@ def _foretold_s(request: Request, trees: list[TwoWayTree]) -> float:
 
 
 def periodic_bounds(request: Request) -> tuple[Bound, ...]:
-    """Every proven lower bound on what is asked, in however many chunks."""
+    """Return every proven lower bound on what is asked, in however many chunks."""
     if request.chunks is not None and request.chunks > _MANY_CHUNKS:
         assert request.chunk_bytes is not None
         size_bytes = request.chunk_bytes * request.chunks
@@ -115,7 +119,7 @@ def periodic_bounds(request: Request) -> tuple[Bound, ...]:
 
 
 def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[int, int]:
-    """How many trees a period has at least and at most.
+    """Return how many trees a period has at least and at most.
 
     At least as few as load the network within a thousandth as evenly as any number; of a given number of
     chunks it is a part that divides it.
@@ -136,7 +140,7 @@ def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[
 
 
 def _cuts(request: Request, trees: int) -> Iterator[tuple[int, int]]:
-    """(periods, bytes of a chunk), from coarse to fine."""
+    """Yield (periods, bytes of a chunk), from coarse to fine."""
     if request.chunks is not None:
         assert request.chunk_bytes is not None
         yield request.chunks // trees, request.chunk_bytes
@@ -158,13 +162,13 @@ def _trees(edges: Edges, count: int, least_s_per_byte: float, seed: int, *, low:
 
 
 def _edge_s_per_byte(edges: Edges) -> Floats:
-    """What an edge needs for a byte in the slower of its directions."""
+    """Return what an edge needs for a byte in the slower of its directions."""
     beta = edges.network.beta_s_per_byte
     return np.maximum(beta[edges.there], beta[edges.back])
 
 
 def body_of(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: int) -> Schedule:
-    """One chunk over each tree, level by level."""
+    """Return one chunk over each tree, level by level."""
     columns: list[tuple[Indices, Indices, Indices, Indices]] = []
     for chunk, tree in enumerate(trees):
         for links, op, level in tree.ways():
@@ -184,7 +188,7 @@ def body_of(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: i
 
 
 def timed_periodic(body: Schedule, periods: int) -> PeriodicSchedule:
-    """The sends of ``body`` in the shortest period in which they find places."""
+    """Return the sends of ``body`` in the shortest period in which they find places."""
     least_s = least_period_s(body)
     for stretched in _STRETCHED:
         placed = modulo_scheduled(body, least_s * stretched)
@@ -197,7 +201,7 @@ def timed_periodic(body: Schedule, periods: int) -> PeriodicSchedule:
 
 
 def in_periods(body: Schedule, periods: int, start_s: Floats, period_s: float) -> PeriodicSchedule:
-    """``body`` repeated for ``periods`` periods of ``period_s``, each send at its ``start_s``."""
+    """Return ``body`` repeated for ``periods`` periods of ``period_s``, each send at its ``start_s``."""
     order = np.argsort(start_s, kind="stable")
     return PeriodicSchedule(
         body.network,

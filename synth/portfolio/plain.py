@@ -53,7 +53,8 @@ def fastest_plain(
     proven: tuple[Bound, ...] | None = None,
     pools: WorkerPools = ProcessPool,
 ) -> Synthesis:
-    """The best schedule that the requested method, or every method, finds; ``keep`` is given all of them.
+    """Return the best schedule that the requested method, or every method, finds; ``keep`` is given
+    all of them.
 
     Where a prediction of the run decides (``Request.decided_by_prediction``), it is asked of those that come
     near the best by simulation, and a bound of links ends no search.
@@ -167,7 +168,7 @@ def _why_predicted(best: Schedule, of_links: Schedule) -> str:
 
 
 def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Schedule]:
-    """The best, then all that are by so little slower that they may yet be the ones to take.
+    """Return the best, then all that are by so little slower that they may yet be the ones to take.
 
     In the memory of a host the simulation of links says little: there the likeliest of each method are.
     """
@@ -192,7 +193,9 @@ def warm(ranks: int | None = None) -> None:
 
 
 def library_schedules(request: Request) -> list[Schedule]:
-    """What the algorithms of libraries make of the request, each with the fewest chunks, where they apply."""
+    """Return what the algorithms of libraries make of the request, each with the fewest chunks, where
+    they apply.
+    """
     found = []
     for plan in library_plans(request):
         try:
@@ -203,7 +206,10 @@ def library_schedules(request: Request) -> list[Schedule]:
 
 
 def bounds_of(request: Request) -> tuple[Bound, ...]:
-    """Every proven lower bound on what is asked; raises UsageError where the network has no way for it."""
+    """Return every proven lower bound on what is asked.
+
+    Raises UsageError where the network has no way for it.
+    """
     if request.chunk_bytes is not None:
         shape = request.shape()
         require_ways(request.network, shape)

@@ -37,7 +37,8 @@ _FILLS_SOON = 0.03
 def plain_or_periodic(
     request: Request, progress: Progress = SILENT, pools: WorkerPools = ProcessPool
 ) -> Synthesis:
-    """The best schedule, plain or periodic; only periodic for the method "periodic", and for others never.
+    """Return the best schedule, plain or periodic; only periodic for the method "periodic", and for
+    others never.
 
     Where all sends must be listed, or a prediction decides between plain ones, "auto" looks for no periodic
     one. Raises as `fastest_plain` and `fastest_periodic` do.
@@ -86,7 +87,7 @@ def _asked_for(request: Request) -> Synthesis:
 
 
 def _faster(periodic: Synthesis, plain: Synthesis) -> Synthesis:
-    """The one whose schedule takes less time, with what was tried for both."""
+    """Return the one whose schedule takes less time, with what was tried for both."""
     attempts = (*periodic.attempts, *plain.attempts)
     synthesis_s, proof_s = periodic.synthesis_s + plain.synthesis_s, periodic.proof_s + plain.proof_s
     if _time_s(plain) <= _time_s(periodic):
@@ -121,7 +122,9 @@ def _periodic(request: Request, proven: tuple[Bound, ...], why: str) -> Synthesi
 
 
 def _is_capped(request: Request) -> bool:
-    """Whether the number of sends, not the least size of a chunk, ends how finely plain schedules are cut."""
+    """Return whether the number of sends, not the least size of a chunk, ends how finely plain
+    schedules are cut.
+    """
     if request.chunk_bytes is not None:
         most = max(method.most_sends for method in METHODS.values())
         return deliveries(request.shape()) > most
@@ -129,12 +132,13 @@ def _is_capped(request: Request) -> bool:
 
 
 def _finest_bytes(request: Request) -> int:
-    """The smallest chunk of those that plain methods are tried with."""
+    """Return the smallest chunk of those that plain methods are tried with."""
     return min(plan.chunk_bytes for plan in plans(request))
 
 
 def _crossing_s(network: Network, cost_s: Floats) -> float:
-    """The cost, one value a link, between two ranks that are far apart: at most the network's diameter.
+    """Return the cost, one value a link, between two ranks that are far apart: at most the network's
+    diameter.
 
     The farthest from any rank, and the farthest from that one.
     """

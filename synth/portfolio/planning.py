@@ -39,7 +39,7 @@ def planned(
     race: RaceRunner | None = None,
     pools: WorkerPools = ProcessPool,
 ) -> Synthesis:
-    """The best schedule for a request, proven and bounded.
+    """Return the best schedule for a request, proven and bounded.
 
     With ``race`` those that the prediction cannot tell apart run, and the fastest is kept. ``pools`` makes
     the workers that attempts are handed to; whichever they are, the schedule is the same.
@@ -66,7 +66,7 @@ def planned(
 
 
 def makes_attempts(request: Request) -> bool:
-    """Whether many attempts are made for a request, which processes can do side by side."""
+    """Return whether many attempts are made for a request, which processes can do side by side."""
     return _folded(request) is None
 
 
@@ -92,7 +92,7 @@ def _refuse_contradictions(request: Request, race: RaceRunner | None) -> None:
 
 
 def _folded(request: Request) -> SymmetricNetwork | None:
-    """The symmetric network on which a request is planned; None where all its links are needed.
+    """Return the symmetric network on which a request is planned; None where all its links are needed.
 
     Raises UsageError where a symmetric schedule is asked for and cannot be.
     """
@@ -124,7 +124,9 @@ def _asked_for(request: Request) -> SymmetricNetwork:
 
 
 def _raced(request: Request, progress: Progress, race: RaceRunner, pools: WorkerPools) -> Synthesis:
-    """The fastest of the best schedule by simulation, all others that were found and those of libraries."""
+    """Return the fastest of the best schedule by simulation, all others that were found and those of
+    libraries.
+    """
     kept: list[Schedule] = []
     found = fastest_plain(request, progress, kept.append, pools=pools)
     best = found.listed
@@ -138,7 +140,7 @@ def _raced(request: Request, progress: Progress, race: RaceRunner, pools: Worker
 
 
 def _quickly(request: Request, progress: Progress) -> Synthesis:
-    """The soonest of what few methods find; after the first, as many as there is time for."""
+    """Return the soonest of what few methods find; after the first, as many as there is time for."""
     started_s, found = time.monotonic(), list[Synthesis]()
     for method in _QUICK:
         left_s = None

@@ -15,7 +15,10 @@ Made = TypeVar("Made", Schedule, PeriodicSchedule, SymmetricSchedule)
 
 
 def proven_with(made: Made, proven: tuple[Bound, ...]) -> Made:
-    """The schedule, judged and timed, with these bounds; RuntimeError if the judge refuses it: a bug."""
+    """Return the schedule, judged and timed, with these bounds.
+
+    RuntimeError if the judge refuses it: a bug.
+    """
     timing = made.simulated(replay)
     if findings := check_any(made, timing):
         raise RuntimeError(f"{made.method} made a wrong schedule: {findings[0]}")

@@ -39,7 +39,7 @@ def serve(
     others: Sequence[Synthesizer] = (),
     **options: Any,
 ) -> Schedule:
-    """The schedule of a method that may know only whole collectives.
+    """Return the schedule of a method that may know only whole collectives.
 
     ``relays``: the method serves subsets and custom collectives itself. ``others`` take the collectives of
     several at once that it does not serve. Raises NotApplicableError or UsageError as the method does.
@@ -67,7 +67,7 @@ def serve(
 
 
 def _nothing_moves(collective: Collective) -> bool:
-    """Whether every rank holds what it wants already."""
+    """Return whether every rank holds what it wants already."""
     sources, targets = collective.sources, collective.targets
     keys = np.stack((sources.group, targets.group, collective.reduced), axis=1)
     for chunk in np.unique(keys, axis=0, return_index=True)[1].tolist():
@@ -78,7 +78,7 @@ def _nothing_moves(collective: Collective) -> bool:
 
 
 def pruned(schedule: Schedule) -> Schedule:
-    """The schedule less the copies that reach nobody who wants them or passes them on to such a rank.
+    """Return the schedule less the copies that reach nobody who wants them or passes them on to such a rank.
 
     Sums only keep what carries a contribution. The rest keeps its order. O(sends).
     """
@@ -110,7 +110,7 @@ def _on_members(
     relays: bool,
     options: dict[str, Any],
 ) -> Schedule:
-    """The faster of the schedule among the members alone and the one through relays."""
+    """Return the faster of the schedule among the members alone and the one through relays."""
     members = collective.participants
     alone, rows = restricted(network, members)
     found: list[Schedule] = []
@@ -140,7 +140,9 @@ def _at_once(
     relays: bool,
     options: dict[str, Any],
 ) -> Schedule:
-    """The faster of two: each part as if it were alone, or each on what the parts before it leave free."""
+    """Return the faster of two: each part as if it were alone, or each on what the parts before it
+    leave free.
+    """
     found = [
         _together(methods, network, collective, chunk_bytes, relays, options, wary=wary)
         for wary in (False, True)
@@ -158,7 +160,8 @@ def _together(
     *,
     wary: bool,
 ) -> Schedule:
-    """All sends of all parts, in the order of the starts that each has alone; what takes longer goes first.
+    """Return all sends of all parts, in the order of the starts that each has alone; what takes
+    longer goes first.
 
     Each part is made by the first method that serves it; the first one of all must serve one of them.
     """
@@ -198,7 +201,9 @@ def _holds_s(schedule: Schedule) -> Floats:
 
 
 def _laden(network: Network, held_s: Floats) -> Network:
-    """The network with each link as much slower as it, or the busiest of its ports, is taken already."""
+    """Return the network with each link as much slower as it, or the busiest of its ports, is taken
+    already.
+    """
     share = held_s / (held_s.max(initial=0.0) or 1.0)
     busiest = share[: network.links].copy()
     np.maximum.at(busiest, network.port_user, share[network.links + network.link_port])
@@ -227,10 +232,10 @@ def _first(
 
 
 def _without_bounds(found: Schedule) -> Schedule:
-    """What is proven among the members alone does not hold with relays."""
+    """Return what is proven among the members alone does not hold with relays."""
     return replace(found, outcome=found.outcome and replace(found.outcome, bounds=()))
 
 
 def _back(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:
-    """A schedule of part of a network as one of the whole."""
+    """Return a schedule of part of a network as one of the whole."""
     return replace(found, network=network, collective=collective, link=ints(rows[found.link]))

@@ -88,7 +88,7 @@ class Refinement:
         return found
 
     def _most_parts(self, schedule: Schedule) -> int:
-        """The largest power of two into which each chunk may be cut; 1 if none."""
+        """Return the largest power of two into which each chunk may be cut; 1 if none."""
         parts, least_bytes = _MOST_PARTS, smallest_bytes(self._request.network) / _FINER
         while parts > 1:
             _, chunk_bytes = cut_again(self._request, schedule.collective, parts)
@@ -98,7 +98,7 @@ class Refinement:
         return parts
 
     def _in_parts(self, found: Found, parts: int) -> Found:
-        """The schedule pipelined, each of its chunks in so many parts."""
+        """Return the schedule pipelined, each of its chunks in so many parts."""
         _, plan, schedule = found
         shape, chunk_bytes = cut_again(self._request, schedule.collective, parts)
         finer = pipelined(schedule, shape, chunk_bytes)
@@ -107,7 +107,7 @@ class Refinement:
 
 @contextmanager
 def _threads(count: int) -> Iterator[Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]]:
-    """A ``map`` whose calls run on ``count`` threads: compiled loops, most of the work, run side by side."""
+    """Yield a ``map`` whose calls run on ``count`` threads, so that compiled loops run side by side."""
     if count <= 1:
         yield map
         return

@@ -72,7 +72,10 @@ class Request:
         return None if others or first.members or first.sets else first
 
     def surviving(self) -> Request:
-        """The same on the network that failures leave, among its ranks; raises UsageError if none is left."""
+        """Return the same on the network that failures leave, among its ranks.
+
+        Raises UsageError if none is left.
+        """
         if not self.without:
             return self
         left = without(self.network, self.without)
@@ -80,14 +83,14 @@ class Request:
         return replace(self, network=left, collectives=asked, without=None)
 
     def shape(self, split: int = 1) -> Collective:
-        """The collectives with ``split`` chunks an owner, or as many as ``chunks`` says."""
+        """Return the collectives with ``split`` chunks an owner, or as many as ``chunks`` says."""
         if self.chunks is not None:
             return counted(self.asked, self.network.ranks, self.chunks)
         return divided(self.asked, self.network.ranks, split)
 
 
 def cut(request: Request, split: int) -> tuple[Collective, int]:
-    """The collective with ``split`` chunks an owner, and the bytes of a chunk.
+    """Return the collective with ``split`` chunks an owner, and the bytes of a chunk.
 
     Raises UsageError where the chunks of a custom collective would have less than a byte each.
     """
@@ -105,7 +108,9 @@ def cut(request: Request, split: int) -> tuple[Collective, int]:
 
 
 def cut_again(request: Request, shape: Collective, parts: int) -> tuple[Collective, int]:
-    """The collective ``shape`` of the request with each chunk in so many parts, and the bytes of a part."""
+    """Return the collective ``shape`` of the request with each chunk in so many parts, and the bytes
+    of a part.
+    """
     if all(one.kind == "all_reduce" for one in request.asked):
         return cut(replace(request, chunks=shape.chunks // len(request.asked) * parts), 1)
     return cut(request, shape.chunks // request.shape().chunks * parts)

@@ -72,7 +72,7 @@ def runtime_sweep(
     instances: Sequence[int] = INSTANCES,
     progress: Progress = SILENT,
 ) -> list[SizedProgram]:
-    """The entries for all sizes of a selection, rising; O(sizes · schedules · instances · steps).
+    """Return the entries for all sizes of a selection, rising; O(sizes · schedules · instances · steps).
 
     ``instances`` must rise. Raises UsageError if ``target`` is no known runtime.
     """
@@ -94,7 +94,7 @@ def runtime_sweep(
 
 
 def _programs(selection: Selection, target: str, instances: Sequence[int]) -> dict[tuple[int, int], Program]:
-    """The programs within the runtime's limits, by (schedule, instances)."""
+    """Return the programs within the runtime's limits, by (schedule, instances)."""
     found = {}
     for number, algorithm in enumerate(selection.algorithms):
         schedule = algorithm.scheduled(selection.network, selection.points[-1].size_bytes)
@@ -114,7 +114,7 @@ def _best(
     size_bytes: int,
     before: _Choice | None,
 ) -> tuple[_Choice, Timed]:
-    """The fastest choice at one size, or that of the size before if it is hardly slower."""
+    """Return the fastest choice at one size, or that of the size before if it is hardly slower."""
     network = selection.network
     times = {
         _Choice(number, count, protocol): time_by(protocol, program, network, size_bytes)
@@ -136,7 +136,7 @@ def _entries(
     programs: dict[tuple[int, int], Program],
     found: Sequence[tuple[int, _Choice | None, Timed | None, str]],
 ) -> Iterator[SizedProgram]:
-    """One entry for each run of the same choice; ranges meet at the geometric mean of two sizes."""
+    """Yield one entry for each run of the same choice; ranges meet at the geometric mean of two sizes."""
     runs = [list(run) for _, run in groupby(found, key=lambda one: (one[1], one[3]))]
     starts = [found[0][0]]
     for one, other in pairwise(runs):

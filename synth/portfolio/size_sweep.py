@@ -39,7 +39,7 @@ _WORTH_PROCESSES_S = 4.0
 
 
 def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple[int, ...]:
-    """The sizes ``low · factor^n`` up to ``high``, which is always the last; raises UsageError."""
+    """Return the sizes ``low · factor^n`` up to ``high``, which is always the last; raises UsageError."""
     if not 1 <= low_bytes <= high_bytes:
         raise UsageError(f": expected FROM:TO that rises, found {low_bytes}:{high_bytes}", argument="sizes")
     if not factor > 1:
@@ -59,7 +59,7 @@ def sweep(
     race: RaceRunner | None = None,
     pools: WorkerPools = ProcessPool,
 ) -> Synthesis:
-    """The selection for the sizes of a request, as the prediction has it or as a ``race`` measures it.
+    """Return the selection for the sizes of a request, as the prediction has it or as a ``race`` measures it.
 
     O(sizes · candidates · sends) for the timing. Sizes that ``time_limit_s`` leaves no time for take the
     candidates of the others. Methods that solve integer programs take part only if asked for by name.
@@ -85,11 +85,11 @@ class Candidates:
     workers_bytes: int
 
     def at(self, size_bytes: int) -> list[Schedule]:
-        """Every candidate as a schedule for this size, in the order of their numbers."""
+        """Return every candidate as a schedule for this size, in the order of their numbers."""
         return [self.race.scheduled(number, size_bytes) for number in range(len(self.race.candidates))]
 
     def swept(self, selection: Selection) -> Synthesis:
-        """The selection, judged, with what it took."""
+        """Return the selection, judged, with what it took."""
         found_s = time.perf_counter()
         proven, count = _judged(selection), len(self.race.candidates)
         proof_s = time.perf_counter() - found_s
@@ -106,7 +106,10 @@ def candidates_of(
     library: bool = False,
     pools: WorkerPools = ProcessPool,
 ) -> Candidates:
-    """The candidates of every size; with ``library`` the algorithms of libraries are always among them."""
+    """Return the candidates of every size.
+
+    With ``library`` the algorithms of libraries are always among them.
+    """
     begun_s = time.perf_counter()
     sizes = tuple(sorted(request.sizes))
     here = request.method == "auto" and request.network.is_measured_host
@@ -122,7 +125,8 @@ def candidates_of(
 
 
 def measured(found: Candidates, winners: Sequence[RaceWinner]) -> Synthesis:
-    """The selection of the candidates that won the race of each size, and of libraries that were faster.
+    """Return the selection of the candidates that won the race of each size, and of libraries that
+    were faster.
 
     Nothing was measured between two sizes: ranges meet at their geometric mean.
     """
@@ -141,7 +145,7 @@ def measured(found: Candidates, winners: Sequence[RaceWinner]) -> Synthesis:
 
 
 def timed(selection: Selection) -> Selection:
-    """The same selection with the time of each point simulated again."""
+    """Return the same selection with the time of each point simulated again."""
     points = tuple(
         replace(
             one,
@@ -166,7 +170,7 @@ class _Explored:
 def _all_explored(
     request: Request, sizes: Sequence[int], progress: Progress, pools: WorkerPools
 ) -> tuple[list[_Explored], int]:
-    """What is at each size, and the memory that workers held at most.
+    """Return what is at each size, and the memory that workers held at most.
 
     The largest size comes first and says how long the others take.
     """
@@ -201,7 +205,7 @@ def _bound(request: Request) -> Bound:
 
 
 def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
-    """What is at the request's size, but for the hopeless."""
+    """Return what is at the request's size, but for the hopeless."""
     kept: list[Schedule] = []
     synthesis = fastest_plain(request, keep=kept.append, pools=pools)
     best = synthesis.schedule.outcome
@@ -236,7 +240,7 @@ class _Race:
         return self._known[key]
 
     def cost_s(self, candidate: int, size_bytes: int) -> float:
-        """The seconds by which the fastest is chosen."""
+        """Return the seconds by which the fastest is chosen."""
         if not self._predicted or self.candidates[candidate].sends > MOST_SENDS:
             return self.time_s(candidate, size_bytes)
         key = (candidate, size_bytes)
@@ -252,7 +256,7 @@ class _Race:
         return self.candidates[candidate].scheduled(self.network, size_bytes)
 
     def winners(self, sizes: Sequence[int]) -> list[int]:
-        """The winner at each size; the last one stays where another gains next to nothing."""
+        """Return the winner at each size; the last one stays where another gains next to nothing."""
         found: list[int] = []
         for size in sizes:
             found.append(self.winner(size, range(len(self.candidates)), found[-1] if found else None))
@@ -267,7 +271,7 @@ class _Race:
 
 
 def _ranges(race: _Race, sizes: Sequence[int], winners: Sequence[int]) -> Iterator[Range]:
-    """One range for each run of the same winner, from the crossing before it to that after it."""
+    """Yield one range for each run of the same winner, from the crossing before it to that after it."""
     finalists = tuple(dict.fromkeys(winners))
     switches = [(sizes[0], winners[0])]
     for at in range(1, len(sizes)):
@@ -281,7 +285,9 @@ def _ranges(race: _Race, sizes: Sequence[int], winners: Sequence[int]) -> Iterat
 def _crossings(
     race: _Race, finalists: Sequence[int], low: tuple[int, int], high: tuple[int, int], step: int
 ) -> list[tuple[int, int]]:
-    """The sizes after ``low`` and up to ``high`` at which another of the finalists wins, with its number."""
+    """Return the sizes after ``low`` and up to ``high`` at which another of the finalists wins, with
+    its number.
+    """
     if low[1] == high[1]:
         return []
     if high[0] - low[0] <= step:
@@ -321,7 +327,7 @@ def _judged(selection: Selection) -> Selection:
 
 
 def _digest(algorithm: UnsizedSchedule) -> str:
-    """The same for algorithms that do the same, whichever method made them."""
+    """Return the same for algorithms that do the same, whichever method made them."""
     found = hashlib.sha256(repr((algorithm.collective.kind, algorithm.collective.chunks)).encode())
     moves = (algorithm.chunk, algorithm.link, algorithm.op, algorithm.stream)
     for column in (*moves, algorithm.addend_start, algorithm.addend):

@@ -55,4 +55,4 @@ class RaceRunner(Protocol):
     def __call__(
         self, sizes: Sequence[tuple[int, Sequence[Schedule]]], progress: Progress
     ) -> Sequence[RaceWinner]:
-        """The winner of each size, given in bytes with its schedules."""
+        """Return the winner of each size, given in bytes with its schedules."""

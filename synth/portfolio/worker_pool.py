@@ -36,7 +36,7 @@ Asked = TypeVar("Asked", contravariant=True)
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -51,7 +51,7 @@ class WorkerPool(Protocol[Asked, Result]):
     peak_bytes: int
 
     def submit(self, task: Asked) -> int:
-        """The number under which the result will be in ``finished``."""
+        """Return the number under which the result will be in ``finished``."""
 
     def withdraw(self, number: int) -> None:
         """Do not begin with task ``number``, unless somebody has begun already."""
@@ -63,7 +63,7 @@ class WorkerPool(Protocol[Asked, Result]):
         """
 
     def __enter__(self) -> Self:
-        """The pool itself."""
+        """Return the pool itself."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -75,7 +75,7 @@ class WorkerPools(Protocol):
     """What makes a pool: `ProcessPool` on this machine; one whose workers are on other hosts is handed in."""
 
     def __call__(self, jobs: int, work: Callable[[Task], Result]) -> WorkerPool[Task, Result]:
-        """A pool of at most ``jobs`` workers that do ``work(task)``; all three must be picklable."""
+        """Return a pool of at most ``jobs`` workers that do ``work(task)``; all three must be picklable."""
 
 
 class ProcessPool(Generic[Task, Result]):
@@ -104,7 +104,7 @@ class ProcessPool(Generic[Task, Result]):
         self._workers.clear()
 
     def held_bytes(self) -> int:
-        """The sum of the most memory that each process that is there has held."""
+        """Return the sum of the most memory that each process that is there has held."""
         return sum(peak_of(process.pid) for process in self._workers.values())
 
     def submit(self, task: Task) -> int:

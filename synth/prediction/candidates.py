@@ -18,7 +18,7 @@ _SOONEST, _SHORTEST = 3, 2
 
 
 def promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
-    """The soonest and the shortest schedules of each method, each table of sends once."""
+    """Yield the soonest and the shortest schedules of each method, each table of sends once."""
     by_method: dict[tuple[str, bool], dict[Table, Schedule]] = {}
     known: set[Table] = set()
     for schedule in found:
@@ -37,5 +37,5 @@ def promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
 
 
 def sort_of(schedule: Schedule) -> tuple[str, bool]:
-    """The method, and whether it moves the whole buffer as one chunk."""
+    """Return the method, and whether it moves the whole buffer as one chunk."""
     return schedule.method, schedule.collective.chunks == 1

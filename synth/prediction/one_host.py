@@ -93,7 +93,7 @@ def host_timing(program: Program, network: Network, chunk_bytes: int, memory: Ho
 def _work_s(
     program: Program, tile_bytes: float, chunk_bytes: int, memory: HostMemory, sender: Indices
 ) -> Floats:
-    """Seconds that each step copies and adds in one tile.
+    """Return seconds that each step copies and adds in one tile.
 
     A tile is short enough to stay in the caches while ranks work on it. What is read out of an input buffer,
     or written to a buffer, costs more where buffers do not fit the caches: half of what a copy costs more
@@ -144,7 +144,7 @@ def _received_s_per_byte(
     memory: HostMemory,
     costs: _Costs,
 ) -> Floats:
-    """What each receiving step takes to read its message: out of a slot, or of its sender's memory."""
+    """Return what each receiving step takes to read its message: out of a slot, or of its sender's memory."""
     op, receives = program.op, sender >= 0
     sent_from = _sent_from(program)
     fetches = receives & in_place[sender] & (sent_from[sender] != SCRATCH)
@@ -160,7 +160,7 @@ def _received_s_per_byte(
 
 
 def _local_s_per_byte(program: Program, costs: _Costs) -> Floats:
-    """What each step takes to copy and add in its own rank's memory, apart from slots."""
+    """Return what each step takes to copy and add in its own rank's memory, apart from slots."""
     op = program.op
     operand = np.array(READS_SRC)[op] & (op != _SEND) & (program.src_buffer == INPUT)
     found = np.where(np.array(_ADDS)[op], _SUM * costs.copy_s, 0.0)
@@ -170,7 +170,7 @@ def _local_s_per_byte(program: Program, costs: _Costs) -> Floats:
 
 
 def _sent_s_per_byte(program: Program, in_place: Mask, costs: _Costs) -> Floats:
-    """What each sending step takes for its message, beside making it."""
+    """Return what each sending step takes for its message, beside making it."""
     op, sends = program.op, np.array(SENDS)[program.op]
     into_slot = sends & ~in_place
     # rrs adds right into the slot.
@@ -182,12 +182,12 @@ def _sent_s_per_byte(program: Program, in_place: Mask, costs: _Costs) -> Floats:
 
 
 def _sent_from(program: Program) -> Indices:
-    """The buffer in which what each step sends lies: its source, or what it has just made."""
+    """Return the buffer in which what each step sends lies: its source, or what it has just made."""
     return np.where(program.op == _SEND, program.src_buffer, program.dst_buffer)
 
 
 def _read_in_place(program: Program, most_bytes: float, memory: HostMemory) -> Mask:
-    """Whether what each step sends is read where it lies; otherwise its sender puts it into a slot."""
+    """Return whether what each step sends is read where it lies; otherwise its sender puts it into a slot."""
     fetchable = bool(memory.fetch_s_per_byte) and most_bytes >= FETCHED_BYTES
     readable = (_sent_from(program) == SCRATCH) | fetchable
     return np.asarray(readable & (program.op != _FORWARD_SUM) & (program.protocol == "Simple"))
@@ -204,7 +204,10 @@ def _buffer_bytes(program: Program, chunk_bytes: int) -> float:
 
 
 def _at(memory: HostMemory, costs_s_per_byte: tuple[float, ...], size_bytes: float | Floats) -> Floats:
-    """A cost at a size, interpolated along the logarithms of the measured ones; 0 where there are none."""
+    """Return a cost at a size, interpolated along the logarithms of the measured ones.
+
+    0 where there are none.
+    """
     if not costs_s_per_byte:
         return np.zeros_like(size_bytes, dtype=np.float64)
     sizes = np.log(memory.sizes_bytes)
@@ -282,7 +285,7 @@ def _run(
 def _spent(
     program: Program, work_s: Floats, start_s: Floats, end_s: Floats, cause: Indices, culprit: Indices
 ) -> dict[tuple[Spent, int], float]:
-    """What the longest chain of steps, each of which held up the next, spends on what."""
+    """Return what the longest chain of steps, each of which held up the next, spends on what."""
     spent: defaultdict[tuple[Spent, int], float] = defaultdict(float)
     if not end_s.size:
         return spent

@@ -59,7 +59,7 @@ class Prediction:
 
 
 def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
-    """Seconds on ``network`` with chunks of ``chunk_bytes``; see ``prediction``."""
+    """Return seconds on ``network`` with chunks of ``chunk_bytes``; see ``prediction``."""
     if network.is_measured_host:
         return host_timing(program, network, max(1, chunk_bytes), network.memory[0]).time_s
     return prediction(program, network, chunk_bytes, costs).time_s
@@ -68,7 +68,7 @@ def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
 def prediction(
     program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None
 ) -> Prediction:
-    """What a program takes on ``network`` with chunks of ``chunk_bytes``.
+    """Return what a program takes on ``network`` with chunks of ``chunk_bytes``.
 
     On one host whose memory was measured it is what ranks copy and add there (``synth.prediction.one_host``).
     Elsewhere it is the geometric mean of two models. Transfers that meet at a port either wait for each
@@ -96,12 +96,12 @@ def schedule_run_s(schedule: Schedule) -> float:
 
 
 def is_clearly_sooner(time_s: float, other_s: float) -> bool:
-    """Whether a run is sooner than another by more than predictions are wrong by."""
+    """Return whether a run is sooner than another by more than predictions are wrong by."""
     return time_s < _CLEARLY * other_s
 
 
 def soonest(schedules: Sequence[Schedule]) -> Schedule:
-    """The schedule whose program is predicted to end first, if clearly before the first of them.
+    """Return the schedule whose program is predicted to end first, if clearly before the first of them.
 
     The first is taken, too, where one rank is alone, and where it is long: but on one host a shorter one is,
     for there each of thousands of short messages costs more than the little that they gain. Of those that are
@@ -128,7 +128,9 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
 
 
 def _is_steady(schedule: Schedule) -> bool:
-    """Whether it takes as long in whatever order ports serve what meets there: streams do, and rings."""
+    """Return whether it takes as long in whatever order ports serve what meets there: streams do, and
+    rings.
+    """
     if schedule.method == "forest":
         return True
     network = schedule.network

@@ -54,7 +54,7 @@ class PeriodicSchedule:
     is_listed: ClassVar[bool] = False
 
     def listed_network(self) -> Network:
-        """What it runs on, which lists all its links."""
+        """Return what it runs on, which lists all its links."""
         return self.network
 
     @property
@@ -78,7 +78,7 @@ class PeriodicSchedule:
         return np.asarray(self.link_busy_s * self.periods)
 
     def remark(self, seconds: Callable[[float], str]) -> str:
-        """How often its sends are repeated, in words."""
+        """Return how often its sends are repeated, in words."""
         each = len(self.chunk)
         return f"periodic: {each} sends, repeated {self.periods} times, every {seconds(self.period_s)}"
 
@@ -144,19 +144,21 @@ class PeriodicSchedule:
         )
 
     def chunk_in(self, period: Indices | int, chunk: Indices | Ints) -> Indices:
-        """The number that a chunk of one period has among all chunks: each owner has those of all periods."""
+        """Return the number that a chunk of one period has among all chunks: each owner has those of
+        all periods.
+        """
         owner, lap = np.divmod(np.asarray(chunk, dtype=np.int64), self.collective.share)
         return np.asarray((owner * self.periods + period) * self.collective.share + lap)
 
     def in_order(self, periods: int) -> tuple[Indices, Indices]:
-        """(period, row) of each send of so many periods, in the order in which they start."""
+        """Return (period, row) of each send of so many periods, in the order in which they start."""
         period = np.repeat(np.arange(periods), len(self.chunk))
         row = np.tile(np.arange(len(self.chunk)), periods)
         order = np.argsort(period * self.period_s + self.start_s[row], kind="stable")
         return period[order], row[order]
 
     def expanded(self, periods: int | None = None) -> Schedule:
-        """The plain schedule of all periods, or of so many, in the order in which sends start."""
+        """Return the plain schedule of all periods, or of so many, in the order in which sends start."""
         whole = replace(self, periods=periods or self.periods)
         period, row = self.in_order(whole.periods)
         return replace(
@@ -168,7 +170,8 @@ class PeriodicSchedule:
         )
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """The times of the first period, and when the last chunk of all arrives, by what ``replay`` says.
+        """Return the times of the first period, and when the last chunk of all arrives, by what
+        ``replay`` says.
 
         Order and waits repeat in each period. Once all sends start exactly ``period_s`` after those of the
         period before, over as many periods as a wait spans, they do so ever after, and every further period
@@ -200,12 +203,18 @@ class PeriodicSchedule:
         return min(self.time_s, timing.time_s + (self.periods - periods) * self.period_s)
 
     def of_size(self, size_bytes: int) -> PeriodicSchedule:
-        """The same with as many periods as carry a buffer of ``size_bytes``; what it takes is not told."""
+        """Return the same with as many periods as carry a buffer of ``size_bytes``.
+
+        What it takes is not told.
+        """
         period_bytes = self.collective.total_bytes(self.chunk_bytes)
         return replace(self, periods=max(1, -(-size_bytes // period_bytes)), outcome=None)
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``; ``synth.check.periodic`` judges feasibility."""
+        """Return every inconsistency, as ``path: what is wrong``.
+
+        ``synth.check.periodic`` judges feasibility.
+        """
         found = self.body.problems()
         if self.collective.kind not in KINDS:
             found.append(f"collective.kind: expected one with chunks alike, found {self.collective.kind}")

@@ -34,7 +34,7 @@ class AnySchedule(Protocol):
         """What it runs on."""
 
     def listed_network(self) -> Network:
-        """What it runs on, with all links; raises UsageError if they are too many to list."""
+        """Return what it runs on, with all links; raises UsageError if they are too many to list."""
 
     @property
     def collective(self) -> Collective:
@@ -77,20 +77,20 @@ class AnySchedule(Protocol):
         """What only its kind has: how often sends are repeated, for one."""
 
     def remark(self, seconds: Callable[[float], str]) -> str:
-        """How its table stands for all sends; "" where it lists them. ``seconds`` writes a time."""
+        """Return how its table stands for all sends; "" where it lists them. ``seconds`` writes a time."""
 
     @property
     def proof(self) -> str:
         """What is proven of it where the judge finds nothing."""
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``."""
+        """Return every inconsistency, as ``path: what is wrong``."""
 
     def of_size(self, size_bytes: int) -> AnySchedule:
-        """The same for a buffer of ``size_bytes``, rounded up; without an outcome."""
+        """Return the same for a buffer of ``size_bytes``, rounded up; without an outcome."""
 
     def expanded(self) -> Schedule:
-        """The table of all sends; O(all sends)."""
+        """Return the table of all sends; O(all sends)."""
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
         """Its time, and when each send of its table starts, by what ``replay`` says of tables."""

@@ -60,7 +60,7 @@ class Outcome:
         return 100.0 * min(1.0, self.binding.time_s / self.time_s) if self.time_s else 100.0
 
     def problems(self) -> list[str]:
-        """Times that are none, and bounds that the time would have beaten."""
+        """Return findings on times that are none, and on bounds that the time would have beaten."""
         found = claims("time_s", self.time_s, float("inf"))
         for at, bound in enumerate(self.bounds):
             found += claims(f"bounds[{at}].time_s", bound.time_s, self.time_s)
@@ -68,7 +68,9 @@ class Outcome:
 
 
 def claims(name: str, time_s: float, most_s: float) -> list[str]:
-    """What is wrong with a time that a file claims, and that is at most ``most_s``: nothing, or one line."""
+    """Return what is wrong with a time that a file claims, and that is at most ``most_s``: nothing,
+    or one line.
+    """
     if 0.0 <= time_s < float("inf") and not time_s > most_s * (1 + _ROUNDING):
         return []
     most = f" and at most the time, {most_s}" if most_s < float("inf") else ""
@@ -108,7 +110,7 @@ class Race:
     entries: tuple[Raced, ...]
 
     def problems(self) -> list[str]:
-        """Numbers that nothing measured can have."""
+        """Return numbers that nothing measured can have."""
         found = [] if self.entries else ["entries: expected at least 1, found none"]
         for at, entry in enumerate(self.entries):
             for name in ("predicted_s", "time_s", "low_s", "high_s"):
@@ -164,7 +166,7 @@ class Schedule:
         return len(self.chunk)
 
     def listed_network(self) -> Network:
-        """What it runs on, which lists all its links."""
+        """Return what it runs on, which lists all its links."""
         return self.network
 
     @property
@@ -194,7 +196,10 @@ class Schedule:
         return f"{self.sends} sends do {does}: {RIGHT}"
 
     def of_size(self, size_bytes: int) -> Schedule:
-        """The same sends with chunks for a buffer of ``size_bytes``, rounded up; without an outcome."""
+        """Return the same sends with chunks for a buffer of ``size_bytes``, rounded up.
+
+        Without an outcome.
+        """
         chunk_bytes = max(1, -(-size_bytes // self.collective.total_bytes(1)))
         return replace(self, chunk_bytes=chunk_bytes, outcome=None, race=None)
 
@@ -203,7 +208,7 @@ class Schedule:
         return self
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """When each send starts and arrives, as ``replay`` says."""
+        """Return when each send starts and arrives, as ``replay`` says."""
         return replay(self)
 
     @property
@@ -212,7 +217,7 @@ class Schedule:
         return len(self.addend) > 0
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
+        """Return every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
         found = [f"network.{problem}" for problem in self.network.problems()]
         found += [f"collective.{problem}" for problem in self.collective.problems()]
         if self.collective.ranks != self.network.ranks:

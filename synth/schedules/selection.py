@@ -39,7 +39,7 @@ class UnsizedSchedule:
         return len(self.chunk)
 
     def scheduled(self, network: Network, size_bytes: int) -> Schedule:
-        """The schedule for a buffer of ``size_bytes``, rounded up to whole bytes a chunk."""
+        """Return the schedule for a buffer of ``size_bytes``, rounded up to whole bytes a chunk."""
         return Schedule(
             network=network,
             collective=self.collective,
@@ -126,7 +126,7 @@ class Selection:
         return self.expanded().sends
 
     def listed_network(self) -> Network:
-        """What it runs on, which lists all its links."""
+        """Return what it runs on, which lists all its links."""
         return self.network
 
     @property
@@ -150,7 +150,7 @@ class Selection:
         return {"from_bytes": self.ranges[0].from_bytes, "to_bytes": self.ranges[-1].to_bytes}
 
     def remark(self, seconds: Callable[[float], str]) -> str:
-        """How many schedules there are for how many ranges of sizes, in words."""
+        """Return how many schedules there are for how many ranges of sizes, in words."""
         count = plural(len(self.algorithms), "schedule")
         return f"selection: {count} for {plural(len(self.ranges), 'range')} of sizes"
 
@@ -161,15 +161,15 @@ class Selection:
         return f"{schedules} of sizes do {self.collective.label} on {self.collective.ranks_in_words}"
 
     def of_size(self, size_bytes: int) -> Schedule:
-        """The schedule for ``size_bytes``."""
+        """Return the schedule for ``size_bytes``."""
         return self.choose(size_bytes)
 
     def expanded(self) -> Schedule:
-        """The schedule for the largest size."""
+        """Return the schedule for the largest size."""
         return self.choose(self.ranges[-1].to_bytes)
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """When each send starts and arrives at the largest size, by what ``replay`` says."""
+        """Return when each send starts and arrives at the largest size, by what ``replay`` says."""
         return replay(self.expanded())
 
     @property
@@ -182,7 +182,8 @@ class Selection:
         return None
 
     def choose(self, size_bytes: int) -> Schedule:
-        """The schedule for ``size_bytes``; beyond either end, that of the nearest range. O(log ranges).
+        """Return the schedule for ``size_bytes``; beyond either end, that of the nearest range. O(log
+        ranges).
 
         Raises NotApplicableError for less than one byte.
         """
@@ -191,7 +192,10 @@ class Selection:
         return self.algorithms[self._range(size_bytes).algorithm].scheduled(self.network, size_bytes)
 
     def library(self, size_bytes: int) -> str:
-        """The library whose own collective is faster at ``size_bytes`` than every schedule; "" for none."""
+        """Return the library whose own collective is faster at ``size_bytes`` than every schedule.
+
+        "" for none.
+        """
         return self._range(size_bytes).library
 
     def _range(self, size_bytes: int) -> Range:
@@ -199,7 +203,7 @@ class Selection:
         return self.ranges[max(0, row)]
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
+        """Return every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
         found = [f"{name}: empty" for name in ("algorithms", "ranges") if not getattr(self, name)]
         for row, algorithm in enumerate(self.algorithms):
             wrong = algorithm.scheduled(self.network, 1).problems() if _counted(algorithm) else ["collective"]
@@ -250,5 +254,7 @@ class Selection:
 
 
 def _counted(algorithm: UnsizedSchedule) -> bool:
-    """Whether the collective says how many bytes it moves, without which there are no chunks to size."""
+    """Return whether the collective says how many bytes it moves, without which there are no chunks
+    to size.
+    """
     return not algorithm.collective.problems() and algorithm.collective.total_bytes(1) > 0

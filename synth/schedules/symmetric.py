@@ -67,7 +67,7 @@ class SymmetricSchedule:
     is_listed: ClassVar[bool] = False
 
     def listed_network(self) -> Network:
-        """What it runs on, with all links; raises UsageError if they are too many to list."""
+        """Return what it runs on, with all links; raises UsageError if they are too many to list."""
         return self.network.expanded()
 
     @property
@@ -98,7 +98,9 @@ class SymmetricSchedule:
         return f"{len(self.chunk)} sends, one of each orbit, do {does} {translates}: {RIGHT}"
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """When each listed send starts and arrives, and its translates with it, by what ``replay`` says."""
+        """Return when each listed send starts and arrives, and its translates with it, by what
+        ``replay`` says.
+        """
         return replay(self.quotient)
 
     @property
@@ -152,12 +154,15 @@ class SymmetricSchedule:
         return np.concatenate([held_s, ports_s])
 
     def of_size(self, size_bytes: int) -> SymmetricSchedule:
-        """The same sends with chunks for a buffer of ``size_bytes``, rounded up; without an outcome."""
+        """Return the same sends with chunks for a buffer of ``size_bytes``, rounded up.
+
+        Without an outcome.
+        """
         chunk_bytes = max(1, -(-size_bytes // self.collective.total_bytes(1)))
         return replace(self, chunk_bytes=chunk_bytes, outcome=None)
 
     def chunk_at(self, chunk: Indices, shift: Indices) -> Indices:
-        """The numbers, in ``collective``, of listed chunks translated by ``shift``."""
+        """Return the numbers, in ``collective``, of listed chunks translated by ``shift``."""
         network, share, ranks = self.network, self.share, self.network.ranks
         rest, lap = np.divmod(np.asarray(chunk, np.int64), share)
         if self.collective.kind == "all_to_all":
@@ -171,14 +176,14 @@ class SymmetricSchedule:
         )
 
     def implied(self) -> tuple[Ints, Ints, Ints, Bytes]:
-        """(chunk, link, shift, op) of all sends in the order of their starts; O(sends)."""
+        """Return (chunk, link, shift, op) of all sends in the order of their starts; O(sends)."""
         network, shifts = self.network, self.network.shifts
         row, by = np.repeat(np.arange(len(self.chunk)), len(shifts)), np.tile(shifts, len(self.chunk))
         chunk, shift = self.chunk_at(self.chunk[row], by), network.moved(self.shift[row], by)
         return ints(chunk), self.link[row], ints(shift), bytes_of(self.op[row])
 
     def expanded(self) -> Schedule:
-        """The plain schedule of all sends, on the network of the links that it uses; O(all sends)."""
+        """Return the plain schedule of all sends, on the network of the links that it uses; O(all sends)."""
         network = self.network
         chunk, link, shift, op = self.implied()
         known, at = np.unique(link.astype(np.int64) * network.ranks + shift, return_inverse=True)
@@ -186,7 +191,10 @@ class SymmetricSchedule:
         return Schedule(on, self.collective, self.chunk_bytes, self.method, self.seed, chunk, ints(at), op)
 
     def problems(self) -> list[str]:
-        """Every inconsistency, as ``path: what is wrong``; ``synth.check.symmetric`` judges feasibility."""
+        """Return every inconsistency, as ``path: what is wrong``.
+
+        ``synth.check.symmetric`` judges feasibility.
+        """
         found = [f"network.{problem}" for problem in self.network.problems()]
         found += [f"collective.{problem}" for problem in self.collective.problems()]
         if found:

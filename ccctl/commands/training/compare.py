@@ -216,7 +216,7 @@ def compare(options: CompareOptions) -> None:
 
 
 def _request(options: CompareOptions) -> tuple[TrainRequest, dict[str, str], World]:
-    """(what to train, digests of artifacts, the ranks); raises UsageError."""
+    """Return (what to train, digests of artifacts, the ranks); raises UsageError."""
     from exec.training.workloads import BACKENDS, MODELS, TrainRequest
 
     modes = parse_modes(options.mode)
@@ -272,7 +272,7 @@ def _train(request: TrainRequest, world: World, rows: TrainingRows, timeout_s: f
 def _network(
     network: str | None, racks: str | None, ranks: int
 ) -> tuple[tuple[tuple[int, ...], ...], Network | None, dict[str, str]]:
-    """(the groups of ranks that were asked for, the network to plan for, digests of artifacts)."""
+    """Return (the groups of ranks that were asked for, the network to plan for, digests of artifacts)."""
     from ccctl.arguments import load_network, parse_racks
     from synth.networks import family
 

@@ -244,7 +244,7 @@ class FusionComparison:
     search: Tuning | None
 
     def summary(self) -> dict[str, Any]:
-        """What ``--json`` prints."""
+        """Return what ``--json`` prints."""
         from ccctl.render import figures
 
         names = "iteration_s exposed_s speedup speedup_max buffer_bytes buckets"
@@ -272,7 +272,10 @@ class FusionComparison:
 
 
 def _model(spec: str) -> tuple[Model, dict[str, str]]:
-    """(model, digests of the artifact it came from); raises UsageError, MissingInputError and DataError."""
+    """Return (model, digests of the artifact it came from).
+
+    Raises UsageError, MissingInputError and DataError.
+    """
     from synth.fusion import shape, shapes
 
     if spec in shapes() and not exists(spec):
@@ -290,7 +293,7 @@ def _model(spec: str) -> tuple[Model, dict[str, str]]:
 
 
 def _search(options: FusionOptions, model: Model, costs: RingCosts) -> Tuning | None:
-    """The search that is asked for, with the trials of its file; None where none is."""
+    """Return the search that is asked for, with the trials of its file; None where none is."""
     from ccctl.runs import resumed
     from synth.fusion import DEFAULT_BUFFER_BYTES, STRATEGIES, begun
 
@@ -326,7 +329,7 @@ def _search(options: FusionOptions, model: Model, costs: RingCosts) -> Tuning | 
 
 
 def _run(options: FusionOptions, search: Tuning, plan: Callable[[int], FusionPlan]) -> Tuning:
-    """The search after all its trials, simulated or on real runs."""
+    """Return the search after all its trials, simulated or on real runs."""
     from ccctl.runs import tuned
     from exec.launcher import unwinding
     from exec.timed_command import seconds_of, words_of
@@ -346,7 +349,7 @@ def _run(options: FusionOptions, search: Tuning, plan: Callable[[int], FusionPla
 
 
 def _costs(options: FusionOptions) -> tuple[RingCosts, dict[str, str]]:
-    """(costs of collectives, digests of the artifact that they come from)."""
+    """Return (costs of collectives, digests of the artifact that they come from)."""
     from synth.fusion import RingCosts
 
     network, ranks, bandwidth = options.network, options.ranks, options.bandwidth
@@ -381,7 +384,7 @@ def _overheads(options: FusionOptions) -> Overheads:
 
 
 def _plans(model: Model, costs: RingCosts, buffer: str | None, overheads: Overheads) -> dict[str, FusionPlan]:
-    """The plan of every method, and of those whose buffer is tuned."""
+    """Return the plan of every method, and of those whose buffer is tuned."""
     from synth.fusion import METHODS, best_plan, fusion_plan
 
     buffer_bytes = 0 if buffer is None else parse_size(buffer, "--buffer")

@@ -231,7 +231,7 @@ def _arrivals(options: StragglersOptions) -> Arrivals:
 
 
 def _bimodal(text: str) -> tuple[float, float]:
-    """Seconds and a probability, from ``1s:0.05``."""
+    """Return seconds and a probability, from ``1s:0.05``."""
     from probes.base import decimal, quoted
 
     time, _, chance = text.partition(":")
@@ -245,7 +245,7 @@ def _bimodal(text: str) -> tuple[float, float]:
 
 
 def _schedule(options: StragglersOptions) -> Schedule | None:
-    """The schedule of a file, or one synthesized for a network; None where neither is given."""
+    """Return the schedule of a file, or one synthesized for a network; None where neither is given."""
     file, network, size = options.schedule, options.network, options.size
     if file is not None and network is not None:
         raise UsageError("--schedule and --network exclude each other: a schedule has its network")
@@ -274,7 +274,7 @@ def _schedule(options: StragglersOptions) -> Schedule | None:
 
 
 def _costs(options: StragglersOptions, arrivals: Arrivals) -> CollectiveCosts:
-    """What going costs, for every set of ranks that is ready at some moment."""
+    """Return what going costs, for every set of ranks that is ready at some moment."""
     from exec.relays import ConstantCosts, SimulatedCosts, VolumeCosts, ready_sets
 
     schedule = _schedule(options)

@@ -51,12 +51,17 @@ def bounds_with_failures(network: SymmetricNetwork, failures: Failures, size_byt
 
 
 def serves_failures(network: SymmetricNetwork, kind: Kind) -> bool:
-    """Whether all_reduces with failures are made here: hosts of several ranks, too many for plain ones."""
+    """Return whether all_reduces with failures are made here: hosts of several ranks, too many for
+    plain ones.
+    """
     return kind == "all_reduce" and network.ranks_per_host > 1 and is_large(network, kind)
 
 
 def around_failures(request: Request, network: SymmetricNetwork, progress: Progress = SILENT) -> Synthesis:
-    """The all_reduce of the ranks that have not failed; ``network`` is that of the request, symmetric."""
+    """Return the all_reduce of the ranks that have not failed.
+
+    ``network`` is that of the request, symmetric.
+    """
     begun_s = time.perf_counter()
     progress.update(0, 1, "periodic")
     failures = request.without
@@ -70,7 +75,7 @@ def around_failures(request: Request, network: SymmetricNetwork, progress: Progr
 
 
 def survivors_of(network: SymmetricNetwork, failures: Failures) -> tuple[int, ...]:
-    """The ranks that have not failed."""
+    """Return the ranks that have not failed."""
     gone = set(failures.ranks)
     return tuple(rank for rank in range(network.ranks) if rank not in gone)
 
@@ -78,7 +83,8 @@ def survivors_of(network: SymmetricNetwork, failures: Failures) -> tuple[int, ..
 def all_reduce_with_failures(
     network: SymmetricNetwork, failures: Failures, size_bytes: int, seed: int = 0
 ) -> PeriodicSchedule:
-    """A periodic all_reduce of ``size_bytes`` on the ranks that have not failed, proven, with its bounds.
+    """Return a periodic all_reduce of ``size_bytes`` on the ranks that have not failed, proven, with
+    its bounds.
 
     Its network has only the links that are used. Raises NotApplicableError if links do not join the ranks of
     a host in both directions, or two ranks of different hosts that the trees need.
@@ -110,7 +116,7 @@ def _placed(body: Schedule, periods: int) -> PeriodicSchedule:
 def _laid(
     network: SymmetricNetwork, failures: Failures, members: tuple[int, ...]
 ) -> tuple[Network, list[TwoWayTree]]:
-    """(the network of the links that are used, trees over all members on it)."""
+    """Return (the network of the links that are used, trees over all members on it)."""
     row_of = {
         ends: row for row, ends in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
     }
@@ -159,7 +165,9 @@ def _trees(
     most: int,
     has_link: Callable[[int, int], bool],
 ) -> tuple[Floats, dict[tuple[int, int], int], list[TwoWayTree]]:
-    """(sends of each rank to other hosts, number of each link used, trees), ``laps`` trees for each rank."""
+    """Return (sends of each rank to other hosts, number of each link used, trees), ``laps`` trees for
+    each rank.
+    """
     size = network.ranks_per_host
     load, lent = np.zeros(network.ranks), np.zeros(network.ranks, bool)
     used: dict[tuple[int, int], int] = {}
@@ -188,7 +196,7 @@ def _trees(
 
 
 def _inner_links(network: SymmetricNetwork) -> tuple[Indices, Indices]:
-    """(link, shift) of all links inside the first host."""
+    """Return (link, shift) of all links inside the first host."""
     size = network.ranks_per_host
     shifts = network.shifts[network.shifts < size]
     within = np.flatnonzero(network.src // size == network.dst // size)
@@ -196,7 +204,9 @@ def _inner_links(network: SymmetricNetwork) -> tuple[Indices, Indices]:
 
 
 def _doors(hosts: dict[int, list[int]], place: int, ranks_per_host: int, load: Floats) -> dict[int, int]:
-    """The rank at which a tree enters each host: the one at ``place``, or else the least loaded one."""
+    """Return the rank at which a tree enters each host: the one at ``place``, or else the least
+    loaded one.
+    """
     found = {}
     for host, ranks in hosts.items():
         wanted = host * ranks_per_host + place
@@ -213,7 +223,8 @@ def _children(
     lent: Mask,
     most_uses: int,
 ) -> tuple[dict[int, int], dict[int, bool]]:
-    """(children of each host in a tree, whether these are more than its door may send): fewest load, most.
+    """Return (children of each host in a tree, whether these are more than its door may send): fewest
+    load, most.
 
     If possible a host that lacks ranks keeps one use of each door free, until the door has been ``lent`` to a
     tree whose own door there has failed.
@@ -235,7 +246,10 @@ def _children(
 
 
 def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int, int]]:
-    """(rank below, rank above, depth below) of each edge of a tree; ``children[n]`` are those of door n."""
+    """Yield (rank below, rank above, depth below) of each edge of a tree.
+
+    ``children[n]`` are those of door n.
+    """
     depth, below = [0] * len(doors), 1
     for place, count in enumerate(children):
         for _ in range(count):
@@ -247,7 +261,9 @@ def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int, 
 def _inside(
     ranks: list[int], door: int, depth: int, has_link: Callable[[int, int], bool]
 ) -> list[tuple[int, int, int]]:
-    """(rank below, rank above, depth below) of each edge of the shallowest tree in a host from its door."""
+    """Return (rank below, rank above, depth below) of each edge of the shallowest tree in a host from
+    its door.
+    """
     edges, rest, reached = [], [rank for rank in ranks if rank != door], [(door, depth)]
     for above, level in reached:
         for below in list(rest):

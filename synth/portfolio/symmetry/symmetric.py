@@ -30,12 +30,13 @@ _PATIENCE = 2
 
 
 def is_large(network: SymmetricNetwork, kind: Kind) -> bool:
-    """Whether symmetric schedules serve the collective, and plain ones would be too large."""
+    """Return whether symmetric schedules serve the collective, and plain ones would be too large."""
     return kind in SYMMETRIC and network.ranks**2 > _MOST_DELIVERIES
 
 
 def fastest_symmetric(request: Request, network: SymmetricNetwork, progress: Progress = SILENT) -> Synthesis:
-    """The fastest symmetric schedule found, proven, with its bounds; ``network`` is that of the request.
+    """Return the fastest symmetric schedule found, proven, with its bounds; ``network`` is that of
+    the request.
 
     For a size, chunks are halved until that gains hardly anything. Raises NotApplicableError for collectives
     that are not SYMMETRIC and if links do not join all ranks, UsageError if ranks cannot own equally many
@@ -75,7 +76,7 @@ def fastest_symmetric(request: Request, network: SymmetricNetwork, progress: Pro
 
 
 def _cuts(request: Request, network: SymmetricNetwork, kind: Kind) -> Iterator[tuple[Collective, int]]:
-    """(collective, bytes of a chunk), from coarse to fine."""
+    """Yield (collective, bytes of a chunk), from coarse to fine."""
     ranks = network.ranks
     if request.chunk_bytes is not None:
         shape = collective(kind, ranks, request.chunks or 1)
