@@ -15,7 +15,8 @@ from ccctl.completion.scripts import SHELLS
 from ccctl.main import command_line
 
 ROOT = Path(__file__).parents[3]
-HEAVY = ["numpy", "numba", "scipy", "pulp", "mpi4py", "rich", "msgspec", "psutil", "synth"]
+# Of synth the names of the kinds of schedule are known, and nothing is loaded that they name.
+HEAVY = ["numpy", "numba", "scipy", "pulp", "mpi4py", "rich", "msgspec", "psutil", "synth.network"]
 ZSH = r"""
 zmodload zsh/zpty
 zpty shell zsh -f -i
