@@ -53,13 +53,13 @@ class File:
 
 
 def pages() -> list[Path]:
-    """Every page that shows commands."""
+    """Return every page that shows commands."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [path for path in found if "```console\n" in path.read_text()]
 
 
 def steps(text: str) -> list[Command | File]:
-    """The commands and files of a page, in their order."""
+    """Return the commands and files of a page, in their order."""
     found: list[Command | File] = []
     for block in _BLOCK.finditer(text):
         if block["file"]:
@@ -72,7 +72,7 @@ def steps(text: str) -> list[Command | File]:
 
 
 def lacking(needs: tuple[str, ...]) -> str:
-    """Which of the things that a block needs this machine has not; "" where it has all."""
+    """Return which of the things that a block needs this machine has not; "" where it has all."""
     there = {
         "root": lambda: os.getuid() == 0 and shutil.which("ip") and Path("/proc/self/ns/net").exists(),
         "gpu": lambda: Path("/dev/nvidia0").exists(),
@@ -89,7 +89,7 @@ def lacking(needs: tuple[str, ...]) -> str:
 def shell(
     ccctl: str = CCCTL, variables: Mapping[str, str] = MappingProxyType({}), descriptors: Sequence[int] = ()
 ) -> Iterator[Shell]:
-    """An empty folder to run commands in, removed afterwards.
+    """Yield an empty folder to run commands in, removed afterwards.
 
     ``ccctl`` is the text of the script of that name; commands inherit ``variables`` and ``descriptors``.
     """
@@ -146,7 +146,7 @@ class Shell:
             subprocess.run(["ccctl", "lab", "down"], env=self._env, capture_output=True, check=False)
 
     def run(self, command: str) -> list[str]:
-        """The lines that a terminal would show; raises RuntimeError where the command fails."""
+        """Return the lines that a terminal would show; raises RuntimeError where the command fails."""
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command],
             cwd=self.work,
@@ -175,7 +175,7 @@ def _typed(body: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _anew(text: str, now: dict[str, list[list[str]]]) -> str:
-    """The page with the lines that each command, by its text and in its order, printed now."""
+    """Return the page with the lines that each command, by its text and in its order, printed now."""
 
     def block(match: re.Match[str]) -> str:
         if match["kind"] != "console" or match["file"]:

@@ -30,7 +30,7 @@ TIME_LIMIT_S = 120.0
 
 
 def connected(ranks: int, slow: float) -> Network:
-    """All connected at 10 GB/s; the links of the last rank are ``slow`` times slower."""
+    """Return all connected at 10 GB/s; the links of the last rank are ``slow`` times slower."""
     links = [
         Link(a, b, 5e-6, (slow if ranks - 1 in (a, b) else 1.0) * 1e-10)
         for a, b in product(range(ranks), repeat=2)
@@ -40,7 +40,7 @@ def connected(ranks: int, slow: float) -> Network:
 
 
 def behind(late_s: float, fast: float) -> Network:
-    """Ranks 2 and 3 reach the root through rank 1, whose way there is ``fast`` times as wide."""
+    """Return ranks 2 and 3 reach the root through rank 1, whose way there is ``fast`` times as wide."""
     links = [Link(1, 0, 5e-6, 1e-10 / fast), Link(2, 1, 5e-6, 1e-10), Link(3, 1, late_s, 1e-10)]
     return build("behind one", [f"n{rank}" for rank in range(4)], links)
 
@@ -52,7 +52,7 @@ def choices(sub_collectives: int) -> tuple[Choice, ...]:
 
 
 def uneven() -> tuple[Choice, ...]:
-    """A quarter, half or three quarters of the tensor."""
+    """Return a quarter, half or three quarters of the tensor."""
     return tuple(Choice(SIZE_BYTES * quarters // 4, CHUNKS[1]) for quarters in (1, 2, 3))
 
 
@@ -70,7 +70,7 @@ CASES: tuple[tuple[str, Question], ...] = (
 
 
 def simulated_s(found: PublishedStrategy) -> float:
-    """The time of the program that carries it out; exits where the judge refuses that."""
+    """Return the time of the program that carries it out; exits where the judge refuses that."""
     algorithm, unit_bytes = strategy_algorithm(found)
     made = algorithm()
     if findings := judge(made):

@@ -79,7 +79,10 @@ FIGURES = (
 
 
 def testbed(case: tuple[tuple[int, ...], tuple[int, ...]] = CASES[-1]) -> Network:
-    """Every GPU has a link to every other; between hosts it goes through the NICs, which their GPUs share."""
+    """Return every GPU has a link to every other.
+
+    Between hosts it goes through the NICs, which their GPUs share.
+    """
     hosts = [
         (f"{'av'[kind]}{at}", *SPEEDS[kind])
         for kind, gpus in enumerate(case)
@@ -97,13 +100,13 @@ def testbed(case: tuple[tuple[int, ...], tuple[int, ...]] = CASES[-1]) -> Networ
 
 
 def named(case: tuple[tuple[int, ...], tuple[int, ...]]) -> str:
-    """A case as the paper writes it."""
+    """Return a case as the paper writes it."""
     kinds = (f"{gpu}:({','.join(map(str, hosts))})" for gpu, hosts in zip("AV", case, strict=True) if hosts)
     return " ".join(kinds)
 
 
 def made_s(network: Network, kind: Kind, size_bytes: int, methods: tuple[str, ...]) -> float:
-    """Simulated seconds of the best that the methods make of it; 0 where none serves it."""
+    """Return simulated seconds of the best that the methods make of it; 0 where none serves it."""
     found = []
     for method in methods:
         try:
@@ -116,7 +119,7 @@ def made_s(network: Network, kind: Kind, size_bytes: int, methods: tuple[str, ..
 
 
 def blink_s(case: tuple[tuple[int, ...], tuple[int, ...]], kind: Kind) -> float:
-    """Seconds of Blink's stages, one after the other; 0 for what it does not serve."""
+    """Return seconds of Blink's stages, one after the other; 0 for what it does not serve."""
     if kind == "all_to_all":
         return 0.0
     inside = [
@@ -139,7 +142,7 @@ def blink_s(case: tuple[tuple[int, ...], tuple[int, ...]], kind: Kind) -> float:
 
 
 def ours(network: Network, kind: Kind, size_bytes: int, sub_collectives: int) -> tuple[float, float, float]:
-    """(seconds of the strategy, seconds of the bound, seconds of solving); exits where it is wrong."""
+    """Return (seconds of the strategy, seconds of the bound, seconds of solving); exits where it is wrong."""
     begun_s = time.perf_counter()
     schedule, _ = adapcc.choose(
         network, kind, size_bytes, time_limit_s=TIME_LIMIT_S, sub_collectives=sub_collectives
@@ -152,7 +155,7 @@ def ours(network: Network, kind: Kind, size_bytes: int, sub_collectives: int) ->
 
 
 def rows(figure: Figure) -> Iterator[str]:
-    """A line for each case, and the geometric means beside the paper's."""
+    """Yield a line for each case, and the geometric means beside the paper's."""
     gains: dict[str, list[float]] = {}
     for case in CASES:
         network = testbed(case)

@@ -62,7 +62,7 @@ COMPUTE_S = 0.1
 
 
 def network(setting: str, wires: str, flows: int) -> Network:
-    """The 16 GPUs; two hosts are held to their NICs and, over TCP, to ``flows`` connections."""
+    """Return the 16 GPUs; two hosts are held to their NICs and, over TCP, to ``flows`` connections."""
     hosts = [(300.0, 12.5)] * 4 if setting == "homo" else [(300.0, 12.5)] * 2 + [(150.0, 6.25)] * 2
     links = []
     for src in range(GPUS * HOSTS):
@@ -105,7 +105,10 @@ def _best(on: Network, kind: Kind, methods: Sequence[str]) -> Schedule:
 
 
 def lags(setting: str, wait_s: float, seed: int = 0) -> Floats:
-    """When each GPU is ready in each iteration; the first waits ``wait_s`` for the last in the median."""
+    """Return when each GPU is ready in each iteration.
+
+    The first waits ``wait_s`` for the last in the median.
+    """
     chance = np.random.default_rng(seed)
     host_s = chance.exponential(1.0, (ITERATIONS, HOSTS))
     if setting == "heter":
@@ -250,7 +253,7 @@ class Trained:
 
 
 def trained(way: str, seed: int) -> Trained:
-    """What training comes to by one way; which steps are late is the same for all."""
+    """Return what training comes to by one way; which steps are late is the same for all."""
     if way == "adapcc":
         found: Trained = launch(
             "adapcc_training:by_session", seed, ranks=WORKERS, wires="sockets", timeout_s=600

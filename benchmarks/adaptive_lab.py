@@ -70,7 +70,7 @@ def lab_of(name: str, hosts: int, mbit: float) -> Lab:
 
 @contextlib.contextmanager
 def standing(lab: Lab) -> Iterator[Path]:
-    """The lab, up, and a folder with what its commands need."""
+    """Yield the lab, up, and a folder with what its commands need."""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in files(lab).items():
             (Path(folder) / name).write_text(content)
@@ -92,7 +92,8 @@ def run_inside(
     during: Callable[[threading.Event], None],
     hosts: str | None = None,
 ) -> Any:
-    """What the job returns, or the exception as text; ``during`` runs beside it until its event is set.
+    """Return what the job returns, or the exception as text; ``during`` runs beside it until its
+    event is set.
 
     Without a lab it runs on this host. With ``hosts`` it runs on these, and is started on the last host.
     """
@@ -157,14 +158,14 @@ class _Started:
 
 
 def session_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) -> IterationsReport | None:
-    """The job on a session."""
+    """Return the job on a session."""
     asked, file = given
     started: Any = _Started(progress, file)
     return iterations_task(comm, asked, started)
 
 
 def mpi_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) -> float:
-    """The same job by the MPI library: its makespan in seconds."""
+    """Return the same job by the MPI library: its makespan in seconds."""
     asked, file = given
     started = _Started(progress, file)
     send, recv = np.ones(asked.count, asked.dtype), np.zeros(asked.count, asked.dtype)
@@ -177,7 +178,10 @@ def mpi_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) ->
 
 
 def rpc_task(comm: Any, rounds: int, progress: Safekeeping) -> list[float] | None:
-    """Every rank but the first asks it ``rounds`` times, and hears the answer; all round trips in seconds."""
+    """Return every rank but the first asks it ``rounds`` times, and hears the answer.
+
+    All round trips in seconds.
+    """
     from exec.adaptive.messages import CollectiveCall, Ready
 
     asked = Ready(0, CollectiveCall("all_reduce", "sum", "float32", 1, 4))
@@ -344,7 +348,7 @@ def _makespans(
     follow: Callable[[threading.Event], None],
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """What each way of running came to beside ``follow``, after its makespan is printed."""
+    """Return what each way of running came to beside ``follow``, after its makespan is printed."""
     found = dict[str, Any]()
     for how in options.how or ("static", "adaptive", "mpi"):
         given = replace(asked, profile_every=options.every if how == "adaptive" else 0)
@@ -439,7 +443,7 @@ class _Follow:
 
 
 def _restarted(lab: Lab, folder: Path, asked: Iterations, times: int) -> None:
-    """What ending the job and starting it anew takes, until its first result and its end."""
+    """Print what ending the job and starting it anew takes, until its first result and its end."""
     took_s = []
     for _ in range(times):
         started_s = time.monotonic()
@@ -615,7 +619,7 @@ class Strike:
             self._send(ranks, signal.SIGCONT)
 
     def _ranks(self) -> list[int]:
-        """The process of the victim."""
+        """Return the process of the victim."""
         if self.lab:
             name = self.lab.namespace(self.lab.hosts[self.victim].name)
             pids = [int(pid) for pid in ip("netns", "pids", name).split()]
@@ -637,7 +641,7 @@ def _command(pid: int) -> bytes:
 
 
 def recovery_s(report: IterationsReport, struck_s: float) -> float:
-    """The longest time between two results, the second after the strike, on any survivor."""
+    """Return the longest time between two results, the second after the strike, on any survivor."""
     longest_s = 0.0
     for one in report.times:
         gaps_s = np.diff(one.done_s)[one.done_s[1:] > struck_s]

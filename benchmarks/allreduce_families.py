@@ -56,14 +56,14 @@ CASES = (
 
 
 def network_of(spec: str, bandwidth: str) -> Network:
-    """The family or machine that ``spec`` names."""
+    """Return the family or machine that ``spec`` names."""
     if is_pod(spec):
         return pod(spec)
     return family(spec, [5e-7], [float(value) * 1e9 for value in bandwidth.split(",")])
 
 
 def halves_s(network: Network) -> float:
-    """A reduce_scatter and then an all_gather, neither slower than its bound."""
+    """Return a reduce_scatter and then an all_gather, neither slower than its bound."""
     kinds: tuple[Kind, ...] = ("reduce_scatter", "all_gather")
     chunk_bytes = SIZE_BYTES // network.ranks
     found = (bounds(network, collective(kind, network.ranks), chunk_bytes, fluid=True) for kind in kinds)
@@ -71,7 +71,7 @@ def halves_s(network: Network) -> float:
 
 
 def ring_s(network: Network) -> float:
-    """The best-ordered ring, or infinity where there is none."""
+    """Return the best-ordered ring, or infinity where there is none."""
     try:
         found = synthesize(Request(network, "all_reduce", size_bytes=SIZE_BYTES, method="ring"))
     except UsageError:

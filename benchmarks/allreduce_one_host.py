@@ -34,7 +34,7 @@ _GOALS = {
 
 
 def measure(ranks: int, sizes: list[int], iterations: int, peers: tuple[str, ...], *, window: bool) -> Report:
-    """The report of one world: float32, out of place."""
+    """Return the report of one world: float32, out of place."""
     network = family(f"ring:{ranks}", [1e-6], [5e9])
     schedule = synthesize(network, collective("all_reduce", ranks, ranks), 1 << 20)
     request = BenchRequest(
@@ -54,7 +54,7 @@ def measure(ranks: int, sizes: list[int], iterations: int, peers: tuple[str, ...
 
 
 def lines(report: Report, ranks: int, *, window: bool) -> list[str]:
-    """A line for each size and library."""
+    """Return a line for each size and library."""
     found = []
     for row in report.rows:
         ours = row.out_of_place

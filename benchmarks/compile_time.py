@@ -30,7 +30,7 @@ CASES = (
 
 
 def measured(*arguments: str) -> tuple[float, float]:
-    """(CPU seconds, peak MiB) of one ccctl process."""
+    """Return (CPU seconds, peak MiB) of one ccctl process."""
     command = [sys.executable, "-P", "-m", "ccctl", *arguments]
     pid = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_CLOSE, 1)])
     _, status, usage = os.wait4(pid, 0)

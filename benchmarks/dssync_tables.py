@@ -115,7 +115,7 @@ def table_2() -> Iterator[str]:
 def times(
     title: str, network: Network, racks: tuple[tuple[int, ...], ...], paper: Sequence[Row]
 ) -> Iterator[str]:
-    """Times of each method over the ring's (AR), ours and the paper's for each dataset."""
+    """Print the times of each method over the ring's (AR), ours and the paper's for each dataset."""
     groups = plan_groups(network, SIZE_BYTES, racks=racks).groups
     peers = AveragingCosts(network, racks, SIZE_BYTES).peers_s()
     ours = (peers["hierarchical"], peers["asp"], peers["gossip"], groups.predicted_s)
@@ -139,7 +139,7 @@ def lemma() -> Iterator[str]:
 
 
 def judged(name: str, ranks: int, iterations: tuple[Division, ...]) -> str:
-    """One row of the lemma's table."""
+    """Return one row of the lemma's table."""
     if disagreement(ranks, iterations):
         return f"  {name:36}{len(iterations):6}{1:9.4f}{1:10.4f}{'never agree':>13}"
     found = consensus(ranks, iterations)

@@ -106,7 +106,7 @@ class Told:
         return [line for line in self.read() if line[0] == what and line[1] >= at_s]
 
     def median_s(self, from_s: float, to_s: float) -> float:
-        """What iterations took that ended between these moments; none that waited for a measurement.
+        """Return what iterations took that ended between these moments; none that waited for a measurement.
 
         Links are measured between two requests: the measurement ends while the caller waits for the second.
         """
@@ -123,7 +123,7 @@ class Told:
 
 
 def slowed(lab: Lab, fault: list[str], factor: float) -> Lab:
-    """``lab`` with one host, both ways, or one directed link slower."""
+    """Return ``lab`` with one host, both ways, or one directed link slower."""
     if len(fault) == 1:
         return replace(
             lab,
@@ -178,7 +178,7 @@ def campaign(options: argparse.Namespace) -> None:
 
 
 def waited(process: subprocess.Popen[bytes], told: Told, over: Any, limit_s: float) -> bool:
-    """Whether ``over()`` comes true in time."""
+    """Return whether ``over()`` comes true in time."""
     deadline_s = time.monotonic() + limit_s
     while not over():
         if process.poll() is not None:

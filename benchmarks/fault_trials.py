@@ -80,7 +80,7 @@ class Trial:
 
 
 def marked(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Every process whose environment carries the mark, with that environment."""
+    """Yield every process whose environment carries the mark, with that environment."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
@@ -92,7 +92,7 @@ def marked(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def words_of(pid: int) -> list[str]:
-    """The command line of a process; none where it is gone."""
+    """Return the command line of a process; none where it is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     except OSError:
@@ -100,7 +100,7 @@ def words_of(pid: int) -> list[str]:
 
 
 def ranks_of(mark: str) -> dict[int, int]:
-    """The process of each rank that is there."""
+    """Return the process of each rank that is there."""
     names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
     return {
         int(found[name]): pid
@@ -111,7 +111,7 @@ def ranks_of(mark: str) -> dict[int, int]:
 
 
 def launcher_of(mark: str, command: int) -> int:
-    """The mpirun that the command has started."""
+    """Return the mpirun that the command has started."""
     for pid, found in marked(mark):
         if pid != command and "exec.launcher.worker" in words_of(pid) and "OMPI_COMM_WORLD_RANK" not in found:
             return pid
@@ -119,7 +119,9 @@ def launcher_of(mark: str, command: int) -> int:
 
 
 def shared_files(mark: str) -> set[Path]:
-    """The folder that the run shares memory in, and the named memory that its processes have mapped."""
+    """Return the folder that the run shares memory in, and the named memory that its processes have
+    mapped.
+    """
     found: set[Path] = set()
     for pid, environment in marked(mark):
         found |= {Path(environment[name]) for name in ("CCCTL_SCRATCH",) if name in environment}
@@ -131,7 +133,7 @@ def shared_files(mark: str) -> set[Path]:
 def trial(
     schedule: Path, ranks: int, chance: random.Random, victims: Sequence[str], within_s: float
 ) -> Trial:
-    """One run of the benchmark that meets a fault."""
+    """Return one run of the benchmark that meets a fault."""
     victim = chance.choice(victims)
     how, after_s = chance.choice(_FAULTS[victim]), chance.uniform(0, _LATEST_S)
     rank = chance.randrange(ranks) if victim == "rank" else -1
@@ -168,7 +170,9 @@ def trial(
 
 
 def settled(mark: str, files: set[Path], folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(processes, files) that the run has left after all had time to end, by command line and by path."""
+    """Return (processes, files) that the run has left after all had time to end, by command line and
+    by path.
+    """
     deadline_s = time.monotonic() + _SETTLE_S
     while True:
         processes = tuple(" ".join(words_of(pid)) for pid, _ in marked(mark))

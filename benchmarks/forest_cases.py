@@ -41,14 +41,14 @@ CASES = (
 
 
 def network_of(spec: str, bandwidth: str) -> Network:
-    """The family or machine that ``spec`` names."""
+    """Return the family or machine that ``spec`` names."""
     if is_pod(spec):
         return pod(spec)
     return family(spec, [5e-7], [float(value) * 1e9 for value in bandwidth.split(",")])
 
 
 def height(schedule: Schedule) -> int:
-    """The most links that any chunk takes."""
+    """Return the most links that any chunk takes."""
     network, depth = schedule.network, np.zeros((schedule.network.ranks, schedule.collective.chunks), int)
     for chunk, link in zip(schedule.chunk.tolist(), schedule.link.tolist(), strict=True):
         depth[network.dst[link], chunk] = depth[network.src[link], chunk] + 1

@@ -75,13 +75,13 @@ class Figure:
 
 @cache
 def compiled(example: str, **parameters: Any) -> Program:
-    """An example of the chunk language, compiled."""
+    """Return an example of the chunk language, compiled."""
     found: Algorithm = runpy.run_path(str(EXAMPLES / f"{example}.py"))[example]
     return found.compile(parameters)
 
 
 def along(network: Network, order: Sequence[int]) -> Network:
-    """The network with the GPUs of each host numbered in another order."""
+    """Return the network with the GPUs of each host numbered in another order."""
     size = len(order)
     place = np.argsort(order)
     src, dst = (
@@ -91,7 +91,9 @@ def along(network: Network, order: Sequence[int]) -> Network:
 
 
 def by_connections(network: Network, count: int) -> Network:
-    """The network with ``count`` parallel links between ranks of different hosts, of 14 GB/s at most each."""
+    """Return the network with ``count`` parallel links between ranks of different hosts, of 14 GB/s
+    at most each.
+    """
     start, port = network.link_port_start, network.link_port
     links = []
     for row, within in enumerate(network.within_host.tolist()):
@@ -107,7 +109,7 @@ def by_connections(network: Network, count: int) -> Network:
 
 
 def time_s(runner: Runner, network: Network, size_bytes: int, message_s: float = 0.0) -> tuple[float, str]:
-    """(seconds for a buffer of so many bytes, by which protocol)."""
+    """Return (seconds for a buffer of so many bytes, by which protocol)."""
     names = [runner.protocol] if runner.protocol else list(PROTOCOLS)
     return min(
         (time_by(name, runner.program, network, size_bytes, message_s=message_s), name) for name in names
@@ -123,7 +125,7 @@ def doubled(first: int, last: int, factor: int) -> list[int]:
 
 
 def figures(node_counts: Sequence[int]) -> Iterator[Figure]:
-    """All figures, made when their turn comes."""
+    """Yield all figures, made when their turn comes."""
     for nodes in node_counts:
         yield Figure(
             f"Fig. 7, {nodes} nodes",
@@ -160,7 +162,7 @@ def figures(node_counts: Sequence[int]) -> Iterator[Figure]:
 
 
 def rows(figure: Figure) -> Iterator[str]:
-    """A line for each size, and the largest gain beside the paper's."""
+    """Yield a line for each size, and the largest gain beside the paper's."""
     best = (0.0, 0)
     for size_bytes in figure.sizes:
         (ours_s, ours_by), (theirs_s, theirs_by) = (
@@ -178,7 +180,10 @@ def rows(figure: Figure) -> Iterator[str]:
 
 
 def explaining_message_cost(figure: Figure, size_bytes: int = 128 * MIB, gain: float = 1.2) -> str:
-    """A line: the NIC's cost of a message, from 0 to 64 us, that would explain ``gain``; by bisection."""
+    """Return a line: the NIC's cost of a message, from 0 to 64 us, that would explain ``gain``.
+
+    By bisection.
+    """
     low_s, high_s = 0.0, 64e-6
     while high_s - low_s > 0.5e-6:
         middle_s = (low_s + high_s) / 2

@@ -46,7 +46,7 @@ CASES: tuple[tuple[str, tuple[str, ...], int, str], ...] = (
 
 
 def synthesized(arguments: tuple[str, ...]) -> tuple[dict[str, object], float, float]:
-    """(summary, wall seconds, CPU seconds) of one ccctl synth."""
+    """Return (summary, wall seconds, CPU seconds) of one ccctl synth."""
     command = [sys.executable, "-P", "-m", "ccctl", "synth", *arguments, "--method", "ilp", "--json"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "summary.json"

@@ -77,7 +77,7 @@ class Measured:
         return next(iter(self.by_wires_s.values()))
 
     def ratio(self, names: list[str]) -> float:
-        """The fastest of these peers over ours."""
+        """Return the fastest of these peers over ours."""
         return min(median(self.peers_s[name]) for name in names) / median(self.ours_s)
 
     @property
@@ -87,7 +87,7 @@ class Measured:
 
 @contextmanager
 def lab(name: str, description: str, folder: str) -> Iterator[str]:
-    """The lab while it is up."""
+    """Yield the lab while it is up."""
     path, full = Path(folder, f"{name}.toml"), f"bench-{name.replace('_', '-')}"
     path.write_text(f'name = "{full}"\n{description}')
     subprocess.run([*CCCTL, "lab", "up", "-q", path], check=True)
@@ -98,7 +98,7 @@ def lab(name: str, description: str, folder: str) -> Iterator[str]:
 
 
 def inside(lab_name: str, *command: str, host: str = "h1", **variables: str) -> str:
-    """What a command in a host of the lab prints."""
+    """Return what a command in a host of the lab prints."""
     on = ["lab", "run", "--lab", lab_name, "--on", host, "--", *command]
     done = subprocess.run([*CCCTL, *on], env=os.environ | variables, capture_output=True, text=True)
     if done.returncode:
@@ -107,7 +107,7 @@ def inside(lab_name: str, *command: str, host: str = "h1", **variables: str) -> 
 
 
 def times_s(printed: str) -> list[float]:
-    """The list that ``lab_peer.py`` prints."""
+    """Return the list that ``lab_peer.py`` prints."""
     found: list[float] = json.loads(printed[printed.index("[") : printed.index("]") + 1])
     return found
 
@@ -133,7 +133,7 @@ def peers(options: argparse.Namespace, kind: str) -> dict[str, tuple[str, dict[s
 def gloo_times_s(
     lab_name: str, python: str, kind: str, size_bytes: int, hosts: Sequence[str], iterations: int = 1
 ) -> list[float]:
-    """One process on each host, in this order; the first prints."""
+    """Return one process on each host, in this order; the first prints."""
     address = inside(lab_name, "hostname", "-I", host=hosts[0]).split()[0]
     given = [python, str(PEER), "gloo", kind, str(size_bytes), str(iterations)]
     started = []
@@ -154,7 +154,7 @@ def gloo_times_s(
 
 
 def drawn(chance: np.random.Generator) -> str:
-    """A lab at random: hosts of other rates, racks behind trunks, pairs that are slow one way."""
+    """Return a lab at random: hosts of other rates, racks behind trunks, pairs that are slow one way."""
     count = int(chance.integers(3, 9))
     hosts = [f"h{host}" for host in range(1, count + 1)]
     rates = [
@@ -176,7 +176,7 @@ def drawn(chance: np.random.Generator) -> str:
 
 
 def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str) -> tuple[float, float]:
-    """(measured, predicted) seconds of one timed run after one to warm up."""
+    """Return (measured, predicted) seconds of one timed run after one to warm up."""
     size = str(size_bytes)
     given = ["bench", schedule, "-b", size, "-e", size, "--iters", "1", "-w", "1", "--placement", "out"]
     given += ["--wires", wires]

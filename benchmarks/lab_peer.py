@@ -18,7 +18,7 @@ import numpy as np
 
 
 def mpi_times_s(kind: str, size_bytes: int, iterations: int) -> list[float] | None:
-    """Seconds of each iteration after one to warm up; None on ranks other than 0."""
+    """Return seconds of each iteration after one to warm up; None on ranks other than 0."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -45,7 +45,7 @@ def mpi_times_s(kind: str, size_bytes: int, iterations: int) -> list[float] | No
 def gloo_times_s(
     kind: str, size_bytes: int, iterations: int, rank: int, ranks: int, address: str
 ) -> list[float] | None:
-    """The same with torch.distributed's gloo, which has no all_to_all of one tensor."""
+    """Return the same with torch.distributed's gloo, which has no all_to_all of one tensor."""
     import torch
     import torch.distributed as dist
 

@@ -72,7 +72,7 @@ VICTIMS = ("parent", "mpirun", "rank")
 
 
 def work(comm: Any, seconds: float, progress: Any) -> int:
-    """What every rank does: greet all, take its time, and greet all again."""
+    """Return what every rank does: greet all, take its time, and greet all again."""
     progress.waiting(-1, "the first greeting")
     comm.barrier()
     time.sleep(seconds)
@@ -82,7 +82,10 @@ def work(comm: Any, seconds: float, progress: Any) -> int:
 
 
 def run_one(mode: str, seconds: float, foreign: str) -> int:
-    """The process of one trial: says that it starts, then how long the run took; returns its exit status."""
+    """Return the process of one trial: says that it starts, then how long the run took.
+
+    Returns its exit status.
+    """
     if foreign:
         of_session = session.StartedRanks._addresses
         session.StartedRanks._addresses = lambda self, listeners: [foreign, *of_session(self, listeners)]  # type: ignore[method-assign]
@@ -114,7 +117,7 @@ class Run:
         self.process.stdout.readline()
 
     def listens(self) -> list[Any]:
-        """Where ranks reach it: the path of a socket, or (host, port)."""
+        """Return where ranks reach it: the path of a socket, or (host, port)."""
         import psutil
 
         with contextlib.suppress(psutil.Error):
@@ -128,7 +131,7 @@ class Run:
 
 @contextlib.contextmanager
 def started(mode: str, seconds: float, foreign: str = "") -> Iterator[Run]:
-    """A run, ended with all its processes whatever happens."""
+    """Yield a run, ended with all its processes whatever happens."""
     folder = Path(tempfile.mkdtemp(prefix="launch-trial-"))
     mark = folder.name
     with (folder / "said").open("w") as said:
@@ -184,7 +187,7 @@ def strangers(run: Run, way: str, after_s: float, chance: random.Random, ends: l
 
 @contextlib.contextmanager
 def foreign_listener(way: str) -> Iterator[str]:
-    """A stranger who takes connections at an address of its own, and greets each in its way."""
+    """Start a stranger who takes connections at an address of its own, and greets each in its way."""
     kept: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)
@@ -211,7 +214,10 @@ def foreign_listener(way: str) -> Iterator[str]:
 
 
 def outcome(mode: str, way: str, after_s: float, chance: random.Random) -> tuple[bool, float, str]:
-    """(whether the run gave the right value, seconds that it took, what it said); no ``way``: undisturbed."""
+    """Return (whether the run gave the right value, seconds that it took, what it said).
+
+    No ``way``: undisturbed.
+    """
     ends: list[socket.socket] = []
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: deque(map(socket.socket.close, ends)))
@@ -268,7 +274,7 @@ def stranger_trials(trials: int, chance: random.Random) -> int:
 
 
 def pid_of(run: Run, victim: str, rank: int) -> int | None:
-    """The process of the victim, as soon as there is one; None where the run ends before."""
+    """Return the process of the victim, as soon as there is one; None where the run ends before."""
     while True:
         with contextlib.suppress(RuntimeError):
             if victim == "parent":
@@ -283,7 +289,10 @@ def pid_of(run: Run, victim: str, rank: int) -> int | None:
 
 
 def ended(run: Run, within_s: float, files: set[Path]) -> int | None:
-    """The exit status of the run, None where it takes too long; its shared files are added to ``files``."""
+    """Return the exit status of the run, None where it takes too long.
+
+    Its shared files are added to ``files``.
+    """
     deadline_s = time.monotonic() + within_s
     while run.process.poll() is None and time.monotonic() < deadline_s:
         files |= shared_files(run.mark)
@@ -292,7 +301,10 @@ def ended(run: Run, within_s: float, files: set[Path]) -> int | None:
 
 
 def as_it_should(victim: str, how: signal.Signals, rank: int, status: int | None, said: str) -> bool:
-    """Whether a run may end so after that signal; 0: it came too late, or to a rank that ignores it."""
+    """Return whether a run may end so after that signal.
+
+    0: it came too late, or to a rank that ignores it.
+    """
     # Python itself has one where a rank is interrupted while it loads; mpirun hands that on.
     if any("Traceback" in line and not line.startswith("mpirun: ") for line in said.splitlines()):
         return False

@@ -99,12 +99,12 @@ PROTOCOLS = {
 
 
 def slot_bytes(words: int) -> int:
-    """Bytes of a slot that holds a message by any of the protocols: LL needs the most."""
+    """Return bytes of a slot that holds a message by any of the protocols: LL needs the most."""
     return (8 * words + 255) // 128 * 128
 
 
 def ping_pong(put: Callable[..., None], take: Callable[..., None]) -> Any:
-    """The compiled loop over messages to and fro; the process with ``first`` sends first."""
+    """Return the compiled loop over messages to and fro; the process with ``first`` sends first."""
 
     @njit(nogil=True)
     def loop(

@@ -49,19 +49,19 @@ class Layers:
         self.operations.append(operations)
 
     def conv(self, name: str, inputs: int, outputs: int, kernel: int, values: int) -> None:
-        """A convolution without bias; ``kernel`` is its area, ``values`` the positions that it gives."""
+        """Add a convolution without bias; ``kernel`` is its area, ``values`` the positions that it gives."""
         self.add(name, 2.0 * inputs * outputs * kernel * values, weight=inputs * outputs * kernel)
 
     def norm(self, name: str, width: int, values: int) -> None:
-        """A normalization of ``width`` channels at ``values`` positions."""
+        """Add a normalization of ``width`` channels at ``values`` positions."""
         self.add(name, 4.0 * width * values, weight=width, bias=width)
 
     def dense(self, name: str, inputs: int, outputs: int, rows: int, more: float = 0.0) -> None:
-        """A matrix with bias, applied to ``rows`` rows; ``more`` are operations without parameters."""
+        """Add a matrix with bias, applied to ``rows`` rows; ``more`` are operations without parameters."""
         self.add(name, 2.0 * inputs * outputs * rows + more, weight=inputs * outputs, bias=outputs)
 
     def model(self, name: str) -> Model:
-        """The artifact, its times scaled to the total."""
+        """Return the artifact, its times scaled to the total."""
         total = COMPUTE_S[name] / sum(self.operations)
         return Model(
             name=name,
@@ -253,7 +253,7 @@ MODELS = {
 
 
 def content(name: str) -> bytes:
-    """The file of a model."""
+    """Return the file of a model."""
     model = MODELS[name]().model(name)
     columns = ("forward_s", "backward_s", "tensor_layer", "tensor_bytes")
     body = {column: getattr(model, column).tolist() for column in columns}

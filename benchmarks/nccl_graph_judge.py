@@ -62,7 +62,7 @@ def compiled(nccl: Path, scratch: Path, includes: Sequence[str]) -> Path:
 
 
 def judged(program: Path, topology: Path, *, between_hosts: bool, **variables: str) -> tuple[bool, str]:
-    """(whether NCCL accepted the files, what it printed). Its structures need a large stack."""
+    """Return (whether NCCL accepted the files, what it printed). Its structures need a large stack."""
     done = subprocess.run(
         ["bash", "-c", 'ulimit -s unlimited; exec "$0" "$@"', program, topology, str(int(between_hosts))],
         env={**os.environ, **variables},
@@ -75,7 +75,9 @@ def judged(program: Path, topology: Path, *, between_hosts: bool, **variables: s
 
 
 def completed(content: bytes) -> bytes:
-    """The file with an empty PCIe link where it names none: NCCL would otherwise read it from the machine."""
+    """Return the file with an empty PCIe link where it names none: NCCL would otherwise read it from
+    the machine.
+    """
     lines = []
     for line in content.decode().splitlines():
         if "<pci " in line and "link_width" not in line:
@@ -88,7 +90,7 @@ def completed(content: bytes) -> bytes:
 
 
 def carried_gbs(host: Host, graphs: HostGraphs, found: FileGraph) -> float:
-    """GB/s that the channels of a file carry together, by our model of the links."""
+    """Return GB/s that the channels of a file carry together, by our model of the links."""
     ports = numbered_ports(host)
     nics = [nic for nic in host.physical_nics if ports.get(nic.name) in graphs.net_numbers]
     room = capacities_of(host, nics, load())
@@ -141,7 +143,7 @@ def row(program: Path, scratch: Path, host: Host, *, between_hosts: bool) -> boo
 
 
 def main() -> int:
-    """One row for each host, within it and between hosts; 1 where NCCL refused a file."""
+    """Return one row for each host, within it and between hosts; 1 where NCCL refused a file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("nccl", type=Path)
     parser.add_argument("scratch", type=Path)

@@ -31,7 +31,7 @@ from one_device import OneDevice  # noqa: E402 - the machine of the tests
 
 
 def timed_s(device: Device, work: Any, iterations: int) -> float:
-    """The median time of ``work`` on the device's stream, after three untimed."""
+    """Return the median time of ``work`` on the device's stream, after three untimed."""
     times = []
     for number in range(-3, iterations):
         first, last = (device.cupy.cuda.Event() for _ in range(2))
@@ -45,7 +45,7 @@ def timed_s(device: Device, work: Any, iterations: int) -> float:
 
 
 def copy_bytes_per_s(device: Device, iterations: int) -> float:
-    """Bytes read and written a second by copies of 1 GiB within the GPU."""
+    """Return bytes read and written a second by copies of 1 GiB within the GPU."""
     size = 1 << 30
     source, target = device.memory(size), device.memory(size)
     copy = device.cupy.cuda.runtime.memcpyAsync
@@ -98,7 +98,7 @@ def measure(asked: argparse.Namespace) -> int:
 
 
 def expected(layout: Layout, rank: int) -> Any:
-    """What ``rank`` must end with."""
+    """Return what ``rank`` must end with."""
     return expected_output.expected(layout, rank, np.dtype("float32"), "sum")
 
 

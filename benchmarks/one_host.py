@@ -31,7 +31,7 @@ _COLLECTIVES = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast"
 
 
 def ccctl(*words: object) -> str | None:
-    """What a command prints; None where it refuses."""
+    """Return what a command prints; None where it refuses."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ccctl", *map(str, words)], capture_output=True, text=True, check=False
     )
@@ -41,7 +41,7 @@ def ccctl(*words: object) -> str | None:
 
 
 def made(folder: Path, profile: Path, kind: str, sizes: list[str], budget_s: float) -> list[Path]:
-    """The selection that was raced, then each plain algorithm that serves the collective."""
+    """Return the selection that was raced, then each plain algorithm that serves the collective."""
     asked = ("synth", "--network", profile, "--collective", kind, "-q")
     chosen = folder / "chosen.json"
     swept = f"{sizes[0]}:{sizes[-1]}"
@@ -78,7 +78,8 @@ def memory_us(profile: dict[str, Any], kind: str, ranks: int, size_bytes: int) -
 def row_of(
     ranks: int, kind: str, size: str, rows: list[dict[str, Any]], bound_us: float, window_us: float
 ) -> dict[str, Any]:
-    """The figures of one size; the first of ``rows`` is the chosen schedule's, the others are plain ones'.
+    """Return the figures of one size; the first of ``rows`` is the chosen schedule's, the others are
+    plain ones'.
 
     ``bound_us`` is what memory allows, ``window_us`` the chosen schedule's time with buffers in the window.
     """
@@ -108,7 +109,7 @@ def row_of(
 
 
 def line(row: dict[str, Any]) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     predicted = "-" if row["predicted_us"] is None else f"{row['predicted_us']:.0f}"
     near = "-" if row["predicted_us"] is None else f"{row['predicted_over_measured']:.2f}"
     libraries = " ".join(f"{name} {ratio:.2f}" for name, ratio in row["libraries"].items())

@@ -44,7 +44,7 @@ SUB_COLLECTIVES = (1, 2, 4, 8)
 
 
 def network_of(ranks: int, share: float) -> Network:
-    """Ranks on one switch, of which rank 0 has ``share`` of the others' bandwidth, both ways."""
+    """Return ranks on one switch, of which rank 0 has ``share`` of the others' bandwidth, both ways."""
     even = family(f"switch:{ranks}", [ALPHA_S], [BYTES_PER_S])
     slow = (even.src == 0) | (even.dst == 0)
     beta = np.where(slow, even.beta_s_per_byte / share, even.beta_s_per_byte)

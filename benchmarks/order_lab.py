@@ -43,7 +43,7 @@ from lab_cases import (
 
 
 def drawn_pairs(hosts: int, seed: int) -> str:
-    """Each pair of hosts with a rate of its own."""
+    """Return each pair of hosts with a rate of its own."""
     chance = np.random.default_rng(seed)
     pairs = list(permutations(range(1, hosts + 1), 2))
     rates = chance.integers(10, 100, len(pairs))
@@ -66,7 +66,7 @@ MPICH_NAMES = {"rabenseifner": "reduce_scatter_allgather"}
 
 
 def variables(library: str, algorithm: str) -> dict[str, str]:
-    """What makes a library take an algorithm."""
+    """Return what makes a library take an algorithm."""
     if library == "openmpi":
         return {
             "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
@@ -78,7 +78,7 @@ def variables(library: str, algorithm: str) -> dict[str, str]:
 
 
 def written(profile: str, goal: str, size: str) -> tuple[dict[str, Any], str]:
-    """(what ``ccctl order`` told, the file that it wrote for an MPI library)."""
+    """Return (what ``ccctl order`` told, the file that it wrote for an MPI library)."""
     form = "machinefile" if goal.startswith("mpich") else "hostfile"
     path = f"{profile}.{goal.replace(':', '.')}.{form}"
     given = ["order", profile, "--for", goal, "--size", size, "--to", form, "-o", path, "--json"]
@@ -98,7 +98,7 @@ class Job:
     hosts: int
 
     def times_s(self, order: list[str] | None, path: str) -> list[float]:
-        """Seconds of each iteration in an order, which a file says, too; None: as they come."""
+        """Return seconds of each iteration in an order, which a file says, too; None: as they come."""
         library, _, algorithm = self.goal.partition(":")
         if library == "gloo":
             hosts = order or [f"h{number}" for number in range(1, self.hosts + 1)]

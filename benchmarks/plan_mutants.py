@@ -12,7 +12,7 @@ _SIGNALS = ("signal", "wait", "rlxsignal", "rlxwait", "sem_acquire", "sem_releas
 
 
 def mutant(plan: ExecutionPlan, mutation: str, draw: random.Random) -> ExecutionPlan | None:
-    """The plan with one change of a kind; None where it has no place for that."""
+    """Return the plan with one change of a kind; None where it has no place for that."""
     places = [
         (rank, block, at)
         for rank, gpu in enumerate(plan.gpus)
@@ -70,7 +70,7 @@ def _elsewhere(operand: Operand, buffers: int, draw: random.Random) -> Operand:
 
 
 def _moved(operation: Operation, draw: random.Random) -> Operation:
-    """One operand, some chunks further or before."""
+    """Return one operand, some chunks further or before."""
     sides = [list(operation.src), list(operation.dst)]
     side = draw.choice([one for one in sides if one])
     at = draw.randrange(len(side))

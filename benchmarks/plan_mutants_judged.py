@@ -51,7 +51,7 @@ def main(folder: str, mutants: int = 2000, runs: int = 40, seed: int = 1) -> int
 
 
 def judged(plan: ExecutionPlan, runs: int) -> list[str]:
-    """The rows that a mutant counts in."""
+    """Return the rows that a mutant counts in."""
     if not judge_plan(plan):
         wrong = any(interleaved(plan, seed) != "right" for seed in range(runs))
         return ["mutants", "accepted", *(["accepted, wrong"] if wrong else [])]

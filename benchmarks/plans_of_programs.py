@@ -23,7 +23,7 @@ _NETWORKS = ("ring:4", "fc:5", "fc_switch:4x2", "torus:2x4", "fc_switch:8x3", "d
 
 
 def main(runs: int, networks: list[str]) -> int:
-    """One row a plan; 1 where one was rejected, or went wrong."""
+    """Return one row a plan; 1 where one was rejected, or went wrong."""
     bad = 0
     print(f"{'network':>24} {'collective':>14} hosts operations blocks findings cautions right  judge s")
     for spec in networks:
@@ -49,14 +49,14 @@ def main(runs: int, networks: list[str]) -> int:
 
 
 def broken(network: Network) -> Network:
-    """The network without one of its links."""
+    """Return the network without one of its links."""
     link = random.Random(network.name).randrange(network.links)
     failed = (int(network.src[link]), int(network.dst[link]))
     return without(network, Failures(links=(failed,)))
 
 
 def hosts_of(network: Network) -> list[list[int]]:
-    """The host of each rank: the network's, one for every two, one for all; each of them once."""
+    """Return the host of each rank: the network's, one for every two, one for all; each of them once."""
     ranks = range(network.ranks)
     found: list[list[int]] = [network.host_of.tolist(), [rank // 2 for rank in ranks], [0 for _ in ranks]]
     return [hosts for at, hosts in enumerate(found) if hosts not in found[:at]]

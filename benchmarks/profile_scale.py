@@ -56,7 +56,7 @@ class Effort:
 
 
 def wave_seconds(hosts: int, dose: Dose, alpha_s: float, beta: float) -> Cost:
-    """What one wave of latencies and one of bandwidths take, the barrier before them included."""
+    """Return what one wave of latencies and one of bandwidths take, the barrier before them included."""
     barrier_s = 1e-3 + 2 * math.ceil(math.log2(hosts)) * alpha_s
     balls = 20 + min(2000, max(20, dose.pingpong_s / (2 * alpha_s)))
     probe_bytes = 8 * (4 << 10) + 12 * (32 << 10)
@@ -66,18 +66,18 @@ def wave_seconds(hosts: int, dose: Dose, alpha_s: float, beta: float) -> Cost:
 
 
 def cut(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Two waves a round: a rank sends or receives. A round is given by one of its links."""
+    """Return two waves a round: a rank sends or receives. A round is given by one of its links."""
     return [list(pairs)] * 2 if pairs else []
 
 
 def seconds(hosts: int, chosen: Sequence[int], passes: int, cost: Cost) -> float:
-    """What so many passes over the rounds of the chosen strides take."""
+    """Return what so many passes over the rounds of the chosen strides take."""
     met = {min(stride, hosts - stride) for stride in chosen}
     return passes * 2 * (len(met) * cost.alpha_s + len(chosen) * cost.beta_s)
 
 
 def within_budget(hosts: int, alpha_s: float, beta: float) -> tuple[list[int], float]:
-    """The strides that fit into the budget, and the seconds that a pass over them takes."""
+    """Return the strides that fit into the budget, and the seconds that a pass over them takes."""
     order = strides(hosts)
     rounds = tuple(((0, s),) if 2 * s <= hosts else ((hosts - s, 0),) for s in order)
     cost = wave_seconds(hosts, FULL, alpha_s, beta)
@@ -88,7 +88,7 @@ def within_budget(hosts: int, alpha_s: float, beta: float) -> tuple[list[int], f
 
 
 def efforts(hosts: int) -> list[Effort]:
-    """The ways to profile so many hosts."""
+    """Return the ways to profile so many hosts."""
     everything, quick = strides(hosts), doubling_strides(hosts)
     full = [seconds(hosts, everything, 2, wave_seconds(hosts, FULL, *link)) for link in LINKS.values()]
     short = [seconds(hosts, quick, 2, wave_seconds(hosts, QUICK, *link)) for link in LINKS.values()]
@@ -101,7 +101,7 @@ def efforts(hosts: int) -> list[Effort]:
 
 
 def sampled(truth: Floats, times: int, rng: np.random.Generator) -> Floats:
-    """The best of so many measurements of each link, as logarithms."""
+    """Return the best of so many measurements of each link, as logarithms."""
     best = np.full(truth.shape, -np.inf)
     for _ in range(times):
         seen = truth + rng.normal(0, NOISE, truth.shape)
@@ -112,7 +112,7 @@ def sampled(truth: Floats, times: int, rng: np.random.Generator) -> Floats:
 
 
 def trial(hosts: int, effort: Effort, rng: np.random.Generator) -> dict[str, float]:
-    """One cluster with its two faults, profiled, suspects measured again: what was found."""
+    """Return one cluster with its two faults, profiled, suspects measured again: what was found."""
     nic, link = 3, (hosts // 2, (hosts // 2 + 1 + int(rng.integers(hosts - 2))) % hosts)
     truth = np.zeros((hosts, hosts))
     truth[nic] += math.log(SLOW_NIC)
@@ -159,7 +159,7 @@ class Box:
 
     @classmethod
     def of(cls, nics: int, rng: np.random.Generator, *, slow_rank: bool) -> Box:
-        """A slow NIC, a slow pair of hosts and perhaps a slow rank, wherever chance puts them."""
+        """Return a slow NIC, a slow pair of hosts and perhaps a slow rank, wherever chance puts them."""
         places = [
             Place(f"h{host}", CORES, "process", f"nic{rank * nics // PER_HOST}", "alike")
             for host in range(HOSTS)
@@ -177,7 +177,7 @@ class Box:
         return cls(places, np.maximum(truth, np.where(between, -math.log(SLOW_LINK), 0.0)))
 
     def seen(self, pairs: Sequence[Pair], rng: np.random.Generator) -> dict[Pair, float]:
-        """The best of two measurements of each of ``pairs``."""
+        """Return the best of two measurements of each of ``pairs``."""
         rows = tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
         logs = -sampled(-self.truth[rows], 2, rng)
         return dict(zip(pairs, np.exp(logs).tolist(), strict=True))

@@ -36,7 +36,10 @@ PATIENCE_S = 60.0
 
 
 def ours_s(size_bytes: int, victim: int, after_s: float) -> float:
-    """The longest gap of the survivors of a session; NaN where a result was wrong or it did not go on."""
+    """Return the longest gap of the survivors of a session.
+
+    NaN where a result was wrong or it did not go on.
+    """
     with tempfile.TemporaryDirectory() as place:
         strike = Strike(None, Path(place), "kill", victim, after_s)
         asked = Iterations(150, size_bytes // 4, computing_s=np.full((150, RANKS), COMPUTING_S))
@@ -80,7 +83,7 @@ def replicas(python: Path, size_bytes: int, heartbeat_ms: int) -> Iterator[list[
 
 
 def torchft_s(python: Path, size_bytes: int, heartbeat_ms: int, victim: int, after_s: float) -> float:
-    """The longest gap of the first survivor of torchft; NaN where it did not go on within a minute."""
+    """Return the longest gap of the first survivor of torchft; NaN where it did not go on within a minute."""
     with replicas(python, size_bytes, heartbeat_ms) as started:
         watched = started[0 if victim else 1]
         assert watched.stdout is not None

@@ -60,7 +60,7 @@ def digest(*parts: object) -> str:
 
 
 def schedules(name: str) -> Iterator[tuple[str, Schedule]]:
-    """Every schedule of a sample network that does not depend on how fast this machine is."""
+    """Yield every schedule of a sample network that does not depend on how fast this machine is."""
     network = named(name)
     for kind in KINDS:
         shape = collective(kind, network.ranks, 3, root=1)
@@ -78,7 +78,7 @@ def schedules(name: str) -> Iterator[tuple[str, Schedule]]:
 
 
 def damaged(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
-    """Copies of a schedule that may be wrong: a send dropped, doubled, moved, or of another chunk."""
+    """Yield copies of a schedule that may be wrong: a send dropped, doubled, moved, or of another chunk."""
     rows = np.arange(schedule.sends)
     for seed in range(3):
         dice = np.random.default_rng(seed)
@@ -103,7 +103,7 @@ def damaged(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
 
 
 def of_schedule(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """(what, digest) of a schedule, of what is said about it, and of the program made of it."""
+    """Yield (what, digest) of a schedule, of what is said about it, and of the program made of it."""
     timing = replay(schedule)
     yield "schedule", digest(schedule.chunk, schedule.link, schedule.op, timing.start_s, timing.arrival_s)
     found = bounds(schedule.network, schedule.collective, schedule.chunk_bytes, fluid=False)
@@ -113,7 +113,7 @@ def of_schedule(schedule: Schedule) -> Iterator[tuple[str, str]]:
 
 
 def of_program(program: Program, network: Network, chunk_bytes: float) -> Iterator[tuple[str, str]]:
-    """(what, digest) of a program, its verdict, its simulated times and its XML."""
+    """Yield (what, digest) of a program, its verdict, its simulated times and its XML."""
     columns = [getattr(program, name) for name in Program.__dataclass_fields__]
     yield "program", digest(*columns)
     findings = judge(program)
@@ -129,7 +129,7 @@ def of_program(program: Program, network: Network, chunk_bytes: float) -> Iterat
 
 
 def cases(programs: Path) -> Iterator[tuple[str, str]]:
-    """Every case with its digest."""
+    """Yield every case with its digest."""
     for name in NAMED:
         for label, schedule in schedules(name):
             yield from ((f"{label}|{what}", made) for what, made in of_schedule(schedule))

@@ -31,13 +31,13 @@ class Routed:
             self._next[src[link], over_s <= far_s[src[link]] * (1 + 1e-9)] = link
 
     def path(self, src: int, dst: int) -> Iterator[int]:
-        """The links from ``src`` to ``dst``."""
+        """Yield the links from ``src`` to ``dst``."""
         while src != dst:
             yield (link := int(self._next[src, dst]))
             src = int(self.network.dst[link])
 
     def direct_s(self, src: Indices, dst: Indices) -> float:
-        """One chunk from each ``src`` to its ``dst``."""
+        """Return one chunk from each ``src`` to its ``dst``."""
         ranks, sends = self.network.ranks, Sends()
         pair = src * ranks + dst
         again = repeats(pair)
@@ -78,7 +78,7 @@ class Routed:
 
 
 def repeats(values: Indices) -> Indices:
-    """How many equal values come before each."""
+    """Return how many equal values come before each."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     found = np.empty(len(values), dtype=np.int64)

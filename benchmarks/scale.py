@@ -82,7 +82,7 @@ class Row:
         return [float(value) * 1e9 for value in self.bandwidth.split(",")]
 
     def made(self) -> Network:
-        """The network, with its slow rank."""
+        """Return the network, with its slow rank."""
         found = pod(self.network) if is_pod(self.network) else family(self.network, [5e-7], self.rates)
         if self.share < 1:
             slow = (found.src == 0) | (found.dst == 0)
@@ -93,7 +93,7 @@ class Row:
         return found
 
     def request(self, network: Network) -> Request:
-        """The row as a request on ``network``."""
+        """Return the row as a request on ``network``."""
         method = "periodic" if self.periodic else "symmetric" if self.symmetric else "auto"
         asked = Request(network, self.kind, size_bytes=self.size_bytes, method=method)
         if self.gone or self.cut_links:
@@ -188,7 +188,7 @@ class Measured:
     chunks: int = 0
 
     def meets(self, row: Row) -> bool:
-        """Whether the row's goal is met."""
+        """Return whether the row's goal is met."""
         return not self.why and self.seconds <= row.most_s and self.percent >= row.least_percent
 
 
@@ -199,7 +199,7 @@ def warm_symmetric(kind: Kind) -> None:
 
 
 def measured_here(row: Row, memory_gib: float) -> Measured:
-    """The row, carried out in this process, which from now on may hold no more than ``memory_gib``."""
+    """Return the row, carried out in this process, which from now on may hold no more than ``memory_gib``."""
     resource.setrlimit(resource.RLIMIT_AS, (int(memory_gib * GIB),) * 2)
     try:
         begun_s = time.perf_counter()
@@ -231,7 +231,7 @@ def measured_here(row: Row, memory_gib: float) -> Measured:
 
 
 def measured_apart(row: Row, limit_s: float, memory_gib: float) -> Measured:
-    """The row, carried out in a process of its own, which is ended after ``limit_s``."""
+    """Return the row, carried out in a process of its own, which is ended after ``limit_s``."""
     command = [
         sys.executable,
         "-P",
@@ -251,7 +251,7 @@ def measured_apart(row: Row, limit_s: float, memory_gib: float) -> Measured:
 
 
 def line(name: str, row: Row, found: Measured) -> str:
-    """The row as text."""
+    """Return the row as text."""
     if found.why:
         return f"{name:58} {found.why}"
     aims = [f"≤ {row.most_s:g} s"] * (row.most_s < math.inf)
@@ -264,7 +264,9 @@ def line(name: str, row: Row, found: Measured) -> str:
 
 
 def exponent(of: Sequence[float], seconds: Sequence[float]) -> float:
-    """The power of ``of`` to which ``seconds`` grow: the slope of a straight line through logarithms."""
+    """Return the power of ``of`` to which ``seconds`` grow: the slope of a straight line through
+    logarithms.
+    """
     return float(np.polyfit(np.log(of), np.log(seconds), 1)[0])
 
 

@@ -46,7 +46,10 @@ class Compared:
 
 
 def drawn_network(draw: random.Random, *, ports: bool, queues: bool = False) -> Network:
-    """A ring of ranks in random order and random links more; with ports, NICs of hosts of two ranks."""
+    """Return a ring of ranks in random order and random links more.
+
+    With ports, NICs of hosts of two ranks.
+    """
     ranks = draw.randint(2, 12)
     order = draw.sample(range(ranks), ranks)
     pairs = {(a, b) for a, b in zip(order, order[1:] + order[:1], strict=True)}
@@ -68,7 +71,7 @@ def drawn_network(draw: random.Random, *, ports: bool, queues: bool = False) -> 
 
 
 def drawn_schedule(draw: random.Random, network: Network) -> Schedule:
-    """A collective by a method that serves it there; greedy serves all."""
+    """Return a collective by a method that serves it there; greedy serves all."""
     while True:
         kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind not in ("custom", "several"))
         shape = collective(draw.choice(kinds), network.ranks, draw.choice((1, 2, 5)))

@@ -59,7 +59,7 @@ class Cell:
 
 
 def named(spec: str) -> Network:
-    """The network of this name, with links of 0.7 µs."""
+    """Return the network of this name, with links of 0.7 µs."""
     if is_pod(spec):
         return pod(spec)
     bandwidths = [float(word) * 1e9 for word in NAMED.get(spec, "50").split(",")]
@@ -67,7 +67,7 @@ def named(spec: str) -> Network:
 
 
 def drawn(seed: int) -> Network:
-    """A network of 6 to 40 ranks; its kind takes turns with ``seed``, all else is drawn."""
+    """Return a network of 6 to 40 ranks; its kind takes turns with ``seed``, all else is drawn."""
     draw = random.Random(seed)
     made = (_hosts, _uneven_switch, _random_links, _random_family, _random_pods)[seed % 5]
     return made(seed, draw)
@@ -98,7 +98,7 @@ def _hosts(seed: int, draw: random.Random) -> Network:
 
 
 def _uneven_switch(seed: int, draw: random.Random) -> Network:
-    """Ranks behind a switch, some of them with a slower port."""
+    """Return ranks behind a switch, some of them with a slower port."""
     ranks, alpha_s = draw.randint(6, 40), draw.uniform(1e-6, 10e-6)
     rates = [draw.choice((12.5e9, 25e9, 25e9, 50e9)) for _ in range(ranks)]
     links = [
@@ -111,7 +111,7 @@ def _uneven_switch(seed: int, draw: random.Random) -> Network:
 
 
 def _random_links(seed: int, draw: random.Random) -> Network:
-    """A random tree with random links added to it; each direction has its own alpha and bandwidth."""
+    """Return a random tree with random links added to it; each direction has its own alpha and bandwidth."""
     ranks = draw.randint(6, 40)
     pairs = {(draw.randrange(rank), rank) for rank in range(1, ranks)}
     for _ in range(draw.randint(ranks, 3 * ranks)):
@@ -126,7 +126,7 @@ def _random_links(seed: int, draw: random.Random) -> Network:
 
 
 def _random_family(seed: int, draw: random.Random) -> Network:
-    """A regular network of one of five families."""
+    """Return a regular network of one of five families."""
     spec, dimensions = draw.choice(
         (("mesh:5x7", 1), ("torus:5x6", 1), ("hypercube:32", 1), ("rfs:2x3x5", 3), ("fat_tree:6x6", 1))
     )
@@ -153,7 +153,7 @@ def _random_pods(seed: int, draw: random.Random) -> Network:
 
 
 def measured(network: Network, kind: Kind, size_bytes: int) -> Cell:
-    """What `synth` finds, with one process."""
+    """Return what `synth` finds, with one process."""
     begun_s = time.process_time()
     found = synthesize(Request(network=network, kind=kind, size_bytes=size_bytes, jobs=0))
     outcome = found.schedule.outcome
@@ -173,7 +173,7 @@ Known = dict[tuple[str, Kind, int], Cell]
 
 
 def known_cells(path: Path) -> Known:
-    """The cells that a file holds, one a line."""
+    """Return the cells that a file holds, one a line."""
     lines = path.read_text().splitlines() if path.exists() else []
     cells = [Cell(**json.loads(line)) for line in lines]
     return {(cell.network, cell.kind, cell.size_bytes): cell for cell in cells}
@@ -195,7 +195,7 @@ def pictured(cells: Sequence[Cell], path: str) -> None:
 
 
 def percent_in(row: Sequence[Cell], size_bytes: int) -> str:
-    """The percent at this size; a dash where there is no such cell."""
+    """Return the percent at this size; a dash where there is no such cell."""
     return next((f"{cell.percent:.1f}" for cell in row if cell.size_bytes == size_bytes), "–")
 
 

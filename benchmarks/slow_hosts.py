@@ -35,11 +35,11 @@ class Population:
     links: Floats
 
     def reached(self) -> Floats:
-        """The bandwidth from each host to each other."""
+        """Return the bandwidth from each host to each other."""
         return np.minimum(self.links, np.minimum(self.sends[:, None], self.receives[None, :]))
 
     def faults(self) -> dict[tuple[str, Pair], float]:
-        """How many times too slow each faulty part is; a link only where its ends do not hide it."""
+        """Return how many times too slow each faulty part is; a link only where its ends do not hide it."""
         found = {("sends", (host, host)): 1 / value for host, value in enumerate(self.sends) if value < 1}
         found |= {
             ("receives", (host, host)): 1 / value for host, value in enumerate(self.receives) if value < 1
@@ -76,7 +76,7 @@ def population(hosts: int, seed: int) -> Population:
 
 
 def named(parts: list[SlowPart], pairs: list[Pair]) -> list[tuple[str, Pair]]:
-    """What the findings name, in their order, links with the worst first."""
+    """Return what the findings name, in their order, links with the worst first."""
     found: list[tuple[str, Pair]] = []
     for part in parts:
         if part.word == "outlier":
@@ -89,7 +89,7 @@ def named(parts: list[SlowPart], pairs: list[Pair]) -> list[tuple[str, Pair]]:
 
 
 def outcome(faulty: Population, noise: float, seed: int) -> Outcome:
-    """What the judge makes of one population."""
+    """Return what the judge makes of one population."""
     hosts = len(faulty.sends)
     pairs = list(itertools.permutations(range(hosts), 2))
     noisy = np.exp(np.random.default_rng(seed).normal(0, noise, (hosts, hosts)))

@@ -113,7 +113,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A lab with Slurm on it, whose files are in ``folder``; commands run in its folder ``job``."""
+    """Yield a lab with Slurm on it, whose files are in ``folder``; commands run in its folder ``job``."""
 
     lab: Lab
     folder: Path
@@ -124,7 +124,7 @@ class Cluster:
         return self.folder / "job"
 
     def words(self, host: str, command: Sequence[str]) -> list[str]:
-        """The command line that runs ``command`` on ``host``, and ends it when this process ends."""
+        """Return the command line that runs ``command`` on ``host``, and ends it when this process ends."""
         shared = shlex.join(self.shared)
         script = INSIDE.format(folder=self.folder, shared=shared, job=self.job)
         entered = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.lab.namespace(host)]
@@ -132,7 +132,7 @@ class Cluster:
         return [*entered, *apart, "sh", "-ec", script, host, *command]
 
     def variables(self) -> dict[str, str]:
-        """The environment of an operator, and of the jobs that inherit it."""
+        """Return the environment of an operator, and of the jobs that inherit it."""
         path = f"{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         ours = {"PATH": path, "HOME": str(Path.home()), "SLURM_CONF": str(self.folder / "slurm.conf")}
         # Of mpirun, which refuses root otherwise.
@@ -140,7 +140,7 @@ class Cluster:
         return {**ours, **root, "LANG": "C.UTF-8"}
 
     def run(self, line: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
-        """One line of shell on the login node."""
+        """Return one line of shell on the login node."""
         return subprocess.run(
             self.words(LOGIN, ["sh", "-c", line]),
             env=self.variables(),
@@ -154,7 +154,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(name: str, shared: Sequence[str] = ()) -> Iterator[Cluster]:
-    """A lab with Slurm on it, all nodes idle, while the block runs; ``shared`` are folders all nodes see."""
+    """Yield a lab with Slurm on it, all nodes idle; ``shared`` are folders that all nodes see."""
     hosts = [LabHost(host, 1, RATE_BYTES_PER_S, RATE_BYTES_PER_S) for host in (LOGIN, *NODES)]
     lab = Lab(name, tuple(hosts))
     wanted = {str(ROOT), str(BIN.parent), *shared}
@@ -221,7 +221,7 @@ def _await(made: Cluster) -> None:
 
 
 def _holds_links(name: str) -> Callable[[str, Path], bool]:
-    """Whether a profile of all nodes was written to the file ``name``."""
+    """Return whether a profile of all nodes was written to the file ``name``."""
 
     def holds(said: str, job: Path) -> bool:
         body = json.loads((job / name).read_text())["body"]
@@ -231,14 +231,14 @@ def _holds_links(name: str) -> Callable[[str, Path], bool]:
 
 
 def _batch(name: str, command: str) -> str:
-    """A line that has ``command`` run as a batch script on four nodes; see ``_submitted``."""
+    """Return a line that has ``command`` run as a batch script on four nodes; see ``_submitted``."""
     return f"printf '#!/bin/sh\\n%s\\n' {shlex.quote(command)} > {name}.sbatch; " + _submitted(
         name, f"{name}.sbatch"
     )
 
 
 def _submitted(name: str, script: str) -> str:
-    """A line that has a batch script run on four nodes, and ends as it does with what it said.
+    """Return a line that has a batch script run on four nodes, and ends as it does with what it said.
 
     ``sbatch --wait`` would ask only every half a minute.
     """
@@ -250,7 +250,7 @@ def _submitted(name: str, script: str) -> str:
 
 
 def cases(torch: str | None) -> list[Case]:
-    """What an operator types, in an order in which each has the files that it reads."""
+    """Return what an operator types, in an order in which each has the files that it reads."""
     profile, adaptive = "ccctl profile --quick -o", "ccctl run --adaptive --size 1M --iterations 20"
     on_nodes = _batch("adaptive", f'{adaptive} --hosts "$SLURM_JOB_NODELIST"')
     made = [
@@ -283,7 +283,7 @@ def cases(torch: str | None) -> list[Case]:
 
 
 def _watches() -> list[Case]:
-    """What a timer starts again and again.
+    """Return what a timer starts again and again.
 
     All is as in the baseline, then a node has become slow, is mended and resumed, another one, and a link.
     """
@@ -319,7 +319,7 @@ def _watches() -> list[Case]:
 
 
 def _with(name: str, **rates: float) -> Callable[[Lab], Lab]:
-    """A change of what a host sends or receives."""
+    """Return a change of what a host sends or receives."""
 
     def changed(lab: Lab) -> Lab:
         return replace(
@@ -330,7 +330,7 @@ def _with(name: str, **rates: float) -> Callable[[Lab], Lab]:
 
 
 def _watched(words: str = "no drift: ", drained: str | None = None) -> Callable[[str, Path], bool]:
-    """Whether a watch said that, metrics agree, and Slurm shows only ``drained`` as drained for it."""
+    """Return whether a watch said that, metrics agree, and Slurm shows only ``drained`` as drained for it."""
 
     def holds(said: str, job: Path) -> bool:
         shown = [line for line in said.splitlines() if line.startswith(NODES) and "→" not in line[:8]]
@@ -349,12 +349,12 @@ def _watched(words: str = "no drift: ", drained: str | None = None) -> Callable[
 
 
 def _sums(_said: str, job: Path) -> bool:
-    """Whether every rank has the sums of x.npy's rows."""
+    """Return whether every rank has the sums of x.npy's rows."""
     return bool((np.load(job / "y.npy") == np.load(job / "x.npy").sum(0)).all())
 
 
 def _reports(said: str, job: Path) -> bool:
-    """Whether a bench was right, and its job's folder holds all four files."""
+    """Return whether a bench was right, and its job's folder holds all four files."""
     [folder] = job.glob("ccctl-*/")
     names = {path.name for path in folder.iterdir()}
     return "values : 0 OK" in said and names == {"profile.json", "schedule.json", "bench.json", "report.html"}

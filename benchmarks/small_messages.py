@@ -40,7 +40,7 @@ _COLLECTIVES = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast"
 
 
 def programs(kind: str, ranks: int) -> dict[str, Program]:
-    """Each plain algorithm that serves the collective, with one chunk and with one for each rank."""
+    """Return each plain algorithm that serves the collective, with one chunk and with one for each rank."""
     network, found = family(f"fully_connected:{ranks}", [1e-6], [5e9]), {}
     for name in _PLAIN:
         for chunks in {1, ranks} if kind in ("all_reduce", "broadcast") else {1}:
@@ -84,7 +84,7 @@ def measure(ranks: int, kind: str, asked: argparse.Namespace, library: str) -> d
 
 
 def measured_by(python: str, library: str, ranks: int, kind: str, words: list[str]) -> dict[str, Any]:
-    """What this script measures where ``python`` is."""
+    """Return what this script measures where ``python`` is."""
     own = [python, "-P", __file__, "--alone", library, "--ranks", str(ranks), "--collectives", kind, *words]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(own, env=environment, capture_output=True, text=True, check=False)
@@ -95,7 +95,7 @@ def measured_by(python: str, library: str, ranks: int, kind: str, words: list[st
 
 
 def table(found: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """A line for each size: ours, the algorithm, each library over ours; then geometric means."""
+    """Return a line for each size: ours, the algorithm, each library over ours; then geometric means."""
     first = next(iter(found.values()))[0]
     lines, ratios = [], defaultdict(list)
     for size in first["ours"]:

@@ -39,7 +39,7 @@ class Answer:
 
 
 def exists(network: Network, chunks: int, latency: int, rounds: int, seconds: float) -> Answer:
-    """Whether an all_reduce ends after so many rounds; each send keeps its link and ports for one."""
+    """Return whether an all_reduce ends after so many rounds; each send keeps its link and ports for one."""
     from ortools.sat.python import cp_model
 
     begun_s = time.perf_counter()

@@ -162,7 +162,7 @@ def _ended(process: subprocess.Popen[bytes], within_s: float) -> int | None:
 
 
 def _strike(process: subprocess.Popen[bytes], strike: Strike, when_s: float) -> bool:
-    """Whether the victim was there to be struck."""
+    """Return whether the victim was there to be struck."""
     while time.monotonic() < when_s and process.poll() is None:
         time.sleep(0.05)
     deadline_s = time.monotonic() + 20
@@ -204,7 +204,7 @@ def _told(process: psutil.Process) -> str:
 
 
 def random_network(chance: random.Random, most: int) -> tuple[str, int]:
-    """A network of a random family with at most ``most`` ranks, and how many it has."""
+    """Return a network of a random family with at most ``most`` ranks, and how many it has."""
     a, b = chance.randint(2, max(2, most // 2)), 2
     choices = [
         (f"ring:{chance.randint(2, most)}", 0),
@@ -221,7 +221,7 @@ def random_network(chance: random.Random, most: int) -> tuple[str, int]:
 
 
 def random_strike(chance: random.Random, victims: Sequence[str]) -> Strike:
-    """A signal for one of ``victims``, at a random moment of its life."""
+    """Return a signal for one of ``victims``, at a random moment of its life."""
     how = chance.choice((signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
     return Strike(chance.choice(victims), how, chance.uniform(0, 1.1))
 
@@ -395,7 +395,7 @@ def _call_the_library(chance: random.Random) -> None:
 
 
 def left_behind(known: set[int]) -> dict[str, list[str]]:
-    """What is there that no command needs any more, by the name of its column."""
+    """Return what is there that no command needs any more, by the name of its column."""
     return {
         "processes": [_told(one) for one in psutil.process_iter() if one.pid not in known],
         "shm": _below(Path("/dev/shm")),
@@ -425,7 +425,7 @@ def stale_parts() -> list[str]:
 
 
 def settled(known: set[int]) -> dict[str, list[str]]:
-    """What is left behind after all had time to end."""
+    """Return what is left behind after all had time to end."""
     deadline_s = time.monotonic() + SETTLE_S
     while any((left := left_behind(known)).values()) and time.monotonic() < deadline_s:
         time.sleep(0.2)
@@ -447,7 +447,7 @@ def clear(left: dict[str, list[str]]) -> None:
 
 
 def cache_size() -> tuple[float, int]:
-    """(MiB, files) of every cache below the soak's home."""
+    """Return (MiB, files) of every cache below the soak's home."""
     files = [path for path in (HOME / "cache").rglob("*") if path.is_file()]
     return sum(path.stat().st_size for path in files) / 2**20, len(files)
 
@@ -471,7 +471,7 @@ COLUMNS = {
 
 
 def flat(moments_s: Sequence[float], values: Sequence[float], unit: str) -> tuple[bool, float]:
-    """Whether a figure is flat by the rule above, and by how much it grew."""
+    """Return whether a figure is flat by the rule above, and by how much it grew."""
     warm_s = moments_s[0] + WARM * (moments_s[-1] - moments_s[0])
     kept = [(moment, value) for moment, value in zip(moments_s, values, strict=True) if moment >= warm_s]
     if len(kept) < 3:

@@ -88,7 +88,7 @@ class Case:
     taccl: float = 0.0
 
     def network(self) -> Network:
-        """The whole network less what failed."""
+        """Return the whole network less what failed."""
         bandwidth = [gbs * 1e9 for gbs in self.gbs]
         whole = family(self.spec, [ALPHA_S], bandwidth, hold_alpha=self.in_steps)
         return without(whole, Failures(ranks=self.failed))
@@ -99,7 +99,7 @@ class Case:
         return self.kind != "all_reduce" or bool(self.collectives)
 
     def asked(self, ranks: int) -> tuple[CollectiveRequest, ...]:
-        """The collectives, each with the ranks that take part."""
+        """Return the collectives, each with the ranks that take part."""
         left = tuple(rank for rank in range(ranks) if rank not in self.failed)
         return self.collectives or (CollectiveRequest(self.kind, 0, left),)
 
@@ -193,7 +193,7 @@ CASES = (
 
 
 def baselines(case: Case, network: Network) -> tuple[float, float]:
-    """Seconds of the ring and of direct sends; 0 for a ring that the paper does not run."""
+    """Return seconds of the ring and of direct sends; 0 for a ring that the paper does not run."""
     collectives = case.asked(network.ranks)
     if case.in_steps:
         pairs = np.array([pair for one in collectives for pair in pairs_of(one)]).T
@@ -205,7 +205,7 @@ def baselines(case: Case, network: Network) -> tuple[float, float]:
 
 
 def pairs_of(one: CollectiveRequest) -> Iterator[tuple[int, int]]:
-    """(from, to) of each chunk that direct sends move."""
+    """Yield (from, to) of each chunk that direct sends move."""
     for a in one.members:
         for b in one.members:
             towards = {"broadcast": a == one.root, "reduce": b == one.root, "gather": b == one.root}
@@ -214,7 +214,7 @@ def pairs_of(one: CollectiveRequest) -> Iterator[tuple[int, int]]:
 
 
 def halves_s(network: Network, members: tuple[int, ...], share_bytes: int) -> float:
-    """A reduce_scatter and then an all_gather, neither slower than its bound."""
+    """Return a reduce_scatter and then an all_gather, neither slower than its bound."""
     kinds: tuple[tuple[Kind, int], ...] = (("reduce_scatter", len(members)), ("all_gather", 1))
     shapes = (collective(kind, network.ranks, chunks, 0, members) for kind, chunks in kinds)
     return sum(
@@ -223,7 +223,9 @@ def halves_s(network: Network, members: tuple[int, ...], share_bytes: int) -> fl
 
 
 def best(case: Case, network: Network) -> tuple[Outcome, str, float]:
-    """(outcome, method, CPU seconds) of the best that is found in this process, without integer programs."""
+    """Return (outcome, method, CPU seconds) of the best that is found in this process, without
+    integer programs.
+    """
     asked = Request(
         network,
         case.kind,
@@ -256,7 +258,10 @@ def greedy_s(case: Case, network: Network) -> float:
 
 
 def solved(case: Case, network: Network) -> tuple[float, float]:
-    """Seconds of what TACOS-ILP and the TACCL-like baseline find within a minute each; 0 for nothing."""
+    """Return seconds of what TACOS-ILP and the TACCL-like baseline find within a minute each.
+
+    0 for nothing.
+    """
     if network.ranks > MOST_SOLVED_RANKS:
         return 0.0, 0.0
     collectives = case.asked(network.ranks)
@@ -287,7 +292,9 @@ def solved(case: Case, network: Network) -> tuple[float, float]:
 
 
 def by_mechanism(case: Case, network: Network, mechanism: Mechanism, limit_s: float) -> str:
-    """A line: the time that TACOS-ILP finds by one of its mechanisms alone, in percent of the bound."""
+    """Return a line: the time that TACOS-ILP finds by one of its mechanisms alone, in percent of the
+    bound.
+    """
     shape = Request(network, case.kind, collectives=case.asked(network.ranks)).shape(1)
     chunk_bytes = case.size_bytes // network.ranks
     begun_s = time.perf_counter()
@@ -314,7 +321,7 @@ class Asked:
 
 
 def seconds_of(text: str) -> float:
-    """A number above 0; NaN for anything else."""
+    """Return a number above 0; NaN for anything else."""
     try:
         return float(text) or float("nan")
     except ValueError:
@@ -322,7 +329,7 @@ def seconds_of(text: str) -> float:
 
 
 def asked_of(arguments: list[str]) -> Asked:
-    """What the command line asks for: small cases with --quick, those whose name has FILTER."""
+    """Return what the command line asks for: small cases with --quick, those whose name has FILTER."""
     words, limit_s = list(arguments), 0.0
     if BY_MECHANISM in words:
         at = words.index(BY_MECHANISM)
@@ -344,7 +351,7 @@ def asked_of(arguments: list[str]) -> Asked:
 
 
 def row(case: Case, *, programs: bool) -> str:
-    """One line of the table, measured."""
+    """Return one line of the table, measured."""
     network = case.network()
     outcome, method, used_s = best(case, network)
     once_s = greedy_s(case, network)
@@ -365,12 +372,12 @@ def row(case: Case, *, programs: bool) -> str:
 
 
 def multiple(value: float) -> str:
-    """``value`` times, or a dash for nothing."""
+    """Return ``value`` times, or a dash for nothing."""
     return f"{value:8.{2 if value < 1000 else 0}f}x" if value else f"{'-':>9}"
 
 
 def seconds(value: float) -> str:
-    """``value`` in a cell, or a dash for nothing."""
+    """Return ``value`` in a cell, or a dash for nothing."""
     return f"{value:9.4g}s" if value else f"{'-':>10}"
 
 

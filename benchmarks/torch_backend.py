@@ -37,7 +37,7 @@ WIDTH, LAB_WIDTH = 1024, 512
 
 
 def times_s(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each call in each round, the slowest rank's each time."""
+    """Return seconds of each call in each round, the slowest rank's each time."""
     import torch
     import torch.distributed as dist
 
@@ -89,7 +89,7 @@ def rank_main(size_bytes: int, rounds: int, width: int) -> None:
 
 
 def result_of(ranks: list[subprocess.Popen[str]]) -> dict[str, dict[str, list[float]]]:
-    """What rank 0 found; ends the program where a rank fails."""
+    """Return what rank 0 found; ends the program where a rank fails."""
     said = [rank.communicate()[0] for rank in ranks]
     if any(rank.returncode for rank in ranks):
         sys.exit("\n".join(said))
@@ -104,7 +104,7 @@ def result_of(ranks: list[subprocess.Popen[str]]) -> dict[str, dict[str, list[fl
 def started(
     command: list[str], rank: int, ranks: int, address: str, port: int, **more: str
 ) -> subprocess.Popen[str]:
-    """One rank with the variables that torchrun sets."""
+    """Return one rank with the variables that torchrun sets."""
     told = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": address, "MASTER_PORT": port}
     told |= {"OMP_NUM_THREADS": 1} | more
     return subprocess.Popen(
@@ -117,7 +117,7 @@ def started(
 
 
 def on_this_host(ranks: int, size_bytes: int, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Times of ``ranks`` ranks on this host."""
+    """Print the times of ``ranks`` ranks on this host."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -126,7 +126,7 @@ def on_this_host(ranks: int, size_bytes: int, rounds: int) -> dict[str, dict[str
 
 
 def in_lab(case: str, size_bytes: int, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Times of a rank on each host of a lab."""
+    """Print the times of a rank on each host of a lab."""
     description = (HETEROGENEOUS | HOMOGENEOUS)[case]
     hosts = 8 if "8]" in description else 6 if "6]" in description else 4
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:

@@ -55,7 +55,7 @@ PREDICTED = ("ddp", "dear", "dear-nl")
 
 
 def labels(row: dict[str, Any]) -> tuple[str, str]:
-    """(the mode, the mode with its bucket)."""
+    """Return (the mode, the mode with its bucket)."""
     bucket = f":{row['bucket_bytes'] >> 10}K" if row["bucket_bytes"] else ""
     return row["mode"], row["mode"] + bucket
 
@@ -77,19 +77,19 @@ def best_of(rows: list[dict[str, Any]]) -> dict[str, tuple[str, float]]:
 
 
 def predicted_s(label: str, network: Network, model: Model, compute_s: float) -> float:
-    """What ``ccctl training fusion`` predicts for an iteration on the measured network."""
+    """Return what ``ccctl training fusion`` predicts for an iteration on the measured network."""
     mode, _, bucket = label.partition(":")
     size_bytes = parse_size(bucket, "--modes") if bucket else 0
     return fusion_plan(model.taking(compute_s), ring_costs(network), mode, size_bytes).iteration_s
 
 
 def all_reduce_s(case: str, model: Model) -> float:
-    """What an all_reduce of the model takes in a lab at the rate of what limits it."""
+    """Return what an all_reduce of the model takes in a lab at the rate of what limits it."""
     return 2 * (RANKS - 1) / RANKS * model.total_bytes / CASES[case][1]
 
 
 def compute_of(case: str, options: argparse.Namespace, model: Model) -> str:
-    """How long a layer sleeps in its forward pass; in its backward pass it is twice that."""
+    """Return how long a layer sleeps in its forward pass; in its backward pass it is twice that."""
     if options.compute != "balanced":
         return str(options.compute)
     return f"{1e6 * all_reduce_s(case, model) / 3 / options.layers:.0f}us"
@@ -104,7 +104,7 @@ def workload(options: argparse.Namespace) -> Model:
 
 
 def in_lab(case: str, options: argparse.Namespace, compute: str) -> tuple[list[dict[str, Any]], Network]:
-    """(the rows of ``ccctl training compare`` in one lab, the network as it was measured)."""
+    """Return (the rows of ``ccctl training compare`` in one lab, the network as it was measured)."""
     description, _ = CASES[case]
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
         profile = f"{folder}/{case}.json"
@@ -146,7 +146,7 @@ def told(case: str, rows: list[dict[str, Any]], network: Network, model: Model) 
 
 
 def trained(model: str, seed: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of DDP and DS-Sync, trained on this host from one seed."""
+    """Return the rows of DDP and DS-Sync, trained on this host from one seed."""
     words = [
         "training",
         "compare",
@@ -196,7 +196,7 @@ def spread_of(shares: list[float]) -> str:
 
 
 def reached(row: dict[str, Any]) -> str:
-    """The first iteration after which the ranks' own replicas classified 90 % correctly."""
+    """Return the first iteration after which the ranks' own replicas classified 90 % correctly."""
     pairs = zip(row["evaluated"], row["accuracies"], strict=True)
     return str(next((step for step, share in pairs if share >= 0.9), "never"))
 

@@ -86,7 +86,7 @@ def table2() -> None:
 
 
 def fig5() -> None:
-    """The halves of an all_reduce beside the whole; the paper: about half, for small and large messages."""
+    """Print the halves of an all_reduce beside the whole; the paper has about half, for all sizes."""
     print("\nFig. 5: 64 ranks, 10GbE     all_reduce  reduce_scatter  all_gather  both, ms (paper's text)")
     said = {500_000: "3.9", 1_000_000: "4.5"}
     for size in (1_000, 100_000, 500_000, 1_000_000, 10_000_000, 100_000_000):
@@ -180,7 +180,7 @@ class Case:
         return whole.taking((whole.forward_total_s + whole.backward_total_s) * self.compute_factor)
 
     def iteration_s(self, buffer_bytes: int) -> float:
-        """Seconds of an iteration."""
+        """Return seconds of an iteration."""
         return fusion_plan(self.model, self.costs, "dear", buffer_bytes).iteration_s
 
     @cached_property
@@ -191,7 +191,7 @@ class Case:
 
 
 def drawn(count: int) -> list[Case]:
-    """The five models in turn, each on a network, with ranks and computation drawn at random."""
+    """Return the five models in turn, each on a network, with ranks and computation drawn at random."""
     rng = np.random.default_rng(3)
     found = []
     for at in range(count):
@@ -203,7 +203,7 @@ def drawn(count: int) -> list[Case]:
 
 
 def trials_needed(case: Case, strategy: str, seed: int, first_bytes: int) -> int:
-    """The trial that is the first within 2 % of the best buffer; each measured with noise."""
+    """Return the trial that is the first within 2 % of the best buffer; each measured with noise."""
     rng = np.random.default_rng([seed, 1])
     # What `grid` tries is as far as can be from what it has tried; these take the same grid in another order.
     even = np.rint(np.linspace(MIB, 100 * MIB, GRID)).astype(int)
@@ -257,7 +257,7 @@ def _first(start: str, seed: int) -> int:
 
 
 def _inputs(told: str | None, first: str) -> str:
-    """What a module tells of the inputs that it infers, from the words ``first`` on."""
+    """Return what a module tells of the inputs that it infers, from the words ``first`` on."""
     assert told
     return told[told.index(first) :].strip()
 

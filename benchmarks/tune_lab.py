@@ -30,7 +30,7 @@ ITERATIONS = 5
 
 
 def loaded(library: str, path: str) -> dict[str, str]:
-    """The variables with which a library loads its table."""
+    """Return the variables with which a library loads its table."""
     if library == "mpich":
         return mpich.environment(["all_reduce"], path)
     return {
@@ -41,7 +41,7 @@ def loaded(library: str, path: str) -> dict[str, str]:
 
 
 def forced(library: str, algorithm: str) -> dict[str, str] | None:
-    """The variables with which it takes one algorithm; None for its own choice."""
+    """Return the variables with which it takes one algorithm; None for its own choice."""
     if algorithm == "own":
         return None
     if library == "mpich":

@@ -199,7 +199,7 @@ def _files() -> Iterator[tuple[int, str, str]]:
 
 
 def _connects(user: int, family: int, address: str | tuple[str, int]) -> str:
-    """What another user gets who connects there: "" where nothing.
+    """Return what another user gets who connects there: "" where nothing.
 
     By the loopback a user of this host reaches Open MPI's launcher while MPI starts:
     see docs/explanation/security.md.
@@ -246,7 +246,7 @@ def _shared_folder(trial: Trial, name: str) -> Path:
 
 
 def _foreign_cache(trial: Trial) -> None:
-    """The second user has a cache; the first is told to use it."""
+    """Have the first user use a cache of the second."""
     place = _shared_folder(trial, "cache") / "theirs"
     shutil.copytree(trial.folder / "system", place)
     for path in (place, *place.rglob("*")):
@@ -275,7 +275,7 @@ def _planted_fifo(trial: Trial) -> None:
 
 
 def _silent_strangers(trial: Trial) -> None:
-    """The second user connects to whatever the first listens at, and says nothing.
+    """Have the second user connect to whatever the first listens at, and say nothing.
 
     That may keep Open MPI's launcher from starting the run, which must then end by itself and say so.
     """

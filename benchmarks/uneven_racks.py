@@ -31,7 +31,7 @@ CLASSIC = ("ring", "tree", "direct", "halving_doubling")
 
 
 def drawn(chance: np.random.Generator, hosts: int) -> tuple[Network, list[int]]:
-    """(a network, the sizes of its racks)."""
+    """Return (a network, the sizes of its racks)."""
     sizes: list[int] = []
     while sum(sizes) < hosts:
         sizes.append(min(hosts - sum(sizes), int(chance.integers(1, max(2, hosts // 2) + 1))))
@@ -53,7 +53,7 @@ def drawn(chance: np.random.Generator, hosts: int) -> tuple[Network, list[int]]:
 
 
 def classic_s(network: Network, size_bytes: int) -> float:
-    """The simulated time of the fastest classic algorithm."""
+    """Return the simulated time of the fastest classic algorithm."""
     found = []
     for method in CLASSIC:
         try:
@@ -64,7 +64,7 @@ def classic_s(network: Network, size_bytes: int) -> float:
 
 
 def mean(ratios: list[float]) -> float:
-    """The geometric mean."""
+    """Return the geometric mean."""
     return prod(ratios) ** (1 / len(ratios))
 
 

@@ -58,7 +58,7 @@ def network_of(mbit: Sequence[float]) -> Network:
 
 
 def forecasts(static: Schedule, moments: Sequence[tuple[float, ...]]) -> list[Moment]:
-    """What the static schedule is predicted to take at each moment, and the best for that moment."""
+    """Return what the static schedule is predicted to take at each moment, and the best for that moment."""
     found, known = [], [static]
     for mbit in moments:
         network = network_of(mbit)
@@ -70,7 +70,7 @@ def forecasts(static: Schedule, moments: Sequence[tuple[float, ...]]) -> list[Mo
 
 
 def makespan_s(times_s: Sequence[float], iterations: int, hold_s: float) -> float:
-    """The makespan of ``iterations`` that take ``times_s[m]`` in moment m, of ``hold_s`` each."""
+    """Return the makespan of ``iterations`` that take ``times_s[m]`` in moment m, of ``hold_s`` each."""
     now_s = 0.0
     for _ in range(iterations):
         left = 1.0

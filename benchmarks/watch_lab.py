@@ -34,7 +34,7 @@ TARGET = 0.15
 
 @contextmanager
 def lab(name: str, folder: Path) -> Iterator[str]:
-    """A lab of four hosts while it is up."""
+    """Yield a lab of four hosts while it is up."""
     (folder / "lab.toml").write_text(f'name = "{name}"\nhosts = "gpu[1-4]"\nrate = "100Mbit/s"\n')
     subprocess.run([*CCCTL, "lab", "up", "-q", folder / "lab.toml"], check=True)
     try:
@@ -44,7 +44,10 @@ def lab(name: str, folder: Path) -> Iterator[str]:
 
 
 def inside(name: str, *words: object, fine: tuple[int, ...] = (0,)) -> tuple[int, str]:
-    """(status, stdout) of a command of ccctl in the first host; ends where the status is not expected."""
+    """Return (status, stdout) of a command of ccctl in the first host.
+
+    Ends where the status is not expected.
+    """
     line = [*CCCTL, "lab", "run", "--lab", name, "--", *CCCTL, *map(str, words)]
     done = subprocess.run(line, capture_output=True, text=True)
     if done.returncode not in fine:
@@ -53,7 +56,7 @@ def inside(name: str, *words: object, fine: tuple[int, ...] = (0,)) -> tuple[int
 
 
 def watched(name: str, folder: Path, state: str) -> tuple[int, dict[str, Any]]:
-    """(status, summary) of one run."""
+    """Return (status, summary) of one run."""
     given = ("--baseline", folder / "profile.json", "--schedule", folder / "schedule.json")
     status, told = inside(name, "watch", *given, "--state", folder / state, "--json", fine=(0, 1))
     return status, json.loads(told)
@@ -66,7 +69,7 @@ def shape(name: str, *change: str) -> None:
 
 
 def taken_s(name: str, schedule: Path, size: str) -> float:
-    """Seconds of one timed run of a schedule after one to warm up, every element checked."""
+    """Return seconds of one timed run of a schedule after one to warm up, every element checked."""
     words = ("-b", size, "-e", size, "--iters", "1", "-w", "1", "--placement", "out", "--json")
     _, told = inside(name, "bench", schedule, *words)
     row = json.loads(told)["rows"][0]
@@ -76,7 +79,7 @@ def taken_s(name: str, schedule: Path, size: str) -> float:
 
 
 def change_of(name: str, schedule: Path) -> tuple[str, str]:
-    """(what is changed, how the event must begin): the link that the schedule uses most, or a host."""
+    """Return (what is changed, how the event must begin): the link that the schedule uses most, or a host."""
     if name == "host":
         return "gpu3.egress = 25Mbit/s", "host gpu3 sends"
     body = codec.read(str(schedule), "schedule").body
