@@ -3,8 +3,8 @@
 This floor is the command line: it reads and writes artifacts, prints, and exits. ``load`` and ``save`` are
 for programs that use the three floors below as libraries: ``probes``, ``synth`` and ``exec``.
 
-Read `main` and `commands`, one module a command; `arguments`, what their words mean; `artifacts`, the files;
-`render` and `summaries`, what is shown; `console`, the one place that prints.
+Read `main` and `commands`, one module a command; `arguments`, which parses option values; `artifacts`, the
+files; `render` and `summaries`, which write text and pictures; `console`, the only module that prints.
 """
 
 import lazy_loader as lazy

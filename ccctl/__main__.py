@@ -1,4 +1,4 @@
-"""Where ccctl starts: first that the packages it will import are its own, then the command line."""
+"""The entry point: checks that no foreign file shadows our packages, then runs the command line."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def main() -> None:
 
 
 def _shadowed() -> str:
-    """Return what is wrong where a file of somebody else hides one of our packages; "" where nothing does.
+    """Return an error message if a foreign file hides one of our packages, else "".
 
-    Only looks the packages up, imports none of them.
+    Looks the packages up without importing them.
     """
     home = Path(__file__).resolve().parents[1]
     for name in _STAGES:

@@ -1,10 +1,10 @@
-"""Compiles the loops that come with the package: ``python -m ccctl.compile_loops`` fills synth/kernels/loops.
+"""The compiler of the package's loops: ``python -m ccctl.compile_loops`` fills synth/kernels/loops.
 
-For before a wheel is built, in a container image, or where many share an installation: what finds its loops
-there compiles nothing at its first command, whoever runs it and wherever it may write.
+Run it before a wheel is built, in a container image, or for a shared installation. Users' first commands then
+compile nothing, even where they may not write to the installation.
 
-A loop is compiled for the types that it is called with, so commands are run that call all loops in all the
-ways that users do; they also show that each loop works. They share what they compile and run side by side.
+A loop is compiled for the types of its arguments. So this module runs commands that call all loops with all
+types that users need, which also tests each loop. The commands run in parallel and share a cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 __all__ = ["CASES", "compile_into", "uncompiled"]
 
 _ROOT = str(Path(__file__).resolve().parents[1])
-# As a profile writes them: each link with ports that others share.
+# In the form of a profile: each link has ports that other links share.
 _LINKS = "src,dst,alpha,bandwidth,port\n" + "".join(
     f"{src},{dst},{1 + (src ^ dst)}us,{10 + src}GB/s,out{src // 2}\n"
     for src in range(4)
@@ -43,8 +43,8 @@ _RANKS = (
     "scatter",
     "gather",
 )
-# Each is a chain of commands, which need each other's files; those that take longest come first. ``exec`` is
-# what runs programs on ranks, for each type of element, ``predict`` how bench foretells a program's times.
+# Each case is a chain of commands that use each other's files; the longest come first. ``exec`` runs programs
+# on ranks for each element type; ``predict`` predicts a program's times as bench does.
 CASES: tuple[tuple[str, ...], ...] = (
     (
         f"synth --network mesh:4x4 {_COST} --size 64K -o mesh.json",
@@ -84,7 +84,7 @@ CASES: tuple[tuple[str, ...], ...] = (
     ),
     (f"groups fat_tree:4x2/4 {_COST} --size 16M --compare",),
     (f"fusion resnet-50 --ranks 4 {_COST}",),
-    # A network with links alike has other trees by default.
+    # On a network of equal links, the default trees are others.
     (f"synth --network mesh:3x3 {_COST} --collective all_gather --size 1M --method forest",),
     (f"synth --network torus:4x4 {_COST} --method symmetric -o symmetric.json", "verify symmetric.json"),
     (f"synth --network torus:4x4 {_COST} --method symmetric --collective all_to_all",),
@@ -111,14 +111,14 @@ predicted_s(program, schedule.network, 1024)
 host_timing(program, schedule.network, 1024, HostMemory("", (1,), (1e-9,), (1e-9,)))
 """,
 }
-# Who has a program that races waits for this one.
+# These run only for programs with a data race, and no case has one.
 _OF_WRONG_PROGRAMS = frozenset(("synth.check.races._unordered",))
 
 
 def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
-    """Fill a folder with all loops for the baseline processor; returns how many. What was there goes.
+    """Replace a folder's content by all loops for the baseline processor; return their number.
 
-    Raises RuntimeError with the output of a command that fails; then the folder is as it was.
+    Raises RuntimeError with the output of a command that fails, and leaves the folder unchanged then.
     """
     from synth.kernels import BASELINES, COMPILE_ALL, HIDE_SHIPPED
 
@@ -151,13 +151,13 @@ def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
 
 
 def uncompiled(folder: Path) -> list[str]:
-    """Return the loops of which a folder has no machine code: those that no case has called."""
+    """Return the loops without machine code in a folder, because no case called them."""
     made = {path.name.rpartition("-")[0] for path in folder.glob("*.loop")}
     return sorted(set(_loops()) - made - _OF_WRONG_PROGRAMS)
 
 
 def _loops() -> Iterator[str]:
-    """Yield the name of each compiled loop, with its module's."""
+    """Yield the qualified name of each compiled loop."""
     for package in ("probes", "synth", "exec", "ccctl"):
         for path in Path(_ROOT, package).rglob("*.py"):
             module = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
@@ -181,7 +181,7 @@ def _carry_out(place: Path, environment: dict[str, str], chain: tuple[str, ...])
 
 
 def main() -> None:
-    """Fill the folder named on the command line, or that of the package."""
+    """Fill the folder named on the command line, by default the package's."""
     from synth.kernels import SHIPPED_LOOPS
 
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SHIPPED_LOOPS

@@ -1,4 +1,4 @@
-"""The one place that prints: data to stdout, messages and progress to stderr.
+"""The only module that prints: data to stdout, messages and progress to stderr.
 
 On a terminal, tables are drawn by rich; anywhere else they are plain aligned columns without boxes
 or escapes, so that cron mail and pipes stay readable. Nothing heavy is imported until it is needed.
@@ -55,24 +55,24 @@ __all__ = [
 ]
 
 _LONG_WORD = re.compile(r"\S{300,}")
-# Characters of a line at most, and of a cell.
+# The most characters of a line, and of a cell.
 _MOST_LINE, _MOST_CELL = 10_000, 500
-# Cells of tables up to so many characters are never wrapped.
+# Table cells of at most this many characters are never wrapped.
 _SHORT = 12
-# Words of more characters, such as paths, may be folded where a table is wider than the terminal.
+# Longer words, such as paths, may be folded where a table is wider than the terminal.
 _LONG = 20
-# Where nothing can be drawn, a line of progress comes after so many seconds each.
+# Seconds between lines of progress where stderr is no terminal.
 _PLAIN_S = 60.0
-# After so many seconds without output `waiting` says what goes on.
+# Seconds without output before `waiting` prints its line.
 _FIRST_WORD_S = 0.7
 _doubts: list[str] = []
 _settings = {"quiet": False, "verbose": 0}
-# The progress bars that are drawn now.
+# The progress bars on the screen.
 _bars: list[DrawnBar] = []
 
 
 def configure(*, quiet: bool | None = None, verbose: int | None = None) -> None:
-    """Set what ``-q`` and ``-v`` ask for; None leaves a setting as it is."""
+    """Apply ``-q`` and ``-v``; None leaves a setting unchanged."""
     if quiet is not None:
         _settings["quiet"] = quiet
     if verbose is not None:
@@ -80,22 +80,22 @@ def configure(*, quiet: bool | None = None, verbose: int | None = None) -> None:
 
 
 def data(text: str) -> None:
-    """Print a line of what a command found on stdout; ``-q`` silences it.
+    """Print a line of results on stdout; ``-q`` silences it.
 
-    It stays one line: a newline within it came with a value, and is shown as one.
+    A newline within the text is shown escaped, so that the output stays one line.
     """
     if not _settings["quiet"]:
         _print(visible(text, _MOST_LINE))
 
 
 def document(text: str) -> None:
-    """Print a text of several lines that ccctl brings along, such as a page of help; ``-q`` silences it."""
+    """Print a text of several lines from ccctl itself, such as a page of help; ``-q`` silences it."""
     if not _settings["quiet"]:
         _print(unsteered(text))
 
 
 def prose(text: str) -> None:
-    """Print a paragraph on stdout, broken between words where a terminal is narrow; ``-q`` silences it."""
+    """Print a paragraph on stdout, wrapped to the terminal; ``-q`` silences it."""
     if (most := width()) is not None:
         import textwrap
 
@@ -106,7 +106,7 @@ def prose(text: str) -> None:
 
 
 def raw(content: bytes) -> None:
-    """Print an artifact as it is on stdout."""
+    """Write an artifact to stdout, byte for byte."""
     _waiting.over()
     flush()
     with _stdout_told():
@@ -115,7 +115,7 @@ def raw(content: bytes) -> None:
 
 
 def read_in_pager(page: Path) -> bool:
-    """Return whether man or mandoc showed a manual page, page by page; only where stdout is a terminal."""
+    """Show a manual page with man or mandoc if stdout is a terminal; return whether one did."""
     if not _is_terminal(sys.stdout) or _settings["quiet"]:
         return False
     import shutil
@@ -126,7 +126,7 @@ def read_in_pager(page: Path) -> bool:
     for program, option in (("man", "-l"), ("mandoc", "-a")):
         if shutil.which(program) is None:
             continue
-        # Ctrl-C is for the pager.
+        # Leave Ctrl-C to the pager.
         heard = signal.signal(signal.SIGINT, lambda *_: None)
         try:
             if subprocess.run([program, option, page], stderr=subprocess.DEVNULL).returncode == 0:
@@ -139,7 +139,7 @@ def read_in_pager(page: Path) -> bool:
 
 
 def flush() -> None:
-    """Hand everything printed so far to whoever reads stdout."""
+    """Flush stdout."""
     _waiting.over()
     with _stdout_told():
         sys.stdout.flush()
@@ -156,16 +156,16 @@ def summary(values: dict[str, Any]) -> None:
 
 
 def say_table(say: Callable[[str], None], columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table by lines through ``say``: ``data``, or ``note`` where stdout is for a file."""
+    """Print a table line by line through ``say``: ``data``, or ``note`` where stdout carries an artifact."""
     for line in aligned(columns, rows):
         say(line)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """Print a table on stdout; columns whose cells are all numbers are set to the right; ``-q`` silences it.
+    """Print a table on stdout, with numeric columns right-aligned; ``-q`` silences it.
 
-    Drawn by rich on a terminal; where that is narrow, cells of several words are wrapped. No cell is ever
-    cut: where that does not help, the lines are plain.
+    On a terminal rich draws it and wraps cells of several words to fit. If the table is still too wide, it is
+    printed as plain lines. No cell is ever cut.
     """
     if _settings["quiet"]:
         return
@@ -177,7 +177,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: st
 
 
 def width() -> int | None:
-    """Return the most characters of a line on stdout; None where that is no terminal."""
+    """Return the width of the terminal on stdout in characters; None where stdout is no terminal."""
     if not _is_terminal(sys.stdout):
         return None
     import shutil
@@ -190,8 +190,8 @@ def aligned(
 ) -> list[str]:
     """Return the lines of a plain table: the names of the columns, then each row.
 
-    A column is as wide as its longest cell, and at least as ``least`` says: so lines that are made one by
-    one stand below each other.
+    A column is as wide as its longest cell, and at least ``least``, so that rows made in separate calls line
+    up.
     """
     cells = _cells(rows)
     right = _rights(cells, len(columns))
@@ -220,19 +220,19 @@ def detail(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Something the user should know and may have to act on, on stderr; ``-q`` silences it."""
+    """Print a warning on stderr that the user may have to act on; ``-q`` silences it."""
     if not _settings["quiet"]:
         _message(f"warning: {text}", style="yellow")
 
 
 def doubt(text: str) -> None:
-    """Warn of a doubt about the result; the summary of ``--json`` has it among its findings, too."""
+    """Warn of a doubt about the result, and add it to the findings of the ``--json`` summary."""
     _doubts.append(text)
     warn(text)
 
 
 def error(text: str, hint: str = "") -> None:
-    """Why the command failed, and what to do, on stderr; never silenced."""
+    """Print why the command failed, and a hint, on stderr; never silenced."""
     for line in text.split("\n"):
         _message(f"ccctl: {_shortened(line)}", style="red")
     if hint:
@@ -240,15 +240,15 @@ def error(text: str, hint: str = "") -> None:
 
 
 def _shortened(text: str) -> str:
-    """Text in which a word of hundreds of characters, as somebody may have given us, keeps its beginning."""
+    """Return the text with words of hundreds of characters, which users may pass, cut."""
     return _LONG_WORD.sub(lambda word: f"{word[0][:60]}… ({len(word[0])} characters)", text)
 
 
 @cache
 def hear_libraries() -> None:
-    """From now on, show what probes, synth and exec log as warnings, as ``warn`` does.
+    """Print the log warnings of probes, synth and exec through ``warn`` from now on.
 
-    That loops are compiled, which takes seconds, is said once, where no progress bar says it.
+    Compiling loops takes seconds and is announced once, unless a progress bar shows it.
     """
     import logging
 
@@ -273,7 +273,7 @@ def hear_libraries() -> None:
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """Messages below errors stay unsaid while the block runs, unless ``-v`` asks for all."""
+    """Silence messages below errors while the block runs, unless ``-v`` is given."""
     before = _settings["quiet"]
     _settings["quiet"] = before or not _settings["verbose"]
     try:
@@ -284,7 +284,7 @@ def hushed() -> Iterator[None]:
 
 @contextmanager
 def spoken(wanted: bool = True) -> Iterator[None]:
-    """Where ``wanted``, what the block prints is why the command fails, and ``-q`` does not silence it."""
+    """Print the block's output despite ``-q`` if ``wanted``, because it explains a failure."""
     before = _settings["quiet"]
     _settings["quiet"] = before and not wanted
     try:
@@ -294,15 +294,15 @@ def spoken(wanted: bool = True) -> Iterator[None]:
 
 
 def next_step(command: str) -> None:
-    """Print the next command to type: the last line of success on a terminal, nothing elsewhere."""
+    """Print the next command to type as the last line, if on a terminal."""
     if _is_terminal(sys.stdout) and not _settings["quiet"]:
         _message(f"next: {command}", style="dim")
 
 
 def next_with(output: str | None, then: str, name: str) -> None:
-    """Print the next command after an artifact was written: ``then``, whose {} is the file it was written to.
+    """Print the next command: ``then`` with the written artifact's file in place of {}.
 
-    Where it was not written, the same command again with ``-o name``.
+    If no file was written, suggest the same command again with ``-o name``.
     """
     import shlex
 
@@ -316,16 +316,16 @@ class ProgressBar(Protocol):
     """A running progress bar."""
 
     def update(self, done: float, text: str = "") -> None:
-        """Say how much of the total is done, and optionally what is being done now."""
+        """Show how much of the total is done, and optionally the current activity."""
 
 
 class _Silent:
     def update(self, done: float, text: str = "") -> None:
-        """Nobody listens."""
+        """Do nothing."""
 
 
 class _Plain:
-    """A line now and then where nothing can be drawn: of short work none at all."""
+    """Progress as an occasional line where stderr is no terminal; short work prints none."""
 
     def __init__(self, label: str, total: float) -> None:
         self._label, self._total = label, total
@@ -340,17 +340,17 @@ class _Plain:
 
 
 def waiting(text: str) -> None:
-    """On a terminal, say what goes on where the first output takes longer than most of a second.
+    """Show ``text`` on a terminal if the first output takes longer than most of a second.
 
-    The seconds count from the start of the process. The line makes way for whatever is printed first; until
-    then another call changes what it says.
+    The time counts from the start of the process. The first output replaces the line; another call before
+    that changes its text.
     """
     if not _settings["quiet"] and _is_terminal(sys.stderr):
         _waiting.says(text)
 
 
 class _Waiting:
-    """The line that stands until the first output; the timer that writes it is a thread of its own."""
+    """The line that is shown until the first output, written by a timer thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -370,7 +370,7 @@ class _Waiting:
                 self._timer.start()
 
     def over(self) -> None:
-        """Output comes: the line goes, and none comes after it."""
+        """Remove the line before the first output, and show none from then on."""
         if self._over:
             return
         with self._lock:
@@ -396,7 +396,7 @@ _waiting = _Waiting()
 
 
 def _age_s() -> float:
-    """Return seconds since this process began, as Linux has them; 0 where it cannot be told."""
+    """Return the seconds since this process began, from /proc; 0 if unknown."""
     try:
         with open("/proc/self/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123 - pathlib takes longer
             ticks = int(file.read().rpartition(")")[2].split()[19])
@@ -409,9 +409,9 @@ def _age_s() -> float:
 def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tuple) -> Iterator[ProgressBar]:
     """Show a progress bar on stderr while the block runs, with the lines of ``below`` under it.
 
-    ``below`` is called several times a second, on another thread. What synth logs meanwhile, such as which
-    loop it compiles, stands beside the bar until the next update. Where stderr is not a terminal a plain line
-    comes every minute.
+    ``below`` is called several times a second, on another thread. Log messages of synth, such as the loop
+    being compiled, stand beside the bar until the next update. Where stderr is no terminal, a plain line is
+    printed every minute.
     """
     if _settings["quiet"]:
         yield _Silent()
@@ -441,7 +441,7 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
         bars.TaskProgressColumn(),
         bars.TimeRemainingColumn(),
     )
-    # Rich would send to stderr what is printed to stdout meanwhile.
+    # Otherwise rich would redirect stdout to stderr while the bar runs.
     with Drawn(*columns, console=screen, transient=True, redirect_stdout=False, expand=True) as drawn:
         task = drawn.add_task(visible(label), total=total)
         _bars.append(drawn)
@@ -466,12 +466,12 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
 
 
 def _print(text: str) -> None:
-    """Print a line on stdout, above the progress bar where both are on the same terminal."""
+    """Print a line on stdout, above the progress bar if both share a terminal."""
     _waiting.over()
     if _bars and _one_terminal():
         from rich.text import Text
 
-        # Rich alone knows how many lines it has to draw over; the terminal breaks long ones.
+        # Rich must print it: only rich knows how many lines the bar takes. The terminal wraps long lines.
         _bars[-1].console.print(Text(text.removesuffix("\n")), soft_wrap=True)
     else:
         _write(text)
@@ -502,11 +502,11 @@ def _stdout_told() -> Iterator[None]:
 
 
 def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str, most: int) -> bool:
-    """Return whether rich drew the table, which it does where every word fits into ``most`` characters."""
+    """Draw the table with rich if every word fits into ``most`` characters; return whether it did."""
     right = _rights(cells, len(columns))
     by_column = [[name, *(row[at] for row in cells)] for at, name in enumerate(columns)]
     whole = [max(map(len, column)) for column in by_column]
-    # Numbers with their unit stay in one line, and so do short cells.
+    # Keep numbers with their unit, and short cells, on one line.
     wraps = [not numbers and size > _SHORT for numbers, size in zip(right, whole, strict=True)]
     least = [
         max((min(len(word), _LONG) for cell in column for word in cell.split()), default=0)
@@ -564,7 +564,7 @@ def _is_terminal(stream: IO[str]) -> bool:
 
 
 def _one_terminal() -> bool:
-    """Return whether what goes to stdout and to stderr is seen on one terminal."""
+    """Return whether stdout and stderr are the same terminal."""
     return _is_terminal(sys.stdout) and os.path.sameopenfile(1, 2)
 
 

@@ -1,4 +1,4 @@
-"""The checks of ``doctor``: what this machine has and lacks for each stage; none can fail the others."""
+"""The checks of ``doctor``: what this machine has and lacks for each stage; each runs on its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENOUGH_SHARED_MEMORY = 256 << 20
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at; "missing" means that the pipeline on CPUs cannot work without it."""
+    """The result of one check; "missing" means that the pipeline on CPUs cannot work without it."""
 
     name: str
     state: State
@@ -35,11 +35,11 @@ class Check:
 
 
 def examine() -> Iterator[Check]:
-    """Yield every check, in the order of the data path; a check that breaks is a finding itself."""
+    """Yield every check in the order of the data path; a crash of a check becomes its result."""
     for look in CHECKS:
         try:
             yield from look()
-        except Exception as error:  # a broken library raises anything, and the other checks still tell
+        except Exception as error:  # a broken library may raise anything; go on with the other checks
             name = look.__name__.strip("_").replace("_", " ")
             yield Check(name, "missing", f"{type(error).__name__}: {error}", "install ccctl again")
 
@@ -102,7 +102,7 @@ def _cupy() -> Iterator[Check]:
 
 
 def _extra_for_driver() -> str:
-    """Return how to install CuPy for the driver that is here; without one, the names of the extras."""
+    """Return how to install CuPy for the installed driver; without a driver, the names of the extras."""
     import pynvml
 
     try:

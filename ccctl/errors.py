@@ -80,12 +80,12 @@ EXIT_STATUS: dict[type[CcctlError], int] = {
 }
 
 
-# Where an option is not called like the argument.
+# Options that have another name than their argument.
 _OPTIONS = {"peers": "vs"}
 
 
 def told(error: CcctlError) -> str:
-    """Return the message of an error, with the argument of a library as the option that it comes from."""
+    """Return the message of an error, with names of library arguments replaced by their options."""
     if not error.argument:
         return error.message
     option = _OPTIONS.get(error.argument, error.argument).replace("_", "-")

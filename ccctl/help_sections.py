@@ -1,7 +1,7 @@
 """The sections in which help and manual pages list the arguments and options of a command.
 
-An option's ``rich_help_panel`` names its section. Options without one stand under ``Options``; those that
-every command has stand last.
+An option's ``rich_help_panel`` names its section. Options without one are listed under ``Options``; options
+common to all commands are listed last.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ RANKS = "Ranks"
 SEARCH = "Search"
 
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
-# Sections of so few options join the others.
+# Smaller sections are merged into the others.
 _FEW = 2
-# The range that click appends; most are far beyond what anybody means, and the message of an error has it.
+# The range that click appends. Few users come near it, and the error message states it.
 _RANGE = re.compile(r"\s*(?:;|\[)\s*(?:[-\d.e+]+<=?)?x(?:[<>]=?[-\d.e+]+)?(?=\])")
 
 
@@ -70,6 +70,6 @@ def _without_range(meaning: str) -> str:
     found = _RANGE.search(meaning)
     if found is None:
         return meaning
-    # A range that stood alone leaves its closing bracket behind.
+    # A range without other remarks leaves its closing bracket behind.
     end = found.end() + 1 if "[" in found[0] else found.end()
     return (meaning[: found.start()] + meaning[end:]).rstrip()

@@ -1,7 +1,7 @@
-"""Finds hosts that cannot be reached, by halving; the others are detected all the same.
+"""A search for unreachable hosts by halving, while the others are detected.
 
-mpirun starts all hosts or none, so those that a failed start leaves out are tried again without the
-others, in halves, until what is missing has a name.
+mpirun starts all hosts or none. So after a failed start, the hosts without a result are tried again in
+halves, until each unreachable host is found.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from probes.topology import Topology
 __all__ = ["answering", "look_everywhere"]
 
 _LOOK, _ANSWER = "probes.detection.gather:look_task", "probes.detection.gather:answer_task"
-# A detector takes a second or two; a driver that hangs takes for ever.
+# A detector takes a second or two; a hanging driver never returns.
 _PATIENCE_S = 60.0
 _AGAIN_S = 30.0
 
 
 def look_everywhere(world: World, request: DetectRequest, timeout_s: float | None) -> Topology:
-    """Return the topology of all hosts of ``world``, one rank on each, with a finding for each that
-    is missing.
+    """Return the topology of all hosts of ``world``, with a finding for each missing host.
 
     Raises UnavailableError where no host answered.
     """
@@ -53,7 +52,7 @@ def look_everywhere(world: World, request: DetectRequest, timeout_s: float | Non
 
 
 def answering(hosts: Sequence[str], label: str, deadline_s: float | None) -> dict[str, str]:
-    """Return which of ``hosts`` cannot start a rank, and why; ``deadline_s`` is of the monotonic clock."""
+    """Map each host that cannot start a rank to the reason; ``deadline_s`` is on the monotonic clock."""
     search = _Search(_ANSWER, None, label, deadline_s)
     half = len(hosts) // 2
     search.run(*([hosts[:half], hosts[half:]] if half else [hosts]))
@@ -62,7 +61,7 @@ def answering(hosts: Sequence[str], label: str, deadline_s: float | None) -> dic
 
 @dataclass
 class _Search:
-    """Starts ``task`` on groups of hosts; ``missing`` are those that gave nothing, and why."""
+    """Starts of ``task`` on groups of hosts; ``missing`` maps hosts without a result to the reason."""
 
     task: str
     request: DetectRequest | None
@@ -72,7 +71,7 @@ class _Search:
     error: CcctlError | RankFailed | None = None
 
     def run(self, *together: Sequence[str]) -> None:
-        """Try the hosts that are ``together``, then those left in ever smaller groups."""
+        """Try each group of hosts in ``together``, then those without a result in ever smaller groups."""
         groups, patience_s = [list(hosts) for hosts in together], _PATIENCE_S
         while groups:
             group = groups.pop(0)
@@ -92,11 +91,11 @@ class _Search:
                 groups += [left[:half], left[half:]]
 
     def _try(self, hosts: Sequence[str], timeout_s: float) -> CcctlError | RankFailed | None:
-        """Look at these hosts; None, or why some of them did not answer."""
+        """Run the task on these hosts; return None, or why some of them did not answer."""
         console.detail(f"{self.label}: trying {len(hosts)} hosts")
         world = World(hosts=",".join(f"{host}:1" for host in hosts))
         try:
-            # What mpirun says of each try would bury what is found in the end.
+            # mpirun's messages about each try would bury the result.
             with console.hushed():
                 value = run_ranks(
                     self.task, self.request, world, label=self.label, timeout_s=timeout_s, keep=self.keep
@@ -107,13 +106,13 @@ class _Search:
         return None
 
     def keep(self, value: Any) -> None:
-        """Take a piece of what a group gives, which may fail later."""
+        """Take a partial result of a group, which may still fail."""
 
     def finished(self, value: Any) -> None:
-        """Take what a group that did not fail gave."""
+        """Take the result of a group that succeeded."""
 
     def came(self, host: str) -> bool:
-        """Return whether a host of a group that failed gave something nevertheless."""
+        """Return whether a host gave a result although its group failed."""
         return False
 
     def _left_s(self, at_most_s: float) -> float:
@@ -122,7 +121,7 @@ class _Search:
 
 @dataclass
 class _Looking(_Search):
-    """Collects the looks of the hosts ``asked`` for."""
+    """A search that collects the detected hosts among those ``asked`` for."""
 
     asked: Sequence[str] = ()
     looks: list[HostDetection] = field(default_factory=list)
@@ -138,7 +137,7 @@ class _Looking(_Search):
         failed = {look.host for look in self.looks if look.topology is None}
         if host in failed or any(answers_to(host, one) for one in found):
             return True
-        # Only a look that no name explains may be of a host that was asked for by another: DNS is slow.
+        # Resolve names last, as DNS is slow: only an unmatched result may be a host under another name.
         others = [one for one in found if not any(answers_to(name, one) for name in self.asked)]
         return bool(others) and any(answers_to(host, one, _addresses(host)) for one in others)
 

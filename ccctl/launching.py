@@ -1,4 +1,4 @@
-"""Starts ranks for a command: with its progress bar, its messages and what it has to save before it ends."""
+"""The start of ranks for a command, with its progress bar, its messages and its rescue of results."""
 
 from __future__ import annotations
 
@@ -37,25 +37,23 @@ __all__ = [
     "world_of",
 ]
 
-# Where --hosts is not given; a lab sets it for what runs inside.
+# The default of --hosts; a lab sets it for the commands inside it.
 HOSTS_VARIABLE = "CCCTL_HOSTS"
-# So many of those that others wait for are named.
+# The most ranks that are named as waited for.
 _MOST_AWAITED = 4
 _FLAGS = {"ranks": "-n", "hosts": "--hosts", "hostfile": "--hostfile", "spare": "--spare"}
 _ARGUMENT = re.compile(r"^(ranks|hosts|hostfile|spare)(?=: )|\b(ranks|hosts|hostfile)=(\d+|'[^']*')")
 
 
 def by_default(hosts: str | None) -> bool:
-    """Return whether no --hosts was given: there are none, or those of the environment or of a job of
-    Slurm.
-    """
+    """Return whether --hosts was not given: there are no hosts, or the environment's or Slurm job's."""
     return hosts is None or hosts in (os.environ.get(HOSTS_VARIABLE), other_nodes())
 
 
 def world_of(ranks: int | None, hosts: str | None, hostfile: str | None) -> World:
-    """Return the world that the options describe; a hostfile comes before the hosts of the environment.
+    """Return the world that the options describe; a hostfile overrides the hosts of the environment.
 
-    Without either these are the nodes of the job of Slurm that this process runs in.
+    Without either, use the nodes of the Slurm job of this process.
     """
     if hostfile is not None:
         return World(ranks, None if by_default(hosts) else hosts, hostfile)
@@ -63,9 +61,9 @@ def world_of(ranks: int | None, hosts: str | None, hostfile: str | None) -> Worl
 
 
 def over_sockets(wires: str) -> bool:
-    """Return whether ``--wires`` says sockets.
+    """Return whether ``--wires`` is sockets.
 
-    Raises UsageError where it is neither that nor mpi nor auto.
+    Raises UsageError unless it is sockets, mpi or auto.
     """
     from exec.launcher import Wires
 
@@ -76,9 +74,9 @@ def over_sockets(wires: str) -> bool:
 
 
 def paced_between_hosts(programs: Iterable[Program], world: World) -> bool:
-    """Return whether programs whose threadblocks all send at rates of their own run between hosts.
+    """Return whether all threadblocks have their own send rate and run between hosts.
 
-    Each then wants a connection of its own, which sockets give it and MPI does not.
+    Each threadblock then needs its own connection, which sockets provide and MPI does not.
     """
     if started_by_mpi() or (world.hosts is None and world.hostfile is None):
         return False
@@ -86,9 +84,9 @@ def paced_between_hosts(programs: Iterable[Program], world: World) -> bool:
 
 
 def placed(world: World) -> tuple[int, tuple[HostSlots, ...]]:
-    """Return (how many ranks, the hosts they run on.
+    """Return (number of ranks, their hosts); no hosts means this machine.
 
-    None means here); raises UsageError that names the flags.
+    Raises UsageError that names the flags.
     """
     with _naming_flags():
         return world.placed()
@@ -108,14 +106,14 @@ def run_ranks(
     rejoin: int = 0,
     below: Callable[[], Sequence[str]] = tuple,
 ) -> Any:
-    """Return what ``exec.launcher.run.run_ranks`` returns, with a progress bar under the name ``label``.
+    """Call ``exec.launcher.run.run_ranks`` with a progress bar named ``label``, and return its result.
 
-    Under the bar stands what ``below`` says, then who waits for whom.
+    Under the bar are the lines of ``below``, then which ranks wait for which.
 
-    With ``sockets`` or ``survive`` the ranks need no MPI. With ``survive`` those that are left go on when
-    others die; a lost rank is started again up to ``rejoin`` times.
+    With ``sockets`` or ``survive`` the ranks need no MPI. With ``survive`` the surviving ranks go on when
+    others die; a lost rank is restarted up to ``rejoin`` times.
 
-    Inside mpirun or srun only rank 0 returns: the others leave, with status 0 after success.
+    Inside mpirun or srun only rank 0 returns; the other ranks exit, with status 0 after success.
     """
     _hear_launcher()
     limits: dict[str, Any] = {"timeout_s": timeout_s, "stall_s": stall_s, "keep": keep}
@@ -132,13 +130,13 @@ def run_ranks(
 
 
 def _inside(call: Callable[[], Any]) -> Any:
-    """Return what ``call`` returns, on rank 0; every other rank leaves."""
+    """Return the result of ``call`` on rank 0; exit on every other rank."""
     from exec.launcher import own_rank
 
     try:
         value = call()
     except UsageError:
-        # Every rank meets it, and one tells.
+        # Every rank gets this error; only one reports it.
         if own_rank() == 0:
             raise
         raise SystemExit(EXIT_STATUS[UsageError]) from None
@@ -149,7 +147,7 @@ def _inside(call: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def _naming_flags() -> Iterator[None]:
-    """While the block runs, a UsageError about an argument of the launcher names its flag instead."""
+    """Replace the launcher's argument names by flags in a UsageError that the block raises."""
     try:
         yield
     except UsageError as error:
@@ -159,7 +157,7 @@ def _naming_flags() -> Iterator[None]:
 
 
 def _with_flags(text: str) -> str:
-    """Return ``ranks=4`` becomes ``-n 4``, and ``hosts: …`` becomes ``--hosts: …``."""
+    """Replace argument names by flags: ``ranks=4`` becomes ``-n 4``, ``hosts: …`` becomes ``--hosts: …``."""
 
     def flag(found: re.Match[str]) -> str:
         value = (found[3] or "").strip("'")
@@ -170,9 +168,9 @@ def _with_flags(text: str) -> str:
 
 @contextlib.contextmanager
 def _showing_output() -> Iterator[None]:
-    """While the block runs, an error that is raised has what mpirun printed shown before it.
+    """Print mpirun's output before an error that the block raises.
 
-    That is often the reason where ranks did not start; of a rank that was lost the error tells enough.
+    That output often says why ranks did not start. For a lost rank the error says enough.
     """
     try:
         yield
@@ -185,7 +183,7 @@ def _showing_output() -> Iterator[None]:
 
 
 class Drawn(Progress):
-    """Draws how far a stage, or rank 0, has come."""
+    """Progress of a stage or of rank 0, drawn as a bar."""
 
     def __init__(self, bar: console.ProgressBar) -> None:
         self._bar = bar
@@ -194,28 +192,28 @@ class Drawn(Progress):
         self._bar.update(min(done / total, 1.0) if total else 1.0, text)
 
     def waiting(self, peer: int, what: str) -> None:
-        """Show no waiting in the bar."""
+        """Ignore waiting; the bar does not show it."""
 
 
 class RankDisplay:
-    """What ranks do now, as lines for a terminal: who is waited for, by how many, and who was lost."""
+    """The state of the ranks as lines for a terminal: which are waited for, by how many, which are lost."""
 
     def __init__(self) -> None:
         self._now: dict[int, tuple[str, Heartbeat]] = {}
         self._lost: dict[int, str] = {}
 
     def heard(self, rank: int, host: str, status: Heartbeat) -> None:
-        """Note what a rank does now."""
+        """Record the latest heartbeat of a rank."""
         self._now[rank] = (host, status)
         self._lost.pop(rank, None)
 
     def lost(self, lost: Lost) -> None:
-        """Note that a rank is gone."""
+        """Record that a rank was lost."""
         self._lost[lost.rank] = lost.how
         self._now.pop(lost.rank, None)
 
     def lines(self) -> list[str]:
-        """Nothing before the first rank is heard; those that most wait for come first."""
+        """Return the lines, the most waited-for ranks first; none before the first heartbeat."""
         now, gone = dict(self._now), dict(self._lost)
         if not now:
             return []
@@ -249,7 +247,7 @@ class RankDisplay:
 
 
 class _Told(Ending):
-    """Tells the user why a job is aborted, and first saves what there is."""
+    """The end of an aborted job: saves the results so far, then tells the user why."""
 
     out_of_time_status = EXIT_STATUS[TimeoutExpired]
 
@@ -276,7 +274,7 @@ class _Told(Ending):
 
 @cache
 def _hear_launcher() -> None:
-    """From now on, ``-v`` shows what the launcher logs: its command line, what ranks printed."""
+    """Let ``-v`` show the launcher's log from now on: its command line, and the output of ranks."""
     import logging
 
     class Details(logging.Handler):

@@ -46,18 +46,18 @@ _LOADING = frozenset(
 
 
 class _WithClaim:
-    """Lists a command with its whole claim, over as many lines as that takes; click would cut it."""
+    """A command listed with its whole first paragraph, which click would cut."""
 
     def get_short_help_str(self, limit: int = 0) -> str:
         return claim(self)
 
 
 class _Group(_WithClaim, typer.core.TyperGroup):
-    """A command that is several in one."""
+    """A command with subcommands."""
 
 
 class _InOrder(_Group):
-    """Lists the commands in the order of the data path, those with verbs among them."""
+    """A group that lists its commands in the order of the data path."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*CLAIMS]
@@ -69,7 +69,7 @@ class _InOrder(_Group):
 
 
 class _Command(_WithClaim, typer.core.TyperCommand):
-    """Shows options in sections; refuses numbers that nothing can reckon with: nan, inf, above 63 bits."""
+    """A command with options in sections, which refuses nan, inf, and integers above 63 bits."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for title, rows in sections(self, ctx).items():
@@ -118,9 +118,7 @@ def _root(
 
 
 def _unfolded(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command as typer reads it: with a parameter for each field of its options object, if
-    it has one.
-    """
+    """Return the command for typer, with a parameter for each field of its options object, if any."""
     kind: Any = next(filter(is_dataclass, get_type_hints(command).values()), None)
     if kind is None:
         return command
@@ -138,22 +136,19 @@ def _unfolded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def examples(command: Callable[..., None]) -> tuple[tuple[str, str], ...]:
-    """Return the examples beside a command, as (command line, what it does)."""
+    """Return the examples of a command, as (command line, explanation)."""
     found: tuple[tuple[str, str], ...] = getattr(sys.modules[command.__module__], "EXAMPLES", ())
     return found
 
 
 def _epilog(shown: Iterable[tuple[str, str]]) -> str | None:
-    # \b keeps the lines as they are: the help formatter would fill them into one paragraph.
+    # \b keeps the line breaks; the help formatter would join the lines into one paragraph.
     lines = [f"  {line}" for line, _ in shown]
     return "\n".join(["\b", "Examples:", *lines]) if lines else None
 
 
 def verbs(command: Callable[..., None]) -> tuple[Callable[..., None], ...]:
-    """Return what follows the name of a command that is several in one: ``lab up``, ``lab run``.
-
-    Often nothing.
-    """
+    """Return the subcommands of a command, as ``up`` and ``run`` of ``lab``; most have none."""
     found: tuple[Callable[..., None], ...] = getattr(sys.modules[command.__module__], "VERBS", ())
     return found
 
@@ -162,7 +157,7 @@ def _group(command: Callable[..., None]) -> typer.Typer:
     group = typer.Typer(cls=_Group, no_args_is_help=True, rich_markup_mode=None)
     group.callback()(command)
     for verb in verbs(command):
-        # Where a verb runs a command, what follows its first word is no option of ours: lab run mpirun -n 4.
+        # In `lab run mpirun -n 4`, the words after mpirun are its options, not ours.
         interspersed = "command" not in signature(verb).parameters
         name = verb.__name__.removesuffix("_")
         shown = [one for one in examples(command) if one[0].split()[1:3] == [command.__name__, name]]
@@ -177,7 +172,7 @@ def _group(command: Callable[..., None]) -> typer.Typer:
 
 @cache
 def _built(name: str) -> Any:
-    """Return a command with its options; built once, as reading them off its function takes long."""
+    """Return a command with its options; cached, as reading them from its function is slow."""
     function = function_of(name)
     own = typer.Typer(rich_markup_mode=None, add_completion=False)
     if verbs(function):
@@ -188,7 +183,7 @@ def _built(name: str) -> Any:
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name, each imported and built when it is asked for."""
+    """The commands by name, each imported and built at its first use."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in CLAIMS:
@@ -214,7 +209,7 @@ def command_line() -> typer.core.TyperGroup:
 
 
 def main() -> None:
-    """Run the command line and exit with the status that ``ccctl.errors`` gives."""
+    """Run the command line and exit with a status of ``ccctl.errors``."""
     _prepare_streams()
     _prepare_home()
     console.hear_libraries()
@@ -233,18 +228,18 @@ def _run() -> int:
             return _interrupted()
         return status if isinstance(status, int) else 0
     except CcctlError as error:
-        # A library that an interruption kept from loading looks like one that is missing.
+        # An interrupted import looks like a missing library.
         return _ended() if isinstance(error, UnavailableError) and told_to_end() else _expected(error)
     except typer.TyperException as error:
         return _usage(error)
     except SystemExit as leaving:
-        # typer turns a closed pipe into status 1, which here means that a problem was found.
+        # typer would exit with 1 on a closed pipe, but here 1 means that a problem was found.
         closed_pipe = isinstance(leaving.__context__, BrokenPipeError)
         return leaving.code if isinstance(leaving.code, int) and not closed_pipe else 0
     except KeyboardInterrupt:
         return _interrupted()
     except typer.Abort as leaving:
-        # typer takes the end of any file for a user who ends the dialogue.
+        # typer would treat the end of any file as a user's abort.
         return _bug() if isinstance(leaving.__cause__, EOFError) else _interrupted()
     except BrokenPipeError:
         return 0
@@ -273,8 +268,8 @@ def _bug() -> int:
 def _expected(error: CcctlError) -> int:
     if error.message.strip():
         console.error(told(error), error.hint)
-    elif not isinstance(error, FoundProblem):  # whose output has said it
-        # No command may fail in silence, whatever forgot to say why.
+    elif not isinstance(error, FoundProblem):  # its output already says it
+        # No command may fail in silence, even if an error has no message.
         console.error(
             f"the command gave up without a reason ({type(error).__name__})",
             "this is a bug in ccctl: please report it with the command",
@@ -291,7 +286,7 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _prepare_streams() -> None:
-    """Give each stream that was closed a place to go, and let no character of a message be fatal."""
+    """Open closed standard streams on /dev/null, and let characters that cannot be encoded pass."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - lives as long as we
@@ -299,14 +294,14 @@ def _prepare_streams() -> None:
 
 
 def _prepare_home() -> None:
-    """Name the user's home where nobody did, as in many units of systemd: Open MPI's mpirun insists on it."""
+    """Set HOME if it is unset, as in many systemd units: Open MPI's mpirun requires it."""
     if "HOME" not in os.environ:
-        with suppress(RuntimeError):  # a user who has none
+        with suppress(RuntimeError):  # a user without a home
             os.environ["HOME"] = str(Path.home())
 
 
 def _flush(status: int) -> int:
-    """Write out what is left, so that a closed pipe or a full disk is met here and not at shutdown."""
+    """Flush the output, so that a closed pipe or a full disk fails here and not at shutdown."""
     try:
         console.flush()
     except BrokenPipeError:

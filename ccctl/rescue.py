@@ -1,4 +1,4 @@
-"""Rescues what a run has measured: it is written before the command leaves, whatever ends it."""
+"""Rescue of a run's measurements: they are written before the command exits, whatever ends it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["reason_of", "rescue_now", "rescuing"]
 
 
 class _Once:
-    """A rescue that is carried out at most once, by whichever thread comes first."""
+    """A rescue that runs at most once, on the first thread that calls it."""
 
     def __init__(self, rescue: Callable[[str], str]) -> None:
         self._rescue, self._lock, self._done = rescue, threading.Lock(), False
@@ -32,31 +32,31 @@ class _Once:
                 return ""
 
 
-# The rescue of the block that runs now, where there is one.
+# The rescue of the running block, if any.
 _open: list[_Once] = []
 
 
 def rescue_now(why: str) -> str:
-    """Carry out the rescue of the block that runs now, for a process that is about to be ended from outside.
+    """Run the rescue of the running block, as the process is about to be ended from outside.
 
-    Returns what became of what there was, or nothing.
+    Returns the message of the rescue, or "".
     """
     return _open[-1](why) if _open else ""
 
 
 @contextmanager
 def rescuing(rescue: Callable[[str], str]) -> Iterator[None]:
-    """While the block runs, ``rescue(why)`` is called before anything but success leaves it.
+    """Call ``rescue(why)`` if the block ends by an error, Ctrl-C, SIGTERM or SIGHUP.
 
-    An error, Ctrl-C, SIGTERM and SIGHUP all do. ``rescue`` writes what there is, and returns what became of
-    it for the user, or nothing: an expected error gets it as its hint, a signal is reported with it. Where
-    ``rescue`` itself fails, that is reported, and the status stays that of what ended the block.
+    ``rescue`` writes the results so far and returns a message for the user, or "". The message becomes the
+    hint of an expected error, or is reported with the signal. A failure of ``rescue`` itself is reported and
+    does not change the exit status.
     """
     once = _Once(rescue)
     _open.append(once)
     try:
         if started_by_mpi():
-            # A rank that left alone would wait for the others in MPI_Finalize: ``attached`` ends them all.
+            # A rank that exits alone waits for the others in MPI_Finalize; ``attached`` ends them all.
             yield
         else:
             with unwinding():
@@ -76,9 +76,7 @@ def rescuing(rescue: Callable[[str], str]) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what ended a run, in a few words: a signal by its name, an error by the first line of
-    its message.
-    """
+    """Return what ended a run: the name of a signal, or the first line of an error's message."""
     if isinstance(error, KeyboardInterrupt):
         return "Ctrl-C"
     if isinstance(error, SystemExit):

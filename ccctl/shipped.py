@@ -19,28 +19,26 @@ _LEVELS_UP = 5
 
 
 def manual_page(name: str) -> Path:
-    """Return the manual page of this name, ``ccctl-synth.1``; raises UnavailableError where none is there."""
+    """Return the path of manual page ``ccctl-synth.1`` or alike; raises UnavailableError if not installed."""
     return _folder(f"share/man/man{name.rpartition('.')[2]}", "man", name) / name
 
 
 def examples_folder() -> Path:
-    """Return the folder of the examples; raises UnavailableError where they were not installed."""
+    """Return the folder of the examples; raises UnavailableError if not installed."""
     return _folder("share/ccctl/examples", "examples", "ring_allreduce.py")
 
 
 def own_command() -> str:
-    """Return the absolute command line of this ccctl, for who has no PATH of the user's: a venv's, or
-    uv's.
-    """
+    """Return the absolute command line of this ccctl, for units and crontabs without the user's PATH."""
     started = shutil.which(sys.argv[0]) if Path(sys.argv[0]).name == "ccctl" else None
     beside = Path(sys.executable).with_name("ccctl")
     found = started or (str(beside) if os.access(beside, os.X_OK) else None)
-    # The link that a tool made stays when the tool is upgraded, and what it leads to may not.
+    # Keep a tool's symbolic link: it survives an upgrade, its target may not.
     return shlex.quote(str(Path(found).absolute())) if found else f"{shlex.quote(sys.executable)} -P -m ccctl"
 
 
 def with_own_command(text: str) -> str:
-    """Return a unit, a crontab or a script whose watch is run by ``own_command``; comments stay."""
+    """Return a unit, crontab or script whose ``ccctl watch`` runs ``own_command``; comments stay."""
     lines = text.splitlines(keepends=True)
     run = re.compile(r"(/usr/bin/env )?(?<![\w/-])ccctl watch (?=[-\"])")
     own = f"{own_command()} watch "
@@ -48,9 +46,7 @@ def with_own_command(text: str) -> str:
 
 
 def _folder(installed: str, in_source: str, has: str) -> Path:
-    """Return the folder that ``has`` a file: in a tree of sources, else below the prefix of the
-    installation.
-    """
+    """Return the folder with the file ``has``: in the source tree, else below the installation prefix."""
     source = _PACKAGE.parent / in_source
     if (_PACKAGE.parent / "pyproject.toml").is_file() and (source / has).is_file():
         return source

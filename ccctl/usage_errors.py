@@ -1,4 +1,4 @@
-"""Messages for errors of usage: what is wrong with a command line, and what may have been meant."""
+"""Messages for usage errors: what is wrong with a command line, and a likely correction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from probes.base import shortened
 
 __all__ = ["explained"]
 
-# What people call it elsewhere, and what it is called here.
+# Names of other tools, and ours.
 _OTHER_COMMANDS = {
     "version": "--version",
     "topo": "detect",
@@ -37,18 +37,18 @@ _OTHER_OPTIONS = {
 
 
 def explained(error: typer.TyperException, root: Any) -> tuple[str, str]:
-    """Return what is wrong with the command line, and a hint; ``root`` is the group of all commands."""
+    """Return (error message, hint) for a command line; ``root`` is the group of all commands."""
     context: typer.Context | None = getattr(error, "ctx", None)
     path = context.command_path if context else _typed_commands(root)
     return _told(error, context), f"{_as_argument(error, context)}see {path} --help"
 
 
 def _told(error: typer.TyperException, context: typer.Context | None) -> str:
-    """Return what is wrong with the command line, with what may be meant."""
+    """Return the error message, with a likely correction."""
     if type(error).__name__ == "NoSuchOption":
         # typer re-exports neither this class nor the next one.
         return _unknown_option(vars(error)["option_name"], context)
-    # A word may be as long as the system lets it be, and patterns take its square.
+    # Limit the word's length: the patterns take quadratic time.
     told = shortened(error.format_message().rstrip("."))
     if other := re.match(r"No such command '(.*?)'", told):
         name = _OTHER_COMMANDS.get(other[1].lower())
@@ -68,7 +68,7 @@ def _number(found: re.Match[str]) -> str:
 
 
 def _outside(found: re.Match[str]) -> str:
-    """Return which end of a range a number is beyond; the other is nobody's concern."""
+    """Return the end of the range that a number exceeds, without the other end."""
     value, low, sign, end = found.groups()
     if low is not None and float(value) < float(low):
         return f"{value} is less than {low}"
@@ -76,9 +76,9 @@ def _outside(found: re.Match[str]) -> str:
 
 
 def _typed_commands(group: Any) -> str:
-    """Return the commands that the line begins with, ``ccctl lab up``.
+    """Return the commands that the line begins with, such as ``ccctl lab up``.
 
-    Typer does not say of every mistake where.
+    Typer does not say for every mistake which command it concerns.
     """
     path = ["ccctl"]
     for word in sys.argv[1:]:
@@ -90,17 +90,17 @@ def _typed_commands(group: Any) -> str:
 
 
 def _one_dash(parameter: Any) -> str | None:
-    """Return a word such as -np or -collective, of which a short option took the first letter."""
+    """Return a word such as -np or -collective, whose first letter was parsed as a short option."""
     flags = tuple(option for option in getattr(parameter, "opts", ()) if len(option) == 2)
     words = (word for word in sys.argv[1:] if flags and word.startswith(flags))
     return next((word for word in words if word[2:3].isalpha()), None)
 
 
 def _unknown_option(name: str, context: typer.Context | None) -> str:
-    """Return a message that there is no such option, and which one may be meant."""
+    """Return the message for an unknown option, with a likely correction."""
     from probes.base import meant
 
-    # Of a long word behind one dash typer tells the first letter.
+    # For a long word after one dash, typer reports only the first letter.
     short = len(name) == 2
     word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]
     if context and context.command.name == "bench" and (known := _of_nccl_tests(name, word)):
@@ -115,7 +115,7 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
 
 
 def _same_words(word: str, options: list[str]) -> str:
-    """Return the option whose words a longer one begins with, or else ends with; "" where there is none."""
+    """Return the option whose words ``word`` begins or else ends with; "" if there is none."""
     typed = word.lower().replace("_", "-").strip("-").split("-")
     parts = {option: option.strip("-").split("-") for option in options if option.startswith("--")}
     inside = [option for option, own in parts.items() if len(own) < len(typed)]
@@ -125,13 +125,11 @@ def _same_words(word: str, options: list[str]) -> str:
 
 
 def _of_nccl_tests(name: str, word: str) -> str:
-    """Return what to type instead of an option of nccl-tests: a letter, its value perhaps behind it,
-    or a name.
-    """
+    """Return the replacement of an nccl-tests option: a letter, perhaps with its value, or a name."""
     from ccctl.arguments import NCCL_TESTS_OPTIONS
 
     for known, instead in NCCL_TESTS_OPTIONS.items():
-        # A word behind one dash is none of theirs.
+        # nccl-tests has no long options with one dash.
         letter = len(name) == 2 and not word[2:3].isalpha()
         if (letter or name[:2] == "--") and name.lstrip("-") in known.split():
             return f"{name} is an option of nccl-tests: {instead}"
@@ -139,7 +137,7 @@ def _of_nccl_tests(name: str, word: str) -> str:
 
 
 def _as_argument(error: Any, context: typer.Context | None) -> str:
-    """Return how to give what is no option but an argument: ``ccctl order NETWORK``."""
+    """Return the usage of a positional argument that was given as an option: ``ccctl order NETWORK``."""
     name = getattr(error, "option_name", "").removeprefix("--")
     if context is None or not name:
         return ""

@@ -1,7 +1,7 @@
-"""What a benchmark needs and nobody gave, kept for the next time: a profile of the ranks, schedules for it.
+"""The profile and the schedules of a benchmark without artifacts, kept for later runs.
 
-In: ranks, a collective, sizes. Out: what `ccctl bench` runs. It is kept by
-`ccctl.artifacts.artifact_cache`.
+In: ranks, a collective, sizes. Out: what `ccctl bench` runs. `ccctl.artifacts.artifact_cache`
+keeps it.
 """
 
 import lazy_loader as lazy

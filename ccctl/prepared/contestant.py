@@ -1,4 +1,4 @@
-"""Makes what `ccctl bench` runs where no artifact was given: a measured profile, and the schedules for it."""
+"""Profiles and schedules that `ccctl bench` makes where the user gave no artifact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BenchWorkload", "prepared", "request_of"]
 
-# Beyond so many ranks a profile is a quick one.
+# With more ranks than this, the profile is a quick one.
 _THOROUGH_RANKS = 16
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -32,9 +32,9 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 class BenchWorkload:
     """What to benchmark: a collective at sizes, on the ranks of ``world`` or of the profile in a file.
 
-    With ``race`` the schedules that predictions cannot tell apart run, over ``sockets`` or MPI, and the
-    fastest are taken. ``fresh`` takes nothing of earlier runs; ``device`` is that of ``exec.executors``. All
-    of it may take ``timeout_s``.
+    With ``race``, schedules whose predictions are too close to rank are run, over ``sockets`` or MPI, and
+    the fastest wins. ``fresh`` ignores the artifacts of earlier runs. ``device`` is one of
+    ``exec.executors``. ``timeout_s`` limits the whole preparation.
     """
 
     collective: str
@@ -62,7 +62,7 @@ def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
         )
     cache = ArtifactCache()
     if wanted.profile is None:
-        # A wrong collective or root is refused before minutes of measuring.
+        # Refuse a wrong collective or root now, not after minutes of measuring.
         request_of(wanted, placed(wanted.world)[0])
     profile = codec.read(wanted.profile, "profile") if wanted.profile else _profile(wanted, cache)
     asked, measured = wanted.world.ranks, len(profile.body.ranks)
@@ -81,13 +81,13 @@ def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
 
 
 def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
-    """Return the profile of the ranks: that of an earlier run on these hosts, or a new one."""
+    """Return the profile of the ranks, from an earlier run on these hosts or measured now."""
     from probes.live import host_key
     from probes.profiling import Effort
 
     ranks, where = placed(wanted.world)
     device = {"cpu": "process", "cuda": "cuda"}.get(wanted.device, "auto")
-    # The machine since it was started, and its namespaces: another lab is another cluster.
+    # A reboot or another network namespace (a lab) makes it another cluster.
     key = {"ranks": ranks, "hosts": where, "device": device, "machine": host_key()}
     hosts = f"{plural(len(where), 'host')}" if where else "this host"
     what = f"the links between {plural(ranks, 'rank')} on {hosts}"
@@ -105,9 +105,7 @@ def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
 
 
 def _selected(wanted: BenchWorkload, profile: Artifact, cache: ArtifactCache) -> Contestant:
-    """Return the schedules for each size on the network of a profile: those of an earlier run, or new
-    ones.
-    """
+    """Return the schedules for each size on a profile's network, from an earlier run or made now."""
     from synth.networks import from_profile
 
     network = from_profile(profile.body, "the measured network")
@@ -146,7 +144,7 @@ def _kept(
     made: Callable[[], Any],
     inputs: dict[str, str],
 ) -> Artifact:
-    """Return the artifact of an earlier run, told with its age, or the one that is ``made`` now and kept."""
+    """Return the artifact of an earlier run, with a note of its age, or make it now and keep it."""
     cached = None if fresh else cache.read(kind, key)
     if cached is not None:
         console.note(f"{kind}: from an earlier run {_age(cached.age_s)} ago; --fresh makes a new one")
@@ -159,7 +157,7 @@ def _kept(
 
 
 def request_of(wanted: BenchWorkload, ranks: int) -> CollectiveRequest:
-    """Return the one collective to run; raises UsageError where it is none, or not of all ranks."""
+    """Return the one collective to run; raises UsageError unless it is exactly one, of all ranks."""
     if ranks < 2:
         raise UsageError("-n 1: a collective needs two ranks at least")
     found = parse_collectives(wanted.collective, ranks, root=wanted.root)

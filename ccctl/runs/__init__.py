@@ -1,4 +1,4 @@
-"""What commands do on ranks in several steps: profiles, races of schedules, tuning, adaptive runs."""
+"""Runs of several steps on ranks: profiles, races of schedules, tuning, adaptive runs."""
 
 import lazy_loader as lazy
 

@@ -19,7 +19,7 @@ _NEWEST, _SLOWEST = 3, 5
 
 
 class LinksLive:
-    """What the pieces of a profile have told so far; a fit of all samples comes at the end."""
+    """A preview of the links from the samples so far; the profile itself is fitted at the end."""
 
     def __init__(self) -> None:
         self._samples = Samples()
@@ -27,15 +27,15 @@ class LinksLive:
         self._links = 0
         self._rate_gbs: dict[Pair, float] = {}
         self._newest: list[Pair] = []
-        # Heard and not looked at: where nothing is drawn nothing is computed.
+        # Pieces not yet evaluated: without a display none ever is, which saves the work.
         self._pieces: deque[object] = deque()
 
     def heard(self, piece: object) -> None:
-        """Take a piece from a rank: the plan of the measurement, or samples of some links."""
+        """Keep a piece from a rank: the plan of the measurement, or samples of some links."""
         self._pieces.append(piece)
 
     def lines(self) -> Sequence[str]:
-        """Return how many of how many links, then the slowest and the newest with their rates so far."""
+        """Return lines with the count of measured links, then the slowest and the newest links."""
         while self._pieces:
             self._take(self._pieces.popleft())
         rates, timed = self._rate_gbs, len(self._samples.trains)
@@ -73,16 +73,16 @@ class LinksLive:
                     self._newest = [pair, *(one for one in self._newest if one != pair)][:_NEWEST]
 
     def _rate(self, pair: Pair) -> float | None:
-        """Return GB/s by what more bytes take longer, each size in its best time.
+        """Return the link's GB/s from the extra time of extra bytes, at each size's best time.
 
-        None before it can be told.
+        None while there are too few samples.
         """
         for found in (self._samples.again, self._samples.trains):
             if pair in found and (sizes := found[pair].comparable()):
                 small, large = min(sizes), max(sizes)
                 seconds = min(sizes[large]) - (min(sizes[small]) if small < large else 0.0)
                 pace_s_per_byte = seconds / (large - small * (small < large))
-                # A buffered message tells the pace of slow links alone.
+                # A buffered message shows the rate of slow links only.
                 told = seconds > 0 and (not is_buffered(large) or is_slow(pace_s_per_byte))
                 return 1e-9 / pace_s_per_byte if told else None
         return None

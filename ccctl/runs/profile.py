@@ -1,4 +1,4 @@
-"""Measures a profile: leaves out dead hosts, and keeps what there is if it is interrupted."""
+"""Measurement of a profile that skips dead hosts and keeps its results when interrupted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ _STALL_S = 15.0
 
 @dataclass
 class ProfileRun:
-    """One measurement of the links of ``world``: its result, or what there is of it when it was cut short.
+    """One measurement of the links of ``world``, whose partial result survives an interruption.
 
-    ``missing`` are the hosts that were left out as they cannot be reached, each with the reason. ``label`` is
-    what its progress bar is called.
+    ``missing`` maps each unreachable host to the reason. ``label`` is the name of the progress bar.
     """
 
     effort: Effort
@@ -40,7 +39,7 @@ class ProfileRun:
     _began_s: float = field(default_factory=time.monotonic)
 
     def result(self) -> Profile:
-        """Measure; raises what ``run_ranks`` does, and LockHeldError with what to do."""
+        """Measure; raises the errors of ``run_ranks``, and LockHeldError with a hint."""
         try:
             found = self._run(self.world, self.timeout_s)
         except LockHeldError as error:
@@ -52,14 +51,14 @@ class ProfileRun:
         return self._with_missing(found)
 
     def partial(self, why: str) -> Profile | None:
-        """Return what was measured before ``why``; None without a link."""
+        """Return the profile of the links measured so far, cut short by ``why``; None without any link."""
         from probes.profiling import rescued
 
         found = rescued(self._pieces, why, time.monotonic() - self._began_s)
         return None if found is None else self._with_missing(found)
 
     def problem(self) -> str:
-        """Return which hosts gave nothing, of how many; "" where all were measured."""
+        """Return a sentence that names the missing hosts; "" where all were measured."""
         if not self.missing:
             return ""
         every = len(placed(self.world)[1])
@@ -89,7 +88,7 @@ class ProfileRun:
         return found
 
     def _reachable(self, error: UnavailableError) -> World:
-        """Return the world without the hosts that cannot be reached; raises ``error`` where all can be."""
+        """Return the world without its unreachable hosts; raises ``error`` where all can be reached."""
         where = () if started_by_mpi() else placed(self.world)[1]
         if len(where) < 2 or self._pieces:
             raise error

@@ -1,4 +1,4 @@
-"""Runs schedules that predictions cannot tell apart against each other, and takes the fastest."""
+"""Races between schedules whose predicted times are too close to rank."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _TASK = "exec.benchmark.runner:bench_all_task"
 
 @dataclass(frozen=True)
 class RaceLauncher:
-    """Where races are run: the ranks of ``world``, each launch within ``timeout_s``.
+    """A launcher of races on the ranks of ``world``, each launch within ``timeout_s``.
 
-    ``sockets`` joins them without MPI; ``device`` is that of ``exec.executors``. The library that joins the
-    ranks takes part with its own collective. ``begin`` is called before ranks are started: their progress
-    takes the place of what was drawn until then.
+    With ``sockets`` the ranks need no MPI; ``device`` is one of ``exec.executors``. The library that connects
+    the ranks competes with its own collective. ``begin`` is called before the ranks start, so that their
+    progress bar can replace the current one.
     """
 
     world: World
@@ -43,9 +43,9 @@ class RaceLauncher:
     def of(
         network: Network, world: World, timeout_s: float | None, *, sockets: bool = False, device: str = "cpu"
     ) -> RaceLauncher:
-        """Return the course for a network, one rank for each of its ranks.
+        """Return the launcher of races for a network, one process for each of its ranks.
 
-        Raises UsageError where there is none.
+        Raises UsageError where the network cannot be raced.
         """
         if started_by_mpi():
             raise UsageError(
@@ -64,7 +64,7 @@ class RaceLauncher:
     def __call__(
         self, sizes: Sequence[tuple[int, Sequence[Schedule]]], progress: Progress
     ) -> list[RaceWinner]:
-        """Return the fastest at each size: one of its schedules, or the library's own collective."""
+        """Return the winner at each size: a schedule, or the library's own collective."""
         from exec.benchmark import asked, entrants, judged_race
         from synth import RaceWinner
 
@@ -85,7 +85,7 @@ class RaceLauncher:
 
     @property
     def library(self) -> str:
-        """The library of the ranks, as a peer; "" where they have none."""
+        """The name of the library that competes; "" if there is none."""
         from exec.peers import library_of
 
         return library_of(self.device, sockets=self.sockets)

@@ -1,4 +1,4 @@
-"""Tunes the fusion buffer by trials, one by one, each kept in a file."""
+"""Trials that tune the size of the fusion buffer, each saved to a file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["resumed", "tuned"]
 
 
 def resumed(begun: Tuning, state: str | None) -> Tuning:
-    """Return the search in the file ``state``, or ``begun`` where there is none yet.
+    """Return the search in the file ``state``, or ``begun`` if the file does not exist.
 
-    Raises UsageError where the file's is another search: of another subject, strategy, range or seed.
+    Raises UsageError where the file holds a search with another subject, strategy, range or seed.
     """
     if state is None or not exists(state):
         return begun
@@ -34,9 +34,7 @@ def resumed(begun: Tuning, state: str | None) -> Tuning:
 
 
 def tuned(search: Tuning, trials: int, measure: Callable[[int], float], state: str | None) -> Tuning:
-    """Return the search after ``trials`` trials in all, each written to the file ``state`` when it is
-    done.
-    """
+    """Return the search after ``trials`` trials in all; save it to ``state`` after each trial."""
     with console.progress("tune", trials) as bar:
         while search.trials < trials:
             buffer_bytes = search.next_bytes()
