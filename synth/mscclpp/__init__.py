@@ -1,7 +1,7 @@
 """Execution plans of MSCCL++, in the format of its versions 0.8 and later: read, judged, written.
 
-In go JSON documents (``read_plan``); out come a ``Plan``, the ``Verdict`` on it (``examine_plan``) and JSON
-again (``write_plan``). A plan can also be made of a program (``plan_of``). To be read in this order:
+``read_plan`` makes an ``ExecutionPlan`` of a JSON document, ``examine_plan`` gives a ``PlanVerdict`` on it,
+and ``write_plan`` writes JSON again. ``plan_of`` makes a plan of a program. Read the modules in this order:
 
 - ``plan``: the values; ``reader`` and ``writer``: the JSON.
 - ``well_formed``: rules of form and the executor's limits.

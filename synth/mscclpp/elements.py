@@ -1,8 +1,7 @@
 """Unfolds a plan into elements: the steps of single threads, and of all threads on one cell.
 
-Operations on data are elementwise: cell by cell, on threads that nothing holds together before the next
-``nop``. What signals, waits or hands a put to the proxy is done by single threads: the k-th channel of an
-operation by thread k.
+Operations on data work cell by cell, on threads that do not synchronize before the next ``nop``. Single
+threads signal, wait and hand puts to the proxy: thread k serves the k-th channel of an operation.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from synth.mscclpp.plan import ExecutionPlan, Operand, Operation, PlanRank, Thre
 
 __all__ = ["End", "PlanElement", "ends", "unfold"]
 
-# One end of a connection: (rank, "memory" or "port", peer, how many channels to that peer come before it).
+# One end of a connection: (rank, "memory" or "port", peer, number of earlier channels to that peer).
 End = tuple[int, str, int, int]
 _SUMS = ("re", "res", "rre", "rres", "respkt", "repkt", "recpkt", "recspkt", "glres")
 
@@ -25,9 +24,10 @@ _SUMS = ("re", "res", "rre", "rres", "respkt", "repkt", "recpkt", "recspkt", "gl
 class PlanElement:
     """One step of one thread (``thread`` ≥ 0), or of all threads on one cell (``thread`` -1).
 
-    ``kind`` is nop, barrier, data, signal, wait, release, acquire or post: the latter hands ``reads`` and
-    ``writes`` to the proxy, which signals ``end`` afterwards where ``signals``. ``packets`` are the cells
-    among ``reads`` of which each waits for its packet, and those among ``writes`` that make one.
+    ``kind`` is nop, barrier, data, signal, wait, release, acquire or post. A post hands ``reads`` and
+    ``writes`` to the proxy, which signals ``end`` afterwards if ``signals``. ``awaited`` are the cells of
+    ``reads`` that are read as packets, once these arrive; ``packed`` are the cells of ``writes`` that are
+    written as packets.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class PlanElement:
 
 
 def ends(gpu: PlanRank, rank: int, kind: str) -> list[End]:
-    """For each channel of a type the end that it is."""
+    """Return the end that each channel of a type is."""
     counts: dict[int, int] = {}
     found = []
     for peer in gpu.peers(kind):
@@ -65,7 +65,7 @@ def ends(gpu: PlanRank, rank: int, kind: str) -> list[End]:
 
 
 def other(end: End) -> End:
-    """Return the end that is paired with one."""
+    """Return the end at the other side of a connection."""
     rank, kind, peer, number = end
     return peer, kind, rank, number
 
@@ -130,7 +130,7 @@ class _Block:
                 else:
                     yield self.post(operation, place, thread, reads, writes, packs)
             return
-        # All others read and write the same cells of all of their operands.
+        # All other operations use the same range of cells in each of their operands.
         waits = name in ("rppkt", "upkt", "respkt", "repkt", "recpkt", "recspkt")
         sources = [
             self.cells(operation, operand, unit, packets=waits and (at > 0 or name in ("rppkt", "upkt")))
@@ -171,7 +171,9 @@ class _Block:
         source: list[tuple[int, ...]],
         targets: list[list[tuple[int, ...]]],
     ) -> Iterator[PlanElement]:
-        """Packets passed on by the proxy: all threads wait for them and meet, then they are handed on."""
+        """Yield the elements that forward packets by the proxy: all threads wait for them and meet, then
+        post.
+        """
         for reads in source:
             yield self.element(operation, place, "data", reads=reads, awaited=frozenset(reads))
         yield self.element(operation, place, "nop")
@@ -208,7 +210,9 @@ class _Block:
     def cells(
         self, operation: Operation, operand: Operand, unit: int, *, packets: bool
     ) -> list[tuple[int, ...]]:
-        """For each cell of an operand its number; of a switch channel those on all of its ranks."""
+        """Return the number of each cell of an operand; for a switch channel, one number per rank of its
+        group.
+        """
         low, high = self.memory.range(operation, operand, unit)
         if operand.switch >= 0:
             group = self.gpu.switch[self.block.switch[operand.switch]]

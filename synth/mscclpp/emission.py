@@ -1,9 +1,9 @@
 """Emits the operations of threadblocks, with a nop wherever their threads must meet.
 
-A message is put straight to where its receiver wants it, or to scratch, from where it is copied or added up.
-A put over a port reads its source later: where that is overwritten before the message is known to be
-through, it leaves from scratch too. A block that has more operations than the executor takes is cut into
-several, each of which waits for the one before it.
+A message is put straight into its receiver's slot, or into scratch, from where the receiver copies or reduces
+it. A put over a port reads its source later. It is staged in scratch if the program may overwrite that source
+before the message has arrived. A block with more operations than the executor takes is split into several,
+each of which waits for the one before it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["Emission", "RankPlan", "Semaphores"]
 _S, _R, _RRC, _RRS, _RCS, _RRCS = (OPS.index(name) for name in ("s", "r", "rrc", "rrs", "rcs", "rrcs"))
 _COPY, _REDUCE = OPS.index("cpy"), OPS.index("re")
 _SCRATCH = "s"
-# Chunks of a buffer of one's own: (buffer, first chunk, how many).
+# Chunks of a local buffer: (buffer, first chunk, number of chunks).
 _Place = tuple[str, int, int]
 
 
 @dataclass(slots=True)
 class Semaphores:
-    """By step the semaphores that are acquired before it, and released after it."""
+    """Semaphores that are acquired before each step, and released after it; both map a step to numbers."""
 
     acquired: dict[int, list[int]] = field(default_factory=dict)
     released: dict[int, list[int]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Semaphores:
 
 @dataclass(slots=True)
 class RankPlan:
-    """What a rank has so far: peers of its channels, remote buffers, semaphores, threadblocks."""
+    """A rank's plan while it is built: peers of its channels, remote buffers, semaphores, threadblocks."""
 
     number: int
     peers: dict[str, list[int]] = field(default_factory=lambda: {"memory": [], "port": []})
@@ -67,8 +67,8 @@ class RankPlan:
 class Emission:
     """One threadblock of a program.
 
-    ``_reads`` and ``_writes`` are the cells that threads may still be at since the last nop; ``_waited`` is
-    whether one thread knows what the others do not.
+    ``_reads`` and ``_writes`` are the cells accessed since the last nop, perhaps still by some threads.
+    ``_waited`` is true if one thread has waited since then: the others need a nop before they may rely on it.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Emission:
         steps = range(int(program.tb_start[self._tb]), int(program.tb_start[self._tb + 1]))
         into = next((messages.into[step] for step in steps if step in messages.into), None)
         out = next((messages.out[step] for step in steps if step in messages.out), None)
-        # Nothing is put to a rank before it has entered the kernel.
+        # A rank's peers must not put to it before it has entered the kernel.
         if into is not None:
             self._sync("rlxsignal", into)
         if out is not None:
@@ -160,7 +160,7 @@ class Emission:
         elif op == _S and src and out:
             self._send(src, out, step)
         elif op == _RCS and arrived and dst and out:
-            # Forwarded from where it arrived, which nobody overwrites if that is scratch.
+            # Forward from where the message arrived: nothing overwrites it there if that is scratch.
             self._copy(arrived, dst)
             self._send(arrived, out, step)
         elif op == _RRS and src and arrived and out:
@@ -176,11 +176,11 @@ class Emission:
         return BUFFERS[buffer[step]], int(slot[step]), int(self._program.count[step])
 
     def _is_private(self, place: _Place) -> bool:
-        """Return whether it is scratch that one message alone has, behind the program's own."""
+        """Return whether a place is scratch of one message only, behind the program's own scratch."""
         return place[0] == _SCRATCH and place[1] >= self._program.scratch_chunks[self._rank.number]
 
     def _cells(self, place: _Place) -> Iterable[int]:
-        """Return the memory of a place, by cells of the program; private scratch has numbers below 0."""
+        """Return the cells of a place; those of private scratch have negative numbers."""
         name, index, size = place
         if self._is_private(place):
             return range(-index - size, -index)
@@ -191,7 +191,9 @@ class Emission:
             self._data(Operation("copy", (_local(source),), (_local(target),)), (source,), target)
 
     def _add(self, one: _Place, two: _Place, target: _Place, out: MatchedMessage | None) -> None:
-        """Add up two places, and send the sum where ``out`` goes, in one operation if memory joins them."""
+        """Reduce two places into a third and send the sum as ``out``, in one operation if over a memory
+        channel.
+        """
         sources = (_local(one), _local(two))
         if out is None or out.port:
             self._data(Operation("re", sources, (_local(target),), reduce_op="sum"), (one, two), target)
@@ -222,7 +224,7 @@ class Emission:
         self._sync("signal", out)
 
     def _data(self, operation: Operation, sources: Iterable[_Place], target: _Place | None) -> None:
-        """Emit an operation of all threads, behind a nop where some may still be at work on its data."""
+        """Emit an operation of all threads, after a nop if some may still be using its data."""
         reads = {cell for place in sources for cell in self._cells(place)}
         writes = set(self._cells(target)) if target else set()
         if self._waited or reads & self._writes or writes & (self._reads | self._writes):
@@ -233,7 +235,7 @@ class Emission:
         self._dirty = True
 
     def _settle(self) -> None:
-        """Emit a nop before one thread signals, where others may still work or one waited."""
+        """Emit a nop before one thread signals, if others may still work or one has waited."""
         if self._dirty or self._waited:
             self._nop()
 
@@ -248,7 +250,7 @@ class Emission:
             self._settle()
         else:
             self._waited = True
-        # Over ports there is no relaxed kind.
+        # Port channels have no relaxed signals.
         plain = name.removeprefix("rlx") if kind == "port" else name
         self._operations.append(Operation(plain, channel_type=kind, channels=(channel,)))
 
@@ -257,14 +259,12 @@ class Emission:
         return tbs[message.send], tbs[message.receive]
 
     def _end(self, message: MatchedMessage) -> tuple[str, int]:
-        """Return (type, place in the block's list) of the end that this rank has of a message's
-        connection.
-        """
+        """Return (type, place in the block's list) of this rank's end of a message's connection."""
         kind, channel = self._channels[*self._connection(message), self._rank.number]
         return kind, _number_in(self._lists[kind], channel)
 
     def _remote(self, message: MatchedMessage, size: int) -> Operand:
-        """Return where a message goes at its receiver."""
+        """Return the remote operand that a message is put to."""
         kind, _ = self._end(message)
         receive = message.receive
         name, index = _SCRATCH, message.slot
@@ -276,7 +276,7 @@ class Emission:
 
 
 def _number_in(values: list[int], value: int) -> int:
-    """Return the place of a value in a list, at whose end it is put if need be."""
+    """Return the index of a value in a list; append the value if the list lacks it."""
     if value not in values:
         values.append(value)
     return values.index(value)

@@ -1,14 +1,14 @@
 """The happens-before relation of a plan: which events precede which in every run.
 
 Each event has two sets of events, kept as bits: those that always happen before it, and those of them whose
-data it is sure to see (a relaxed signal orders the first, not the second). Threads of a block meet at a
-``nop`` and nowhere else. The k-th wait at an end of a channel follows the k-th signal of the other end; a
-semaphore's k-th acquire, its k-th release. That holds where signals, and waits, of an end come in an order
-that is not left to chance, which is verified at the end; where only the signals are unordered, the last wait
-of a launch still follows all of them. As no counter has two waits in doubt, one run decides about deadlock.
+data it is sure to see. A relaxed signal adds to the first set only. Threads of a block meet at a ``nop`` and
+nowhere else. The k-th wait at an end of a channel follows the k-th signal of the other end; a semaphore's
+k-th acquire follows its k-th release. This needs a fixed order of the signals, and of the waits, of an end;
+the order is verified at the end. If only the signals are unordered, the last wait of a launch still follows
+all of them. No counter has two waits that race, so one run decides about deadlock.
 
-Between launches a rank's user reads the output and writes the input: an event of that rank alone, so that
-whatever touches buffers of a rank that has not yet begun, or has ended, is found as a race with it.
+Between launches a rank's caller reads the output and writes the input. That is an event of its own on each
+rank, so an access to the buffers of a rank that has not begun or has ended races with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ExecutedElement", "ExecutionOrder", "history"]
 
 @dataclass(slots=True, eq=False)
 class ExecutedElement:
-    """An element that ran (None: the user's turn between launches), and what came before it, as bits."""
+    """An element that ran (None: the caller's turn between launches), and the events before it, as bits."""
 
     number: int
     rank: int
@@ -48,7 +48,7 @@ class ExecutedElement:
 
 @dataclass(slots=True)
 class ExecutionOrder:
-    """Events in an order that they can have; findings where there is none, or not one only."""
+    """Events in an order that they can run in; findings if there is no such order, or if it may vary."""
 
     events: list[ExecutedElement]
     findings: list[str]
@@ -61,7 +61,7 @@ _Counter = End | tuple[int, int]
 
 @dataclass(slots=True)
 class _Counts:
-    """What counted one counter up and down so far."""
+    """Events that counted a counter up and down so far."""
 
     ups: list[ExecutedElement] = field(default_factory=list)
     downs: list[ExecutedElement] = field(default_factory=list)
@@ -129,7 +129,7 @@ class _Run:
         return found
 
     def turn(self, rank: int, launch: int, before: int, seen: int) -> None:
-        """Begin the user's turn before launch ``launch``, and the launch's blocks."""
+        """Add the caller's turn before a launch, then make the launch's blocks ready."""
         event = self.event(rank, launch, None, before, seen)
         self.turns[rank, launch] = event
         if launch == self.launches:
@@ -156,7 +156,7 @@ class _Run:
         for one in self.done[rank]:
             before |= one.before | one.phase_before
             seen |= one.seen | one.phase_seen
-        # The library offers nothing that waits for the proxy; what it still reads then is a caution.
+        # The library has no way to wait for the proxy; puts that it still works on then become a caution.
         for event in self.proxied.pop(rank, ()):
             self.unfinished_puts += not before >> event.number & 1
             before |= event.before | event.bit
@@ -174,7 +174,7 @@ class _Run:
         self.ready.extend(self.sleeping.pop(key, ()))
 
     def needed(self, key: _Counter) -> int:
-        """Return how many must have counted up before the next can count down."""
+        """Return how many events must have counted up before the next can count down."""
         return len(self.counter(key).downs) + 1 - self.initial.get(key, 0)
 
     def sure(self, key: _Counter, need: int) -> list[ExecutedElement]:
@@ -214,7 +214,9 @@ def _up(element: PlanElement) -> _Counter | None:
 
 
 class _Block:
-    """A threadblock in one launch; ``before`` is what its last nop follows, the phase what came since."""
+    """A threadblock in one launch: ``before`` are the events before its last nop, ``phase_before`` those
+    since.
+    """
 
     def __init__(
         self, run: _Run, rank: int, launch: int, elements: list[PlanElement], begin: ExecutedElement
@@ -230,7 +232,7 @@ class _Block:
         return self.elements[self.at]
 
     def go(self) -> None:
-        """Run until something must be waited for, or to the end."""
+        """Run until an element must wait, or to the end."""
         while self.at < len(self.elements):
             element = self.element
             if element.kind == "barrier":
@@ -253,7 +255,7 @@ class _Block:
         self.threads.clear()
 
     def barrier(self, element: PlanElement) -> bool:
-        """Meet with the other blocks; False where they have not all come."""
+        """Meet with the other blocks; return whether all of them have arrived."""
         run, key = self.run, (self.rank, element.counter)
         there = run.meeting.setdefault(key, [])
         self.meet()
@@ -281,7 +283,7 @@ class _Block:
         return True
 
     def waits_for(self, element: PlanElement) -> object:
-        """Return what an element cannot go on without, or None."""
+        """Return the key that an element must wait for, or None."""
         run = self.run
         if element.kind in ("wait", "acquire"):
             key = self.down(element)
@@ -348,7 +350,9 @@ class _Block:
             self.post(element, event)
 
     def post(self, element: PlanElement, event: ExecutedElement) -> None:
-        """Run what the proxy does for a put: after earlier work of the channel, and not waited for."""
+        """Add the proxy's event for a put, after earlier work of the channel; the block does not wait
+        for it.
+        """
         run = self.run
         assert element.end is not None
         transfer = run.event(

@@ -1,9 +1,9 @@
 """Judges execution plans: their form, balance, deadlock, data races and result.
 
-Proven is, by the rules of the library's executor: the plan's form and its limits; that channels are
-balanced, each launch leaving as many signals as waits; that nothing waits for ever; that no two accesses to
-a cell are in an order left to chance, those of the next launch and of the caller included; and that each
-output chunk holds exactly the contributions that it must, each once, in every launch.
+By the rules of the library's executor, the judge proves that the plan is well formed and within the limits,
+that each launch has as many signals as waits, and that nothing waits for ever. It proves that no two accesses
+to a cell race, those of the next launch and of the caller included. Last, each output chunk holds exactly the
+contributions that it must, each once, in every launch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from synth.mscclpp.well_formed import form
 __all__ = ["PlanVerdict", "examine_plan", "judge_plan"]
 
 _ENOUGH = 1000
-# As many blocks as all GPUs of the last years hold at once: an A100 has 108 multiprocessors.
+# An A100 has 108 multiprocessors; newer GPUs have more.
 _RESIDENT = 108
 
 
 @dataclass(frozen=True)
 class PlanVerdict:
-    """``findings`` are what is wrong; ``cautions`` are right by the rules, but worth knowing."""
+    """``findings`` are errors; ``cautions`` break no rule, but are worth knowing."""
 
     findings: tuple[str, ...]
     cautions: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[s
 
 
 def _unbalanced(ran: ExecutionOrder) -> list[str]:
-    """Counters that a launch leaves other than it found them, to the harm of the next one."""
+    """Return findings on counters that a launch does not leave as it found them."""
     ups: Counter[object] = Counter()
     downs: Counter[object] = Counter()
     names: dict[object, str] = {}
@@ -142,7 +142,7 @@ def _mixed_scratch(memory: PlanMemory, ran: ExecutionOrder) -> list[str]:
 
 
 class _Accesses:
-    """Every two accesses to a cell of which one writes, held against what happens before what."""
+    """A check that any two accesses to a cell, one of them a write, are ordered."""
 
     def __init__(self, plan: ExecutionPlan, memory: PlanMemory, ran: ExecutionOrder) -> None:
         self.memory, self.ran = memory, ran
@@ -196,7 +196,7 @@ class _Accesses:
         self.readers[cell] = []
 
     def ordered(self, cell: int, writer: ExecutedElement, event: ExecutedElement, *, packet: bool) -> None:
-        """Check a later access to what ``writer`` wrote: it must come after, and see the data."""
+        """Check that an access happens after ``writer``, and sees its data."""
         if not event.before >> writer.number & 1:
             self.race(cell, writer, "writes", event)
         elif not (packet or event.seen >> writer.number & 1 or self.has_ended(writer, event)):
@@ -229,7 +229,7 @@ class _Accesses:
 
 
 class _Values:
-    """What each cell holds: of which inputs it is the sum, and how many times each."""
+    """The inputs that each cell is the sum of, and how many times each is in it."""
 
     def __init__(self) -> None:
         self.cells: dict[int, tuple[tuple[int, int], ...]] = {}
@@ -242,7 +242,7 @@ class _Values:
             return
         if not element.writes:
             return
-        # A copy of one cell to several, or of as many to as many.
+        # Copy one cell to several, or cell by cell.
         values = [self.cells.get(cell, ()) for cell in element.reads]
         for at, cell in enumerate(element.writes):
             self.cells[cell] = values[at] if len(values) > 1 else values[0]
@@ -257,7 +257,7 @@ def _sum(values: list[tuple[tuple[int, int], ...]]) -> tuple[tuple[int, int], ..
 
 
 def _wrong_results(plan: ExecutionPlan, memory: PlanMemory, ran: ExecutionOrder) -> list[str]:
-    """Output chunks that do not hold what they must when a launch ends."""
+    """Return findings on output chunks with wrong contents at the end of a launch."""
     values = _Values()
     found: list[str] = []
     for event in ran.events:
@@ -278,7 +278,7 @@ def _wrong_results(plan: ExecutionPlan, memory: PlanMemory, ran: ExecutionOrder)
 
 
 def _source(memory: PlanMemory, launch: int, rank: int, at: int) -> int:
-    """Return the number of an input cell's contribution, another one in each launch."""
+    """Return the number of an input cell's contribution; it differs from launch to launch."""
     return (launch * memory.plan.ranks + rank) * memory.span + at
 
 

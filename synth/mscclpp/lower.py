@@ -1,9 +1,9 @@
 """Lowers a program to an MSCCL++ plan: messages become puts into the peer's memory, signals and waits.
 
-Ranks of one host are joined by memory channels, others by ports, one channel for each pair of blocks that
-talk. Semaphores stand for what threadblocks of a rank await of each other, and hold the pieces of a block
-together that has more operations than the executor takes. Where nothing else tells a sender that its puts
-over a port are through, the receiver does at the end.
+Memory channels connect ranks of one host, port channels the others; each pair of communicating blocks has its
+own channel. Semaphores replace the waits between threadblocks of a rank. They also chain the pieces of a
+block that has more operations than the executor takes. A receiver acknowledges puts over a port at the end if
+the sender has no other way to know that they have arrived.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ COLLECTIVES = {
 def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> ExecutionPlan:
     """Return the plan that does what a proven program does; ``hosts`` numbers the host of each rank.
 
-    Where nothing is said it is in place if the program can be. Raises UsageError for a collective that plans
-    have not, or not of all ranks, and for a placement that the program has not; O(steps²) bits.
+    With ``in_place`` None, the plan is in place if the program allows it. Raises UsageError for a collective
+    that plans do not have or that leaves out ranks, and for a placement that the program does not support;
+    O(steps²) bits.
     """
     collective = program.collective
     if collective.kind not in COLLECTIVES or not collective.whole or program.input_chunks:
@@ -70,7 +71,7 @@ def _channels(
 ) -> dict[tuple[int, int, int], tuple[str, int]]:
     """Return (type, number) of the channel of each connection, by (sending block, receiving block, rank).
 
-    As the k-th channel of each of two ranks to the other are paired, both list them in one order.
+    The k-th channels of two ranks to each other are paired, so both ranks list them in the same order.
     """
     found: dict[tuple[int, int, int, int], tuple[int, int, str]] = {}
     for message in messages.out.values():
@@ -89,7 +90,7 @@ def _channels(
 
 
 def _semaphores(program: Program, messages: MatchedMessages, ranks: list[RankPlan]) -> Semaphores:
-    """Return a semaphore for each pair of blocks, released after the steps that the other waits for."""
+    """Return one semaphore per pair of blocks, released after each step that the other block waits for."""
     found = Semaphores()
     number: dict[tuple[int, int], int] = {}
     last: dict[tuple[int, int], int] = {}
@@ -99,7 +100,7 @@ def _semaphores(program: Program, messages: MatchedMessages, ranks: list[RankPla
             continue
         tb = messages.tb[step]
         awaited = int(program.tb_start[source] + program.wait_step[step])
-        # An earlier wait of this block may have been for a later step of that one.
+        # An earlier wait of this block may already cover this step.
         if awaited <= last.get((source, tb), -1):
             continue
         last[source, tb] = awaited

@@ -1,8 +1,8 @@
 """The memory layout of a plan: the cells in which the chunks of every buffer lie.
 
-A chunk is cut into ``cells`` pieces, as many as its slices and the units of its pipelines need. In place,
-input and output share cells as the collective lays them. What packets bring lies in cells of its own, for
-they take other bytes of scratch than plain chunks do.
+A chunk is cut into ``cells`` pieces, as many as its slices and pipeline units need. In place, input and
+output share cells as the collective defines. Packets have cells of their own, because they use other bytes of
+scratch than plain chunks do.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation
 
 __all__ = ["PlanMemory", "expected", "finenesses", "known", "slice_of"]
 
-# Units of a pipeline: enough for one to be on its way while the next is made.
+# Units of a pipeline: two, so that one is in flight while the next is produced.
 _UNITS = 2
 # The buffer that in place is a part of the other one.
 _PART = {"allgather": "i", "reducescatter": "o"}
 
 
 def known(collective: str) -> bool:
-    """Return whether it knows what a collective of this name must do."""
+    """Return whether the result of a collective of this name is known here."""
     return collective in ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 
 
 def expected(plan: ExecutionPlan, rank: int, chunk: int) -> list[tuple[int, int]]:
-    """Return the (rank, input chunk) whose sum chunk ``chunk`` of a rank's output must be."""
+    """Return the (rank, input chunk) pairs whose sum output chunk ``chunk`` of a rank must be."""
     size, gpu = plan.ranks, plan.gpus[rank]
     match plan.collective:
         case "allreduce":
@@ -45,7 +45,7 @@ def expected(plan: ExecutionPlan, rank: int, chunk: int) -> list[tuple[int, int]
 
 
 def finenesses(plan: ExecutionPlan) -> tuple[int, ...]:
-    """Into how many cells to cut a chunk: one number, or two where slices may leave a remainder."""
+    """Return the numbers of cells per chunk to judge a plan with: two if slices may leave a remainder."""
     every = [one for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
     slices = {one.slices for one in every if one.slices > 1}
     units = _UNITS if any(one.name == "pipeline" for one in every) else 1
@@ -56,7 +56,7 @@ def finenesses(plan: ExecutionPlan) -> tuple[int, ...]:
 
 
 def slice_of(size: int, at: int, slices: int) -> tuple[int, int]:
-    """Return where slice ``at`` of ``size`` cells begins and ends: the first of them get the remainder."""
+    """Return where slice ``at`` of ``size`` cells begins and ends; the first slices share the remainder."""
     least, more = divmod(size, slices)
     return at * least + min(at, more), (at + 1) * least + min(at + 1, more)
 
@@ -70,7 +70,7 @@ class PlanMemory:
 
     @cached_property
     def span(self) -> int:
-        """Cells of one region: no buffer of any rank is longer."""
+        """Cells of one region, enough for the longest buffer of any rank."""
         longest = max(max(gpu.chunks(buffer) for buffer in BUFFERS) for gpu in self.plan.gpus)
         return longest * self.cells
 
@@ -91,14 +91,14 @@ class PlanMemory:
         return self.plan.ranks * 6 * self.span
 
     def name(self, cell: int) -> str:
-        """Return a cell as ``rank 1 s[3]``."""
+        """Return the name of a cell, such as ``rank 1 s[3]``."""
         place, at = divmod(cell, self.span)
         rank, region = divmod(place, 6)
         whole = "o" if self.plan.in_place and _PART.get(self.plan.collective) == "i" else "i"
         return f"rank {rank} {(whole, *'ossss')[region]}[{at // self.cells}]"
 
     def range(self, operation: Operation, operand: Operand, unit: int) -> tuple[int, int]:
-        """Return the cells of an operand, within its buffer, that a slice or a unit of a pipeline takes."""
+        """Return the cells, within its buffer, that a slice or pipeline unit of an operand covers."""
         first, size = operand.index * self.cells, operand.size * self.cells
         if unit >= 0:
             low, high = slice_of(size, unit, _UNITS)

@@ -1,7 +1,7 @@
-"""The messages of a program, and where each can be put: straight into its place, or into scratch first.
+"""The messages of a program, each put straight into its receiver's slot or into scratch first.
 
-A full FIFO holds the sender of a program back; nothing holds back the puts of a plan. So the order of events
-follows from blocks, waits and messages alone, never from full FIFOs.
+In a program a sender waits while the FIFO is full; in a plan puts never wait. So blocks, waits and messages
+alone order the events, never full FIFOs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _S, _R, _RCS = (OPS.index(name) for name in ("s", "r", "rcs"))
 class MatchedMessage:
     """A send and its receive, over a port or over memory.
 
-    ``slot`` is where it goes in the receiver's scratch, -1: straight where the receiver wants it.
+    ``slot`` is its chunk in the receiver's scratch; -1 if it goes straight to the receiver's own slot.
     """
 
     send: int
@@ -35,8 +35,8 @@ class MatchedMessage:
 class MatchedMessages:
     """All messages of a program whose ranks are on ``hosts``; what its steps touch, and their order.
 
-    ``out`` has them by the step that sends, ``into`` by the step that receives. ``scratch`` counts the
-    chunks that each rank needs.
+    ``out`` maps the sending step to its message, ``into`` the receiving step. ``scratch`` is the number of
+    scratch chunks that each rank needs.
     """
 
     def __init__(self, program: Program, hosts: Sequence[int], *, in_place: bool) -> None:
@@ -72,15 +72,16 @@ class MatchedMessages:
             self.out[send] = self.into[receive] = message
 
     def new_scratch(self, rank: int, count: int) -> int:
-        """Return the first of so many new chunks of scratch."""
+        """Add ``count`` chunks to a rank's scratch and return the first."""
         self.scratch[rank] += count
         return self.scratch[rank] - count
 
     def unacknowledged(self) -> set[tuple[int, int]]:
-        """Return the connections, (sending block, receiving block), whose end the sender never learns.
+        """Return the connections, (sending block, receiving block), whose last arrival the sender never
+        learns of.
 
-        Its last message may still leave when all of the sender's blocks have ended, and the library has
-        nothing that waits for that.
+        The last message may still be in flight when all blocks of the sender have ended, and the library
+        cannot wait for it.
         """
         last: dict[tuple[int, int], MatchedMessage] = {}
         for message in self.out.values():
@@ -98,7 +99,7 @@ class MatchedMessages:
         }
 
     def safe_source(self, send: int) -> bool:
-        """Return whether what a put over a port reads stays until its message is through."""
+        """Return whether the source of a put over a port stays unchanged until its message has arrived."""
         receive = self._receiver[send]
         cells = self._read(send) if self.program.op[send] == _S else self._written(send)
         for cell in cells:
@@ -112,7 +113,9 @@ class MatchedMessages:
         return True
 
     def _predecessors(self, links: ThreadblockLinks) -> list[int]:
-        """For each step, as bits, the steps that happen before it: of its block, awaited, or by message."""
+        """Return for each step, as bits, the steps before it: of its own block, by its waits, and by
+        messages.
+        """
         program = self.program
         order = run(links, FIFO_DEPTH)[0].tolist()
         if len(order) < program.steps:
@@ -128,12 +131,12 @@ class MatchedMessages:
         return found
 
     def _follows(self, later: int, earlier: int) -> bool:
-        """Return whether ``earlier`` is ``later`` itself, or happens before it."""
+        """Return whether ``earlier`` is ``later`` or happens before it."""
         return later == earlier or bool(self._before[later] >> earlier & 1)
 
     def _arrives_home(self, send: int, receive: int) -> bool:
-        """Return whether a message can be put where its receiver wants it: all that is there is over
-        by then.
+        """Return whether a message can go straight to its slot: all earlier accesses to the slot are over by
+        then.
         """
         if self.program.op[receive] not in (_R, _RCS):
             return False
@@ -141,7 +144,7 @@ class MatchedMessages:
             for step, _ in self._touching[cell]:
                 if self._follows(step, receive):
                     continue
-                # A port may still read what a step has sent, until the message is known to be through.
+                # A port may still read the source of a send until its message has arrived.
                 over = self._receiver[step] if step in self._ports else step
                 if not self._follows(send, over):
                     return False

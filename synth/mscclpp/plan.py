@@ -1,9 +1,9 @@
 """The data model of MSCCL++'s execution plans, in the format of v0.8 and later (2025).
 
 Buffers are cut into chunks of one size; operands count in chunks. Each rank has a ``PlanRank``. The k-th
-channel of a type that rank a has to rank b is one end of a connection whose other end is the k-th that b
-has to a: a signal on one end wakes a wait on the other. A threadblock names channels and remote buffers
-by their places in lists of its own, which hold places in the lists of its rank.
+channel of a type that rank a has to rank b is one end of a connection whose other end is the k-th that b has
+to a: a signal on one end wakes a wait on the other. A threadblock refers to channels and remote buffers by
+index into its own lists, which in turn index its rank's lists.
 
 | operations               | meaning                                                                  |
 |--------------------------|--------------------------------------------------------------------------|
@@ -90,7 +90,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Threadblock:
-    """Operations in order, and by channel type the places of its channels and remote buffers in the rank."""
+    """Operations in order; per channel type the indices of its channels and remote buffers in the rank."""
 
     operations: tuple[Operation, ...]
     memory: tuple[int, ...] = ()
@@ -101,13 +101,13 @@ class Threadblock:
 
     @property
     def stored(self) -> int:
-        """Operations as the executor stores them: those of pipelines count as well."""
+        """Number of operations that the executor stores, those inside pipelines included."""
         return sum(1 + len(operation.inner) for operation in self.operations)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteBuffer:
-    """A buffer of another rank, and over which types of channels it is reached."""
+    """A buffer of another rank, and the types of channels that reach it."""
 
     rank: int
     buffer: str
@@ -137,7 +137,7 @@ class PlanRank:
     threadblocks: tuple[Threadblock, ...]
 
     def chunks(self, buffer: str) -> int:
-        """Return the size of a buffer."""
+        """Return the size of a buffer in chunks."""
         return (self.input_chunks, self.output_chunks, self.scratch_chunks)[BUFFERS.index(buffer)]
 
     def peers(self, channel_type: str) -> tuple[int, ...]:
@@ -167,10 +167,10 @@ class ExecutionPlan:
 
     @property
     def operations(self) -> int:
-        """Operations of all threadblocks, as the executor stores them."""
+        """Number of operations of all threadblocks, as the executor stores them."""
         return sum(block.stored for gpu in self.gpus for block in gpu.threadblocks)
 
     @property
     def threadblocks_max(self) -> int:
-        """Threadblocks of the rank that has most."""
+        """Number of threadblocks of the rank that has most."""
         return max((len(gpu.threadblocks) for gpu in self.gpus), default=0)

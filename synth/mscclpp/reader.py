@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_plan", "read_plan"]
 
-# As the library keeps numbers, and the largest buffer of chunks that a judge lays out.
+# The library keeps numbers in 32 bits; the other two limit the memory that a judge needs.
 _MOST = (1 << 32) - 1
 _MOST_CHUNKS = 1 << 20
 _MOST_RANKS = 1 << 12
@@ -31,14 +31,14 @@ _SIZES = ("input_chunks", "output_chunks", "scratch_chunks")
 
 
 def is_plan(document: object) -> bool:
-    """Return whether a JSON document is an execution plan, of this format or the one before it."""
+    """Return whether a JSON document is an execution plan, of this format or the one of 0.7 and before."""
     return isinstance(document, dict) and "schema" not in document and "gpus" in document
 
 
 def read_plan(document: object, source: str) -> ExecutionPlan:
     """Return the plan that a JSON document describes.
 
-    Raises DataError naming place and reason of all problems.
+    Raises DataError with the place and reason of every problem.
     """
     reading = _Reading()
     plan = reading.plan(document)
@@ -48,7 +48,7 @@ def read_plan(document: object, source: str) -> ExecutionPlan:
 
 
 class _Reading:
-    """Values out of a document; what is wrong is noted, and a harmless value stands in for it."""
+    """A reader of values that notes each problem and puts a harmless value in its place."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -262,7 +262,7 @@ class _Reading:
         value = self.value(holder, name, path, default)
         if value is None:
             return low
-        # A default may stand below what a file may say: that nothing was said.
+        # A default may be below ``low``: it then means that the file has no such value.
         whole = isinstance(value, int) and not isinstance(value, bool)
         if whole and (low <= value <= high or value == default):
             return int(value)
@@ -299,7 +299,7 @@ class _Reading:
         """
         if name in holder and holder[name] is not None:
             return holder[name]
-        # An empty object stands in for what was no object, which has been told.
+        # An empty object stands for one that was malformed; that problem is noted already.
         if default is None and holder:
             self.problems.append(f"{_at(path, name)}: missing")
         return default

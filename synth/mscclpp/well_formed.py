@@ -1,7 +1,7 @@
 """Checks the form of a plan: ids that exist, operands that fit, and the executor's limits.
 
-Limits are those of the library's executor (``execution_common.hpp``, the same from v0.5 on). It checks only
-the number of operations itself; beyond the others it writes past its structures.
+Limits are those of the library's executor (``execution_common.hpp``, the same from v0.5 on). The executor
+checks only the number of operations itself; if another limit is exceeded, it writes past its structures.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ MOST_CHANNELS_AN_OPERATION = 8
 MOST_OPERANDS = 10
 MOST_BARRIERS = 16
 MOST_SEMAPHORES = 16
-# Collectives whose input and output have as many chunks.
+# Collectives whose input and output have the same number of chunks.
 _ONE_SIZE = ("allreduce", "alltoall", "broadcast")
 
 
 @dataclass(frozen=True)
 class _Form:
-    """What operands an operation takes: a letter each, the last repeated where ``more`` follows.
+    """The operands that an operation takes: one letter each; the last may repeat if ``more_src``,
+    ``more_dst``.
 
     ``l`` is a local buffer, ``r`` a remote one, ``w`` a switch channel; capitals are scratch.
     """
@@ -84,7 +85,7 @@ def form(plan: ExecutionPlan) -> list[str]:
 
 
 def _sizes(plan: ExecutionPlan) -> list[str]:
-    """Return the rule of equal chunks: input and output have chunks of one size, on all ranks."""
+    """Return findings on chunk sizes: input and output must have chunks of one size, on all ranks."""
     if not plan.gpus:
         return ["gpus: expected at least one"]
     found = []
@@ -166,9 +167,7 @@ def _block(plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, path: str) ->
 
 
 def _piece(pipeline: Operation, inner: Operation, place: str) -> Iterator[str]:
-    """Yield what repeats in a pipeline covers its chunks exactly: the executor cuts units off without
-    looking.
-    """
+    """Yield findings on an operation in a pipeline: it must cover the pipeline's chunks exactly."""
     if inner.name == "pipeline" or inner.name in PACKET_OPERATIONS:
         yield f"{place}: the executor cannot repeat it in a pipeline"
     sizes = {operand.size for operand in (*inner.src, *inner.dst)}
@@ -231,7 +230,7 @@ def _operands(
         ("src_buff", operation.src, wanted.src, wanted.more_src),
         ("dst_buff", operation.dst, wanted.dst, wanted.more_dst),
     ):
-        # "res" and its kin may have no destination but the local one.
+        # "res" and its like may have the local destination only.
         least = len(letters) - (len(letters) > 1 and more)
         if len(operands) < least or (len(operands) > len(letters) and not more):
             yield f"{place}.{side}: expected {least}{' or more' if more else ''}, found {len(operands)}"
@@ -260,7 +259,7 @@ def _operands(
 def _operand(
     plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, operand: Operand, letter: str, kind: str
 ) -> str:
-    """Return what is wrong with an operand where a local, remote or switch one is wanted."""
+    """Return the problem of an operand, "" if none; ``letter`` says which kind of operand it must be."""
     if letter in "lL":
         if not operand.buffer:
             return "expected a buffer of the rank itself"
@@ -298,7 +297,7 @@ def _operand(
 def _pitfalls(
     plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, operation: Operation, place: str
 ) -> Iterator[str]:
-    """Yield what the format can say, but the executor does otherwise."""
+    """Yield findings on plans that the format allows but the executor runs differently."""
     name, kind = operation.name, operation.channel_type
     if name == "get" and any(a.index != b.index for a, b in zip(operation.src, operation.dst, strict=True)):
         yield f"{place}: the executor exchanges the offsets of source and destination, so they must be equal"
@@ -323,7 +322,7 @@ def _pitfalls(
 
 
 def _barriers(plan: ExecutionPlan) -> list[str]:
-    """Barriers where not as many blocks meet as the operation says, or not equally often."""
+    """Return findings on barriers where the wrong number of blocks meet, or some more often than others."""
     found = []
     for rank, gpu in enumerate(plan.gpus):
         uses: dict[int, list[int]] = {}
