@@ -1,8 +1,9 @@
-"""The chunk DAG of a schedule whose sends carry addends: what comes in is kept apart, and added up locally.
+"""The chunk DAG of a schedule whose sends carry addends: ranks keep the parts that arrive apart and sum
+locally.
 
-Each part of a sum is received into a scratch slot of its own, so that a rank can send its sum while
-another's comes in. Sums are made when a send needs them, and results at the end. Ranks that add up the same
-parts do so in the same order, so that they end with the same bits.
+Each part of a sum is received into a scratch slot of its own, so that a rank can send its sum while another
+part arrives. Sums are computed when a send needs them, results at the end. Ranks that sum the same parts do
+so in the same order, so their results are equal bit by bit.
 """
 
 from __future__ import annotations
@@ -45,19 +46,19 @@ class _Operation(NamedTuple):
 
 @dataclass
 class _Slot:
-    """A chunk at a rank: where its parts lie, and the sums that were made of some of them."""
+    """A chunk at a rank: the places of its parts, and the sums computed from some of them."""
 
     rank: int
     chunk: int
     parts: list[int]
     places: dict[int, _Place]
-    # What later sends carry from here, in the order of the table.
+    # The parts that each later send carries from here, in the schedule's order.
     carried: list[_Parts] = field(default_factory=list)
     sums: dict[_Parts, _Place] = field(default_factory=dict)
 
 
 def exchanging_dag(schedule: Schedule, name: str, channel: Indices) -> ChunkDag:
-    """Return the operations of a schedule with addends; ``channel`` as for each send. O(sends + addends)."""
+    """Return the chunk DAG of a schedule with addends, given each send's ``channel``; O(sends + addends)."""
     return _Lowering(schedule, channel).dag(name)
 
 
@@ -83,8 +84,8 @@ class _Lowering:
         self.ends = np.searchsorted(moments, timing.arrival_s).tolist()
         self.last = len(moments)
         self.channel = channel.tolist() if channel.any() else [-1] * schedule.sends
-        # Of each send the ranks whose contributions it carries, as bits; and of each chunk all of these sets,
-        # large ones first.
+        # For each send, the ranks whose contributions it carries, as bits; for each chunk, all of these sets,
+        # the largest first.
         self.contributors: list[int] = []
         self.carried_sets: dict[int, list[int]] = {}
 
@@ -122,7 +123,7 @@ class _Lowering:
         return self._columns(name)
 
     def _carried(self) -> list[_Parts]:
-        """Return what each send carries; each slot is told what is carried from it."""
+        """Return the parts that each send carries, and note them in the slot it leaves from."""
         schedule, found = self.schedule, []
         parts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for (rank, chunk), slot in self.slots.items():
@@ -148,14 +149,16 @@ class _Lowering:
         return self.slots.setdefault((rank, chunk), _Slot(rank, chunk, [], {}))
 
     def _sum(self, slot: _Slot, wanted: _Parts, when: int) -> _Place:
-        """Return where the sum of these parts lies, once the operations that make it are there."""
+        """Return the place of the sum of these parts; first add the operations that compute it, if it
+        is new.
+        """
         if len(wanted) == 1:
             return slot.places[next(iter(wanted))]
         if wanted in slot.sums:
             return slot.sums[wanted]
         groups = self._grouped(slot, wanted)
         places = {group: self._sum(slot, group, when) for group in groups}
-        # Only the first two can change places without other bits; and in place the output is the input.
+        # Only the first two can swap without changing the bits; and in place the output is the input.
         last_use = all(wanted <= later or _OWN not in later for later in slot.carried)
         front = groups[:2]
         grows = [one for one in front if one in slot.sums and last_use and one not in slot.carried]
@@ -174,8 +177,8 @@ class _Lowering:
         return into
 
     def _grouped(self, slot: _Slot, wanted: _Parts) -> list[_Parts]:
-        """Return the parts as every rank adds them up: first within what any send carries, then those
-        sums.
+        """Return the parts grouped as every rank sums them: first those of one send's sum, then
+        these sums.
         """
         of = {part: self._contributors(slot, part) for part in wanted}
         whole = sum(of.values())
@@ -195,7 +198,7 @@ class _Lowering:
         return 1 << slot.rank if part == _OWN else self.contributors[part]
 
     def _home(self, slot: _Slot) -> _Place:
-        """Return the chunk's output slot, or a scratch slot where it has none."""
+        """Return the chunk's output slot, or a new scratch slot if it has none."""
         output = self.outputs.get((slot.rank, slot.chunk))
         return self._scratch(slot.rank) if output is None else _Place(OUTPUT, output)
 
@@ -245,7 +248,7 @@ def _lowest(bits: int) -> int:
 
 
 def _slots(side: Side) -> dict[tuple[int, int], int]:
-    """For each (rank, chunk) its slot."""
+    """Return the slot of each (rank, chunk)."""
     return dict(
         zip(zip(side.rank.tolist(), side.chunk.tolist(), strict=True), side.slot.tolist(), strict=True)
     )

@@ -1,7 +1,6 @@
-"""The chunk DAG: what a program does to chunks, one row an operation, in a valid order (GC3 Sec. 5.1).
+"""The chunk DAG: a program's operations on chunks, one per row, in a valid order (GC3 Sec. 5.1).
 
-Every later form is made from this one, wherever it came from: traced from a program, or read off a
-schedule (GC3 Sec. 5.1).
+It is traced from a program or lowered from a schedule; all later forms are made from it.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class ChunkDag:
     """Row n copies ``count[n]`` chunks (ASSIGN), or adds them to those at ``with`` (REDUCE), into ``dst``.
 
     ``with`` lies on the destination's rank and mostly is ``dst`` itself. ``send_tb``, ``recv_tb`` and
-    ``channel`` are what the author asks for, else -1; ``line`` is his statement's, else 0; ``instance``
-    numbers the copies that parallel instances made.
+    ``channel`` are the author's choices, or -1; ``line`` is the line of the author's statement, or 0;
+    ``instance`` is the number of the parallel instance.
     """
 
     name: str
@@ -68,7 +67,7 @@ class ChunkDag:
     out_of_place: bool = True
     in_place: bool = False
     source: str = ""
-    # When each operation starts and ends, where that is known: numbers that rise with time.
+    # Start and end of each operation, if known: numbers that rise with time.
     starts: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ends: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     instances: int = 1
@@ -84,7 +83,7 @@ class ChunkDag:
         return bool(((self.send_tb >= 0) | (self.recv_tb >= 0)).any())
 
     def cells(self) -> Cells:
-        """Return all memory; input and output share it where the program may run in place."""
+        """Return the memory of all ranks; input and output share cells if the program may run in place."""
         return memory_of(self.collective, self.scratch_chunks, in_place=self.in_place)
 
     def dependences(self) -> Dependences:
@@ -105,11 +104,10 @@ class ChunkDag:
 
 
 def replicated(dag: ChunkDag, instances: int) -> ChunkDag:
-    """Return the program cut into parallel instances (GC3 Sec. 5.3.2): every chunk becomes
-    ``instances`` chunks.
+    """Split every chunk into ``instances`` chunks, one for each parallel instance (GC3 Sec. 5.3.2).
 
-    A range of chunks is cut as memory, not chunk by chunk, so instances of one operation may depend on
-    other instances of another: dependences are only tracked afterwards.
+    A range of chunks is cut as memory, not chunk by chunk. So an instance of one operation may depend on
+    another instance of a second operation, and dependences are tracked only afterwards.
     """
     if instances == 1:
         return replace(dag, instance=np.zeros(dag.operations, dtype=np.int64))

@@ -19,11 +19,10 @@ __all__ = ["compiled_program"]
 
 
 def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) -> Program:
-    """Return the program that does what ``dag`` says, on ``instances`` parallel instances.
+    """Compile a chunk DAG into a program with ``instances`` parallel instances.
 
-    What cannot be fused without messages overtaking each other or a circle of waits is taken apart again;
-    with nothing fused, and every receive sorted right behind its send, one message in each FIFO is
-    enough, so this ends.
+    Fused instructions are split again if messages would overtake each other or waits form a cycle. This ends:
+    with nothing fused and every receive sorted right behind its send, one message per FIFO is enough.
     """
     require("chunk dag", dag)
     whole = instructions_of(replicated(dag, instances))
@@ -51,8 +50,8 @@ def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) ->
 def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indices]:
     """Return (the program, none), or (None, fused rows to take apart).
 
-    Where the FIFOs are too short for a circle of threadblocks that all send first, what would block goes
-    to the next channel.
+    If a cycle of threadblocks that all send first fills its FIFOs, the blocked messages move to the next
+    channel.
     """
     lowest = np.zeros(rows.rows, dtype=np.int64)
     while True:

@@ -1,8 +1,7 @@
 """A receive and the send that passes its chunk on become one instruction: rcs, rrcs, rrs (GC3 Sec. 5.3.1).
 
-It is done only where the send is the one instruction that reads what was received, on the same slots;
-the local copy is left out (rrs) only where nobody would ever see it: the slots are overwritten unread,
-or are not part of any result.
+They fuse only if the send alone reads the received chunks, from the same slots. The local copy is left out
+(rrs) only if nothing needs it: the slots are overwritten unread, or are not part of any result.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SLOTS = ("src_buffer", "src_slot", "dst_buffer", "dst_slot")
 
 
 def pairs(dag: InstructionDag) -> Indices:
-    """For each receive the send that may be fused with it, or -1."""
+    """Return for each receive the send that may be fused with it, or -1."""
     needs = dag.needs
     true_start = needs.start
     reads = np.bincount(needs.before[needs.true], minlength=dag.rows)
@@ -45,7 +44,7 @@ def pairs(dag: InstructionDag) -> Indices:
 
 
 def fused(dag: InstructionDag, pair: Indices) -> InstructionDag:
-    """Return the rows with each pair made one, at the place of its receive."""
+    """Return the rows with each pair merged into one, at the place of its receive."""
     receive = np.flatnonzero(pair >= 0)
     send = pair[receive]
     op, send_to, receiver = dag.op.copy(), dag.send_to.copy(), dag.receiver.copy()
@@ -75,7 +74,7 @@ def fused(dag: InstructionDag, pair: Indices) -> InstructionDag:
 
 
 def _moved(needs: Dependences, place: Indices, stays: Mask, rows: int) -> Dependences:
-    """Return the dependences between the rows that are left; those inside a pair go."""
+    """Return the dependences between the remaining rows, without those inside a pair."""
     owner = place[np.repeat(np.arange(len(place)), np.diff(needs.start))]
     before = place[needs.before]
     outside = owner != before

@@ -31,7 +31,9 @@ class Dependences:
 
 
 def dependences(cells: Cells, first: Range, second: Range, written: Range) -> Dependences:
-    """Of rows in order, each of which reads two ranges and then writes one; O(slots touched)."""
+    """Return the dependences of rows in order, each of which reads two ranges, then writes one; O(slots
+    touched).
+    """
     touched = int(first[1].sum() + second[1].sum() + 2 * written[1].sum())
     wanted = np.zeros(cells.total, dtype=bool)
     outputs = cells.outputs
@@ -62,7 +64,7 @@ def _dependences(
     link_next = np.empty(touched + 1, dtype=np.int64)
     links = 0
     start = np.zeros(rows + 1, dtype=np.int64)
-    # A chain is emptied when it is followed, so no more pairs come up than slots are touched.
+    # A chain is emptied when it is followed, so there are no more pairs than slots touched.
     before = np.empty(2 * touched + 1, dtype=np.int64)
     true = np.empty(2 * touched + 1, dtype=np.bool_)
     size = 0

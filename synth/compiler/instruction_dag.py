@@ -1,7 +1,7 @@
 """The instruction DAG: every operation as the instructions of its two ranks (GC3 Sec. 5.2).
 
-A remote copy is a send and a receive, a remote reduce a send and a receiveReduceCopy; what stays on one
-rank is a copy or a reduce.
+A remote copy is a send and a receive, a remote reduce a send and a receiveReduceCopy. Local operations are a
+copy or a reduce.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class InstructionDag:
     """Row n runs ``op[n]`` on ``rank[n]``; the rows stand in an order in which they can run.
 
     ``send_to`` and ``recv_from`` are peers, ``sender`` and ``receiver`` the rows at the other end of its
-    messages (-1: none). ``before`` of the dependences are rows of the same rank. ``tb`` and
-    ``channel`` are what the author asks for (-1: nothing); ``when`` says when a schedule does it.
+    messages (-1: none). ``before`` of the dependences are rows of the same rank. ``tb`` and ``channel`` are
+    the author's choices (-1: none); ``when`` is the time in the schedule, if there is one.
     """
 
     dag: ChunkDag

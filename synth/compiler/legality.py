@@ -1,6 +1,6 @@
-"""What is legal in each form of a program, as a table that is checked between the passes.
+"""The rules of each form of a program, checked between the passes.
 
-A broken rule is a mistake of the pass before, never of a program's author; so it is an assertion.
+A broken rule is a bug in the pass before, never an error of the program's author, so it is an assertion.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _positive_counts(form: ChunkDag | InstructionDag) -> bool:
 
 
 def _same_or_apart(dag: ChunkDag) -> bool:
-    """Return what is read on the rank of the destination is exactly the destination, or apart from it."""
+    """Return whether each local operand is exactly the destination, or does not overlap it."""
     cells = dag.cells()
     into = cells.same[dag.where(cells, "dst")]
     copied = _overlap_partly(cells.same[dag.where(cells, "src")], into, dag.count)
@@ -68,7 +68,7 @@ def _only_known(dag: InstructionDag) -> bool:
 
 
 def _messages_have_two_ends(dag: InstructionDag) -> bool:
-    """Return who sends to whom agrees on both sides, and what a message carries too."""
+    """Return whether both ends of every message agree on sender, receiver and size."""
     out, into = np.flatnonzero(dag.receiver >= 0), np.flatnonzero(dag.sender >= 0)
     there, here = dag.receiver[out], dag.sender[into]
     return bool(

@@ -1,7 +1,7 @@
 """Schedule → program: every send becomes an operation on chunks, and the passes do the rest.
 
-A chunk starts in its input slot; once it was received it lives in its output slot, or in a scratch slot
-where the collective gives it none.
+A chunk starts in its input slot. A received chunk is kept in its output slot, or in a scratch slot if it has
+no output slot on that rank.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from synth.streams import busiest_s_per_byte, divided
 
 __all__ = ["chunk_dag_of", "lower"]
 
-# The share of a schedule in which sums and results are both under way, from which they are kept apart.
+# Sums and results get separate connections if they overlap for more than this share of the schedule.
 _OVERLAP = 0.1
 
 
 def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool = True) -> Program:
-    """Return the program that carries out a schedule, its sends in the schedule's order where they can be.
+    """Return the program that runs a schedule, with its sends in the schedule's order where possible.
 
-    One program is valid both out of place and, where the collective can, in place. Streams are paced. Raises
-    UsageError where a rank sends a chunk that it does not hold.
+    The program is valid out of place and, if the collective allows it, in place. Streams are paced. Raises
+    UsageError if a rank sends a chunk that it does not hold.
     """
     program = compiled_program(chunk_dag_of(schedule, name), instances=instances, fuse=fuse)
     if not len(schedule.stream):
@@ -50,7 +50,7 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 
 
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
-    """Return the operations of a schedule, and copies to the output of what a rank keeps.
+    """Return the operations of a schedule, and copies to the output of the chunks that a rank already holds.
 
     O(sends · log sends).
     """
@@ -67,7 +67,7 @@ def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
         )
     with_buffer, with_slot = homes.before(dst)
     to_buffer, to_slot = homes.after(dst)
-    # A sum that is added to nothing is a copy.
+    # A reduce into a slot that holds nothing is a copy.
     reduces = (schedule.op == REDUCING) & (with_slot >= 0)
     kept_rank, kept_in, kept_out = homes.kept()
     timing = replay(schedule)
@@ -104,11 +104,11 @@ def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
 
 
 def _channels(schedule: Schedule, timing: Timing) -> Indices:
-    """For each send the number of its connection among those between the same ranks.
+    """Return for each send the number of its connection among those between the same ranks.
 
-    Each stream is one, so that none waits for another. Else each parallel link is one, and two where it
-    carries sums and results and many results are under way before the last sum: in one connection whatever is
-    late holds up all that is behind it.
+    Each stream has its own connection, so that none waits for another. Without streams each parallel link has
+    one. It has two if it carries sums and results that overlap much: in one connection a late message delays
+    all behind it.
     """
     if len(schedule.stream):
         return _numbered(schedule)
@@ -130,7 +130,7 @@ def _channels(schedule: Schedule, timing: Timing) -> Indices:
 
 
 def _numbered(schedule: Schedule) -> Indices:
-    """For each send the number of its stream among those between the same ranks."""
+    """Return for each send the number of its stream among those between the same ranks."""
     streams = divided(schedule).network
     order = np.lexsort((streams.dst, streams.src))
     pair = streams.src[order].astype(np.int64) * streams.ranks + streams.dst[order]
@@ -141,7 +141,7 @@ def _numbered(schedule: Schedule) -> Indices:
 
 
 class _Homes:
-    """Where each chunk lives on each rank, before and after each send of a schedule."""
+    """The place of each chunk on each rank, before and after each send of a schedule."""
 
     def __init__(self, schedule: Schedule) -> None:
         collective = schedule.collective
@@ -149,7 +149,7 @@ class _Homes:
         self.chunk = schedule.chunk.astype(np.int64)
         self.inputs = side_of(collective.sources, collective.ranks)
         self.outputs = side_of(collective.targets, collective.ranks)
-        # The places (rank and chunk) that receive, and the send that does so first.
+        # The places (rank and chunk) that receive, and the first send to each.
         dst = schedule.network.dst[schedule.link]
         self.places, self.first = np.unique(dst * self.chunks + self.chunk, return_index=True)
         slot = _slot(self.outputs, self.places, self.chunks)
@@ -180,7 +180,9 @@ class _Homes:
         return self.buffer[at], self.slot[at]
 
     def kept(self) -> tuple[Indices, Indices, Indices]:
-        """Return (rank, input slot, output slot) of what a rank holds, wants and never receives."""
+        """Return (rank, input slot, output slot) of the chunks that a rank has as input, needs as output and
+        never receives.
+        """
         place = self.outputs.rank * self.chunks + self.outputs.chunk
         own = _slot(self.inputs, place, self.chunks)
         rows = np.flatnonzero((own >= 0) & ~np.isin(place, self.places))

@@ -23,11 +23,10 @@ def first_fit(
     instances: int,
     span: int,
 ) -> tuple[Indices, Indices]:
-    """Return (the channel of each row's messages, the first rows of the chains that fit on none,
-    which have -1).
+    """Return (channel of each row's messages or -1, first rows of the chains that fit on no channel).
 
-    A chain takes the lowest channel on which no tie is in its way: ``goes_to`` says what the receiving end
-    of a connection passes on to, ``comes_from`` where the sending end has it from.
+    A chain takes the lowest channel without a conflicting tie. ``goes_to`` is the connection that a receiving
+    end forwards to, ``comes_from`` the one that a sending end forwards from.
     """
     channel = np.full(len(receiver), -1, dtype=np.int64)
     goes_to = np.full(pairs * span, -1, dtype=np.int32)
@@ -49,7 +48,7 @@ def first_fit(
                 if not fits or (comes_from[there] >= 0 and comes_from[there] != into[row]):
                     fits = False
                     break
-                # Tied at once, since a chain that comes by twice may also be in its own way.
+                # Tie at once: a chain that passes here twice may conflict with itself.
                 if goes_to[here] < 0 or comes_from[there] < 0:
                     tied[ties, 0], tied[ties, 1] = goes_to[here] < 0, comes_from[there] < 0
                     tied[ties, 2], tied[ties, 3] = here, there
@@ -93,7 +92,7 @@ def place_local(
     for at in range(len(order)):
         row = order[at]
         if local[row]:
-            # What follows another local instruction stays with it: that costs no synchronization.
+            # A row that depends on a local row stays with it: that costs no synchronization.
             chosen = -1
             for edge in range(start[row], start[row + 1]):
                 if local[before[edge]]:

@@ -1,7 +1,7 @@
-"""One topological order of all instructions; threadblocks keep to it, so that they cannot deadlock.
+"""One topological order of all instructions, which threadblocks keep to avoid deadlock.
 
-Priority is dependency depth, then reverse depth (GC3 Sec. 5.2); or, for a schedule, when it says. A
-message is ordered behind what its receiver must wait for, so that it does not lie in its FIFO meanwhile.
+Priority is dependency depth, then reverse depth (GC3 Sec. 5.2); for a schedule, it is the schedule's time. A
+send comes after the rows that its receive depends on, so that the message does not occupy its FIFO meanwhile.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["sorted_rows"]
 
 
 def sorted_rows(dag: InstructionDag, *, adjacent: bool = False) -> Indices:
-    """For each row its place in the order; O((rows + dependences) · log rows).
+    """Return each row's place in the order; O((rows + dependences) · log rows).
 
-    Among equals a receive keeps to the order of the sends. With ``adjacent`` every receive follows its
-    send at once: never the fastest order, but one that no FIFO can upset where nothing is fused.
+    Receives of equal priority keep the order of their sends. With ``adjacent`` every receive follows its send
+    at once. That order is never the fastest, but with nothing fused it cannot deadlock, however short the FIFOs.
     """
     start, after = _edges(dag)
     into = np.bincount(after, minlength=dag.rows)
@@ -37,11 +37,13 @@ def sorted_rows(dag: InstructionDag, *, adjacent: bool = False) -> Indices:
 
 
 def _edges(dag: InstructionDag) -> tuple[Indices, Indices]:
-    """Return who must come after each row: its dependents, its receiver, the sender to a dependent."""
+    """Return the rows that must come after each row: its dependents, its receiver, the senders to its
+    dependents.
+    """
     needs = dag.needs
     owner = np.repeat(np.arange(dag.rows), np.diff(needs.start))
     receivers = np.flatnonzero(dag.sender >= 0)
-    # An edge to a row also holds for the row that sends to it, unless that is where the edge comes from.
+    # An edge to a row also holds for the row that sends to it, unless the edge starts there.
     sender = dag.sender[owner]
     early = (sender >= 0) & (needs.before != sender)
     source = np.concatenate([needs.before, dag.sender[receivers], needs.before[early]])

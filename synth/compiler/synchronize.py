@@ -1,7 +1,7 @@
-"""Synchronization: each instruction waits for what the order of its threadblock does not ensure.
+"""Synchronization: each instruction waits for its dependences in other threadblocks.
 
-A step carries one wait, so further ones go to nops before it; a wait that an earlier one already
-ensures, here or in the threadblock waited for, is left out (GC3 Sec. 5.2).
+A step carries one wait, so further waits go to nops before it. A wait is left out if an earlier one, here or
+in the threadblock waited for, already ensures it (GC3 Sec. 5.2).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
     row, block, wait = _emit(
         by_rank, dag.rank, needs.start, needs.before, blocks.block, place, awaited, first, len(owner)
     )
-    # Rows of a threadblock in the order they came; nops are -1.
+    # Rows of each threadblock in order; nops are -1.
     order = np.argsort(block, kind="stable")
     row, block, wait = row[order], block[order], wait[order]
     start = offsets(np.bincount(block, minlength=len(blocks.rank)))
@@ -70,7 +70,7 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
 
 
 def _turns(row: Indices, place: Indices) -> Indices:
-    """Return the place of each step; of a nop that of the step which it waits on behalf of."""
+    """Return the place of each step in the order; a nop has the place of the step after it."""
     real = np.flatnonzero(row >= 0)
     served = real[np.searchsorted(real, np.arange(len(row)))] if len(real) else real
     turns: Indices = place[row[served]]

@@ -1,8 +1,8 @@
-"""Which threadblock runs each instruction, on which channel (GC3 Sec. 5.2 and 5.4).
+"""The assignment of instructions to threadblocks and channels (GC3 Sec. 5.2 and 5.4).
 
-A channel between two ranks is used by one threadblock on each side, so what fusion ties together (the
-peer received from, the peer sent to) stays tied on that channel; a chunk that is passed on elsewhere
-takes another channel. Local instructions go where the rank was idle longest.
+One threadblock on each side uses a channel between two ranks. So the two peers of a fused instruction
+(received from, sent to) stay tied on that channel; a chunk forwarded to another peer takes another channel.
+Local instructions go to the threadblock that was idle longest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of"]
 
 MOST_CHANNELS = 32
 _LOCAL_CHANNEL = 0
-# More than any channel's number, to make one number of peers and channel.
+# More than any channel number, so that peers and channel fit in one key.
 _CHANNELS = 1 << 16
 
 
@@ -37,8 +37,8 @@ class Blocks:
 def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Blocks | None, Indices]:
     """Return (the threadblocks, none) or (None, fused rows that must be taken apart before it can succeed).
 
-    ``lowest`` is the lowest channel that the messages from each row on may take; it is raised where they
-    would overtake others. Where the author chose the channel it stays.
+    ``lowest`` is the lowest channel that each row's chain of messages may take. It is raised if they would
+    overtake others. A channel that the author chose stays.
     """
     if dag.dag.by_hand:
         channel = np.where(dag.channel >= 0, dag.channel, dag.instance)
@@ -90,7 +90,7 @@ def _channels(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Ind
 
 
 def heads_of(dag: InstructionDag) -> Indices:
-    """For each row the first row of its chain."""
+    """Return the first row of each row's chain."""
     head = np.arange(dag.rows)
     sender = np.where(dag.sender >= 0, dag.sender, head)
     while True:
@@ -106,7 +106,9 @@ def _passed_on(dag: InstructionDag, heads: Indices) -> Indices:
 
 
 def _overtaken(dag: InstructionDag, place: Indices, channel: Indices) -> tuple[Indices, Indices]:
-    """Receiving rows of one connection that overtake one whose message was sent before: (who, whom)."""
+    """Return (receives that overtake, receives overtaken) on connections where an earlier message is received
+    later.
+    """
     into = np.flatnonzero(dag.sender >= 0)
     key = (dag.recv_from[into] * np.int64(dag.dag.collective.ranks) + dag.rank[into]) * _CHANNELS + channel[
         into
@@ -124,10 +126,10 @@ def _fused_among(dag: InstructionDag, ahead: Indices, behind: Indices) -> Indice
 
 
 def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
-    """Threadblocks from the channels: fused rows tie a sending end to a receiving one."""
+    """Return threadblocks made from the channels: fused rows tie a sending end to a receiving end."""
     ranks, rows = np.int64(dag.dag.collective.ranks), dag.rows
     talks = (dag.sender >= 0) | (dag.receiver >= 0)
-    # What the other side of a tied end is, for each (rank, peer, channel) that sends or receives.
+    # The peer at the other side of a tied end, for each (rank, peer, channel) that sends or receives.
     key_out = np.where(dag.receiver >= 0, (dag.rank * ranks + dag.send_to) * _CHANNELS + channel, -1)
     key_in = np.where(dag.sender >= 0, (dag.rank * ranks + dag.recv_from) * _CHANNELS + channel, -1)
     tied = (dag.sender >= 0) & (dag.receiver >= 0)

@@ -1,8 +1,8 @@
-"""Fusion: when the gradients of a training step are communicated, and in which buckets (DeAR).
+"""Fusion: buckets for the gradients of a training step, and the time to communicate each (DeAR).
 
 In: a `Model` (its tensors in forward order, seconds of each layer) and the costs of collectives on a network.
-Out: for each method of overlapping them with computation a `FusionPlan`: the bucket of every tensor, what
-the processor and the network do when, and the time of an iteration; and the buffer size that suits best.
+Out: a `FusionPlan` for each method of overlap (the bucket of every tensor, the timeline of processor and
+network, the time of an iteration), and the best buffer size.
 
 Read `model`; `costs`, the paper's equations, and `network_costs`; `buckets`, which tensors are fused;
 `timeline`, the simulator of two resources; `methods`, the schedules that are compared; `plan`, the artifact;

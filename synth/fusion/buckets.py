@@ -1,4 +1,4 @@
-"""Which tensors are communicated together: buckets of neighbours, in the order in which they become ready."""
+"""Buckets: neighbouring tensors that are communicated together, in the order in which they become ready."""
 
 from __future__ import annotations
 
@@ -34,10 +34,7 @@ class Bucket(NamedTuple):
 
 
 def layer_of(model: Model, bucket: Bucket) -> int:
-    """Return the first layer of a bucket: its gradients are complete after it, and the next forward
-    pass needs them
-    before it.
-    """
+    """Return a bucket's first layer: its backward pass completes the bucket, its forward pass needs it."""
     return int(model.tensor_layer[bucket.first])
 
 
@@ -58,19 +55,19 @@ def by_tensor(model: Model) -> list[Bucket]:
 
 
 def by_count(model: Model, layers: int) -> list[Bucket]:
-    """So many neighbouring layers together (DeAR-NL, Sec. VI-G)."""
+    """Return buckets of ``layers`` neighbouring layers each (DeAR-NL, Sec. VI-G)."""
     single = by_layer(model)
     groups = [single[at : at + layers] for at in range(0, len(single), layers)]
     return [Bucket(group[-1].first, group[0].end) for group in groups]
 
 
 def by_size(model: Model, buffer_bytes: int) -> list[Bucket]:
-    """Neighbouring layers whose tensors together do not exceed the buffer (DeAR, Sec. IV-B)."""
+    """Return buckets of neighbouring layers whose tensors together fit the buffer (DeAR, Sec. IV-B)."""
     return _filled(model, by_layer(model), buffer_bytes)
 
 
 def by_torch(model: Model, buffer_bytes: int, first_bytes: int) -> list[Bucket]:
-    """Tensors until they reach the buffer's size, the first bucket a smaller one (PyTorch's DDP)."""
+    """Return buckets that close once they reach the buffer's size; the first is smaller (PyTorch's DDP)."""
     found: list[Bucket] = []
     end, filled = len(model.tensors), 0
     for tensor in reversed(range(len(model.tensors))):
@@ -82,7 +79,9 @@ def by_torch(model: Model, buffer_bytes: int, first_bytes: int) -> list[Bucket]:
 
 
 def by_cycle(model: Model, buffer_bytes: int, cycle_s: float) -> list[Bucket]:
-    """At the end of each cycle what is ready, as many messages as the buffer makes of it (Horovod)."""
+    """Return buckets of the tensors that are ready at the end of each cycle, none above the
+    buffer (Horovod).
+    """
     found: list[Bucket] = []
     same: list[Bucket] = []
     now = -1
@@ -96,7 +95,7 @@ def by_cycle(model: Model, buffer_bytes: int, cycle_s: float) -> list[Bucket]:
 
 
 def merged(model: Model, costs: RingCosts) -> list[Bucket]:
-    """Return a layer joins the one before it where waiting for it is shorter than a start-up (MG-WFBP)."""
+    """Return buckets that a layer joins if waiting for it takes less than a start-up (MG-WFBP)."""
     found: list[Bucket] = []
     free_s = 0.0
     for one in by_layer(model):
@@ -113,7 +112,7 @@ def merged(model: Model, costs: RingCosts) -> list[Bucket]:
 
 
 def _filled(model: Model, parts: list[Bucket], buffer_bytes: int) -> list[Bucket]:
-    """Neighbours together as long as they fit into the buffer; what does not fit alone is alone."""
+    """Return neighbours joined while they fit the buffer; a part larger than the buffer is a bucket alone."""
     found: list[Bucket] = []
     filled = 0
     for part in parts:

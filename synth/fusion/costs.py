@@ -1,7 +1,7 @@
-"""What collectives and iterations cost in closed form: DeAR's equations 3 to 6 and 8.
+"""Costs of collectives and iterations in closed form: DeAR's equations 3 to 6 and 8.
 
-Sizes are of the whole gradient on a rank. Computation overlaps as the paper has it: reduce_scatter with the
-backward pass, all_gather with the forward pass.
+Sizes are of the whole gradient on a rank. As in the paper, reduce_scatter overlaps with the backward pass and
+all_gather with the forward pass.
 """
 
 from __future__ import annotations
@@ -20,34 +20,32 @@ class RingCosts:
     beta_s_per_byte: float
 
     def reduce_scatter_s(self, size_bytes: float) -> float:
-        """Equation 3."""
+        """Return the time of a reduce_scatter (equation 3)."""
         return (self.ranks - 1) * (self.alpha_s + size_bytes / self.ranks * self.beta_s_per_byte)
 
     def all_gather_s(self, size_bytes: float) -> float:
-        """Equation 4."""
+        """Return the time of an all_gather (equation 4)."""
         return self.reduce_scatter_s(size_bytes)
 
     def all_reduce_s(self, size_bytes: float) -> float:
-        """Equation 5."""
+        """Return the time of an all_reduce (equation 5)."""
         return self.reduce_scatter_s(size_bytes) + self.all_gather_s(size_bytes)
 
     @property
     def startup_s(self) -> float:
-        """What an all_reduce of no bytes takes."""
+        """Time of an all_reduce of no bytes."""
         return self.all_reduce_s(0)
 
     @property
     def negotiation_s(self) -> float:
-        """What it takes that all ranks agree on a tensor: to a root and back along a binary tree."""
+        """Time for all ranks to agree on a tensor: to a root and back along a binary tree."""
         return 2 * (self.ranks - 1).bit_length() * self.alpha_s
 
 
 def speedup_max(
     ranks: int, forward_s: float, backward_s: float, reduce_scatter_s: float, all_gather_s: float
 ) -> float:
-    """Return the largest speed-up of ``ranks`` over one where each half overlaps with its pass
-    (equation 6).
-    """
+    """Return the largest speed-up over one rank if each half overlaps with its pass (equation 6)."""
     compute_s = forward_s + backward_s
     exposed_s = reduce_scatter_s + all_gather_s
     exposed_s -= min(reduce_scatter_s, backward_s) + min(all_gather_s, forward_s)
@@ -55,5 +53,5 @@ def speedup_max(
 
 
 def baseline_s(forward_s: float, backward_s: float, all_reduce_s: float) -> float:
-    """Return the shortest iteration where only the backward pass overlaps with communication (equation 8)."""
+    """Return the shortest iteration if only the backward pass overlaps with communication (equation 8)."""
     return forward_s + max(backward_s, all_reduce_s)

@@ -1,8 +1,8 @@
-"""Regression by a Gaussian process of one variable, and the expected improvement that it promises.
+"""Regression by a Gaussian process of one variable, and the expected improvement.
 
-The kernel is Matérn's with ν = 5/2. Its length and the noise are those of a grid that make the observations
-most likely, so that the same observations give the same answer on every machine (Rasmussen and Williams,
-Sec. 5.4.1; Snoek, Larochelle and Adams, Sec. 2).
+The kernel is Matérn's with ν = 5/2. Its length and the noise are the values of a grid with the largest
+likelihood, so the same observations give the same answer on every machine (Rasmussen and Williams, Sec.
+5.4.1; Snoek, Larochelle and Adams, Sec. 2).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from probes.base import Floats
 
 __all__ = ["expected_improvement", "posterior"]
 
-# Of a range that is 1 long, and of observations whose variance is 1. Times jump where a bucket more is made,
-# so that short lengths and little noise fit a few of them and promise nothing. Of ten settings these were
-# best for six seeds on the five models that are shipped; on other seeds no better than the default.
+# For places in a range of length 1, and observations of variance 1. Times jump when the number of buckets
+# changes, so short lengths and little noise would overfit them. Of ten settings these were best for six seeds
+# on the five shipped models; on other seeds they were no better than the default.
 _LENGTHS = np.geomspace(0.2, 1.0, 10)
 _NOISES = np.geomspace(1e-3, 0.6, 8)
 
@@ -27,7 +27,7 @@ _NOISES = np.geomspace(1e-3, 0.6, 8)
 def posterior(at: Floats, observed: Floats, asked: Floats) -> tuple[Floats, Floats]:
     """Return (mean, standard deviation) at ``asked``, after ``observed`` at ``at``.
 
-    Places are within 0 to 1; observations are best given with mean 0 and variance 1. O(observations³).
+    Places are from 0 to 1; observations should have mean 0 and variance 1. O(observations³).
     """
     best: tuple[float, float, tuple[Floats, bool], Floats] | None = None
     for length, noise in product(_LENGTHS.tolist(), _NOISES.tolist()):
@@ -44,7 +44,7 @@ def posterior(at: Floats, observed: Floats, asked: Floats) -> tuple[Floats, Floa
 
 
 def expected_improvement(mean: Floats, deviation: Floats, least: float, xi: float) -> Floats:
-    """By how much less than ``least`` - ``xi`` a value is expected to be, where it is less."""
+    """Return the expected value of max(0, ``least`` - ``xi`` - value) for each normally distributed value."""
     gain = least - xi - mean
     ratio = gain / deviation
     density = np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)

@@ -1,7 +1,7 @@
-"""How an iteration is scheduled: WFBP, DDP, MG-WFBP, Horovod, ByteScheduler and DeAR, simulated.
+"""Simulated schedules of an iteration: WFBP, DDP, MG-WFBP, Horovod, ByteScheduler and DeAR.
 
-An iteration is counted from the start of one backward pass to that of the next: then all that was
-communicated has arrived, whichever the method.
+An iteration lasts from the start of one backward pass to the start of the next. At that moment all
+communication of the iteration is complete, whatever the method.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from synth.fusion.timeline import (
 __all__ = ["DEFAULT_BUFFER_BYTES", "METHODS", "Overheads", "fusion_plan"]
 
 _MIB = 1 << 20
-# What each method takes for its buffer where nothing is said: PyTorch's and Horovod's defaults, and the size
-# of ByteScheduler's partitions. 0: it has none.
+# Default buffer of each method: PyTorch's and Horovod's defaults, and the size of ByteScheduler's partitions.
+# 0: the method has no buffer.
 DEFAULT_BUFFER_BYTES = {
     "wfbp": 0,
     "ddp": 25 * _MIB,
@@ -55,16 +55,16 @@ DEFAULT_BUFFER_BYTES = {
 }
 METHODS = tuple(DEFAULT_BUFFER_BYTES)
 _NEARBY_LAYERS = 4
-# Of a model that would have more, ByteScheduler's partitions are larger.
+# ByteScheduler's partitions grow so that a model has no more than this.
 _MOST_PARTS = 100_000
 
 
 @dataclass(frozen=True)
 class Overheads:
-    """What methods cost besides collectives.
+    """Costs of methods besides collectives.
 
     Horovod looks for ready tensors every ``cycle_s``. ByteScheduler's ranks agree on every part before it is
-    sent, which takes ``negotiation_s`` (None: what the network's latency makes of it). DDP's first bucket has
+    sent, which takes ``negotiation_s`` (None: computed from the network's latency). DDP's first bucket has
     ``first_bytes``.
     """
 
@@ -138,7 +138,7 @@ def _buckets(
 
 
 def _backward(model: Model) -> list[TimelineTask]:
-    """Return the layers from the last to the first; task n is that of the n-th layer from the end."""
+    """Return the tasks of the backward pass; task n is that of the n-th layer from the end."""
     layers = range(len(model.layers))
     return [
         TimelineTask(BACKWARD, layer, float(model.backward_s[layer]), (at - 1,) if at else ())
@@ -154,7 +154,9 @@ def _done(model: Model, bucket: Bucket) -> int:
 def _forward(
     model: Model, first: int, waits: dict[int, list[int]], barrier: Sequence[int]
 ) -> list[TimelineTask]:
-    """Return the layers in order, as tasks from number ``first`` on; ``waits`` has what a layer waits for."""
+    """Return the tasks of the forward pass, numbered from ``first``; ``waits`` maps a layer to
+    awaited tasks.
+    """
     before = [len(model.layers) - 1, *barrier]
     tasks = []
     for layer, seconds in enumerate(model.forward_s.tolist()):
@@ -164,7 +166,7 @@ def _forward(
 
 
 def _all_reduced(model: Model, costs: RingCosts, buckets: list[Bucket], first: int) -> list[TimelineTask]:
-    """Return each bucket behind the backward pass, in its order; the forward pass waits for all."""
+    """Return an all_reduce per bucket, in backward order, and a forward pass that waits for all of them."""
     tasks = [
         TimelineTask(
             ALL_REDUCE, at, costs.all_reduce_s(size_of(model, one)), (_done(model, one),), at, one.release_s
@@ -177,7 +179,7 @@ def _all_reduced(model: Model, costs: RingCosts, buckets: list[Bucket], first: i
 def _decoupled(
     model: Model, costs: RingCosts, buckets: list[Bucket], method: str, first: int
 ) -> list[TimelineTask]:
-    """BackPipe and FeedPipe (DeAR, Sec. III-B), each overlapped unless the method says otherwise."""
+    """Return the tasks of BackPipe and FeedPipe (DeAR, Sec. III-B), overlapped as the method says."""
     count, last_layer = len(buckets), len(model.layers) - 1
     tasks = []
     for at, one in enumerate(buckets):
@@ -206,7 +208,7 @@ def _by_priority(
     overheads: Overheads,
     first: int,
 ) -> list[TimelineTask]:
-    """All_reduces of parts of tensors, those of the lowest layer first, each agreed on before it starts."""
+    """Return all_reduces of parts of tensors, lowest layer first, each preceded by a negotiation."""
     part_bytes = max(part_bytes, model.total_bytes // _MOST_PARTS)
     negotiation_s = costs.negotiation_s if overheads.negotiation_s is None else overheads.negotiation_s
     tasks: list[TimelineTask] = []

@@ -17,9 +17,9 @@ __all__ = ["MOST_ENTRIES", "MOST_TENSOR_BYTES", "Model", "shape", "shapes"]
 
 # Every method simulates every layer, and the tuned ones many times.
 MOST_ENTRIES = 20_000
-# So many tensors together are still fewer than 2^63 bytes.
+# MOST_ENTRIES tensors of this size still have fewer than 2^63 bytes together.
 MOST_TENSOR_BYTES = 1 << 48
-# Shorter than any pass of a model takes, and long enough to divide by.
+# The least is shorter than any pass of a model, and large enough to divide by.
 _LEAST_S, _MOST_S = 1e-12, 1e6
 _MOST_TOLD = 5
 
@@ -57,11 +57,11 @@ class Model:
 
     @cached_property
     def ready_s(self) -> Floats:
-        """For each layer when its backward pass ends, in seconds after that of the last layer began."""
+        """End of each layer's backward pass, in seconds after the whole backward pass began."""
         return floats(np.cumsum(self.backward_s[::-1])[::-1])
 
     def taking(self, compute_s: float) -> Model:
-        """Return the same model where all layers together take ``compute_s``, each its share of before."""
+        """Return the model scaled so that all layers together take ``compute_s``."""
         share = compute_s / (self.forward_total_s + self.backward_total_s)
         return replace(
             self, forward_s=floats(self.forward_s * share), backward_s=floats(self.backward_s * share)
@@ -121,7 +121,7 @@ def shapes() -> tuple[str, ...]:
 
 
 def shape(name: str) -> Model:
-    """Return a shipped model; raises UsageError where there is none of that name."""
+    """Return a shipped model; raises UsageError if there is none of that name."""
     if name not in shapes():
         raise UsageError(
             f"model: expected one of {', '.join(shapes())}, found {quoted(name)}", hint=meant(name, shapes())

@@ -1,4 +1,4 @@
-"""What a ring costs on a network: alpha and beta of the paper's equations, from a simulation."""
+"""Costs of a ring on a network: alpha and beta of the paper's equations, from a simulation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGE_CHUNK_BYTES = 4 << 20
 def ring_costs(network: Network) -> RingCosts:
     """Return the costs of a ring on ``network``: alpha and beta from its all_gather, simulated at two sizes.
 
-    Raises NotApplicableError where no ring leads through all ranks.
+    Raises NotApplicableError if no ring connects all ranks.
     """
     gather = collective("all_gather", network.ranks, 1)
     schedule = ring.synthesize(network, gather, _LARGE_CHUNK_BYTES)

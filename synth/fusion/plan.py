@@ -1,4 +1,4 @@
-"""The fusion artifact: the bucket of every tensor, and what happens when in an iteration."""
+"""The fusion artifact: the bucket of every tensor, and the timeline of an iteration."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from synth.fusion.timeline import BACKWARD, FORWARD, Timeline
 
 __all__ = ["FusionPlan"]
 
-# Times are sums of thousands of numbers in another order.
+# Relative: times are sums of thousands of numbers, in varying order.
 _NEAR = 1e-6
 _LEAST_S = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class FusionPlan:
-    """How a method overlaps the communication of a model with its computation.
+    """A method's overlap of a model's communication with its computation.
 
     ``tensors`` stand in forward order, ``bucket`` has the number of each one's bucket: bucket 0 is ready
-    first and holds the last tensors. ``buffer_bytes`` is the size of a bucket that was asked for, 0 where the
-    method has none. The ``timeline`` is from the start of one backward pass to the end of the next forward
-    pass, which is an iteration: no communication crosses these two moments.
+    first and holds the last tensors. ``buffer_bytes`` is the requested size of a bucket, 0 if the method has
+    none. The ``timeline`` is from the start of one backward pass to the end of the next forward pass, which
+    is an iteration: no communication crosses these two moments.
     """
 
     model: str
@@ -47,7 +47,7 @@ class FusionPlan:
 
     @property
     def costs(self) -> RingCosts:
-        """What collectives were taken to cost."""
+        """Costs of collectives that the plan assumes."""
         return RingCosts(self.ranks, self.alpha_s, self.beta_s_per_byte)
 
     @property
@@ -56,17 +56,17 @@ class FusionPlan:
 
     @property
     def exposed_s(self) -> float:
-        """Communication during which nothing is computed."""
+        """Seconds of communication during which nothing is computed."""
         return max(0.0, self.iteration_s - self.compute_s)
 
     @property
     def speedup(self) -> float:
-        """How many times faster all ranks together are than one alone."""
+        """Speed of all ranks together, relative to one rank alone."""
         return self.ranks * self.compute_s / self.iteration_s
 
     @property
     def speedup_max(self) -> float:
-        """Equation 6 of DeAR, with collectives that take no time but that of their bytes."""
+        """Largest speed-up by equation 6 of DeAR, with collectives that have no start-up time."""
         line = self.timeline
         passes = [float((line.end_s - line.start_s)[line.kind == kind].sum()) for kind in (FORWARD, BACKWARD)]
         half_s = RingCosts(self.ranks, 0.0, self.beta_s_per_byte).reduce_scatter_s(

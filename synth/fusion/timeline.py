@@ -28,10 +28,10 @@ BACKWARD, FORWARD, REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE = range(5)
 
 @dataclass(frozen=True)
 class TimelineTask:
-    """What one resource does for ``seconds``: a pass of a layer, or a collective of a bucket.
+    """A task of one resource for ``seconds``: a pass of a layer, or a collective of a bucket.
 
-    It starts after the tasks ``after`` (numbers of earlier tasks) and not before ``release_s``. Of several
-    tasks that could start, a resource takes the one with the lowest ``priority``, then the first.
+    It starts after the tasks ``after`` (numbers of earlier tasks) and not before ``release_s``. If several
+    tasks can start, a resource takes the one with the lowest ``priority``, then the first.
     """
 
     kind: int
@@ -60,11 +60,11 @@ class Timeline:
 
     @property
     def on_network(self) -> Indices:
-        """For each task 1 where the network does it, 0 where the processor does."""
+        """For each task 1 if the network runs it, 0 if the processor does."""
         return (self.kind >= REDUCE_SCATTER).astype(np.int64)
 
     def busy_s(self, resource: int) -> float:
-        """Return how long the processor (0) or the network (1) works."""
+        """Return the seconds during which the processor (0) or the network (1) works."""
         return float((self.end_s - self.start_s)[self.on_network == resource].sum())
 
     def problems(self) -> list[str]:
@@ -92,15 +92,13 @@ class Timeline:
 
 
 def simulate(tasks: Sequence[TimelineTask]) -> Timeline:
-    """Return when each task starts and ends if no resource waits while it has a task. O(tasks · log
-    tasks).
-    """
+    """Simulate tasks on resources that never idle while a task is ready; O(tasks · log tasks)."""
     left = [len(task.after) for task in tasks]
     followers: list[list[int]] = [[] for _ in tasks]
     for number, task in enumerate(tasks):
         for before in task.after:
             followers[before].append(number)
-    # (moment, whether a task ends then or else can start, its number)
+    # (moment, True if the task ends then or False if it can start, its number)
     events = [(task.release_s, False, number) for number, task in enumerate(tasks) if not task.after]
     events.sort()
     waiting: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])

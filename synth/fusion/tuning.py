@@ -1,8 +1,8 @@
-"""Which buffer to try next: Bayesian optimization as DeAR has it and better, random search, and a grid.
+"""Search for the best buffer: DeAR's Bayesian optimization, an improved one, random search, and a grid.
 
-A trial is a buffer and the seconds of an iteration with it, the mean of some steps. Which comes next follows
-from the trials alone, so that a search goes on where it was left, on another machine, too. `best_plan` is the
-best in the simulation, which tuning on real runs approaches.
+A trial is a buffer and the seconds of an iteration with it, the mean of some steps. The next buffer follows
+from the trials alone, so a search can resume later, also on another machine. `best_plan` is the best plan in
+the simulation, which tuning on real runs approaches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOW_BYTES, _HIGH_BYTES, _FIRST_BYTES = _MIB, 100 * _MIB, 25 * _MIB
 PAPER_XI = 0.1
 _XI = 0.01
 _CANDIDATES = 400
-# What is tried to find the best in the simulation.
+# Buffers and cycles that `best_plan` tries.
 _BUFFERS = 40
 _CYCLES_S = (1e-3, 5e-3, 10e-3)
 _GRID = 20
@@ -42,10 +42,10 @@ _MOST_TRIALS, _MOST_BYTES, _MOST_S = 1000, 1 << 50, 1e9
 class Tuning:
     """A search for the buffer with the shortest iteration, and its trials so far.
 
-    ``subject`` says in words what is timed: the seconds of another subject cannot be added.
-    ``strategy`` is ``bo`` (a Gaussian process over the square root of the buffer, of logarithms of seconds),
-    ``paper`` (over the buffer itself, of iterations per second, xi = 0.1 of them), ``grid`` (20 buffers as
-    far apart from each other as they can be) or ``random``; the last two also begin with ``first_bytes``.
+    ``subject`` says in words what is timed; trials of another subject must not be added. ``strategy`` is
+    ``bo`` (a Gaussian process over the square root of the buffer, of logarithms of seconds), ``paper`` (over
+    the buffer itself, of iterations per second, xi = 0.1 of them), ``grid`` (20 buffers as far apart from
+    each other as they can be) or ``random``; the last two also begin with ``first_bytes``.
     """
 
     subject: str
@@ -122,7 +122,7 @@ class Tuning:
         asked = np.rint(even).astype(np.int64).clip(self.low_bytes, self.high_bytes)
         untried = asked[~np.isin(asked, self.buffer_bytes)]
         left = untried if len(untried) else asked
-        # Throughput is to be large, seconds are to be small.
+        # The Gaussian process minimizes, so throughput is negated.
         observed = -1.0 / self.seconds if paper else np.log(self.seconds)
         spread = float(observed.std()) or 1.0
         mean, deviation = posterior(
@@ -130,21 +130,23 @@ class Tuning:
         )
         least = float((observed.min() - observed.mean()) / spread)
         gain = expected_improvement(mean, deviation, least, PAPER_XI / spread if paper else _XI)
-        # Without any hope of improvement, where least is known.
+        # If no improvement is expected, try where the uncertainty is largest.
         return int(left[np.argmax(gain if gain.max() > 0 else deviation)])
 
     def _place(self, size_bytes: Longs) -> Floats:
-        """Return where buffers lie in the range, as 0 to 1: evenly, or by their square roots.
+        """Return the places of buffers in the range, from 0 to 1: linear, or by square root.
 
-        Over logarithms a search tries the least buffers, where every layer is a bucket, before it has found
-        the valley; over the buffer itself it has no eye for small ones where the range is wide.
+        With logarithms a search would spend its first trials on the smallest buffers, where every layer is a
+        bucket. Linear, it would hardly try small buffers in a wide range.
         """
         scale = floats if self.strategy == "paper" else np.sqrt
         low, high = scale(np.array([self.low_bytes, self.high_bytes], float))
         return floats((scale(size_bytes) - low) / (high - low))
 
     def _on_the_grid(self) -> int:
-        """Of 20 evenly spaced buffers the one farthest from all that were tried; then of twice as many."""
+        """Return the buffer of 20 evenly spaced ones that is farthest from all tried ones; then refine the
+        grid.
+        """
         points = _GRID
         while True:
             asked = np.rint(np.linspace(self.low_bytes, self.high_bytes, points)).astype(np.int64)
@@ -168,10 +170,10 @@ def begun(
 
 
 def best_plan(model: Model, costs: RingCosts, method: str, overheads: Overheads | None = None) -> FusionPlan:
-    """Return the fastest plan of ``method`` over its own buffer and 40 from 1 to 100 MiB, evenly in
-    their logarithm.
+    """Return the fastest plan of ``method`` with its default buffer or 40 from 1 to 100 MiB (geometric
+    steps).
 
-    Horovod's cycle is tuned with it, over 1, 5 and 10 ms and that of ``overheads``.
+    For Horovod it also tries cycles of 1, 5 and 10 ms and that of ``overheads``.
     """
     extra = overheads or Overheads()
     buffers = [
