@@ -19,7 +19,8 @@ def sorted_rows(dag: InstructionDag, *, adjacent: bool = False) -> Indices:
     """Return each row's place in the order; O((rows + dependences) · log rows).
 
     Receives of equal priority keep the order of their sends. With ``adjacent`` every receive follows its send
-    at once. That order is never the fastest, but with nothing fused it cannot deadlock, however short the FIFOs.
+    at once. That order is never the fastest, but with nothing fused it cannot deadlock, however short the
+    FIFOs.
     """
     start, after = _edges(dag)
     into = np.bincount(after, minlength=dag.rows)
