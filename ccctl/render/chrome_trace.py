@@ -1,7 +1,7 @@
-"""Chrome's trace-event JSON, which ui.perfetto.dev and chrome://tracing draw: written as it is made.
+"""Chrome's trace-event JSON, which ui.perfetto.dev and chrome://tracing draw, written as a stream.
 
-A track is a thread of a process: processes group tracks, slices lie on tracks. Times are in microseconds
-with six decimals, so that durations are those of the simulation and slices that touch do not overlap.
+Processes group tracks, threads are tracks, and slices lie on tracks. Times are in microseconds with six
+decimals, so that durations are exact and adjacent slices do not overlap.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from probes.base import Floats, Indices, unsteered_json
 
 __all__ = ["BLOCK", "Slices", "Track", "write_trace"]
 
-# Slices that are in memory as text at a time.
+# The number of slices formatted at a time, to limit memory.
 BLOCK = 8192
 
 
 @dataclass(frozen=True)
 class Track:
-    """One line of the picture; numbers are from 1, and those of tracks are not used twice."""
+    """One row of the picture; numbers begin at 1, and those of tracks are unique."""
 
     number: int
     name: str
@@ -36,7 +36,7 @@ class Track:
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """Slices as columns; ``names`` and ``args`` (JSON objects as text) are asked for a row at a time."""
+    """Slices as columns; ``names`` and ``args`` (JSON objects as text) are computed row by row."""
 
     group: Indices
     track: Indices
@@ -49,7 +49,7 @@ class Slices:
 def write_trace(
     path: str, about: Mapping[str, Any], tracks: Iterable[Track], blocks: Iterable[Slices]
 ) -> None:
-    """Write a trace; "-" is stdout, ``.gz`` compresses; in memory are some thousand slices at a time."""
+    """Write a trace as a stream; "-" is stdout, ``.gz`` compresses."""
     content = _content(about, tracks, blocks)
     if path.endswith(".gz"):
         content = _compressed(content)
@@ -72,7 +72,7 @@ def _content(about: Mapping[str, Any], tracks: Iterable[Track], blocks: Iterable
 
 
 def _named(tracks: Iterable[Track]) -> Iterator[str]:
-    """Yield what the tracks and their groups are called, and in which order they stand."""
+    """Yield the names and the order of the tracks and their groups."""
     known: set[int] = set()
     for track in tracks:
         if track.group not in known:
@@ -91,7 +91,7 @@ def _metadata(what: str, group: int, track: int, key: str, value: str | int) -> 
 def _events(block: Slices) -> Iterator[str]:
     import numpy as np
 
-    # Rounded ends, not rounded durations: a slice that ends where the next begins still does.
+    # Round ends instead of durations, so that adjacent slices stay adjacent.
     start, end = (np.rint(moment_s * 1e12).astype(np.int64) for moment_s in (block.start_s, block.end_s))
     columns = (block.group, block.track, start, end - start)
     for group, track, begin, lasts, name, args in zip(
@@ -109,7 +109,7 @@ def _microseconds(picoseconds: int) -> str:
 
 
 def _compressed(content: Iterable[bytes]) -> Iterator[bytes]:
-    # 31: a gzip header, of no name and no time, so that the same trace gives the same bytes.
+    # 31 selects a gzip header without name and time, so that equal traces give equal bytes.
     squeeze = zlib.compressobj(6, zlib.DEFLATED, 31)
     for part in content:
         yield squeeze.compress(part)

@@ -1,4 +1,4 @@
-"""What is wrong in artifacts, the worst first: one list for a person to begin with."""
+"""All findings of a set of artifacts in one list, the worst first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArtifactFinding", "bench_bounds", "findings", "unproven"]
 
-# Findings are listed in this order: dead hosts, wrong results, slow parts, then all else.
+# The order of findings: dead hosts, wrong results, slow parts, then all others.
 _ORDER = ("dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind")
 _OTHER_TOOLS = ("nccl-tests", "nccl-inspector", "flight-recorder", "osu")
 _SLOW = ("low", "very low")
@@ -30,7 +30,7 @@ _MOST_RANKS, _MOST_SIZES = 64, 16
 
 @dataclass(frozen=True)
 class ArtifactFinding:
-    """One thing that is wrong: a stable word for what, the file that says so, and a sentence."""
+    """One finding: a stable word for its kind, its source file, and a sentence."""
 
     what: Literal["dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind"]
     source: str
@@ -42,18 +42,18 @@ class ArtifactFinding:
 
 
 def findings(gathered: Gathered) -> list[ArtifactFinding]:
-    """Return every finding of every artifact, and each file that could not be read, the worst first."""
+    """Return the findings of all artifacts and the unreadable files, the worst first."""
     found = [
         ArtifactFinding("wrong" if one.wrong else "unread", one.source, one.reason) for one in gathered.unread
     ]
-    # A profile says which host is slow, a history only that something is.
+    # A profile names the slow host; a history only says that there is one.
     for artifact in sorted(gathered.artifacts, key=lambda one: one.kind == "history"):
         found += _of(artifact, gathered.artifacts)
     return sorted(_merged(found), key=lambda one: _ORDER.index(one.what))
 
 
 def _merged(found: Sequence[ArtifactFinding]) -> list[ArtifactFinding]:
-    """Merge findings that say the same of several files into one that names the files."""
+    """Merge equal findings of several files into one that names the files."""
     sources: dict[tuple[str, str], list[ArtifactFinding]] = {}
     for one in found:
         sources.setdefault((one.what, one.text), []).append(one)
@@ -68,7 +68,7 @@ def _merged(found: Sequence[ArtifactFinding]) -> list[ArtifactFinding]:
 
 
 def unproven(artifact: Artifact) -> list[str]:
-    """Return what the checker finds in a schedule of any kind or groups; empty where all is proven."""
+    """Return the checker's findings in a schedule of any kind or in groups; empty if proven."""
     from synth.check import check_any, examine_groups
     from synth.schedules import SCHEDULE_KINDS
 
@@ -78,11 +78,10 @@ def unproven(artifact: Artifact) -> list[str]:
 
 
 def bench_bounds(report: Report, others: Sequence[Artifact]) -> Bounds:
-    """Return the proven bound on the time of each row, on a network of as many ranks that is among
-    the artifacts.
+    """Return the proven bound on the time of each row, on a network of the artifacts with as many ranks.
 
-    A profile is taken before the network of a schedule or selection. Of sizes beyond 16, and of more than 64
-    ranks, none is listed: bounds take long there.
+    Profiles are preferred to the networks of schedules and selections. Only the first 16 sizes, and at most
+    64 ranks, have bounds, as computing them is slow.
     """
     network = _network_of(report, others)
     found: dict[tuple[str, int], float] = {}
@@ -148,7 +147,7 @@ def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[ArtifactFind
 def _of_profile(profile: Profile, source: str) -> Iterator[ArtifactFinding]:
     from ccctl.render.svg import SLOW
 
-    # A profile of before says of no finding what kind it is.
+    # Profiles of older versions do not record the kind of a finding.
     slow = any(SLOW & set(words.split(",")) for words in profile.links.flags)
     kinds = profile.finding_kinds or ("slow" if slow else "doubtful",) * len(profile.findings)
     for kind, text in zip(kinds, profile.findings, strict=True):
@@ -165,13 +164,13 @@ def _of_history(history: History, source: str) -> Iterator[ArtifactFinding]:
 
 
 def _judged(report: Report, source: str, others: Sequence[Artifact]) -> Iterator[ArtifactFinding]:
-    """Judge all rows as explain does, where their network is known."""
+    """Yield the findings of `explain` on all rows, if their network is known."""
     from ccctl.arguments import network_of
     from exec.benchmark import abnormal, judged
     from probes.base import CcctlError
 
     network = _network_of(report, others)
-    # Tables of other tools name their GPUs, which tells the network of one host.
+    # Tables of other tools name the GPUs, which identifies the network of one host.
     foreign = report.executor in _OTHER_TOOLS
     if report.wrong_results or (network is None and not foreign):
         return
@@ -200,7 +199,7 @@ def _judged(report: Report, source: str, others: Sequence[Artifact]) -> Iterator
 
 
 def _shortfall(rows: Sequence[JudgedRow], network: str) -> str:
-    """Say of the largest of some rows what it reached, and how many more are like it."""
+    """Return a sentence on the largest row's result, and how many other rows are like it."""
     from ccctl.render.units import about
 
     one = max(rows, key=lambda row: row.row.size_bytes)

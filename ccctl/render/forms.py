@@ -1,4 +1,4 @@
-"""Which module draws a kind of artifact."""
+"""The module that draws each kind of artifact."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ _FOLDERS = {
 
 
 def module_of(kind: str, form: str) -> str:
-    """Return the module that draws ``kind`` as ``form``, "text" or "svg"; all forms have the same folders."""
+    """Return the module that draws ``kind`` as ``form``, "text" or "svg"; both have the same layout."""
     return f"ccctl.render.{form}.{_FOLDERS.get(kind, '')}{kind}"

@@ -1,4 +1,4 @@
-"""The trace of iterations for Perfetto: for each method a processor and a network."""
+"""The trace of iterations for Perfetto: a processor and a network for each method."""
 
 from __future__ import annotations
 

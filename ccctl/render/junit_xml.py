@@ -16,13 +16,13 @@ from probes.base import visible
 
 __all__ = ["Case", "junit"]
 
-# What no XML 1.0 document may hold.
+# Characters that XML 1.0 forbids.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One check: its name, what it took in seconds, how it ended, and why."""
+    """One check: its name, its seconds, its outcome, and the reason."""
 
     name: str
     time_s: float

@@ -1,6 +1,6 @@
 """The device tree of a host as lines, for text and pictures: NUMA nodes, PCIe bridges and switches, devices.
 
-What carries no traffic of ours is left out, and so is a bridge with only one device below it.
+Devices that carry no traffic of collectives are left out, and so are bridges with only one device below.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_NAMES = 6
 
 @dataclass(frozen=True)
 class TreeLine:
-    """One line of the tree; ``key`` is what records call the device, ``pcie`` how fast it is attached."""
+    """One line of the tree; ``key`` is the device's name in records, ``pcie`` the speed of its slot."""
 
     depth: int
     kind: Literal["numa", "bridge", "switch", "gpu", "nic", "nvswitch", "software"]
@@ -37,18 +37,18 @@ def device_tree(host: Host) -> list[TreeLine]:
 
 
 def labels_of(host: Host) -> Mapping[str, str]:
-    """GPU<index> by bus id and NIC<n> by name."""
+    """Map each GPU's bus id to GPU<index>, and each NIC's name to NIC<n>."""
     gpus = {gpu.bus_id: f"GPU{gpu.index}" for gpu in host.gpus}
     return {**gpus, **{nic.name: f"NIC{number}" for number, nic in enumerate(host.physical_nics)}}
 
 
 def gib(size_bytes: int) -> str:
-    """Return 80 GiB."""
+    """Return a size such as 80 GiB."""
     return f"{size_bytes / 2**30:.4g} GiB"
 
 
 def counted(number: int, thing: str) -> str:
-    """Return 8 GPUs, no GPUs."""
+    """Return a count such as 8 GPUs or no GPUs."""
     return plural(number, thing) if number else f"no {thing}s"
 
 
@@ -81,7 +81,7 @@ class _Tree:
             yield TreeLine(0, "software", "", "", (named,))
 
     def _at_places(self) -> list[str]:
-        """Return the functions worth a line, in the order of the bus, host bridge by host bridge."""
+        """Return the PCI functions to show, by host bridge, in bus order."""
         places = {gpu.bus_id for gpu in self._host.gpus} | {nic.bus_id for nic in self._host.physical_nics}
         places |= {link.target for link in self._host.fabric if link.target_kind == "switch"}
         return [bus_id for bus_id in self._devices if bus_id in places]
@@ -137,7 +137,7 @@ class _Tree:
 
 
 def fabric_words(host: Host) -> Iterator[str]:
-    """Yield one line for all GPUs whose links look alike."""
+    """Yield one line for each set of GPUs with equal links."""
     labels, tables = labels_of(host), load()
     down: dict[int, list[str]] = {}
     alike: dict[tuple[str, str, int, int, float | None], list[str]] = {}

@@ -1,6 +1,6 @@
-"""A manual page as plain text, for where there is no program that formats one.
+"""A manual page as plain text, for machines without man.
 
-It knows the requests that `ccctl.docs.roff` writes, and no others.
+Only the requests that `ccctl.docs.roff` writes are supported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FONTS = re.compile(r"\\f[BRIP]|\\&")
 
 
 def lines(page: str) -> Iterator[str]:
-    """Yield the lines of the text, at most 80 wide but for what is shown as it is and long words."""
+    """Yield the lines of the text, at most 80 wide except for preformatted text and long words."""
     filling, indent, term, below = True, _INDENT, False, False
     for line in page.splitlines():
         request, _, rest = line.partition(" ")
@@ -35,7 +35,7 @@ def lines(page: str) -> Iterator[str]:
             filling = request == ".fi"
         elif request != ".br":
             yield from _filled(_plain(line), indent) if filling else (f"{_INDENT}{_plain(line)}",)
-            # What a term means stands below it, further in.
+            # The description of a term is indented below it.
             indent = _DEEPER if term else indent
             term = False
         below = False

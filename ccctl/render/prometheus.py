@@ -1,7 +1,7 @@
-"""Measurements for the textfile collector of Prometheus' node exporter, replaced whole at the end of a run.
+"""Metrics files for the textfile collector of Prometheus' node exporter, replaced at the end of each run.
 
-A file is written however the run ends, so that "nothing new" differs from "all is well": by
-``ccctl_exit_code`` and by the time of the last success, which a failure carries over.
+The file is written even if the run fails. ``ccctl_exit_code`` and the time of the last success, which a
+failed run keeps, tell a failed run from a healthy one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["Exposition", "add_hosts", "add_profile", "add_watch", "exposed"]
 
 _SUCCESS = "ccctl_last_success_timestamp_seconds"
 _WORLD_READABLE = 0o644
-# Characters of a label.
+# The most characters of a label.
 _MOST_LABEL = 255
-# A watch tells of hosts instead of links where these are more: each is a series that Prometheus keeps.
+# With more links than this, a watch exports hosts instead, as Prometheus keeps a series for each link.
 _MOST_LINKS = 1024
 
 
@@ -42,13 +42,13 @@ class _Family:
 
 
 class Exposition:
-    """Samples by name, each name with one HELP and one TYPE line."""
+    """Samples grouped by name, each name with one HELP and one TYPE line."""
 
     def __init__(self) -> None:
         self._families: dict[str, _Family] = {}
 
     def add(self, name: str, meaning: str, value: float, **labels: str) -> None:
-        """One sample of a gauge."""
+        """Add one sample of a gauge."""
         named = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
         sample = f"{name}{{{named}}} {value!r}" if named else f"{name} {value!r}"
         self._families.setdefault(name, _Family("gauge", meaning)).samples.append(sample)
@@ -62,7 +62,7 @@ class Exposition:
 
 
 def add_profile(exposition: Exposition, profile: Profile) -> None:
-    """Write what each link does, and how many findings there are."""
+    """Add the bandwidth and latency of each link, and the number of findings."""
     places: list[str] = []
     for entry in profile.ranks:
         local = sum(other.host == entry.host for other in profile.ranks[: entry.rank])
@@ -88,14 +88,14 @@ def add_profile(exposition: Exposition, profile: Profile) -> None:
 
 
 def _add_segments(exposition: Exposition, profile: Profile) -> None:
-    """Which share of its TCP segments each host retransmitted."""
+    """Add the share of TCP segments that each host retransmitted."""
     meaning = "The share of TCP segments of the host that were retransmitted while links were measured."
     for one in profile.segments:
         exposition.add("ccctl_host_retransmitted_ratio", meaning, one.share, host=one.host)
 
 
 def add_hosts(exposition: Exposition, profile: Profile) -> None:
-    """Write what each host sends and receives: the median of its links."""
+    """Add the median sending and receiving bandwidth of each host's links."""
     import numpy as np
 
     links = profile.links
@@ -113,7 +113,7 @@ def add_hosts(exposition: Exposition, profile: Profile) -> None:
 
 
 def add_watch(exposition: Exposition, found: Found, outcome: WatchOutcome, baseline_s: float) -> None:
-    """Write what a run of a watch found and decided; of very many links only the figures by host."""
+    """Add the findings and the decision of a watch run; with very many links, only figures by host."""
     if len(found.now.links.src) > _MOST_LINKS:
         add_hosts(exposition, found.now)
     else:
@@ -148,13 +148,13 @@ def add_watch(exposition: Exposition, found: Found, outcome: WatchOutcome, basel
 
 @contextmanager
 def exposed(path: str | None, command: str) -> Iterator[Exposition]:
-    """Yield an exposition, and write it to ``path`` when the block ends, even by an error."""
+    """Yield an exposition, and write it to ``path`` when the block ends or fails."""
     found = Exposition()
     try:
         yield found
     except BaseException as error:
         status = _status(error)
-        # Inside mpirun every rank but the first leaves with status 0: the file is not theirs.
+        # Inside mpirun every rank but the first exits with status 0 here, and must not write the file.
         if path is not None and status != 0:
             try:
                 _write(path, found, command, status, done=isinstance(error, FoundProblem))

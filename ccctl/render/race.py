@@ -17,7 +17,7 @@ __all__ = ["race_lines", "race_summary"]
 
 
 def race_lines(race: Race) -> Iterator[str]:
-    """Yield where and how often they ran; then a line for each, the fastest first."""
+    """Yield a line on where and how often the schedules ran, then a line for each, the fastest first."""
     yield (
         f"raced with {about(race.size_bytes)} on {', '.join(race.hosts)}, "
         f"{plural(race.iterations, 'iteration')} each, medians and quartiles:"
@@ -37,5 +37,5 @@ def race_lines(race: Race) -> Iterator[str]:
 
 
 def race_summary(race: Race) -> dict[str, Any]:
-    """Return the same as plain values."""
+    """Return the race as plain values."""
     return asdict(race)

@@ -8,9 +8,9 @@ __all__ = ["figures"]
 
 
 def figures(record: object, names: str) -> dict[str, Any]:
-    """Attributes of a record by their names, with blanks between them; arrays as lists.
+    """Return the attributes of a record named in the blank-separated ``names``; arrays as lists.
 
-    A name that ends in ``_us`` is that of a time in seconds, told in microseconds.
+    A name ``x_us`` gives the attribute ``x_s``, which is in seconds, in microseconds.
     """
     return {name: _plain(record, name) for name in names.split()}
 

@@ -1,6 +1,6 @@
-"""The traces of a schedule and of a program: what every link and shared port carried when, for Perfetto.
+"""Traces of schedules and programs for Perfetto: the sends on every link and shared port over time.
 
-Tracks are grouped by the rank that sends; ports, which several links share, stand in a group of their own.
+Tracks are grouped by the sending rank; shared ports form their own group.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["program_blocks", "program_tracks", "schedule_blocks", "schedule_trac
 
 
 def schedule_tracks(network: Network) -> Iterator[Track]:
-    """Yield a track for each link, below the rank that sends on it, and for each shared port."""
+    """Yield a track for each link, grouped by sending rank, and for each shared port."""
     start, links = network.out_links
     for rank, host in enumerate(network.hosts):
         for link in links[start[rank] : start[rank + 1]].tolist():
@@ -32,7 +32,7 @@ def schedule_tracks(network: Network) -> Iterator[Track]:
 
 
 def schedule_blocks(schedule: Schedule, timing: Timing) -> Iterator[Slices]:
-    """Yield every send, on its link and on each port of the link, for as long as it holds them."""
+    """Yield every send on its link and on each port of the link, while it holds them."""
     import numpy as np
 
     from synth.simulation import contributions
@@ -65,9 +65,9 @@ def schedule_blocks(schedule: Schedule, timing: Timing) -> Iterator[Slices]:
 
 
 def program_tracks(program: Program, network: Network) -> Iterator[Track]:
-    """For each rank a track for each threadblock and one for each link that it sends on; then the ports.
+    """Yield tracks for each rank's threadblocks and outgoing links, then for the ports.
 
-    Threadblocks that are paced share links and ports, which have no tracks then.
+    Threadblocks with a send rate share links and ports at the same time; these then have no tracks.
     """
     import numpy as np
 
@@ -87,7 +87,7 @@ def program_tracks(program: Program, network: Network) -> Iterator[Track]:
 def program_blocks(
     program: Program, network: Network, chunk_bytes: int, timing: ProgramTiming
 ) -> Iterator[Slices]:
-    """Yield every step on its threadblock, and what it sends on its link and the link's ports."""
+    """Yield every step on its threadblock, and its send on the link and the link's ports."""
     import numpy as np
 
     blocks = program.threadblocks
@@ -121,7 +121,7 @@ def _ports(network: Network, before: int) -> Iterator[Track]:
 def _on_ports(
     network: Network, before: int, link: Indices, start_s: Floats, end_s: Floats, names: list[str]
 ) -> Slices:
-    """Return the slices of links again on each of their ports; what they carry is shown once, on the link."""
+    """Return the slices of links on each of their ports, without the contents that the link shows."""
     import numpy as np
 
     row, port = network.ports_along(link)
@@ -149,7 +149,7 @@ def _slots(program: Program, buffer: int, slot: int, row: int) -> str:
 
 
 def _step(program: Program, row: int, chunk_bytes: int, timing: ProgramTiming) -> str:
-    """Return what a step is, and what it waited for last."""
+    """Return a step's arguments: its instruction, and what it waited for last."""
     from synth.simulation import CAUSES
 
     block = int(program.tb_of[row])

@@ -1,4 +1,4 @@
-"""What commands say at their end: rows as they come, and the ``--json`` object."""
+"""The output of commands: rows as they arrive, and the ``--json`` object."""
 
 import lazy_loader as lazy
 

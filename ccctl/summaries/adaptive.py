@@ -1,4 +1,4 @@
-"""What an adaptive run tells: its events as they come, and how its requests went."""
+"""The output of an adaptive run: its events as they happen, and the results of its requests."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["event_line", "finish", "summary_of"]
 
 
 def event_line(event: SessionEvent) -> str:
-    """Return one line for what a session did besides its collectives."""
+    """Return one line about an event of a session."""
     took = f" in {seconds(event.seconds)}" if event.seconds else ""
     stood = f", the job stood still for {seconds(event.stood_s)}" if event.stood_s else ""
     return f"{event.at_s:8.2f} s  {_words(event)}{took}{stood}"
 
 
 def summary_of(report: IterationsReport) -> dict[str, Any]:
-    """Return the object of --json: times in seconds."""
+    """Return the object of --json, with times in seconds."""
     took_s = [
         float(done - ready)
         for one in report.times
@@ -48,7 +48,7 @@ def summary_of(report: IterationsReport) -> dict[str, Any]:
 
 
 def finish(report: IterationsReport) -> None:
-    """Print how the requests went."""
+    """Print the results of the requests."""
     told = summary_of(report)
     console.data(
         f"{plural(told['iterations'], 'iteration')} on {plural(told['ranks'], 'rank')} in "

@@ -1,4 +1,4 @@
-"""What ``bench --json`` prints: a report as plain values, with units in their names."""
+"""The object of ``bench --json``: a report as plain values, with units in their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["changes_of", "summary_of"]
 
 
 def summary_of(report: Report, changes: Sequence[RowChange] | None = None) -> dict[str, Any]:
-    """Return the object; ``baseline`` is in it where a report was compared with another."""
+    """Return the object; it has ``baseline`` if the report was compared with another."""
     values = figures(report, "ranks hosts executor library machine average interrupted")
     values["rows"] = [_row(row) for row in report.rows]
     if changes is not None:
@@ -23,12 +23,12 @@ def summary_of(report: Report, changes: Sequence[RowChange] | None = None) -> di
 
 
 def changes_of(changes: Sequence[RowChange]) -> list[dict[str, Any]]:
-    """Rows that two reports have, with what changed."""
+    """Return the common rows of two reports, with their changes."""
     return [{"row": one.label, **figures(one, "old_us new_us noise_us ratio slower")} for one in changes]
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """Return the times are out of place where that was measured."""
+    """Return a row; its times are out of place if that was measured."""
     measured = {"out_of_place": row.out_of_place, "in_place": row.in_place}
     shown = row.shown
     values = figures(row, "collective size_bytes count dtype redop root program")
@@ -48,7 +48,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _breakdown(breakdown: Breakdown) -> dict[str, Any]:
-    """Microseconds; the parts are the time of the run, those of the forecast the predicted one."""
+    """Return a breakdown in microseconds, with measured parts and the forecast's predicted parts."""
     from ccctl.render.text.benchmark import largest_difference
 
     told = breakdown.forecast

@@ -1,4 +1,4 @@
-"""The rows of a benchmark as they come, and what they come to."""
+"""The rows of a benchmark as they arrive, and their summary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["BenchRows"]
 
 
 class BenchRows(RowsSoFar):
-    """The rows of what was asked for, a row for each size, element type, operator and program."""
+    """The rows of a benchmark, one for each size, element type, operator and program."""
 
     kind, unit, done = "report", "rows", "measured"
 

@@ -1,4 +1,4 @@
-"""A declared topology compared with a profile: what contradicts, what each error costs, the correction."""
+"""A declared topology compared with a profile: contradictions, their costs, and the correction."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["DeclaredComparison", "compare", "draw", "judge", "summary"]
 
 @dataclass(frozen=True)
 class DeclaredComparison:
-    """The corrections of a topology file by a profile, and what each of them means in GB/s.
+    """The corrections of a topology file by a profile, and the effect of each in GB/s.
 
-    ``costs`` are, for each edit in turn, GB/s before and after it: of NCCL's rings inside the host, or of the
-    NIC that it corrects. ``orders`` are, for each host whose GPUs were declared wrongly, its name, GB/s of
-    the rings planned for the declared topology when they run on the corrected one, and GB/s of the rings
-    planned for the corrected one.
+    ``costs`` are the GB/s before and after each edit, of NCCL's rings inside the host or of the corrected
+    NIC. ``orders`` has a row for each host with wrongly declared GPUs. A row is the host's name, the GB/s of
+    the rings planned for the declared topology on the corrected one, and the GB/s of the rings planned for
+    the corrected one.
     """
 
     held: Reconciled
@@ -36,7 +36,7 @@ class DeclaredComparison:
 
 
 def compare(declared: str, profile: str) -> DeclaredComparison:
-    """Compare the file of a topology with that of a profile; raises what reading them raises."""
+    """Compare a topology file with a profile file; raises the errors of reading them."""
     from ccctl.arguments import read_topologies
     from ccctl.artifacts import codec
     from probes.detection import reconcile
@@ -61,7 +61,7 @@ def _with_findings(found: Reconciled) -> Topology:
 
 
 class _Rings:
-    """NCCL's graphs of hosts, each planned once: a host after one edit is the host before the next."""
+    """A cache of NCCL's graphs by host, as the host after one edit is the host before the next."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Host, HostGraphs]] = {}
@@ -75,7 +75,7 @@ class _Rings:
 
 
 def _cost(edit: Edit, rings: _Rings) -> tuple[float, float]:
-    """Return GB/s of NCCL's rings inside the host before and after an edit; of a NIC, its own."""
+    """Return GB/s before and after an edit, of NCCL's rings inside the host or of the NIC."""
     if edit.what != "nic":
         return rings.of(edit.before).ring.total_gbs, rings.of(edit.after).ring.total_gbs
     hosts = (edit.before, edit.after)
@@ -84,7 +84,7 @@ def _cost(edit: Edit, rings: _Rings) -> tuple[float, float]:
 
 
 def _orders(before: Host, after: Host, rings: _Rings) -> tuple[float, float]:
-    """Return GB/s on the host ``after`` of the rings planned for ``before``, and of those planned for it."""
+    """Return GB/s on the host ``after`` of rings planned for ``before`` and of rings planned for it."""
     from probes.paths import load
     from synth.nccl_graphs import capacities_of, total_gbs
 
@@ -93,7 +93,7 @@ def _orders(before: Host, after: Host, rings: _Rings) -> tuple[float, float]:
 
 
 def draw(comparison: DeclaredComparison) -> None:
-    """Print a line for each contradiction, then what NCCL's rings gain by the corrected topology."""
+    """Print a line for each contradiction, then the gain of NCCL's rings from the correction."""
     found = comparison.held
     for edit, cost in zip(found.edits, comparison.costs, strict=True):
         told = "" if cost[0] == cost[1] else f"; {_told(edit.what, cost)}"
@@ -140,7 +140,7 @@ def summary(comparison: DeclaredComparison) -> dict[str, Any]:
 
 
 def judge(comparison: DeclaredComparison, *, written: bool) -> None:
-    """Raise FoundProblem where something contradicts; ``written``: whether the correction is in a file."""
+    """Raise FoundProblem on a contradiction; ``written`` says whether the correction was saved."""
     if count := len(comparison.held.findings):
         raise FoundProblem(
             f"{plural(count, 'contradiction')} between {comparison.declared} and {comparison.profile}",

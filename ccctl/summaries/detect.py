@@ -1,4 +1,4 @@
-"""What is asked of a topology beyond drawing it: why a way is as it is, what differs, NCCL's file."""
+"""Further output of ``detect``: explained paths, differences, and files for NCCL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FORMATS = ("nccl-xml",)
 
 @dataclass(frozen=True)
 class DetectAnswers:
-    """The way between two devices and the differences from ``diff``, each if it was asked for."""
+    """The explained path between two devices and the differences from ``diff``; None if not requested."""
 
     why: Explanation | None = None
     comparison: Comparison | None = None
@@ -34,7 +34,7 @@ class DetectAnswers:
 
 
 def answer(found: Topology, why: tuple[str, str] | None, diff: str | None) -> DetectAnswers:
-    """Answer both questions; raises UsageError for devices that are not there."""
+    """Return both answers; raises UsageError for unknown devices."""
     explanation, comparison = None, None
     if why is not None:
         from probes.paths import explain, load, pair_named
@@ -49,7 +49,7 @@ def answer(found: Topology, why: tuple[str, str] | None, diff: str | None) -> De
 
 
 def show(found: Topology, answers: DetectAnswers, *, drawn: bool) -> None:
-    """Print the answers, or the topology where nothing was asked; only what is doubtful unless ``drawn``."""
+    """Print the answers, or the topology without questions; only its findings unless ``drawn``."""
     from ccctl.render.text import differences, remarks, topology
     from ccctl.summaries import explanation
 
@@ -66,7 +66,7 @@ def show(found: Topology, answers: DetectAnswers, *, drawn: bool) -> None:
 
 
 def judge(found: Topology, answers: DetectAnswers) -> None:
-    """Raise FoundProblem where hosts are missing, or something differs."""
+    """Raise FoundProblem if hosts are missing or something differs."""
     lost = [finding.where for finding in found.findings if finding.what in _LOST]
     if lost:
         raise FoundProblem(
@@ -107,7 +107,7 @@ def summary(found: Topology, answers: DetectAnswers) -> dict[str, Any]:
 
 
 def export(found: Topology, wanted: tuple[str, str]) -> None:
-    """Write one host in the format of another tool; raises UsageError and DataError where that cannot be."""
+    """Write one host in the format of another tool; raises UsageError or DataError if impossible."""
     from probes.diff import fold_hosts
     from probes.nccl import export as as_nccl
 

@@ -1,4 +1,4 @@
-"""Prints what dumps of NCCL's RAS and PyTorch's flight recorder tell: late ranks, and waiting for them."""
+"""Late ranks, and the waits for them, in dumps of NCCL's RAS and PyTorch's flight recorder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_LINES = 20
 
 
 def tell(source: str, found: Recorded, timed: Inspected | None, *, json: bool) -> None:
-    """Print the late ranks, and of timed collectives how long the others waited and for which rank."""
+    """Print the late ranks; for timed collectives, also how long ranks waited and for which rank."""
     if json:
         console.summary(
             {
@@ -61,7 +61,7 @@ def _line(lag: Lag) -> str:
 
 
 def judge(source: str, found: Recorded) -> None:
-    """Raise FoundProblem where some rank holds others up."""
+    """Raise FoundProblem if a rank holds up others."""
     if found.lags:
         ranks = sorted({lag.rank for lag in found.lags})
         named = ", ".join(map(str, ranks[:16]))

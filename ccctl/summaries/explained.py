@@ -1,4 +1,4 @@
-"""What ``explain`` tells of a report: an object, a table with sentences, Markdown, cases of JUnit."""
+"""The output of ``explain`` for a report: an object, a table with sentences, Markdown, JUnit cases."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _MEANS = {
     "or it is another network",
     "impossible": "faster than this network can be: it is not the one that was measured",
 }
-# Beyond this part of a collective, waiting for the last rank is what to look at.
+# Above this share of a collective, the wait for the last rank is reported as the problem.
 _MUCH_WAITING = 0.2
 _MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
 class Explained:
-    """A report beside its network.
+    """A report judged against its network.
 
-    ``counted`` are the places of the rows that the verdict is about; ``least`` is the part of the bound that
-    they must reach, where one was asked for; ``made_s`` the time of a synthesized schedule by place.
-    ``baseline`` is the comparison with an older report. ``recorded`` is what NCCL's Inspector tells besides.
+    ``counted`` are the positions of the rows that the verdict covers. ``least`` is the share of the bound
+    that they must reach, if any. ``made_s`` maps positions to the time of a synthesized schedule.
+    ``baseline`` is the comparison with an older report. ``recorded`` is the further data of NCCL's Inspector.
     """
 
     source: str
@@ -62,9 +62,7 @@ class Explained:
     recorded: Inspected | None = None
 
     def waiting(self, at: int) -> WaitTime | None:
-        """Return how long ranks waited for the last of them in the calls of a row, where that was
-        recorded.
-        """
+        """Return how long ranks waited for the last one in the calls of a row, if recorded."""
         row = self.rows[at].row
         every = self.recorded.waiting if self.recorded else ()
         return next(
@@ -73,10 +71,7 @@ class Explained:
         )
 
     def failure(self, at: int) -> str:
-        """Return why a row fails: its results are wrong, or it counts and is too slow.
-
-        Empty where it does not.
-        """
+        """Return why a row fails: its results are wrong, or it counts and is too slow; "" if it passes."""
         one = self.rows[at]
         if wrong := one.row.wrong_results:
             return f"{_label(one)}: {wrong}"
@@ -93,7 +88,7 @@ class Explained:
 
     @property
     def failures(self) -> list[str]:
-        """Every reason for which CI should stop, wrong results first."""
+        """Every reason for a failure in CI, wrong results first."""
         slow = (self.failure(at) for at, one in enumerate(self.rows) if not one.row.wrong_results)
         return [
             *self.wrong,
@@ -104,7 +99,7 @@ class Explained:
 
     @property
     def wrong(self) -> list[str]:
-        """Every row whose results are wrong, and what is known of them beyond the rows."""
+        """A message for each row with wrong results, and for wrong results outside the rows."""
         found = [self.failure(at) for at, one in enumerate(self.rows) if one.row.wrong_results]
         judged = {id(one.row) for one in self.rows}
         found += [
@@ -116,7 +111,7 @@ class Explained:
 
     @property
     def verdict(self) -> str:
-        """One line about all rows: wrong results first, else how many are not as they should be."""
+        """One line about all rows: wrong results if any, else the number of rows below expectation."""
         from exec.benchmark import abnormal
 
         if wrong := self.wrong:
@@ -129,7 +124,7 @@ class Explained:
         return f"Not normal: {'; '.join(found)}." if found else "All rows are normal, or too small to say."
 
     def summary(self) -> dict[str, Any]:
-        """Return what ``explain --json`` prints: plain values with units in their names."""
+        """Return the object of ``explain --json``: plain values with units in their names."""
         return {
             "source": self.source,
             "network": self.network,
@@ -144,7 +139,7 @@ class Explained:
         }
 
     def draw(self) -> None:
-        """Print the table of all rows, then what the rows that count mean."""
+        """Print the table of all rows, then the sentences on the rows that count."""
         console.data(f"# {self._title()}")
         console.data("# GB/s: busbw, the proven bound, and NCCL's algorithms by bytes alone")
         columns, rows = self._table()
@@ -157,7 +152,7 @@ class Explained:
             console.prose(line)
 
     def markdown(self) -> str:
-        """Return the same in Markdown."""
+        """Return the table and the sentences in Markdown."""
         columns, rows = self._table()
         lead = [f"**{cell(self.verdict)}**\n"] if self.wrong else []
         right = [at for at, name in enumerate(columns) if name not in ("collective", "verdict")]
@@ -179,7 +174,7 @@ class Explained:
         return "\n".join(parts)
 
     def cases(self) -> list[Case]:
-        """Return a case for each row: failed, passed, or skipped where it does not count; and for changes."""
+        """Return a JUnit case for each row, skipped if it does not count, and for each change."""
         found = []
         for at, one in enumerate(self.rows):
             name = f"{_label(one)}, {one.row.dtype}"
@@ -200,7 +195,7 @@ class Explained:
         return found
 
     def sentences(self) -> list[str]:
-        """Return what is to be known of each row that counts, and of how they were recorded."""
+        """Return the sentences on each row that counts, and on the recording."""
         found = [self._sentence(at) for at in self.counted]
         if self.report.interrupted:
             found.append(f"The run did not come to its end: {self.report.interrupted}.")
@@ -226,7 +221,7 @@ class Explained:
         return f"{self.source}: {report.library}, {where}, on {self.network}"
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        """Columns that no row fills are left out."""
+        """Return (column names, rows), without columns that no row fills."""
         rows = [self._cells(at) for at in range(len(self.rows))]
         kept = [at for at, name in enumerate(_COLUMNS) if at < 6 or any(row[at] != "-" for row in rows)]
         columns, cells = [_COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows]
@@ -316,7 +311,7 @@ class Explained:
 
 
 def _waited(one: WaitTime) -> str:
-    """Return how long the first rank waited for the last, and who that was."""
+    """Return a sentence on how long the first rank waited for the last, and which rank was last."""
     share = f"{seconds(one.waited_s)} of {seconds(one.waited_s + one.transfer_s)}"
     told = f"Before that the first rank waits {share} for the last one ({percent(one.share)})"
     if one.share < _MUCH_WAITING:

@@ -1,4 +1,4 @@
-"""An explained path as text: its parts, what it carries, why it is not better."""
+"""An explained path as text: its parts, its bandwidth, and the reasons for its limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["draw"]
 
 
 def draw(why: Explanation) -> None:
-    """Print the verdict, the parts in the order in which data crosses them, and the reasons."""
+    """Print the verdict, the parts in the order of the data, and the reasons."""
     console.data(f"{why.a} to {why.b}: {why.path}, {why.meaning}")
     for line in console.aligned(
         ["", "", ""], [("", step.what, step.name + _after(step.link)) for step in why.steps]

@@ -1,4 +1,4 @@
-"""NCCL's graph files of a topology: plans and writes them, and prints what their channels carry."""
+"""NCCL's graph files for a topology, and the bandwidth of their channels."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["write"]
 def write(
     network: str, profile: str | None, *, one_host: bool, seed: int, output: str | None, json: bool
 ) -> None:
-    """Write a graph file for each kind of host, and print what its channels carry.
+    """Write a graph file for each kind of host, and print the bandwidth of its channels.
 
-    ``network`` is the file of a topology; ``profile`` that of what was measured between its GPUs, with which
-    each host is a kind of its own. Raises UsageError where ``network`` is no file, or where several files
-    are wanted and ``output`` names none, and DataError.
+    ``network`` is a topology file. ``profile`` is a file of measurements between its GPUs; with it, every
+    host is its own kind. Raises DataError, and UsageError where ``network`` is no file, or where ``output``
+    is missing for several files.
     """
     from ccctl.arguments import read_or_described
     from ccctl.artifacts import codec, exists

@@ -1,4 +1,4 @@
-"""The rows of a run as they come: printed at once, and written before the run has ended."""
+"""The rows of a run as they arrive, printed at once and saved before the run ends."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ccctl.errors import CannotWriteError
 
 __all__ = ["RowsSoFar"]
 
-# At most this share of the time goes into writing what is not whole yet.
+# The largest share of the time that goes into writing incomplete reports.
 _SHARE = 0.05
 
 
 class RowsSoFar(ABC):
-    """What came of a run so far, of ``total`` rows.
+    """The rows of a run so far, of ``total`` rows.
 
-    The rows are printed as a table, with ``json`` as one object when the run ends early, and neither where
-    stdout is for an artifact. ``output`` gets a report of what there is, which says that it is not whole.
+    The rows are printed as a table, or with ``json`` as one object if the run ends early. Nothing is printed
+    if stdout carries an artifact. ``output`` gets a report of the rows so far, marked as incomplete.
     """
 
-    # The artifact that holds the rows, the words for them, and for one that is there.
+    # The artifact's kind, the words for its rows, and the word for a finished row.
     kind: str
     unit: str
     done: str
@@ -43,28 +43,28 @@ class RowsSoFar(ABC):
 
     @abstractmethod
     def _print_row(self, report: Any, rows: Sequence[Any], row: Any) -> None:
-        """Print one of the ``rows`` that came with it, after the head where it is the first."""
+        """Print one row of the new ``rows``, after the head if it is the first."""
 
     @abstractmethod
     def _print_foot(self, report: Any) -> None:
-        """Print what explains the rows."""
+        """Print the notes on the rows."""
 
     @abstractmethod
     def summary(self, report: Any) -> dict[str, Any]:
         """Return the object of ``--json``."""
 
     def keep(self, piece: Any) -> None:
-        """Print and write the rows of a piece; one without rows begins a run."""
+        """Print and write the rows of a piece; a piece without rows begins a run."""
         self._pieces.append(piece)
         if not piece.rows:
             return
-        # Whoever sees a row may count on the file.
+        # Write first, so that a printed row is always in the file.
         if self._output not in (None, "-") and time.monotonic() >= self._ready_s:
             self._write_early()
         self._print(self.gathered())
 
     def gathered(self, why: str = "") -> Any:
-        """Return one report of all pieces, None of none; ``why`` is what ended the run too early."""
+        """Return one report of all pieces; None without pieces; ``why`` says what ended the run early."""
         if not self._pieces:
             return None
         rows = tuple(row for piece in self._pieces for row in piece.rows)
@@ -73,13 +73,13 @@ class RowsSoFar(ABC):
         return replace(self._pieces[-1], rows=rows, interrupted=why)
 
     def finish(self, report: Any) -> None:
-        """Print what is not printed yet, then what explains the rows."""
+        """Print the remaining rows, then the notes on the rows."""
         self._print(report)
         if self._drawn:
             self._print_foot(report)
 
     def rescue(self, why: str) -> str:
-        """Write what there is when the run ended before its time; returns where it is."""
+        """Write the rows of a run that ended early; return a message on where they are."""
         report = self.gathered(why)
         if report is None or not report.rows:
             return ""
@@ -98,7 +98,7 @@ class RowsSoFar(ABC):
         try:
             codec.write(str(self._output), self.kind, report, self._inputs)
         except CannotWriteError as error:
-            # It may be writable in the end, and the rows are printed in any case.
+            # The file may become writable later, and the rows are printed anyway.
             if not self._warned:
                 console.warn(error.message)
             self._warned = True
@@ -115,7 +115,7 @@ class RowsSoFar(ABC):
                 self._printed += 1
             console.flush()
         except BrokenPipeError:
-            # Whoever read the table has left; a file is still wanted.
+            # The reader of the table is gone, but the file is still needed.
             if self._output is None:
                 raise
             self._drawn = False

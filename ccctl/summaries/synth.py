@@ -1,4 +1,4 @@
-"""What ``synth`` tells of the schedule that it kept, as an object and in lines."""
+"""The result of ``synth``, as an object and as lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["describe", "summary_of"]
 
 
 def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
-    """Return what ``synth --json`` prints of a schedule: plain values with units in their names."""
+    """Return the object of ``synth --json``: plain values with units in their names."""
     schedule: Any = found.schedule
     if found.candidates:
         told = {
@@ -59,7 +59,7 @@ def summary_of(found: Synthesis, seed: int) -> dict[str, Any]:
 
 
 def describe(found: Synthesis, say: Callable[[str], None]) -> None:
-    """Print the same for people: every method's best time, why the winner won, how near its bound."""
+    """Print every method's best time, why the winner won, and its distance to the bound."""
     from ccctl.render import about, seconds
     from probes.base import plural
 
@@ -113,7 +113,7 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
 
 
 def _predicted_s(schedule: AnySchedule) -> float | None:
-    """Return the prediction of a run that ``bench`` and ``watch`` give; None where no ranks were measured."""
+    """Return the predicted time of a run, as in ``bench`` and ``watch``; None without measured ranks."""
     from synth.prediction import schedule_run_s
 
     if not schedule.is_listed or not schedule.expanded().network.measured:

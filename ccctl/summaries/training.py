@@ -1,4 +1,4 @@
-"""The rows of `ccctl training compare` as they come, and what they come to."""
+"""The rows of `ccctl training compare` as they arrive, and their summary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["TrainingRows", "summary_of"]
 
 
 class TrainingRows(RowsSoFar):
-    """The results of a training run, a row for each mode."""
+    """The rows of a training comparison, one for each mode."""
 
     kind, unit, done = "training", "modes", "trained"
 
@@ -34,7 +34,7 @@ class TrainingRows(RowsSoFar):
         self._modes = modes
 
     def end(self) -> TrainingReport:
-        """Write the whole report, print what is not printed yet, and return it."""
+        """Write the whole report, print its remaining rows, and return it."""
         report: TrainingReport = self.gathered()
         if self._output is not None:
             codec.write(self._output, self.kind, report, self._inputs)

@@ -1,4 +1,4 @@
-"""What a run of a watch found and decided, in lines and as an object."""
+"""The findings and the decision of a watch run, as lines and as an object."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _MOST_NAMED = 3
 
 
 def findings(asked: Asked, found: Found) -> list[str]:
-    """Return what an operator must hear, the most expensive first."""
+    """Return the findings for the operator, the most expensive first."""
     gone = [f"{name} of the baseline is not there" for name in found.verdict.drift.gone]
     return gone + [_told(asked, found, one) for one in found.standing]
 
 
 def say_found(asked: Asked, found: Found) -> None:
-    """Print what became worse or recovered; where something is worse ``-q`` does not silence it."""
+    """Print the changes for worse and the recoveries; ``-q`` does not silence changes for worse."""
     with console.spoken(found.drifted):
         for text in findings(asked, found):
             console.data(f"drift: {text}")
@@ -63,12 +63,12 @@ def say_found(asked: Asked, found: Found) -> None:
 
 
 def _lossy(found: Found) -> list[SentSegments]:
-    """Return the hosts whose packets get lost."""
+    """Return the hosts that lose packets."""
     return [one for one in found.now.segments if one.lossy]
 
 
 def say_decision(asked: Asked, found: Found, outcome: WatchOutcome, current: Path) -> None:
-    """Print which schedule is used from now on, and why; with drift, ``-q`` does not silence a change."""
+    """Print the chosen schedule, and why; with drift, ``-q`` does not silence a change."""
     plan = outcome.plan
     if outcome.unknown:
         with console.spoken(found.drifted):
@@ -194,7 +194,7 @@ def _links(found: Found, rows: tuple[int, ...]) -> list[list[int]]:
 
 
 def _harmless_cost(asked: Asked) -> str:
-    """Return how little a change costs the collective of the schedule that is called harmless."""
+    """Return the limit below which the cost of a change counts as harmless, as text."""
     shape = asked.given.schedule.collective
     size = format_size(shape.total_bytes(asked.given.schedule.chunk_bytes))
     return f"{shape.label} of {size} takes less than {1 / (1 - EFFECT):.2f} times as long"

@@ -1,7 +1,7 @@
-"""The page: what is wrong first, then the pictures with their numbers, then the files.
+"""The HTML page: findings first, then the pictures with their numbers, then the files.
 
-Every picture is in it twice, for a desk and for a narrow screen, and the style sheet shows one of them. There
-is no script, and a policy forbids the browser to load anything.
+Every picture is included for a wide and for a narrow screen, and the style sheet shows one of them. The page
+has no script, and its content policy forbids the browser to load anything.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class PageSection:
-    """What the page shows of one artifact: a heading, its file, pictures wide and narrow, and tables."""
+    """One artifact on the page: a heading, its file, pictures wide and narrow, and tables."""
 
     section: str
     title: str

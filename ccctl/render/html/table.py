@@ -1,4 +1,4 @@
-"""The numbers behind the pictures, as tables: for those who read, search or copy them."""
+"""The numbers behind the pictures, as tables to read, search or copy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HtmlTable:
 
 
 def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[HtmlTable]:
-    """Return the tables of an artifact; of most kinds there is none."""
+    """Return the tables of an artifact; most kinds have none."""
     if kind == "profile":
         return [_links(body)]
     if kind == "report":
@@ -97,5 +97,5 @@ def _outcome(outcome: Outcome) -> HtmlTable:
         for bound in outcome.bounds
         if bound.time_s > 0
     ]
-    # On a narrow screen the times are seen first.
+    # Times come first, so that a narrow screen shows them.
     return HtmlTable("time and bounds", ("time", "what"), tuple(rows))

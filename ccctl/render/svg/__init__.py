@@ -1,7 +1,7 @@
 """Pictures as SVG, by kind of artifact: `ccctl show -o` writes them, the page of `ccctl report` shows them.
 
-In: an artifact's value and a width in pixels. Out: `drawing.Drawing`. Read `drawing`, `chart`, `bars`, then a
-kind. `files` writes them, as SVG or PNG.
+In: an artifact's value and a width in pixels. Out: `drawing.Drawing`. Read `drawing`, `chart`, `bar_chart`,
+then a kind. `files` writes them, as SVG or PNG.
 """
 
 import lazy_loader as lazy

@@ -25,7 +25,7 @@ _ROW, _GAP, _HIGH, _PIXELS_A_TICK, _TOP = 20, 8, 15, 70, 6
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a bar: what it is (as the legend has it), its length and its colour."""
+    """A part of a bar: its name in the legend, its length and its colour."""
 
     name: str
     value: float
@@ -34,9 +34,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Bar:
-    """A row: its label, where it begins, its pieces one after the other, and the words behind it.
+    """A row: its label, its start, its pieces in order, and the text after it.
 
-    ``first`` begins a group of rows. An ``alarm`` is a row that must not be overlooked.
+    ``first`` begins a group of rows. An ``alarm`` row is highlighted.
     """
 
     label: str
@@ -56,7 +56,7 @@ def bars(
     width: int,
     more: Iterable[str] = (),
 ) -> Drawing:
-    """Return the rows over one axis from 0, which shows ``axis``; ``more`` are lines below the legend."""
+    """Return the rows over one axis titled ``axis``; ``more`` are lines below the legend."""
     parts, y = layers(rows, axis, name, width)
     pieces = {piece.name: piece.colour for row in rows for piece in row.pieces}
     signs = [(box(8, 0, 20, 12, colour=colour), said) for said, colour in pieces.items()]
@@ -67,11 +67,11 @@ def bars(
 def layers(
     rows: Sequence[Bar], axis: str, name: Callable[[float], str], width: int
 ) -> tuple[list[str], float]:
-    """Return (parts, where they end) of the rows and their axis."""
+    """Return (parts, their lower end in pixels) of the rows and their axis."""
     left = min(12 + max(text_width(row.label) for row in rows), width * 0.46)
     right = min(12 + max(text_width(row.said) for row in rows), width * 0.3)
     wide = width - left - right
-    # A value below 0 goes to the left of where it begins.
+    # A negative value extends to the left of its start.
     ends = [(row.begin, row.begin + sum(piece.value for piece in row.pieces)) for row in rows]
     ticks = steps(max(max(pair) for pair in ends), max(2, int(wide // _PIXELS_A_TICK)))
     scale = wide / ticks[-1]

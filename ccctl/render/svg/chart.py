@@ -1,4 +1,4 @@
-"""Charts of lines over two axes, logarithmic or linear, as SVG written by hand: the same bytes each time."""
+"""Charts of lines over two axes, logarithmic or linear, as deterministic SVG."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ccctl.render.svg.drawing import COLOURS, Drawing, fitted, legend, mark, str
 __all__ = ["COLOURS", "Chart", "Series", "charts", "steps", "time_axis"]
 
 _LEAST, _MOST = 1e-30, 1e30
-# Right of the last tick half of its value must fit: 326.7K.
+# Half of the last tick's label, such as 326.7K, must fit to its right.
 _RIGHT, _TOP, _BOTTOM, _HEIGHT = 28, 30, 46, 320
-# From so many pixels on, two charts stand beside each other.
+# From this width in pixels on, two charts are drawn side by side.
 _TWO = 700
 _PIXELS_A_TICK, _PIXELS_A_TIME = 62, 90
 _HALF_PIXELS = 34
-# Points nearer to each other than that hide each other; lines of so many take turns to be seen.
+# Points closer than this hide each other; lines with at least this many such points take turns.
 _UPON, _LONG = 1.0, 8
 
 
 @dataclass(frozen=True)
 class Series:
-    """One series: its points (x, y) in the order of x, above 0 where the axis is logarithmic.
+    """One series: its points (x, y) in the order of x, above 0 if the axis is logarithmic.
 
-    A dashed one has no marks at its points, and one that is not ``joined`` no line between them.
+    A ``dashed`` series has no marks at its points. A series that is not ``joined`` has no line.
     """
 
     name: str
@@ -38,11 +38,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A panel of lines; ``x_name`` and ``y_name`` write a tick's value; a base of 0 is a linear axis.
+    """A panel of lines; ``x_name`` and ``y_name`` format tick values; a base of 0 is a linear axis.
 
-    ``moments`` are places on the x axis, each with a word of few letters that stands above it. ``counted``
-    says that x is a number of something, which has no ticks between. A linear y axis begins at 0, or with
-    ``y_fits`` near the least value.
+    ``moments`` are positions on the x axis, each with a short label above it. With ``counted``, x is a count
+    and has ticks at integers only. A linear y axis begins at 0, or near the least value with ``y_fits``.
     """
 
     title: str
@@ -59,7 +58,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class _Axis:
-    """From value to position, by its logarithm where there is a base."""
+    """A map from values to positions, logarithmic if it has a base."""
 
     base: int
     ticks: tuple[float, ...]
@@ -73,10 +72,9 @@ class _Axis:
 
 
 def charts(title: str, about: str, panels: Sequence[Chart], width: int, notes: Sequence[str] = ()) -> Drawing:
-    """Return the panels beside each other, or below each other where it is narrow, and what each
-    colour means.
+    """Return the panels side by side, or below each other if narrow, with a legend.
 
-    ``notes`` stand below.
+    ``notes`` are printed below.
     """
     across = 2 if width >= _TWO and len(panels) > 1 else 1
     each = width // across
@@ -95,7 +93,7 @@ def charts(title: str, about: str, panels: Sequence[Chart], width: int, notes: S
 
 
 def _sign(line: Series, shape: Mapping[str, int]) -> str:
-    """Return what a line looks like, for the legend."""
+    """Return the legend's sign for a line."""
     drawn = stroke("M0 6h28", line.colour, dashed=line.dashed) if line.joined else ""
     return drawn + ("" if line.dashed else mark(shape[line.name], 14, 6, line.colour))
 
@@ -135,7 +133,7 @@ def _chart(chart: Chart, width: int, shape: Mapping[str, int]) -> list[str]:
 
 
 def _turns(every: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[int, int]]:
-    """For each series of places: which it is among those that lie upon each other, and of how many."""
+    """Return (number, count) for each series: its place among the series that overlap with it."""
     bunches: list[list[int]] = []
     for at, places in enumerate(every):
         for bunch in bunches:
@@ -149,28 +147,28 @@ def _turns(every: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[int, in
 
 
 def _alike(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> bool:
-    """Return whether two long series cannot be told from each other where both are drawn."""
+    """Return whether two long series look the same wherever both are drawn."""
     return len(one) == len(other) >= _LONG and all(
         abs(a - c) < _UPON and abs(b - d) < _UPON for (a, b), (c, d) in zip(one, other, strict=True)
     )
 
 
 def _moments(chart: Chart, x: _Axis, bottom: float) -> list[str]:
-    """Return a line for each moment; of words that would stand over each other the first."""
+    """Return a line for each moment; of overlapping labels only the first is kept."""
     parts, free = [], 0.0
     for value, word in sorted(chart.moments):
         at = x.at(value)
         parts.append(stroke(f"M{at:.1f} {_TOP}V{bottom}", "alarm", dashed=True, width=1))
         half = text_width(word) / 2 + 2
         if at - half >= free:
-            # Above the mark of a point at the top.
+            # Leave room for the mark of a point at the top.
             parts.append(text(word, at, _TOP - 6, anchor="middle", colour="alarm"))
             free = at + half
     return parts
 
 
 def _drawable(point: tuple[float, float], chart: Chart) -> bool:
-    """Return whether a point has a place on its axes, and leaves the others theirs."""
+    """Return whether a point can be drawn on the axes without squeezing the others."""
     return all(
         (_LEAST if base else 0.0) <= value <= _MOST
         for value, base in zip(point, (chart.x_base, chart.y_base), strict=True)
@@ -187,10 +185,9 @@ def _axis(
     *,
     fits: bool = False,
 ) -> _Axis:
-    """Return an axis from a round value below the least to one above the largest, ticks so many
-    pixels ``apart``.
+    """Return an axis between round values around ``values``, with ticks ``apart`` pixels.
 
-    On a linear one they are also ``least`` apart, and the first is 0 unless it ``fits`` the values.
+    Ticks of a linear axis are also at least ``least`` apart, and begin at 0 unless the axis ``fits``.
     """
     most = max(2, int(abs(last - first) / apart))
     if base:
@@ -201,7 +198,7 @@ def _axis(
 
 
 def _powers(least: float, largest: float, base: int, most: int) -> tuple[float, ...]:
-    """Powers of ``base``, or of ten 1, 2 and 5 times a power where few would stand there."""
+    """Return powers of ``base``; for base 10 with few ticks, also 2 and 5 times each power."""
     low = math.floor(math.log(least, base) + 1e-9)
     high = math.ceil(math.log(largest, base) - 1e-9)
     if base == 10:
@@ -219,10 +216,7 @@ def _powers(least: float, largest: float, base: int, most: int) -> tuple[float, 
 
 
 def time_axis(time_s: float, left: float, top: float, wide: float) -> Iterator[str]:
-    """Yield an axis ``wide`` pixels long from 0 to ``time_s``, with ticks at round times.
-
-    It is 42 pixels high.
-    """
+    """Yield an axis from 0 to ``time_s``, ``wide`` pixels long and 42 high, with ticks at round times."""
     yield stroke(f"M{left:.1f} {top + 2:.1f}h{wide:.1f}", "faint", width=1)
     for value in steps(time_s, max(2, int(wide // _PIXELS_A_TIME))):
         if value <= time_s * (1 + 1e-9):
@@ -233,9 +227,9 @@ def time_axis(time_s: float, left: float, top: float, wide: float) -> Iterator[s
 
 
 def steps(largest: float, most: int, least: float = 0.0, smallest: float = 0.0) -> tuple[float, ...]:
-    """Multiples of 1, 2 or 5 times a power of ten, about ``most`` of them.
+    """Return about ``most`` multiples of 1, 2 or 5 times a power of ten.
 
-    They go from at most ``smallest`` to at least ``largest`` and are ``least`` apart or more.
+    They range from at most ``smallest`` to at least ``largest``, at least ``least`` apart.
     """
     rough = max((largest - smallest) / most, least, 1e-6 * smallest, 1e-30)
     unit = 10.0 ** math.floor(math.log10(rough))

@@ -1,7 +1,7 @@
-"""What every picture is made of: words, boxes and strokes as SVG, in colours for light and for dark.
+"""The elements of every picture as SVG: text, boxes and strokes, for light and dark backgrounds.
 
-A picture is drawn for a given width, with letters of one size, so that it is read on a narrow screen, too. It
-names colours by what they mean; the style sheet beside it says which they are on a light and a dark ground.
+A picture is drawn for a given width, with one font size, so that it stays legible on a narrow screen. It
+names colours by their meaning; its style sheet defines them for light and for dark backgrounds.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = [
     "text_width",
 ]
 
-# Okabe and Ito's colours, told apart by people who see fewer of them too; black is kept for text.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; black is kept for text.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6d31")
 FONT = 12
-# Pixels of a line until the next of those that it lies upon.
+# Pixels after which overlapping lines take turns.
 _PIECE = 8
-# Characters of an entry of a legend at most.
+# The most characters of a legend entry.
 _MOST_WORDS = 300
-# What a letter takes at most on average, as a part of the height: DejaVu Sans, the widest of the usual ones.
+# Average width of a letter over its height, in DejaVu Sans, the widest of the usual fonts.
 _LETTER = 0.62
-# Paths of the points of series: a circle, then square, triangle, diamond, triangle on its head, cross.
+# Marks of series: circle, square, triangle, diamond, inverted triangle, cross.
 _SHAPES = (
     "",
     "m-3-3h6v6h-6Z",
@@ -64,14 +64,14 @@ def _rules(dark: bool) -> str:
     )
 
 
-# What has a colour of its own on a dark ground carries it along.
+# Elements may carry their own colour for a dark background.
 _DARK = ".dark{fill:var(--dark)}"
 STYLE = _rules(False) + "@media screen and (prefers-color-scheme:dark){" + _rules(True) + _DARK + "}"
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """One picture: its title, what it shows in a sentence, its size in pixels, and its parts as SVG."""
+    """One picture: its title, a sentence about it, its size in pixels, and its parts as SVG."""
 
     title: str
     about: str
@@ -92,7 +92,7 @@ def element(drawing: Drawing, top: float | None = None) -> str:
 
 
 def document(drawings: Sequence[Drawing]) -> str:
-    """Return one SVG file with the pictures below each other, each below its title."""
+    """Return one SVG document with the titled pictures below each other."""
     width, y = max(drawing.width for drawing in drawings), 8.0
     inner = []
     for drawing in drawings:
@@ -116,12 +116,12 @@ def document(drawings: Sequence[Drawing]) -> str:
 
 
 def text_width(words: str, size: int = FONT) -> float:
-    """Pixels that the words take at most in usual fonts."""
+    """Return the most pixels that the words take in usual fonts."""
     return _LETTER * size * len(words)
 
 
 def fitted(words: str, width: float, size: int = FONT) -> str:
-    """Return the words, cut at the end where they would take more than ``width``."""
+    """Return the words, cut at the end to fit into ``width`` pixels."""
     most = max(1, int(width / (_LETTER * size)))
     return words if len(words) <= most else words[: most - 1] + "…"
 
@@ -138,9 +138,9 @@ def text(
     turned: bool = False,
     dark: str = "",
 ) -> str:
-    """Words on a line; ``kind`` is "axis" for what an axis is of, "legend" for what a colour means.
+    """Return a line of text; ``kind`` is "axis" for an axis title, "legend" for a legend entry.
 
-    ``dark`` is another colour for a dark ground.
+    ``dark`` is another colour for a dark background.
     """
     names = f"{f'f-{colour}' if colour in _MEANINGS else ''} {kind}{' dark' if dark else ''}".strip()
     place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'" + (f" class='{names}'" if names else "")
@@ -161,9 +161,9 @@ def box(
     title: str = "",
     dark: str = "",
 ) -> str:
-    """Return a rectangle in a colour, or in one of the meanings; ``edge`` is the meaning of its border.
+    """Return a rectangle; ``colour`` and ``edge`` (the border) are colours or their meanings.
 
-    ``dark`` is another colour for a dark ground.
+    ``dark`` is another colour for a dark background.
     """
     filled = f"class='f-{colour}{f' s-{edge}' if edge else ''}'"
     if colour not in _MEANINGS:
@@ -179,9 +179,9 @@ def box(
 def stroke(
     path: str, colour: str, *, dashed: bool = False, width: float = 2, turn: tuple[int, int] = (0, 1)
 ) -> str:
-    """Return a line that is not filled.
+    """Return a line without fill.
 
-    ``turn`` (number, of) is for lines upon each other, which show piece by piece in turns.
+    ``turn`` (number, count) lets overlapping lines show in turns, piece by piece.
     """
     number, of = turn
     dash = " stroke-dasharray='6 4'" if dashed else ""
@@ -192,12 +192,12 @@ def stroke(
 
 
 def above(colour: str) -> str:
-    """Return the colour of letters that are read on a box of ``colour``, written as #rrggbb."""
+    """Return the legible text colour on a box of ``colour``, which is #rrggbb."""
     return max(("#ffffff", "#111111"), key=lambda letters: _contrast(letters, colour))
 
 
 def _contrast(one: str, other: str) -> float:
-    """Return how many times as bright the brighter of two colours is (WCAG 2.2, contrast ratio)."""
+    """Return the contrast ratio of two colours (WCAG 2.2)."""
     darker, brighter = sorted((_luminance(one), _luminance(other)))
     return (brighter + 0.05) / (darker + 0.05)
 
@@ -209,9 +209,7 @@ def _luminance(colour: str) -> float:
 
 
 def mark(number: int, x: float, y: float, colour: str) -> str:
-    """Return a point of a series: each has its own shape, so that they can be distinguished without
-    colours.
-    """
+    """Return the mark of a series' point; shapes differ, to distinguish series without colours."""
     shape = number % len(_SHAPES)
     if not shape:
         return f"<circle class='mark' cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{colour}'/>"
@@ -221,9 +219,9 @@ def mark(number: int, x: float, y: float, colour: str) -> str:
 def legend(
     entries: Iterable[tuple[str, str]], left: float, width: float, top: float
 ) -> tuple[list[str], float]:
-    """Return (parts, height) of signs and words, in as many rows as the width asks for.
+    """Return (parts, height) of a legend, in as many rows as the width requires.
 
-    An entry is (the sign at 0,0 within 28 x 12 pixels, what it means); long words take several lines.
+    An entry is (a sign at 0,0 of 28 x 12 pixels, its meaning); a long meaning takes several lines.
     """
     parts, x, y = [], left, top
     most = max(8, int((width - left - 40) / (_LETTER * FONT)))

@@ -1,6 +1,6 @@
-"""Writes pictures: as SVG, or as PNG where the name of the file asks for it.
+"""Picture files, as SVG, or as PNG if the file is named so.
 
-resvg converts one to the other: a small wheel without system libraries, which draws as browsers do.
+resvg makes the PNG: a small wheel without system libraries, which draws as browsers do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from probes.base import UnavailableError, install
 __all__ = ["SUFFIXES", "png", "write_pictures"]
 
 SUFFIXES = (".svg", ".png")
-# Pixels of the picture for one of the drawing, so that it is sharp on screens of today.
+# Scale of the PNG, so that it is sharp on high-resolution screens.
 _ZOOM = 2
 _LETTERS = "<svg xmlns='http://www.w3.org/2000/svg' width='20' height='20'>{}</svg>"
 
@@ -27,7 +27,7 @@ def write_pictures(drawings: Sequence[Drawing], path: str) -> None:
 
 
 def png(document: str) -> bytes:
-    """Return the picture on a light ground; raises UnavailableError where resvg, or any font, is missing."""
+    """Return the PNG on a light background; raises UnavailableError if resvg or every font is missing."""
     try:
         import resvg_py
     except ImportError as error:

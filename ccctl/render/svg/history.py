@@ -21,10 +21,9 @@ _UNITS = ((172800.0, 86400.0, "days"), (7200.0, 3600.0, "hours"), (120.0, 60.0, 
 
 
 def pictures(history: History, width: int) -> list[Drawing]:
-    """Return two panels, of at most 6 links a line each, the worse first, and of the others the
-    median, dashed.
+    """Return two panels with a line for each of at most 6 links, and a dashed median of the others.
 
-    Events are marked where they happened and told below. Without a run there is no picture.
+    Events are marked at their time and described below. Without a run there is no picture.
     """
     if not history.runs or not history.links:
         return []
@@ -80,14 +79,12 @@ def pictures(history: History, width: int) -> list[Drawing]:
 
 
 def _medians(values: Floats) -> Floats:
-    """Return the median of each row, NaN where it has no value."""
+    """Return the median of each row; NaN for a row without values."""
     return np.array([np.nan if np.isnan(row).all() else np.nanmedian(row) for row in values])
 
 
 def _worst(history: History, rate: Floats) -> tuple[list[int], list[int]]:
-    """Return (links that are drawn, the others): those that are worse, then those that fell most in
-    any run.
-    """
+    """Return (links to draw, the others); links that got worse come first, then the largest drops."""
     best = np.nan_to_num(rate).max(axis=0)
     least = np.nan_to_num(rate / np.where(best > 0, best, 1.0), nan=1.0).min(axis=0)
     worse = (history.bandwidth_since_s > 0) | (history.latency_since_s > 0)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NARROW", "WIDE", "draw"]
 
-# Pixels: a column of text on a desk, and a telephone less its margins.
+# Widths in pixels: a text column on a desktop, and a phone without margins.
 WIDE, NARROW = 960, 358
 
 

@@ -1,7 +1,7 @@
-"""A profile as pictures: what each host sends and receives, and a heat map of its links.
+"""A profile as pictures: the bandwidth of each host, and a heat map of its links.
 
-What a link carries is compared with the median of its kind, inside hosts or between them, as the two differ
-by more than any fault makes.
+A link is compared with the median of its kind, inside hosts or between them, as the kinds differ by more than
+any fault causes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SLOW", "cluster", "heat_map", "pictures", "slow_hosts"]
 
-# The words of a profile's flags that say that a link is slower than it should be.
+# The flags of a profile that mean that a link is too slow.
 SLOW = {"outlier", "slow_sender", "slow_receiver"}
-# From slow to fast, told apart by people who see fewer colours, too: ColorBrewer's PuOr. What is usual is
-# near to the ground, on a dark one, too, so that the eye falls on what is not.
+# From slow to fast in ColorBrewer's PuOr, which colour-blind readers can distinguish. Usual values are close
+# to the background, light or dark, so that unusual ones stand out.
 _SCALE = (
     (0.25, "#7f3b08"),
     (0.5, "#e08214"),
@@ -43,14 +43,14 @@ _SENDS, _RECEIVES = "#0072b2", "#e69f00"
 
 
 def pictures(profile: Profile, width: int) -> list[Drawing]:
-    """Return the hosts where there are several, then the links."""
+    """Return a picture of the hosts if there are several, then one of the links."""
     several = len({entry.host for entry in profile.ranks}) > 1
     return [*([cluster(profile, width)] if several else []), heat_map(profile, width)]
 
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Links by groups of ranks; a cell holds the slowest link, NaN where there is none."""
+    """Cells of links by groups of ranks, each with its slowest link; NaN if there is none."""
 
     names: tuple[str, ...]
     each: str
@@ -59,14 +59,13 @@ class _Cells:
     slow: Mask
 
     def left_and_side(self, width: int) -> tuple[float, float]:
-        """Return where the first column begins, and how wide a cell is."""
+        """Return (left edge of the first column, width of a cell) in pixels."""
         left = 30 + min(max(text_width(name) for name in self.names), width * 0.28)
         return left, min((width - left - 12) / len(self.names), _MOST_CELL)
 
 
 def heat_map(profile: Profile, width: int) -> Drawing:
-    """Return a cell for each link, sender by row; of over 48 ranks one for each pair of hosts, or of
-    blocks of them.
+    """Return a heat map with senders as rows; above 48 ranks, cells are pairs of hosts or blocks of hosts.
 
     Links that the profile flags as slow have a border and a corner.
     """
@@ -139,9 +138,9 @@ def _inside(profile: Profile) -> Mask:
 
 
 def _typical(profile: Profile) -> Floats:
-    """For each link the median bandwidth of its kind, inside hosts or between them, in GB/s.
+    """Return the median bandwidth of each link's kind, inside or between hosts, in GB/s.
 
-    Links flagged as slow do not count where there are others: of few hosts a slow one has half of all links.
+    Links flagged as slow count only if there are no others: with few hosts, a slow one has half of the links.
     """
     rate, inside = 1e-9 / profile.links.beta_s_per_byte, _inside(profile)
     typical, slow = np.ones(len(rate)), _slow_rows(profile)
@@ -183,7 +182,7 @@ def _squares(cells: _Cells, left: float, top: float, side: float) -> list[str]:
 
 
 def _shade(share: float, scale: tuple[tuple[float, str], ...]) -> str:
-    """Return the colour of a bandwidth beside the median, between those of the scale."""
+    """Return the colour for a share of the median, interpolated in the scale."""
     value = min(max(share, scale[0][0]), scale[-1][0])
     for (low, first), (high, last) in pairwise(scale):
         if value <= high:
@@ -197,7 +196,7 @@ def _shade(share: float, scale: tuple[tuple[float, str], ...]) -> str:
 
 
 def _scale(profile: Profile, cells: _Cells, width: int, top: float) -> tuple[list[str], float]:
-    """Return what colours and marks mean."""
+    """Return (parts, lower end in pixels) of the legend."""
     typical, inside = _typical(profile), _inside(profile)
     without = ", of those not flagged" if cells.slow.any() else ""
     entries = [
@@ -221,14 +220,14 @@ def _scale(profile: Profile, cells: _Cells, width: int, top: float) -> tuple[lis
 
 
 def _domain(profile: Profile) -> list[tuple[str, str]]:
-    """Return what is left out of the names of hosts, for the legend."""
+    """Return the legend entry for the domain that host names omit."""
     short = without_domain([entry.host for entry in profile.ranks])
     name, own = next(iter(short.items()))
     return [("", f"hosts: without {name[len(own) :]}")] if name != own else []
 
 
 def slow_hosts(profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Hosts whose links to others are mostly flagged, and what is slow: "sends", "receives"."""
+    """Map each host whose links to others are mostly flagged to its slow directions: "sends", "receives"."""
     host = np.array([entry.host for entry in profile.ranks])
     links, between = profile.links, ~_inside(profile)
     found: dict[str, tuple[str, ...]] = {}
@@ -244,7 +243,7 @@ def slow_hosts(profile: Profile) -> dict[str, tuple[str, ...]]:
 def cluster(profile: Profile, width: int) -> Drawing:
     """Return a card for each host: its ranks, and the median bandwidths to and from other hosts.
 
-    Slow hosts come first, then the others in their order.
+    Slow hosts come first.
     """
     hosts = list(dict.fromkeys(entry.host for entry in profile.ranks))
     slow = slow_hosts(profile)
@@ -281,7 +280,7 @@ def cluster(profile: Profile, width: int) -> Drawing:
 
 
 def _rates(profile: Profile, name: str) -> tuple[float, float]:
-    """Return the median bandwidths to and from other hosts in GB/s; 0 where there is no link."""
+    """Return the median bandwidths to and from other hosts in GB/s; 0 without a link."""
     host = np.array([entry.host for entry in profile.ranks])
     between, rate = ~_inside(profile), 1e-9 / profile.links.beta_s_per_byte
     found = []

@@ -20,7 +20,7 @@ __all__ = ["levels", "pictures"]
 _TOP, _LANE, _GAP, _RIGHT = 10, 20, 6, 14
 _MOST_LANES, _MOST_ARROWS = 64, 160
 _PIXELS_A_TICK = 32
-# What a step does, by the names of GC3: (colour, legend).
+# (colour, legend) of each instruction, with the names of GC3.
 _LOOKS = {
     "nop": ("#7f7f7f", "nop: only waits"),
     "s": (COLOURS[0], "s: send"),
@@ -35,10 +35,9 @@ _LOOKS = {
 
 
 def levels(program: Program) -> Indices:
-    """For each step how many steps must run before it, one after the other; -1 where it never runs.
+    """Return the length of the longest chain of steps before each step; -1 if it never runs.
 
-    A step comes after the one before it in its threadblock, the one that it waits for, and the one that sends
-    what it receives.
+    A step follows the previous one in its threadblock, the one it waits for, and the send that it receives.
     """
     from synth.simulation import links_of
 
@@ -68,9 +67,9 @@ def levels(program: Program) -> Indices:
 
 
 def pictures(program: Program, width: int) -> list[Drawing]:
-    """Return each step as early as those that it depends on allow; every step is as long: it shows no times.
+    """Return a diagram with each step as early as its dependences allow; it shows no times.
 
-    Of more than 64 threadblocks the first are drawn, and of more levels than have a place the first.
+    At most the first 64 threadblocks are drawn, and as many levels as fit.
     """
     if not program.steps:
         return []
@@ -150,7 +149,7 @@ def _arrows(
     left: float,
     cell: float,
 ) -> Iterator[str]:
-    """From each message's sending step to the one that receives it."""
+    """Yield an arrow for each message, from its sending step to its receiving step."""
     from synth.simulation import links_of
 
     sender = links_of(program).sender

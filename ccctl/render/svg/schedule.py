@@ -1,4 +1,4 @@
-"""A schedule in time: a curve for each class of links and for the ports, a lane for each rank."""
+"""A schedule over time: a curve for each class of links and for the ports, a lane for each rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PIXELS_A_SLOT = 4
 
 
 def pictures(schedule: Schedule, width: int) -> list[Drawing]:
-    """Return how busy links, ports and ranks are, moment by moment; lanes are of the first 64 ranks."""
+    """Return a picture of the use of links, ports and ranks over time; at most 64 ranks have lanes."""
     from synth.simulation import replay
 
     timing = replay(schedule)
@@ -42,7 +42,7 @@ def pictures(schedule: Schedule, width: int) -> list[Drawing]:
 
 
 def slots(width: int) -> int:
-    """Return how many time slots a picture of this width in pixels has."""
+    """Return the number of time slots in a picture of this width in pixels."""
     return (width - _left(width) - _RIGHT) // _PIXELS_A_SLOT
 
 
@@ -55,9 +55,9 @@ def in_time(
     lanes: Iterable[tuple[str, Floats]],
     signs: Sequence[str],
 ) -> Drawing:
-    """Draw curves, and below them lanes, each (name, the share of it that is held in each time slot).
+    """Draw curves, and below them lanes, each as (name, busy share in each time slot).
 
-    ``signs`` are the legend: the words for held, for held during part of a slot, and for what is not drawn.
+    ``signs`` are the legend's words for busy, for partly busy, and for what is not drawn.
     """
     left = _left(width)
     wide = width - left - _RIGHT
@@ -89,13 +89,13 @@ def _left(width: int) -> int:
 
 
 def held(timing: Timing, rows: Indices, held_s: Floats, of: int, slots: int) -> Floats:
-    """For each time slot, the share of ``of`` links or ports that the sends ``rows`` hold for ``held_s``."""
+    """Return the share of ``of`` links or ports that the sends ``rows`` hold in each time slot."""
     start_s = timing.start_s[rows]
     return over_time(start_s, start_s + held_s, timing.time_s, slots, of)
 
 
 def _curves(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[str, Floats]]:
-    """Yield (name, the share that is held in each part of the time)."""
+    """Yield (name, busy share in each time slot)."""
     import numpy as np
 
     network, link = schedule.network, schedule.link
@@ -138,7 +138,7 @@ def _curve(share: Floats, left: float, top: float, wide: float) -> list[str]:
 
 
 def _shades(share: Floats, left: float, top: float, wide: float) -> list[str]:
-    """Return one box for each run of slots that are about as busy."""
+    """Return one box for each run of slots with about the same share."""
     import numpy as np
 
     step = wide / len(share)

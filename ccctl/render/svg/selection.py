@@ -17,7 +17,7 @@ __all__ = ["pictures"]
 
 
 def pictures(selection: Selection, width: int) -> list[Drawing]:
-    """Predicted bandwidth and time over size, a line for each schedule, the bound dashed."""
+    """Return predicted bandwidth and time over size, with a line for each schedule and a dashed bound."""
     lines = [
         (
             f"{algorithm.method}, {plural(algorithm.collective.chunks, 'chunk')}",

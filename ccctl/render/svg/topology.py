@@ -1,4 +1,4 @@
-"""A topology as pictures: a host's PCIe tree by NUMA nodes, its NVLinks beside it, and what probes found."""
+"""A topology as pictures: a host's PCIe tree by NUMA nodes, its NVLinks beside it, and probe results."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ _QUESTIONS = {"nic_numa": "nearest NUMA node", "gpu_switch": "one PCIe switch", 
 
 
 def pictures(topology: Topology, width: int) -> list[Drawing]:
-    """Return the machine once for hosts that are alike, of at most 8 kinds, then what active probes
-    answered.
-    """
+    """Return one picture for each of at most 8 kinds of equal hosts, then the results of active probes."""
     from probes.diff import fold_hosts
 
     found = []
@@ -50,7 +48,7 @@ def pictures(topology: Topology, width: int) -> list[Drawing]:
 
 
 def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
-    """Return a row for each device below its NUMA node; on the right the links of GPUs to each other."""
+    """Return a row for each device below its NUMA node, with the links between GPUs on the right."""
     from ccctl.render.text import headline
     from exec.launcher import fold
 
@@ -89,7 +87,7 @@ def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
 
 
 def _tops(lines: list[TreeLine]) -> list[float]:
-    """Return where each row begins; between two NUMA nodes there is a gap."""
+    """Return the upper edge of each row, with a gap between NUMA nodes."""
     found, y = [], 6.0
     for at, line in enumerate(lines):
         y += 8 if at and line.depth == 0 else 0
@@ -99,7 +97,7 @@ def _tops(lines: list[TreeLine]) -> list[float]:
 
 
 def _panels(lines: list[TreeLine], tops: list[float], wide: float) -> Iterator[str]:
-    """Yield a ground for each NUMA node and what is below it."""
+    """Yield a background for each NUMA node and the rows below it."""
     nodes = [at for at, line in enumerate(lines) if line.depth == 0]
     for first, last in zip(nodes, [*nodes[1:], len(lines)], strict=True):
         if lines[first].kind == "numa":
@@ -107,7 +105,7 @@ def _panels(lines: list[TreeLine], tops: list[float], wide: float) -> Iterator[s
 
 
 def _edges(lines: list[TreeLine], tops: list[float]) -> Iterator[str]:
-    """From each device up to what it hangs under."""
+    """Yield a line from each device up to its parent."""
     above: list[int] = []
     for at, line in enumerate(lines):
         del above[line.depth :]
@@ -141,7 +139,7 @@ def _row(line: TreeLine, y: float, wide: float, wrong: str) -> Iterator[str]:
 def _fabric(
     host: Host, top: dict[str, float], left: float, wide: float
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return (curves between GPUs that are joined, a bar for the switches; the legend)."""
+    """Return (curves between linked GPUs and a bar for the switches, the legend)."""
     parts: list[str] = []
     counts: dict[tuple[str, str], int] = {}
     switched: dict[str, int] = {}
@@ -172,9 +170,7 @@ def _fabric(
 def _switches(
     host: Host, switched: dict[str, int], top: dict[str, float], left: float, wide: float
 ) -> Iterator[str]:
-    """Yield one bar for all NVSwitches, as each GPU has links to all of them, and how many links lead
-    there.
-    """
+    """Yield one bar for all NVSwitches, with each GPU's number of links to them."""
     most, x = max(switched.values()), left + wide - 34
     for source, count in switched.items():
         y = top[source] + _HIGH / 2
@@ -196,7 +192,7 @@ def _thick(count: int) -> float:
 
 
 def _probes(host: Host, probed: list[Probed], width: int) -> Drawing:
-    """Return a group of bars for each question: what was measured of each alternative."""
+    """Return a group of bars for each probe: the measurement of each alternative."""
     names = {gpu.bus_id: label(gpu) for gpu in host.gpus} | {nic.name: label(nic) for nic in host.nics}
     rows = []
     timed = all(one.what == "nic_numa" for one in probed)

@@ -1,4 +1,4 @@
-"""Pictures as text: one module for each kind of artifact, and for what commands say of them."""
+"""Artifacts as text: one module for each kind, and for results of commands about them."""
 
 import lazy_loader as lazy
 

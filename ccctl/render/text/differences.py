@@ -1,4 +1,4 @@
-"""A comparison as text: one difference a line, gravest first."""
+"""A comparison as text: one difference a line, the most serious first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["draw"]
 
 
 def draw(comparison: Comparison, found: Topology, other: str) -> None:
-    """Print the differences on stdout, those of several hosts once, or that there is none; then notes."""
+    """Print the differences, equal ones of several hosts once, or that there are none; then notes."""
     lines: dict[tuple[str, str, str], list[str]] = {}
     for one in comparison.differences:
         host, _, device = one.where.partition("/")

@@ -1,4 +1,4 @@
-"""What changed since a baseline, in words."""
+"""The changes since a baseline, as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["draw", "summary"]
 
 
 def draw(drift: Drift, baseline: str) -> None:
-    """Print every change since ``baseline``, the bad ones first."""
+    """Print every change since ``baseline``, the worst first."""
     for finding in drift.findings:
         console.data(f"drift: {finding}")
     for note in drift.notes:

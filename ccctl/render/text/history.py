@@ -1,4 +1,4 @@
-"""The history of a watch as text: its events, then what each link had in its runs."""
+"""The history of a watch as text: its events, then each link's bandwidth over the runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MOST_EVENTS = 20
 
 
 def moment(at_s: float) -> str:
-    """Return 2026-11-22 10:20:05Z."""
+    """Return a time in UTC as 2026-11-22 10:20:05Z."""
     return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def draw(history: History) -> None:
-    """Print the last events, and for each link the range of its bandwidth over the runs; the worse first."""
+    """Print the last events, then each link's range of bandwidth over the runs, the worst link first."""
     between = f"{plural(history.links, 'link')} between {plural(len(history.hosts), 'rank')}"
     since = f", {moment(history.at_s[0])} to {moment(history.at_s[-1])}" if history.runs else ""
     console.data(f"{plural(history.runs, 'run')} of {between}{since}")

@@ -1,4 +1,4 @@
-"""A lab that is up, drawn as text: its hosts with their byte counters, and what each path carries."""
+"""A running lab as text: its hosts with their byte counters, and the rate of each path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("host", "slots", "address", "egress", "ingress", "cable", "sent (B)"
 
 
 def draw(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> None:
-    """Print the lab: one row a host, then one a sender with the rate to each receiver."""
+    """Print one row for each host, then one for each sender with the rate to each receiver."""
     rows = [
         (
             host.name,
@@ -37,7 +37,7 @@ def draw(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> None:
 
 
 def summary(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> dict[str, Any]:
-    """Return the same as one object; a rate of null is unlimited."""
+    """Return the lab as one object; a rate of None means unlimited."""
     names = [host.name for host in lab.hosts]
     return {
         "name": lab.name,

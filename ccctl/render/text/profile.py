@@ -1,4 +1,4 @@
-"""A profile as matrices: row is the sender, column the receiver."""
+"""A profile as matrices with senders as rows and receivers as columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WIDEST = 16
 
 
 def draw(profile: Profile) -> None:
-    """Print what each directed link of ``profile`` costs; over 16 ranks, each kind of link in one row."""
+    """Print the cost of each directed link; above 16 ranks, one row for each kind of link."""
     links = profile.links
     hosts = list(dict.fromkeys(entry.host for entry in profile.ranks))
     named = ", ".join(hosts) if len(hosts) <= _WIDEST else fold(hosts)
@@ -40,7 +40,7 @@ def draw(profile: Profile) -> None:
 
 
 def say(profile: Profile, output: str) -> None:
-    """Print what was written to ``output``, in one line, and the findings, on stderr."""
+    """Print one line about the file ``output``, and the findings, on stderr."""
     least, middle, most = range_of(1e-9 / profile.links.beta_s_per_byte)
     console.note(
         f"{output}: {len(profile.links.src)} links between {len(profile.ranks)} ranks, "
@@ -51,7 +51,7 @@ def say(profile: Profile, output: str) -> None:
 
 
 def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
-    """Return the object of ``--json``; with a ``drift``, its findings come first."""
+    """Return the object of ``--json``; findings of ``drift`` come first."""
     import numpy as np
 
     from ccctl.render.text import drift as changes
@@ -89,7 +89,7 @@ def _matrix(profile: Profile, values: Floats, title: str) -> None:
 
 
 def _kinds(profile: Profile) -> None:
-    """One row for the links inside hosts, one for those between."""
+    """Print one row for the links inside hosts, one for those between hosts."""
     import numpy as np
 
     links = profile.links
@@ -111,7 +111,7 @@ def _quartet(values: Floats) -> tuple[float, float, float]:
 
 
 def _host_copies(profile: Profile) -> None:
-    """Print what each GPU exchanges with its CPU."""
+    """Print the bandwidth between each GPU and its CPU."""
     rows = [
         (
             copies.rank,

@@ -1,4 +1,4 @@
-"""A program as text: a lane of instructions for every threadblock, and each step with what it waits for."""
+"""A program as text: a lane of instructions for every threadblock, and each step with its dependence."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["draw", "draw_timing"]
 
 _WIDTH = 64
-# Capitals pass on what they receive.
+# Capital letters are steps that forward what they receive.
 _LETTERS = dict(zip(("nop", "s", "r", "cpy", "re", "rrc", "rrs", "rcs", "rrcs"), ".srce+FPA", strict=True))
 
 
 def draw(program: Program, lines: int = 32) -> None:
-    """Print ``program``; at most ``lines`` lanes and as many steps."""
+    """Print at most ``lines`` lanes and ``lines`` steps of ``program``."""
     console.data(
         f"{program.name}: {_does(program)} on {program.ranks} ranks, "
         f"{plural(program.collective.chunks, 'chunk')}, protocol {program.protocol}"
@@ -42,7 +42,7 @@ def draw(program: Program, lines: int = 32) -> None:
 
 
 def draw_timing(program: Program, timing: ProgramTiming) -> None:
-    """Print what a simulation found: the time, what the longest chain consists of, what binds."""
+    """Print a simulation's result: the time, the parts of the longest chain, the bottleneck."""
     console.data(f"{program.name}: {_does(program)} on {program.ranks} ranks in {seconds(timing.time_s)}")
     rows = [(name, seconds(value), _share(value, timing.time_s)) for name, value in timing.shares.items()]
     console.table(("longest chain", "time", "share"), rows)
@@ -82,7 +82,7 @@ def _first(program: Program, block: int) -> bool:
 
 
 def _ends(program: Program, block: int) -> str:
-    """Return ``3 > 5 #1``: receives from 3, sends to 5, on channel 1."""
+    """Return ``3 > 5 #1`` for a threadblock that receives from 3 and sends to 5 on channel 1."""
     send, recv = int(program.tb_send[block]), int(program.tb_recv[block])
     source = str(recv) if recv >= 0 else ""
     to = str(send) if send >= 0 else ""
@@ -91,7 +91,7 @@ def _ends(program: Program, block: int) -> str:
 
 
 def _block(program: Program, block: int, most: int) -> int:
-    """Print one threadblock, at most ``most`` of its steps; how many were printed."""
+    """Print one threadblock with at most ``most`` steps; return how many were printed."""
     start, end = int(program.tb_start[block]), int(program.tb_start[block + 1])
     peers = [
         f"{verb} {peer}"

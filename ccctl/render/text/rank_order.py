@@ -19,7 +19,7 @@ _MOST_ROWS = 32
 
 
 def draw(found: RankOrder, say: Callable[[str], None] = console.data) -> None:
-    """Print the hosts in their order, and the times as predicted."""
+    """Print the hosts in order, and the predicted times."""
     algorithm, hosts = found.algorithm, found.after
     say(
         f"{algorithm}, {algorithm.kind} of {format_size(found.size_bytes)} on {found.network}: "
@@ -57,7 +57,7 @@ def summary(found: RankOrder) -> dict[str, Any]:
 
 
 def _ranks(host: HostRanks, first: int) -> str:
-    """Its ranks in the order, and in brackets which of its slots have them where that is another order."""
+    """Return a host's ranks, and in brackets their slots if these are in another order."""
     last = first + len(host.ranks) - 1
     told = str(first) if last == first else f"{first}-{last}"
     if host.slots == tuple(range(len(host.slots))):

@@ -58,7 +58,7 @@ def draw(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> None:
 
 
 def summary(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> dict[str, Any]:
-    """Return the same as plain values; ratios that are infinite, of costs over nothing, are None."""
+    """Return the replay as plain values; infinite ratios (to a cost of 0) are None."""
     policies: dict[str, Any] = {}
     for name, one in replay.policies.items():
         ratios = replay.ratios(name)
@@ -85,7 +85,7 @@ def summary(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> dict[str,
 
 
 def decisions(replay: Replay) -> str:
-    """CSV, a row for each iteration: what break-even did, and what every policy paid, in seconds."""
+    """Return CSV with a row for each iteration: break-even's decision, and each policy's cost in seconds."""
     lines = io.StringIO()
     table = csv.writer(lines, lineterminator="\n")
     names = list(replay.policies)

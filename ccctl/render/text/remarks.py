@@ -1,4 +1,4 @@
-"""What is doubtful in a topology and what could not be seen, on stderr: the same of many hosts once."""
+"""Findings and notes of a topology, printed on stderr; equal ones of many hosts once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_NAMES = 6
 
 
 def remarks(topology: Topology) -> None:
-    """Print findings as warnings and notes as they are; equal ones of several hosts share a line."""
+    """Print findings as warnings, then notes; equal ones of several hosts share a line."""
     hosts = {host.name for host in topology.hosts}
     places: dict[tuple[str, str], list[str]] = {}
     for finding in topology.findings:
@@ -33,7 +33,7 @@ def remarks(topology: Topology) -> None:
 
 
 def _places(where: list[str]) -> list[str]:
-    """Places ("host/device") with the hosts of one device as a node set."""
+    """Return places ("host/device") with the hosts of one device joined to a node set."""
     hosts: dict[str, list[str]] = {}
     for place in where:
         host, _, device = place.partition("/")

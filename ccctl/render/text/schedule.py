@@ -1,4 +1,4 @@
-"""A schedule as text: what it is and how good, when each rank is busy, how busy its links are, its sends."""
+"""A schedule as text: its properties and quality, the busy times of ranks and links, its sends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SLOTS = 64
 def draw(schedule: Schedule, lines: int = 32, *, proven: bool = True) -> None:
     """Print ``schedule``, timed on its own network; at most ``lines`` ranks and sends.
 
-    Of one that is not ``proven`` only what it is and its sends are printed: its times would be claims.
+    A schedule that is not ``proven`` is printed without times, as they could be wrong.
     """
     from ccctl.render.text import utilization as busy
     from synth.simulation import replay, utilization
@@ -92,13 +92,13 @@ def _slot(moment_s: Floats, total_s: float) -> list[int]:
     import numpy as np
 
     finite = np.nan_to_num(moment_s / total_s * _SLOTS, posinf=_SLOTS)
-    # A send that ends where the next slot begins does not reach into it.
+    # A send that ends at the border of a slot does not occupy the next slot.
     found: list[int] = np.clip(np.ceil(finite - 1e-9) - 1, 0, _SLOTS - 1).astype(int).tolist()
     return found
 
 
 def _busy_over_time(schedule: Schedule, timing: Timing) -> None:
-    """How large a part of the links is held, moment by moment."""
+    """Print the share of links in use over time."""
     from ccctl.render.text.utilization import over_time
 
     held_s = schedule.network.hold_s(schedule.chunk_bytes)[schedule.link]

@@ -1,4 +1,4 @@
-"""A selection as text: which schedule from which size on, then what was predicted at each size."""
+"""A selection as text: the range of sizes of each schedule, then the prediction at each size."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["busbw_gbs", "draw", "draw_runtime", "runtime_summary", "summary"]
 
 
 def draw(selection: Selection, say: Callable[[str], None] = console.data, *, proven: bool = True) -> None:
-    """Print the ranges, and for each size time, bus bandwidth in GB/s and per cent of the optimum.
+    """Print the ranges, then time, bus bandwidth in GB/s and per cent of the optimum at each size.
 
-    Of one that is not ``proven`` only the ranges.
+    For a selection that is not ``proven``, print only the ranges.
     """
     shape, network = selection.collective, selection.network
     say(
@@ -52,7 +52,7 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data, *, pro
 
 
 def summary(selection: Selection) -> dict[str, Any]:
-    """Return the ranges and what was predicted at each size, as ``--json`` prints them."""
+    """Return the ranges and the prediction at each size, as ``--json`` prints them."""
     return {
         "collective": selection.collective.label,
         "ranks": selection.network.ranks,
@@ -80,7 +80,7 @@ def summary(selection: Selection) -> dict[str, Any]:
 
 
 def busbw_gbs(selection: Selection, point: Point) -> float:
-    """Return the bus bandwidth of nccl-tests, predicted."""
+    """Return the predicted bus bandwidth in GB/s, as defined by nccl-tests."""
     from exec.benchmark import busbw_factor
 
     factor = busbw_factor(selection.collective.kind, selection.collective.size)
@@ -109,17 +109,17 @@ def _ranges(selection: Selection) -> list[dict[str, Any]]:
 
 
 def _called(library: str | None, method: str) -> str:
-    """Return what runs in a range: a library's own collective, and what runs where that is missing."""
+    """Return the name for a range: a library's collective with its fallback, or a method."""
     return f"{library}, else {method}" if library else method
 
 
 def _end(to_bytes: int, starts: set[int]) -> str:
-    """Return the last size of a range; where the next range begins after it, by that one's first: <319K."""
+    """Return the last size of a range, or the first size of the next range as <319K."""
     return f"<{format_size(to_bytes + 1)}" if to_bytes + 1 in starts else format_size(to_bytes)
 
 
 def draw_runtime(entries: Sequence[SizedProgram], say: Callable[[str], None]) -> None:
-    """Print a row for each range of sizes, and one for each size: its gain over Simple with one instance."""
+    """Print a row for each range of sizes, then each size's gain over Simple with one instance."""
     ranges = plural(len(entries), "range")
     say(f"{ranges} of sizes; costs of protocols are those of NCCL's tuning, not measured")
     heads = ("from", "to", "method", "protocol", "instances", "channels", "threadblocks")
@@ -161,7 +161,7 @@ def _until(entry: SizedProgram, entries: Sequence[SizedProgram]) -> str:
 
 
 def runtime_summary(entries: Sequence[SizedProgram]) -> dict[str, Any]:
-    """Return the same as ``--json`` prints it."""
+    """Return the ranges and sizes as ``--json`` prints them."""
     return {
         "ranges": [
             {

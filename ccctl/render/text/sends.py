@@ -1,4 +1,4 @@
-"""The table of sends that texts of plain, periodic and symmetric schedules end with."""
+"""The table of sends at the end of the text of plain, periodic and symmetric schedules."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def draw(
     times_s: tuple[Floats, Floats] | None,
     lines: int,
 ) -> None:
-    """Print the first ``lines`` sends: of which chunk, from where to where, and whether it is reduced.
+    """Print the first ``lines`` sends: chunk, source, destination, and whether it is reduced.
 
-    ``times_s`` are when each send starts and arrives; None where the schedule is not proven. ``src`` and
-    ``dst`` may end after ``lines`` rows.
+    ``times_s`` are the start and arrival of each send; None where the schedule is not proven. ``src`` and
+    ``dst`` may have only ``lines`` rows.
     """
     rows = [
         (
@@ -41,6 +41,6 @@ def draw(
 
 
 def left_out(total: int, shown: int, what: str) -> None:
-    """Say how many of ``total`` were not shown, and which option shows them."""
+    """Print how many of ``total`` were not shown, and the option that shows them."""
     if total > shown:
         console.data(f"… and {total - shown} more {what}; --lines {total} shows all")

@@ -1,6 +1,6 @@
-"""A topology as text: for each host its tree, its fabric, and the path and bandwidth of every pair.
+"""A topology as text: each host's tree, its fabric, and the path and bandwidth of every pair.
 
-The tree is that of ``ccctl.render.machine_tree``.
+``ccctl.render.machine_tree`` makes the tree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from probes.topology import Gpu, Host, Nic, Probed, Topology, label
 
 __all__ = ["draw", "headline"]
 
-# A host that differs in more than this is another kind of machine, and drawn whole.
+# A host with more differences than this is drawn whole, as another kind of machine.
 _MOST_DIFFERENCES = 12
 _WHAT = {
     "nic_numa": "NUMA node of NICs",
@@ -25,7 +25,7 @@ _WHAT = {
 
 
 def draw(topology: Topology) -> None:
-    """Print every host on stdout, like ones once, then what is doubtful or could not be seen on stderr."""
+    """Print every host on stdout, equal ones once, then findings and notes on stderr."""
     from exec.launcher import fold
     from probes.diff import fold_hosts
 
@@ -44,7 +44,7 @@ def draw(topology: Topology) -> None:
 
 
 def headline(host: Host, name: str = "") -> str:
-    """Return one line that says what a host has, and what its ranks will be."""
+    """Return one line with a host's devices and the devices of its ranks."""
     parts = [counted(len(host.usable_gpus), "GPU"), counted(len(host.physical_nics), "NIC")]
     if host.numa:
         parts.append(counted(len(host.numa), "NUMA node"))
@@ -72,7 +72,7 @@ def _tree_lines(host: Host) -> Iterator[str]:
 
 
 def _draw_reach(host: Host) -> None:
-    """Who reaches whom over what: GPUs to GPUs and NICs, or among NICs where there is no GPU."""
+    """Print the paths between GPUs, and from GPUs to NICs; between NICs if there is no GPU."""
     labels, paths = labels_of(host), Paths(host)
     rows: list[Gpu | Nic] = [*host.gpus] or [*host.physical_nics]
     columns: list[Gpu | Nic] = [*host.gpus, *host.physical_nics]
@@ -88,7 +88,7 @@ def _draw_reach(host: Host) -> None:
 
 
 def _expectations(host: Host, rows: Sequence[Gpu | Nic], columns: Sequence[Gpu | Nic]) -> None:
-    """Print what each of those ways should carry."""
+    """Print the expected bandwidth of each of those paths."""
     labels, expected = labels_of(host), Expected(host, load())
     words = [[_expectation(expected, row, column) for column in columns] for row in rows]
     if not host.gpus or not any(word for row in words for word in row):
@@ -110,7 +110,7 @@ def _expectation(expected: Expected, a: Gpu | Nic, b: Gpu | Nic) -> str:
 
 
 def _probed_lines(host: Host) -> Iterator[str]:
-    """Yield the answers with how sure they are, then why others could not be had."""
+    """Yield the answers of probes with their confidence, then why other probes gave none."""
     labels = {gpu.bus_id: label(gpu) for gpu in host.gpus} | {nic.name: label(nic) for nic in host.nics}
     apart: list[str] = []
     refused: dict[tuple[str, str], None] = {}

@@ -1,4 +1,4 @@
-"""Utilization as text: of links and shared ports by class, of the busiest by name, and over time."""
+"""Utilization of links and shared ports as text: by class, for the busiest by name, and over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BUSIEST = 10
 
 
 def draw(network: Network, link_busy: Floats) -> None:
-    """Print the share of the time that each class is busy, and the ten links or ports that are busiest."""
+    """Print the busy share of each class, and the ten busiest links or ports."""
     told = summary(network, link_busy)
     shares = ("min", "mean", "max")
     rows = [
@@ -34,7 +34,7 @@ def draw(network: Network, link_busy: Floats) -> None:
 
 
 def summary(network: Network, link_busy: Floats) -> dict[str, Any]:
-    """For each class its count, how many are never used, the least, mean and greatest share; the busiest."""
+    """Return count, unused count, least, mean and greatest share of each class, and the busiest links."""
     ports = port_busy(network, link_busy)
     told: dict[str, Any] = {name: _range(link_busy[chosen]) for name, chosen in classes(network)}
     if len(ports):
@@ -43,7 +43,7 @@ def summary(network: Network, link_busy: Floats) -> dict[str, Any]:
 
 
 def port_busy(network: Network, link_busy: Floats) -> Floats:
-    """For each port the share of the time that it is held: its links take turns, so theirs add up."""
+    """Return the busy share of each port, the sum of its links' shares, as its links take turns."""
     import numpy as np
 
     each = link_busy[network.port_user] * network.port_part
@@ -51,9 +51,7 @@ def port_busy(network: Network, link_busy: Floats) -> Floats:
 
 
 def classes(network: Network) -> Iterator[tuple[str, Mask]]:
-    """Yield the classes of links that there are: inside a host and between hosts, or just links on
-    one host.
-    """
+    """Yield the classes of links: inside a host and between hosts, or all links on one host."""
     import numpy as np
 
     inside = network.within_host
@@ -65,9 +63,9 @@ def classes(network: Network) -> Iterator[tuple[str, Mask]]:
 
 
 def over_time(start_s: Floats, end_s: Floats, time_s: float, slots: int, of: int) -> Floats:
-    """In each of ``slots`` equal parts of the time the mean share of ``of`` resources that is held.
+    """Return the mean share of ``of`` resources that is held, in each of ``slots`` equal parts of the time.
 
-    O(slices · log slices), whatever the number of parts.
+    O(slices · log slices), for any number of parts.
     """
     import numpy as np
 
@@ -77,7 +75,7 @@ def over_time(start_s: Floats, end_s: Floats, time_s: float, slots: int, of: int
 
 
 def _passed(moments_s: Floats, edges: Floats) -> Floats:
-    """At each edge the seconds since every moment that is over, added up."""
+    """Return, for each edge, the sum of the seconds since each earlier moment."""
     import numpy as np
 
     ordered = np.sort(moments_s)
@@ -97,7 +95,7 @@ def _range(busy: Floats) -> dict[str, Any]:
 
 
 def _busiest(network: Network, link_busy: Floats, ports: Floats) -> list[dict[str, Any]]:
-    """Return links and ports together; of those that are as busy, links first."""
+    """Return the busiest links and ports; on a tie, links come first."""
     import numpy as np
 
     found = []

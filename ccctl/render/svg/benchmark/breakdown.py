@@ -25,7 +25,7 @@ _RANKS = {
 
 
 def pictures(row: Row, width: int) -> list[Drawing]:
-    """Of a row that has a breakdown: the steps to the measured time, its critical path, and each rank."""
+    """Return the steps to the measured time, the critical path and the ranks, if a row has a breakdown."""
     found = row.breakdown
     if found is None:
         return []
@@ -41,7 +41,7 @@ def pictures(row: Row, width: int) -> list[Drawing]:
 
 
 def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawing:
-    """Return each bar begins where the one before ends, and the last is what was measured."""
+    """Return bars that each begin at the end of the previous one; the last is the measured time."""
     rows = [Bar("proven bound", (Piece("proven bound", told.bound_s, COLOURS[6]),), seconds(told.bound_s))]
     at_s = told.bound_s
     for name, until_s in (
@@ -76,7 +76,7 @@ def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawi
 
 
 def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
-    """Return a pair of bars for each kind of the critical path's parts, predicted and measured."""
+    """Return a predicted and a measured bar for each kind of part of the critical path."""
     from ccctl.render.text.benchmark import kinds_of, largest_difference
 
     rows = []
@@ -105,7 +105,7 @@ def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
 
 
 def _ranks(found: Breakdown, what: str, width: int) -> Drawing:
-    """Return a bar for each rank: what it did from when the first one began."""
+    """Return a bar for each rank: its activities since the first rank began."""
     chosen = found.ranks
     if len(chosen) > _MOST_RANKS:
         slowest = {one.rank for one in sorted(chosen, key=lambda one: -one.time_s)[:_MOST_RANKS]}

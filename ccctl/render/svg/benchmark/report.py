@@ -21,11 +21,11 @@ Points = dict[float, float]
 
 
 def pictures(report: Report, width: int, bounds_s: Bounds | None = None) -> list[Drawing]:
-    """Bandwidth and time over size, a picture for each collective, element type and operator.
+    """Return bandwidth and time over size, a picture for each collective, element type and operator.
 
-    ``bounds_s`` are proven lower bounds on the times by collective and size, dashed. Of a size that was
-    measured again the last one is drawn, and a size with wrong elements is marked. Nothing was measured: no
-    picture. Rows with a breakdown follow.
+    ``bounds_s`` are proven lower bounds on the times by collective and size, drawn dashed. If a size was
+    measured twice, the last measurement is drawn. A size with wrong elements is marked. A report without
+    measurements has no picture. Pictures of rows with a breakdown follow.
     """
     kinds: dict[tuple[str, str, str], list[Row]] = {}
     for row in report.rows:
@@ -66,7 +66,7 @@ def _picture(report: Report, rows: list[Row], width: int, bounds_s: Bounds) -> D
 
 
 def _is_wrong(row: Row) -> bool:
-    """Return whether elements were wrong, in place or out of it."""
+    """Return whether elements were wrong, in place or out of place."""
     return any(one is not None and one.wrong for one in (row.out_of_place, row.in_place))
 
 
@@ -81,7 +81,7 @@ def _predicted_gbs(row: Row) -> float | None:
 
 
 def _at_gbs(row: Row, time_s: float | None) -> float | None:
-    """Return the bus bandwidth if the row had taken ``time_s``: its own bandwidth, scaled by its time."""
+    """Return the bus bandwidth that the row would have with the time ``time_s``."""
     shown = row.shown
     if shown is None or time_s is None or time_s <= 0:
         return None
@@ -93,7 +93,7 @@ def _lines(
     value: Callable[[Measurement, Row], float],
     predicted: Callable[[Row], float | None],
 ) -> tuple[Series, ...]:
-    """Return a line for each program, dashed for what was predicted of it, and for each peer."""
+    """Return a line for each program, a dashed one for its prediction, and a line for each peer."""
     measured: dict[str, Points] = {}
     expected: dict[str, Points] = {}
     peers: dict[str, Points] = {}
@@ -114,6 +114,6 @@ def _lines(
 
 
 def _line(name: str, colour: str, found: Points, *, dashed: bool = False) -> Series:
-    """Return the points that a logarithmic axis has a place for, by size."""
+    """Return the points by size, without those that a logarithmic axis cannot show."""
     points = tuple((size, value) for size, value in sorted(found.items()) if size > 0 and value > 0)
     return Series(name, colour, points, dashed)

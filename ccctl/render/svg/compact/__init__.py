@@ -1,1 +1,1 @@
-"""Pictures of schedules that list a part of their sends: those of one period, or of one orbit."""
+"""Pictures of schedules that list only the sends of one period, or of one orbit."""

@@ -1,4 +1,4 @@
-"""A periodic schedule in time: its first periods as a plain schedule's, until the pipeline is full."""
+"""A periodic schedule over time: its first periods, until the pipeline is full."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ _FULL_PERIODS = 3
 
 
 def pictures(made: PeriodicSchedule, width: int) -> list[Drawing]:
-    """Return how busy links, ports and ranks are while the first periods go by, each send as soon as
-    it can.
-    """
+    """Return a picture of the use of links, ports and ranks in the first periods, with eager sends."""
     if not len(made.chunk):
         return []
     shown = math.ceil(made.latency_s / made.period_s) + _FULL_PERIODS

@@ -1,6 +1,6 @@
-"""A symmetric schedule in time: curves for links and ports, a lane for each orbit of links.
+"""A symmetric schedule over time: curves for links and ports, a lane for each orbit of links.
 
-All links of an orbit are held for the same share of a moment, so a lane stands for every one of them.
+All links of an orbit are equally busy at any time, so one lane stands for all of them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ __all__ = ["pictures"]
 
 
 def pictures(made: SymmetricSchedule, width: int) -> list[Drawing]:
-    """Return how busy links and ports are during the listed sends, with lanes for the first 64 orbits
-    of links.
-    """
+    """Return a picture of the use of links and ports during the listed sends, at most 64 orbits as lanes."""
     from synth.simulation import replay
 
     if not len(made.chunk):
@@ -46,7 +44,7 @@ def pictures(made: SymmetricSchedule, width: int) -> list[Drawing]:
 
 
 def _curves(made: SymmetricSchedule, timing: Timing, count: int) -> Iterator[tuple[str, Floats]]:
-    """Orbits are equally large, so their mean is that of all links, or of all ports."""
+    """Yield the mean over orbits, which is that of all links or ports as orbits are equally large."""
     import numpy as np
 
     network, rows = made.network, np.arange(len(made.link))

@@ -1,4 +1,4 @@
-"""What planning for training found, as SVG: models, fusion plans, searches, groups, and runs of training."""
+"""Plans for training as SVG: models, fusion plans, searches, groups, and runs of training."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Iterations as SVG: for each method what the processor and the network do, over time."""
+"""Iterations as SVG: the tasks of processor and network over time, for each method."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["picture", "pictures"]
 _LANE, _TOP, _HEAD, _GAP, _RIGHT = 16, 4, 18, 10, 20
 # In the order of synth.fusion.timeline.KINDS; Okabe and Ito's colours.
 _COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#cc79a7")
-# Narrower than this between two blocks of one colour nothing is seen.
+# Gaps between blocks of one colour that are narrower than this are invisible.
 _SEEN = 0.3
 
 
 def pictures(plan: FusionPlan, width: int) -> list[Drawing]:
-    """Return one iteration of the plan; a block of the network is a bucket."""
+    """Return one iteration of the plan; each block of the network is a bucket."""
     return [picture({plan.method: plan}, width)]
 
 
 def picture(plans: Mapping[str, FusionPlan], width: int) -> Drawing:
-    """Return a lane for each kind of task of each plan, all on one scale of time."""
+    """Return a picture with a lane for each plan's kinds of tasks, on one time scale."""
     from synth.fusion import KINDS
 
     longest_s = max(plan.timeline.time_s for plan in plans.values()) or 1.0
@@ -62,7 +62,7 @@ def picture(plans: Mapping[str, FusionPlan], width: int) -> Drawing:
 
 
 def _blocks(plan: FusionPlan, kind: int, left: float, top: float, scale: float) -> Iterator[str]:
-    """Yield a rectangle for each task; those that nothing seen divides are one."""
+    """Yield a rectangle for each task; tasks without a visible gap share one."""
     line = plan.timeline
     rows = (line.kind == kind).nonzero()[0]
     runs: list[tuple[float, float, int]] = []
@@ -72,7 +72,7 @@ def _blocks(plan: FusionPlan, kind: int, left: float, top: float, scale: float) 
         (line.end_s[rows] * scale).tolist(),
         strict=True,
     ):
-        # Layers flow into each other, buckets stay apart.
+        # Merge layers, but keep buckets apart.
         one = item if kind > 1 else -1
         if runs and start - runs[-1][1] < _SEEN and (one == runs[-1][2] or end - start < 2):
             runs[-1] = (runs[-1][0], end, one if one == runs[-1][2] else -1)

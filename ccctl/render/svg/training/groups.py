@@ -18,7 +18,7 @@ _MOST_ROWS = 128
 
 
 def pictures(groups: Groups, width: int) -> list[Drawing]:
-    """As many iterations as have a place, of at most 128 ranks; one number in a column is one group."""
+    """Return as many iterations as fit, for at most 128 ranks; equal numbers in a column are a group."""
     labels = [f"{rank}{', slow' if rank in groups.slow_ranks else ''}" for rank in range(groups.ranks)]
     left = 14 + max(text_width(f"rank {one}") for one in labels)
     columns = min(groups.period, int((width - left - 12) // _CELL))
@@ -53,7 +53,7 @@ def pictures(groups: Groups, width: int) -> list[Drawing]:
 
 
 def _rows(groups: Groups, labels: list[str], columns: int, left: float) -> Iterator[tuple[float, list[str]]]:
-    """Yield (where it ends, parts) of each rack's head and each rank's row."""
+    """Yield (lower end in pixels, parts) of each rack's head and each rank's row."""
     rack_of = {rank: number for number, rack in enumerate(groups.racks) for rank in rack}
     number_of = [
         {rank: (number, group) for number, group in enumerate(division) for rank in group}

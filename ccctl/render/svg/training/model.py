@@ -1,4 +1,4 @@
-"""A model as a picture: what its layers take, and how large their gradients are, in forward order."""
+"""A model as a picture: the times of its layers and the sizes of their gradients, in forward order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_POINTS = 48
 
 
 def pictures(model: Model, width: int) -> list[Drawing]:
-    """Return two panels over the layers; of more than 48 layers a point is the sum of several."""
+    """Return two panels over the layers; with more than 48 layers, a point is the sum of several."""
     from ccctl.render.text.training import model as text
 
     count = len(model.layers)

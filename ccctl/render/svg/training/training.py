@@ -15,19 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["pictures"]
 
-# So many points of a curve are seen.
+# The most points drawn for a curve.
 _POINTS = 40
-# Where the largest value is so many times the least, ratios are compared, else differences.
+# If the largest value is this many times the least, the axis is logarithmic, else linear.
 _LARGE_RATIO = 20
-# Points of the first fifth of a curve that are so many times the range of all others above them are left out.
+# Early points above the others by this many times the others' range are left out.
 _FIRST, _RANGES = 0.2, 4
 
 
 def pictures(report: TrainingReport, width: int) -> list[Drawing]:
-    """Return two panels, a colour for each mode.
+    """Return two panels, with a colour for each mode.
 
-    A loss is the mean of its neighbours, as batches differ. An error of 0 has no place on a logarithmic
-    axis.
+    Losses are smoothed over neighbours, as batches differ. Errors of 0 are left out on a logarithmic axis.
     """
     colours = [COLOURS[at % len(COLOURS)] for at in range(len(report.rows))]
     curves = [_losses(row) for row in report.rows]
@@ -83,7 +82,7 @@ def _losses(row: TrainedMode) -> tuple[tuple[float, float], ...]:
 
 
 def _begin(curves: Sequence[Sequence[tuple[float, float]]]) -> float:
-    """From which iteration on losses are drawn: a few much larger ones at first would flatten all others."""
+    """Return the first iteration to draw, past early losses so large that they would flatten the others."""
     last = max((x for curve in curves for x, _ in curve), default=0.0)
     early = [point for curve in curves for point in curve if point[0] <= _FIRST * last]
     later = [y for curve in curves for x, y in curve if x > _FIRST * last and np.isfinite(y)]
@@ -97,7 +96,7 @@ def _begin(curves: Sequence[Sequence[tuple[float, float]]]) -> float:
 def _notes(
     report: TrainingReport, curves: Sequence[Sequence[tuple[float, float]]], begin: float
 ) -> Iterator[str]:
-    """Yield what is not seen by itself."""
+    """Yield the notes below the picture."""
     alike: dict[bytes, list[str]] = {}
     for row in report.rows:
         alike.setdefault(row.losses.tobytes(), []).append(row.label)

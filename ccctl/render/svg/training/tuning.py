@@ -16,7 +16,7 @@ __all__ = ["pictures"]
 
 
 def pictures(tuning: Tuning, width: int) -> list[Drawing]:
-    """Time over buffer, and over the number of the trial; without a trial there is no picture."""
+    """Return time over buffer size, and over the number of trials; nothing without a trial."""
     if not tuning.trials:
         return []
     size, taken = tuning.buffer_bytes.tolist(), tuning.seconds.tolist()
@@ -26,7 +26,7 @@ def pictures(tuning: Tuning, width: int) -> list[Drawing]:
     trials = Series("a trial", COLOURS[0], tuple(zip(map(float, size), taken, strict=True)), joined=False)
     best = f"the best: {about(best_bytes)}, {seconds(best_s)}"
     ordered = tuple((float(number), one) for number, one in enumerate(taken, start=1))
-    # Within a small range heights are to compare, over a large one ratios.
+    # A linear axis for a small range, a logarithmic one for a large range.
     base = 10 if max(taken) > 20 * best_s else 0
     return [
         charts(

@@ -1,4 +1,4 @@
-"""Breakdowns of runs as text: from the proven bound to the measured time, and where the difference arose."""
+"""Breakdowns of runs as text: the steps from the proven bound to the measured time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_breakdowns", "kinds_of", "largest_difference"]
 
-# How many places of a kind are named.
+# The most places that are named for each kind of part.
 _MOST_PLACES = 3
 _NOUNS = {"copy": "copies", "add": "adds", "memory": "copies and adds"}
 
 
 def draw_breakdowns(report: Report) -> None:
-    """Print the breakdown of each row that has one; times are microseconds."""
+    """Print the breakdown of each row that has one, in microseconds."""
     for row in report.rows:
         if row.breakdown is not None:
             _draw(row, row.breakdown)
@@ -53,7 +53,7 @@ def _draw(row: Row, breakdown: Breakdown) -> None:
 
 
 def _draw_steps(told: Forecast, breakdown: Breakdown) -> None:
-    """Each line the one before and what comes to it."""
+    """Print the steps from bound to measured time, each with its total and its increment."""
     memory = "copies and sums of the busiest rank"
     steps = [
         ("bound", told.bound_s, told.bound),
@@ -98,10 +98,9 @@ def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:
 
 
 def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | None = None) -> str:
-    """Return where most of the difference between predicted and measured arose; "" where nothing was
-    predicted.
+    """Return where most of the difference from the prediction arose; "" without a prediction.
 
-    ``written`` writes seconds with their sign; by default as microseconds without a unit.
+    ``written`` formats signed seconds; by default as microseconds without a unit.
     """
     written = written or _signed
     told = breakdown.forecast
@@ -112,16 +111,16 @@ def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | N
         for name, predicted_s, measured_s, parts in kinds_of(breakdown)
     ]
     whole_s = breakdown.time_s - told.time_s
-    # Of what made it slower than predicted, or faster where it was that.
+    # The largest change in the direction of the whole: slower, or faster.
     most_s, name, parts = max(kinds, key=lambda kind: math.copysign(1.0, whole_s) * kind[0])
     at = f", most at {_place(parts[0])}" if parts else ""
     return f"most of the difference of {written(whole_s)}: {name} {written(most_s)}{at}"
 
 
 def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[Part]]]:
-    """Return (name, predicted seconds, measured seconds, the measured parts, the longest first) of each kind.
+    """Return (name, predicted seconds, measured seconds, measured parts, longest first) of each kind.
 
-    None: it is not predicted.
+    The predicted seconds are None without a prediction.
     """
     from exec.benchmark import GROUPS
 
@@ -159,7 +158,7 @@ def _draw_ranks(breakdown: Breakdown) -> None:
 
 
 def _busiest(breakdown: Breakdown) -> str:
-    """Return the share of the run that links and ports need for what they carried."""
+    """Return a line on the share of the run that links and ports need for their traffic."""
     named = [
         f"{one.kind} {one.where} {100 * one.needed_s / breakdown.time_s:.0f} %"
         for one in breakdown.busy[:_MOST_PLACES]

@@ -25,10 +25,10 @@ _ITERATIONS = ("i_min", "i_max", "i_p99", "i_cv%")
 _SPREAD = ("p99 (us)", "mean (us)", "slowest")
 _PREDICTED = ("time (us)", "ours")
 _PEER = ("time (us)", "busbw", "ours")
-# How wide a column is from the start where its rows come one by one: 99 seconds, 9999 GB/s.
+# Column widths when rows are printed one by one: room for 99 seconds, 9999 GB/s.
 _WIDTHS = {"time (us)": 11, "p99 (us)": 11, "mean (us)": 11, "algbw": 7, "busbw": 7, "ours": 7}
 _EITHER = ("placement", "second placement")
-# What a narrow terminal does without, what tells least first: kinds of groups, and a column of theirs.
+# Columns dropped on narrow terminals, least useful first: kinds of groups, and one of their columns.
 _DISPENSABLE: tuple[tuple[tuple[str, ...], str], ...] = (
     *((("row",), title) for title in ("root", "redop", "type", "count")),
     (("spread",), "slowest"),
@@ -48,7 +48,7 @@ _DISPENSABLE: tuple[tuple[tuple[str, ...], str], ...] = (
 
 
 def draw(report: Report) -> None:
-    """Print the rows of ``report``, then their breakdowns; bandwidths in GB/s, microseconds per iteration."""
+    """Print the rows of ``report``, then their breakdowns, in GB/s and microseconds per iteration."""
     draw_head(report)
     table = ColumnTable(report.rows, width=console.width())
     for line in [*table.lines(report.rows), *table.notes()]:
@@ -58,7 +58,7 @@ def draw(report: Report) -> None:
 
 
 def draw_head(report: Report) -> None:
-    """Print what was measured, where, with what, and how often."""
+    """Print the header: the measurement, its ranks, its program and its iterations."""
     kinds = dict.fromkeys(row.collective for row in report.rows)
     hosts = f"{len(report.hosts)} hosts" if len(report.hosts) != 1 else report.hosts[0]
     console.data(f"# {', '.join(kinds) or 'nothing'} on {report.ranks} ranks, {hosts}")
@@ -70,7 +70,7 @@ def draw_head(report: Report) -> None:
 
 
 def draw_foot(report: Report) -> None:
-    """Print the last lines of nccl-tests: what was wrong, and the mean of the bus bandwidths."""
+    """Print the last lines of nccl-tests: wrong results, and the mean of the bus bandwidths."""
     found = [one for row in report.rows for one in (row.out_of_place, row.in_place) if one is not None]
     checked = [one.wrong for one in found if one.wrong is not None]
     if checked:
@@ -85,7 +85,7 @@ def draw_foot(report: Report) -> None:
 
 
 def _doubts(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield why some ratios are missing, in a line for each reason."""
+    """Yield a line for each reason why ratios are missing."""
     compared = [
         (row, name) for row in rows for name in (None, *row.peers) if name or row.predicted_s is not None
     ]
@@ -99,7 +99,7 @@ def _doubts(rows: Sequence[Row]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column: the kind and the name of its group, its own name, the least width."""
+    """A column: the kind and name of its group, its name, its least width."""
 
     kind: str
     group: str
@@ -108,10 +108,10 @@ class _Column:
 
 
 class ColumnTable:
-    """Which columns rows fill, in groups with a name over each.
+    """The columns that some rows fill, in named groups.
 
-    ``widest``: more rows will come, with values as long as these at most, in columns such as "size (B)".
-    ``width``: the most characters of a line; the columns that tell least are left out where they are more.
+    ``widest`` gives the longest values of rows still to come, by column name such as "size (B)". ``width`` is
+    the most characters of a line; the least useful columns are left out to fit.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class ColumnTable:
         ]
 
     def lines(self, rows: Sequence[Row]) -> list[str]:
-        """Return the names of the columns in two lines, then the rows."""
+        """Return two lines of column names, then the rows."""
         shown = [self._all[at] for at in self._shown]
         cells = [[row[at] for at in self._shown] for row in map(self.cells, rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)] or [0] * len(shown)
@@ -166,7 +166,7 @@ class ColumnTable:
         return [_over(lines[0], shown, widths), *lines]
 
     def notes(self) -> Iterator[str]:
-        """Yield which columns were left out, if any."""
+        """Yield a note on the columns that were left out, if any."""
         names: dict[str, None] = {}
         for (kind, name), group in groupby(enumerate(self._all), lambda one: (one[1].kind, one[1].group)):
             titles = {at: one.title.removesuffix(" (us)") for at, one in group}
@@ -180,11 +180,11 @@ class ColumnTable:
             yield f"# Left out             : {', '.join(names)}; wider terminals, files and pipes have them"
 
     def fits(self, row: Row) -> bool:
-        """Return whether a row has a column for all that it holds."""
+        """Return whether every value of a row has a column."""
         return set(row.peers) <= set(self.peers)
 
     def cells(self, row: Row) -> list[str]:
-        """Return the row as text, a cell for each of the columns, those that are left out among them."""
+        """Return the row as text, a cell for each column, including those left out."""
         cells = [str(row.size_bytes), str(row.count), row.dtype, row.redop, str(row.root)]
         cells += [row.program] if self.programs else []
         for filled, measured in zip(self.both, (row.out_of_place, row.in_place), strict=True):
@@ -236,7 +236,7 @@ def _peer(row: Row, name: str) -> list[str]:
 
 
 def _left_out(columns: Sequence[_Column], width: int | None) -> set[int]:
-    """Return the positions of the columns that a line of ``width`` characters has no place for."""
+    """Return the positions of the columns that do not fit into ``width`` characters."""
     left_out: set[int] = set()
     for kinds, title in _DISPENSABLE:
         shown = [column for at, column in enumerate(columns) if at not in left_out]
@@ -248,7 +248,7 @@ def _left_out(columns: Sequence[_Column], width: int | None) -> set[int]:
 
 
 def _widths(columns: Sequence[_Column]) -> list[int]:
-    """Return how wide the columns are; the last of a group makes room for the group's name."""
+    """Return the width of each column; the last of a group makes room for the group's name."""
     widths = [max(column.width, len(column.title)) for column in columns]
     for (_, name), group in groupby(range(len(columns)), lambda at: (columns[at].kind, columns[at].group)):
         ats = list(group)
@@ -257,9 +257,9 @@ def _widths(columns: Sequence[_Column]) -> list[int]:
 
 
 def _over(heads: str, columns: Sequence[_Column], widths: Sequence[int]) -> str:
-    """Return the line above the heads: the name of each group, begun where its first column's name begins.
+    """Return the line above the heads, with each group's name aligned to its first column's name.
 
-    A name that is too long for that begins earlier.
+    A name that is too long begins further left.
     """
     line, at, end = "", 0, 0
     for (_, name), group in groupby(range(len(columns)), lambda at: (columns[at].kind, columns[at].group)):
@@ -274,5 +274,5 @@ def _over(heads: str, columns: Sequence[_Column], widths: Sequence[int]) -> str:
 
 
 def _times(over_ours: float | None) -> str:
-    """Return a peer's time, or the predicted one, as a multiple of ours: above 1x we are faster."""
+    """Return a peer's or the predicted time as a multiple of ours; above 1x we are faster."""
     return "-" if over_ours is None else f"{over_ours:.2f}x"

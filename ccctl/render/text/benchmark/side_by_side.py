@@ -1,4 +1,4 @@
-"""Reports beside each other: the rows that they have in common, and how one differs from a baseline."""
+"""Reports side by side: their common rows, and the changes of one from a baseline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[str, int, str, str]
 
 
 def draw_changes(changes: Sequence[RowChange]) -> None:
-    """Each row and placement, what it took and takes now, and what the difference means."""
+    """Print, for each row and placement, the old time, the new time and the verdict."""
     console.data("")
     console.data("# against the baseline")
     cells = [
@@ -35,7 +35,7 @@ def draw_changes(changes: Sequence[RowChange]) -> None:
 
 
 def draw_side_by_side(reports: Sequence[tuple[str, Report]]) -> None:
-    """Print the rows of all reports by size: time and busbw of each, and its speed over the first's."""
+    """Print the rows of all reports by size: time, busbw, and speed-up over the first report."""
     for name, report in reports:
         partial = f"; interrupted: {report.interrupted}" if report.interrupted else ""
         console.data(f"# {name}: {report.executor}, {report.library}, {report.ranks} ranks{partial}")
@@ -50,7 +50,7 @@ def draw_side_by_side(reports: Sequence[tuple[str, Report]]) -> None:
 
 
 def _by_key(report: Report) -> dict[Key, Measurement]:
-    """Return the first measurement of each row; that of the fastest program where there are several."""
+    """Return the measurement of each row, by key; the fastest program's if there are several."""
     found: dict[Key, Measurement] = {}
     for row in report.rows:
         shown, key = row.shown, _key(row)

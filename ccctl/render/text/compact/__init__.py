@@ -1,1 +1,1 @@
-"""Text of schedules that list a part of their sends: those of one period, or of one orbit."""
+"""Schedules as text that list only the sends of one period, or of one orbit."""

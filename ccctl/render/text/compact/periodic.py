@@ -1,4 +1,4 @@
-"""A periodic schedule as text: what it is and how good, how busy its links are, the sends of a period."""
+"""A periodic schedule as text: its properties and quality, the use of links, the sends of a period."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["draw"]
 def draw(made: PeriodicSchedule, lines: int = 32, *, proven: bool = True) -> None:
     """Print ``made``, timed on its network; at most ``lines`` sends.
 
-    Of one that is not ``proven`` only what it is and its sends are printed: its times would be claims.
+    A schedule that is not ``proven`` is printed without times, as they could be wrong.
     """
     from ccctl.render.text import utilization
     from synth.simulation import replay

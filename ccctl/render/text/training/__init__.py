@@ -1,4 +1,4 @@
-"""What planning for training found, as text: models, fusion plans and groups."""
+"""Plans for training as text: models, fusion plans and groups."""
 
 import lazy_loader as lazy
 

@@ -33,13 +33,13 @@ def draw(plan: FusionPlan) -> None:
 
 
 def costs_line(costs: RingCosts) -> str:
-    """Return what collectives were taken to cost, in one line."""
+    """Return one line with the assumed cost of collectives."""
     rate = f"{1e-9 / costs.beta_s_per_byte:.3g} GB/s" if costs.beta_s_per_byte else "no limit"
     return f"{costs.ranks} ranks, a ring: alpha {seconds(costs.alpha_s)}, bandwidth {rate}"
 
 
 def table(plans: Mapping[str, FusionPlan]) -> None:
-    """Print a row for each method: its time, what is exposed, its speed-up."""
+    """Print a row for each method: its time, its exposed communication, its speed-up."""
     fastest_s = min(plan.iteration_s for plan in plans.values())
     rows = [
         (

@@ -1,4 +1,4 @@
-"""Groups as text: the racks, the groups of each iteration, and what they promise beside others."""
+"""Groups as text: the racks, the groups of each iteration, and their predictions beside other patterns."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _PEERS = {
 def draw(
     groups: Groups, say: Callable[[str], None] = console.data, *, compare: bool = False, proven: bool = True
 ) -> None:
-    """Print racks, iterations and consensus; with ``compare`` other patterns and other ways, too.
+    """Print racks, iterations and consensus; with ``compare``, also other patterns and other collectives.
 
-    Of groups that are not ``proven`` only racks and iterations.
+    For groups that are not ``proven``, print only racks and iterations.
     """
     say(
         f"{plural(groups.ranks, 'rank')} in {plural(len(groups.racks), 'rack')} on {groups.network.name}, "
@@ -61,7 +61,7 @@ def draw(
 
 
 def summary(groups: Groups, *, compare: bool = False) -> dict[str, Any]:
-    """Return the same as plain values; ``peers_s`` and ``patterns`` with ``compare``."""
+    """Return the groups as plain values; ``peers_s`` and ``patterns`` only with ``compare``."""
     told = figures(
         groups,
         "rho distance period predicted_s pattern ranks racks slow_racks slow_ranks size_bytes layers "
@@ -95,7 +95,7 @@ def _draw_comparison(groups: Groups, say: Callable[[str], None]) -> None:
 
 
 def _patterns(groups: Groups) -> dict[str, Any]:
-    """Return each pattern that the racks allow: its period, rho, rho to the power of 1/period, and time."""
+    """Return period, rho, rho^(1/period) and time of each pattern that the racks allow."""
     from synth.errors import NotApplicableError
     from synth.groups import PATTERNS, RackLayout, consensus, pattern_named
 
@@ -129,7 +129,7 @@ def _groups(division: Division) -> str:
 
 
 def _ranks(ranks: Iterable[int]) -> str:
-    """As ``--racks`` takes them: 0-3,8."""
+    """Return ranks in the syntax of ``--racks``: 0-3,8."""
     return some(cpu_list(ranks).split(","), _MOST_NAMES, ",")
 
 

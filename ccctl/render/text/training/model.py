@@ -1,4 +1,4 @@
-"""A model as text: what its layers take, and how large its tensors are."""
+"""A model as text: the times of its layers and the sizes of its tensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def headline(model: Model) -> str:
 
 
 def draw(model: Model) -> None:
-    """Print the layers in forward order, the first 64 of many."""
+    """Print the layers in forward order, at most 64."""
     import numpy as np
 
     console.data(headline(model))

@@ -1,4 +1,4 @@
-"""A training report as text: a row for each mode, and what has to be known of some."""
+"""A training report as text: a row for each mode, and notes on some."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _WIDTHS = (0, 9, 7, 7, 6, 7, 7, 7, 8, 8)
 
 
 class TrainingTable:
-    """Lines of rows that come one by one; ``labels`` are those of all that will come."""
+    """A table printed row by row; ``labels`` are those of all rows to come."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         self._least = [max(map(len, labels), default=0), *_WIDTHS[1:]]
 
     def lines(self, report: TrainingReport, rows: Sequence[TrainedMode]) -> list[str]:
-        """Return the names of the columns, then the rows."""
+        """Return the column names, then the rows."""
         return console.aligned(_TITLES, [_cells(report, row) for row in rows], self._least)
 
 
@@ -50,7 +50,7 @@ def draw(report: TrainingReport) -> None:
 
 
 def headline(report: TrainingReport) -> str:
-    """Return what was trained, in one line."""
+    """Return one line that describes the training run."""
     compute = (
         f", {seconds(report.compute_s)} a layer forward and twice that backward emulated"
         if report.compute_s
@@ -64,7 +64,7 @@ def headline(report: TrainingReport) -> str:
 
 
 def notes(report: TrainingReport) -> Iterator[str]:
-    """Yield what the columns mean here, and what has to be known of some modes."""
+    """Yield the meaning of the columns, and notes on some modes."""
     yield "sent: bytes a rank sends over TCP in an iteration, over those of the model"
     yield f"reached: {percent(report.target)} of held-out data classified correctly, without the start"
     beside = "; from ddp: that of the final model to DDP's" if _has_ddp(report) else ""

@@ -1,4 +1,4 @@
-"""A search for a buffer as text: its trials, and which was the best."""
+"""A search for the best buffer size as text: its trials and the best one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["draw"]
 
 
 def draw(tuning: Tuning, predicted_s: Callable[[int], float] | None = None) -> None:
-    """Print the trials in their order; ``predicted_s`` gives what the simulation says of a buffer."""
+    """Print the trials in order; ``predicted_s`` simulates the time of a buffer size."""
     console.data(
         f"{tuning.subject}: {tuning.strategy} from {about(tuning.low_bytes)} to {about(tuning.high_bytes)}, "
         f"{plural(tuning.trials, 'trial')}"
