@@ -38,7 +38,7 @@ class LibraryAlgorithm:
 
     @property
     def pipelined(self) -> bool:
-        """Whether all messages are under way at once, piece by piece."""
+        """Whether all messages are in flight at once, in pieces."""
         return self.library in _OF_GPUS
 
     @property
@@ -99,7 +99,7 @@ def algorithm_of(text: str, kind: Kind) -> LibraryAlgorithm:
 def pattern(algorithm: LibraryAlgorithm, sizes: Sequence[int]) -> Pattern:
     """Return the messages of an algorithm among hosts that hold ``sizes`` ranks, host after host.
 
-    Raises UsageError where the algorithm is not made for that number of ranks.
+    Raises UsageError if the algorithm does not support that number of ranks.
     """
     places = sum(sizes)
     if places < 2:
@@ -127,7 +127,9 @@ def _all_gather_doubling(algorithm: LibraryAlgorithm, places: int, *, symmetric:
 
 
 def _recursive_doubling(algorithm: LibraryAlgorithm, places: int, *, symmetric: bool) -> Pattern:
-    """Whole buffers between ever more distant ranks; of folded pairs the odd rank takes part."""
+    """Return exchanges of whole buffers at doubling distances; the odd rank of each folded pair
+    takes part.
+    """
     if algorithm.kind == "all_gather":
         return _all_gather_doubling(algorithm, places, symmetric=symmetric)
     active, folded = _folded(places, odd=True)
@@ -140,7 +142,9 @@ def _recursive_doubling(algorithm: LibraryAlgorithm, places: int, *, symmetric: 
 
 
 def _rabenseifner(algorithm: LibraryAlgorithm, places: int, *, symmetric: bool) -> Pattern:
-    """Reduce-scatter by halves, all-gather back; Open MPI folds by halves into even ranks, MPICH into odd."""
+    """Return a reduce-scatter by halves and an all-gather; Open MPI folds into even ranks, MPICH into odd
+    ones.
+    """
     openmpi = algorithm.library == "openmpi"
     active, folded = _folded(places, odd=not openmpi)
     distances = _distances(len(active))
@@ -247,7 +251,7 @@ _GPU: dict[Kind, tuple[str, ...]] = {
     "all_gather": ("ring",),
     "reduce_scatter": ("ring",),
 }
-# Of each library the algorithms of each collective, first the one that it takes for large buffers.
+# Per library, the algorithms of each collective; the first is the one for large buffers.
 LIBRARIES: dict[str, dict[Kind, tuple[str, ...]]] = {
     "openmpi": {**_MPI, "reduce_scatter": ("ring",)},
     "mpich": _MPI,

@@ -25,12 +25,12 @@ from synth.simulation import Flows, carry, next_s, share
 
 __all__ = ["MessageRounds", "OrderCosts", "RankPaths", "both_ways", "paths_of", "price"]
 
-# Rounds that repeat are followed until so many messages, then taken to go on as they did.
+# Repeated rounds are simulated up to this many messages, then extrapolated.
 _MOST_MESSAGES = 4096
 
 
 class RankPaths(NamedTuple):
-    """From rank to rank: latency, seconds a byte, and the shared resources on the way, -1 for none more.
+    """Paths between ranks: latency, seconds per byte, and the shared resources crossed, padded with -1.
 
     ``capacity`` is what each resource carries, in bytes a second.
     """
@@ -42,7 +42,7 @@ class RankPaths(NamedTuple):
 
 
 def paths_of(network: Network, size_bytes: int) -> RankPaths:
-    """Return the paths between all ranks; raises UsageError where there is none between two."""
+    """Return the paths between all ranks; raises UsageError if two ranks have none."""
     ranks = network.ranks
     direct = fastest_links(network, size_bytes)
     rate = 1.0 / np.maximum(network.beta_s_per_byte, 1e-18)
@@ -112,7 +112,7 @@ class OrderCosts:
         return float(found[0]), float(found[1])
 
     def time_s(self, order: Indices) -> float:
-        """Return seconds that the algorithm takes with this order."""
+        """Return the seconds that the algorithm takes with this order."""
         pattern = self.pattern
         if pattern.pipelined or pattern.places < 2:
             return self.price_s(order)[0]
@@ -186,7 +186,7 @@ def price(
 
 @compiled
 def _ends_by_round(messages: MessageRounds, ranks: int) -> tuple[Indices, Indices]:
-    """For each kind of round and place the message that it sends and from whom it receives; -1 for none."""
+    """Return, per round and place, the message it sends and the place it receives from; -1 for none."""
     kinds = len(messages.start) - 1
     sent = np.full((kinds, ranks), -1, dtype=np.int64)
     sender = np.full((kinds, ranks), -1, dtype=np.int64)

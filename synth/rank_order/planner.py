@@ -19,13 +19,13 @@ __all__ = ["MOST_RANKS", "HostRanks", "RankOrder", "plan_order"]
 
 # The paths between this many ranks are tables of a quarter of a million rows.
 MOST_RANKS = 512
-# An order that is predicted to gain less than this is not worth another one than all other jobs have.
+# A smaller predicted gain is not worth an order that differs from that of all other jobs.
 _LEAST_GAIN = 1.02
 # Open MPI over TCP: the rate at which two ranks exchange data over that at which one of them sends alone. It
 # is between the values for recursive doubling (1.3) and Rabenseifner's algorithm (1.1), measured on 4 hosts
 # with 100 Mbit/s (benchmarks/order_lab.py).
 _BOTH_WAYS = 1.18
-# With more ranks there would be too many pairs.
+# With more ranks the pairs would be too many to model one by one.
 _MOST_PAIRED = 64
 
 
@@ -42,8 +42,8 @@ class HostRanks:
 class RankOrder:
     """An order of hosts and of ranks in them; a rank's place is its rank in the job that is started so.
 
-    ``as_it_comes_s`` and ``time_s`` are predicted, ``bound_s`` is below the time of every order, and of an
-    ``exact`` order no other is faster. Where one gains less than 2 % it is the one that comes.
+    ``as_it_comes_s`` and ``time_s`` are predicted; ``bound_s`` is a lower bound for every order. If
+    ``exact``, no order is faster. An order that would gain less than 2 % is replaced by the given one.
     """
 
     network: str
@@ -58,12 +58,12 @@ class RankOrder:
 
     @property
     def gain(self) -> float:
-        """How many times faster than as it comes."""
+        """Predicted speed relative to the given order."""
         return self.as_it_comes_s / self.time_s if self.time_s else 1.0
 
     @property
     def most_gain(self) -> float:
-        """What no order's gain is above."""
+        """Upper bound on the gain of any order."""
         return self.as_it_comes_s / self.bound_s if self.bound_s else 1.0
 
     @property
@@ -79,8 +79,9 @@ class RankOrder:
 def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *, seed: int = 0) -> RankOrder:
     """Return the order that makes ``algorithm`` fastest on ``network`` for buffers of ``size_bytes``.
 
-    The ranks of a host stay together. Exact where few orders differ, as those of 8 hosts with a rank each;
-    else the best that a local search finds. Raises UsageError where the algorithm does not fit the network.
+    The ranks of a host stay together. The result is exact if few orders differ, such as those of 8 hosts with
+    one rank each; else it is the best of a local search. Raises UsageError if the algorithm does not fit the
+    network.
     """
     if network.ranks > MOST_RANKS:
         raise UsageError(f"{network.name}: expected at most {MOST_RANKS} ranks, found {network.ranks}")
@@ -125,7 +126,7 @@ def _hosts(network: Network) -> list[Indices]:
 
 
 def _bound_s(network: Network, algorithm: LibraryAlgorithm, costs: OrderCosts) -> float:
-    """Return the larger of what any order needs and what any schedule of the collective needs."""
+    """Return the larger of two bounds: that of any order, and that of any schedule of the collective."""
     if network.ranks < 2:
         return 0.0
     kind, ranks = algorithm.kind, network.ranks

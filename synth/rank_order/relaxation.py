@@ -22,7 +22,7 @@ __all__ = ["least_s"]
 
 
 def least_s(costs: OrderCosts) -> float:
-    """Return seconds that no order goes below."""
+    """Return a lower bound on the seconds of any order."""
     pattern = costs.pattern
     if pattern.places < 2:
         return 0.0
@@ -49,7 +49,7 @@ def _between(costs: OrderCosts) -> tuple[Floats, Floats]:
 
 
 def _by_place(alpha: Floats, beta: Floats, size: Floats, count: Floats, *, pipelined: bool) -> Floats:
-    """Return (ranks, places): the least seconds in which a rank sends what a place has to send."""
+    """Return the least seconds that each rank needs for the sends of each place, as (ranks, places)."""
     most = max(1, int((count > 0).sum(axis=1).max()))
     fastest, soonest = _least_others(beta, most), _least_others(alpha, most)
     largest = -np.sort(-size, axis=1)[:, :most]
@@ -59,7 +59,7 @@ def _by_place(alpha: Floats, beta: Floats, size: Floats, count: Floats, *, pipel
 
 
 def _least_others(cost: Floats, most: int) -> Floats:
-    """For each rank its ``most`` least costs to others, rising."""
+    """Return each rank's ``most`` least costs to others, rising."""
     others = cost.copy()
     np.fill_diagonal(others, np.inf)
     return np.asarray(np.sort(others, axis=1)[:, :most])

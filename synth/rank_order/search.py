@@ -33,9 +33,9 @@ _LONGEST_ORDERED = 128
 
 
 def every_order(costs: OrderCosts, hosts: Sequence[Indices], *, inner: bool) -> Iterator[Indices] | None:
-    """Return all orders that differ in time, the one as it comes first; None where they are too many.
+    """Return all orders that differ in time, the given one first; None if they are too many.
 
-    ``hosts`` are the ranks of each host; ``inner``: they may change places, too.
+    ``hosts`` are the ranks of each host; with ``inner`` the ranks of a host are permuted, too.
     """
     pattern = costs.pattern
     fixed = pattern.symmetric and len(hosts) > 0
@@ -57,7 +57,7 @@ def _orders(hosts: Sequence[Indices], fixed: bool, inner: bool) -> Iterator[Indi
 
 
 def improved_orders(costs: OrderCosts, hosts: Sequence[Indices], *, inner: bool, seed: int) -> list[Indices]:
-    """Orders that no single move improves, from several beginnings; the same for the same seed."""
+    """Return orders that no single move improves, from several starts; the seed determines them."""
     random = np.random.default_rng(seed)
     state = _Search(costs, hosts, inner)
     found = [state.descended(np.asarray(start)) for start in _starts(costs, hosts)]
@@ -73,7 +73,7 @@ def improved_orders(costs: OrderCosts, hosts: Sequence[Indices], *, inner: bool,
 
 
 class _Search:
-    """Descents from any order of the hosts; ``left`` is how many prices may still be asked."""
+    """Descents from any order of the hosts; ``left`` is the number of prices that may still be computed."""
 
     def __init__(self, costs: OrderCosts, hosts: Sequence[Indices], inner: bool) -> None:
         self._costs, self._inner = costs, inner
@@ -109,7 +109,7 @@ class _Search:
 
 
 def _starts(costs: OrderCosts, hosts: Sequence[Indices]) -> Iterator[Indices]:
-    """As they come, from near to near, and as a hierarchical clustering has them."""
+    """Yield the given order, a nearest-neighbour tour, and the order of a hierarchical clustering."""
     yield np.arange(len(hosts))
     if len(hosts) < 3:
         return
@@ -131,7 +131,7 @@ def _starts(costs: OrderCosts, hosts: Sequence[Indices]) -> Iterator[Indices]:
 
 
 def _double_bridge(host: Indices, random: np.random.Generator) -> Indices:
-    """Four pieces, the middle two exchanged."""
+    """Cut the order into four pieces and exchange the middle two."""
     one, two, three = np.sort(random.choice(np.arange(1, len(host)), 3, replace=False))
     return np.concatenate([host[:one], host[two:three], host[one:two], host[three:]])
 
@@ -166,7 +166,7 @@ def _moved(kind: int, first: int, last: int, host: Indices, tried: Indices) -> N
 
 @compiled
 def _less(price_s: float, uneven: float, than_s: float, than_uneven: float) -> bool:
-    """Return whether it is cheaper by more than rounding, or as cheap and more even."""
+    """Return whether an order is cheaper by more than rounding, or as cheap and more even."""
     if price_s < than_s * (1 - 1e-9):
         return True
     return price_s <= than_s * (1 + 1e-9) and uneven < than_uneven * (1 - 1e-9)
@@ -194,7 +194,7 @@ def _descend(
         better = False
         for first in range(hosts):
             for last in range(first + 1, hosts):
-                # In a piece of two all moves are one.
+                # In a piece of two hosts all moves are the same.
                 for kind in range(1 if last == first + 1 else 4):
                     _moved(kind, first, last, host, tried)
                     _expand(start, tried, ranks, order)
