@@ -3,11 +3,11 @@
 In: a `Network` (by name, measured by a profile, or nominal from a topology) and a collective. Out: a proven
 `Schedule` with its lower bounds, a `Selection` of schedules by size, or a proven `Program` for executors.
 
-Read `network`, `collective`, `schedule` and `program`, the nouns; `stages`, the four functions over them;
-then `portfolio` (which tries `methods`), `check` (which believes none of them), `bounds`, `simulation` and
-`compiler`. The methods stand on `tree_packing`, `routing`, `scheduling`, `adapcc`, `tacos_ilp`, `milp` and
-`kernels`; `lang` is the chunk language of GC3, `msccl` its exchange format. `published` are methods of other
-systems to compare with.
+Read the artifacts first: `network`, `collective`, `schedules` and `program`. Then read `stages`, the four
+functions over them, `portfolio` (which tries `methods`), `check` (which proves results independently),
+`bounds`, `simulation` and `compiler`. The methods use `tree_packing`, `routing`, `scheduling`, `adapcc`,
+`tacos_ilp`, `milp` and `kernels`. `lang` is the chunk language of GC3, `msccl` its exchange format.
+`published` has methods of other systems to compare with.
 """
 
 import lazy_loader as lazy

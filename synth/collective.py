@@ -1,8 +1,9 @@
-"""Collectives: who holds which chunk before, who must hold it after, and what is reduced.
+"""Collectives: which ranks hold each chunk before, which must hold it after, and which chunks are reduced.
 
-A chunk is the unit that moves, numbered once for the whole collective. Its ``sources`` are the ranks
-that hold it at first: each its own contribution where the chunk is ``reduced``, else copies of the
-same. Its ``targets`` are the ranks at which it must end, with every contribution exactly once.
+A chunk is the unit that moves; its number is unique within the collective. Its ``sources`` are the ranks
+that hold it at first. If the chunk is ``reduced``, each source holds its own contribution; otherwise all hold
+the same copy. Its ``targets`` are the ranks that must hold it at the end, with every contribution exactly
+once.
 
 | collective      | chunks C, k of them     | source of chunk c | wanted at        |
 |-----------------|-------------------------|-------------------|------------------|
@@ -16,9 +17,9 @@ same. Its ``targets`` are the ranks at which it must end, with every contributio
 | all_to_all      | k a pair: C = N·N·k     | c // (N·k)        | (c // k) mod N   |
 | all_to_next     | k a rank: C = (N − 1)·k | c // k            | c // k + 1       |
 
-On a subset of the network's ranks, N counts its ``members`` and the table's numbers are places among
-them; other ranks may relay, but neither hold nor want. ``custom`` says the sets of every chunk itself,
-and ``several`` is collectives at once, their chunks numbered through.
+On a subset of the network's ranks, N counts its ``members``, and the table's numbers are positions among
+them. Other ranks may relay, but are neither source nor target. ``custom`` lists the sets of every chunk.
+``several`` is two or more collectives at once; their chunks are numbered consecutively.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind not in ("custom", "several"))
 MOST_RANKS = 1 << 16
 MOST_CHUNKS = 1 << 26
-# As MPI and PyTorch call it.
+# Names that MPI and PyTorch users write.
 _OTHER_NAMES: dict[str, Kind] = {
     "bcast": "broadcast",
     "a2a": "all_to_all",
@@ -74,7 +75,7 @@ _OTHER_NAMES: dict[str, Kind] = {
     "ar": "all_reduce",
     "rs": "reduce_scatter",
 }
-# Tests of nccl-tests that are no collective here, and what is nearest.
+# Tests of nccl-tests that have no collective here, and the nearest one.
 _NEAREST: dict[str, str] = {
     "sendrecv": "all_to_next is nearest: each rank sends to the next, and the last to none",
     "hypercube": "it is an all_gather in rounds of doubling distance: write all_gather",
@@ -83,7 +84,7 @@ _NEAREST: dict[str, str] = {
 }
 REDUCING = ("reduce_scatter", "all_reduce", "reduce")
 _PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
-# Input and output of these hold the same chunks at the same places, so they may share memory.
+# In these, input and output hold the same chunks at the same positions, so they may share memory.
 _IN_PLACE = (*_PER_MEMBER, "all_reduce", "broadcast", "reduce")
 
 _REVERSALS: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
@@ -105,7 +106,7 @@ _TARGETS: dict[str, _Owner] = {
 
 @dataclass(frozen=True, eq=False)
 class Custom:
-    """The sets of a custom collective: chunk c is held by group ``source[c]``, wanted by ``target[c]``.
+    """The sets of a custom collective: group ``source[c]`` holds chunk c, group ``target[c]`` must get it.
 
     Group g is the ranks ``group_rank[group_start[g] : group_start[g + 1]]``; ``reduced`` is 1 where the
     sources of a chunk contribute to a sum.
@@ -134,9 +135,9 @@ class Custom:
         return found or self._not_rising()
 
     def _not_rising(self) -> list[str]:
-        """Return the groups that name a rank twice, or not in rising order."""
+        """Return a finding for each rank that repeats or falls within its group."""
         rises = np.diff(self.group_rank) > 0
-        # From the last rank of a group to the first of the next one there is nothing to rise.
+        # Each group starts anew: its first rank need not exceed the last rank of the group before.
         rises[self.group_start[1:-1] - 1] = True
         return [
             f"group_rank[{row + 1}]: expected more than {self.group_rank[row]}, the rank before it in its "
@@ -149,9 +150,9 @@ class Custom:
 class Collective:
     """A precondition and a postcondition over (rank, chunk); ``chunks`` counts all chunks.
 
-    ``ranks`` are those of the network, of which ``members`` (rising; none listed: all) take part. ``custom``
-    is set where the kind is custom and ``parts`` where it is several; neither of these has members or a root
-    of its own.
+    ``ranks`` counts the ranks of the network; ``members`` are those that take part, rising (empty: all).
+    ``custom`` is set only for kind custom and ``parts`` only for kind several; these two kinds have neither
+    members nor a root.
     """
 
     kind: Kind
@@ -169,7 +170,7 @@ class Collective:
 
     @property
     def whole(self) -> bool:
-        """Whether this is one collective of the table, over all ranks of the network."""
+        """Whether this is a collective of the table above, over all ranks of the network."""
         return self.kind in KINDS and not self.members
 
     @property
@@ -184,22 +185,22 @@ class Collective:
 
     @property
     def label(self) -> str:
-        """How people call it: ``all_reduce``, or ``broadcast + all_reduce``."""
+        """The name for people: ``all_reduce``, or ``broadcast + all_reduce``."""
         return " + ".join(part.label for part in self.parts) if self.kind == "several" else self.kind
 
     @property
     def size(self) -> int:
-        """How many ranks take part."""
+        """The number of ranks that take part."""
         return len(self.members) or self.ranks
 
     @property
     def ranks_in_words(self) -> str:
-        """How many ranks take part, and of how many where others do not: "8 ranks", "7 of 8 ranks"."""
+        """The number of ranks that take part, in words: "8 ranks", "7 of 8 ranks"."""
         return f"{self.size} of {self.ranks} ranks" if self.size < self.ranks else f"{self.ranks} ranks"
 
     @property
     def share(self) -> int:
-        """Chunks per owner: per rank, per pair (all_to_all, all_to_next), else all; 1 where chunks differ."""
+        """Chunks per owner: per rank or per pair, else all; 1 for custom and several."""
         if self.kind in ("custom", "several"):
             return 1
         return self.chunks // max(1, _owners(self.kind, self.size))
@@ -211,7 +212,7 @@ class Collective:
 
     @cached_property
     def sources(self) -> RankSets:
-        """Who holds (a contribution to) each chunk before the start."""
+        """The ranks that hold (a contribution to) each chunk before the start."""
         if self.kind == "custom":
             assert self.custom is not None
             return RankSets(self.custom.source, self.custom.group_start, self.custom.group_rank)
@@ -222,7 +223,7 @@ class Collective:
 
     @cached_property
     def targets(self) -> RankSets:
-        """Who must hold each chunk, complete, at the end."""
+        """The ranks that must hold each chunk, complete, at the end."""
         if self.kind == "custom":
             assert self.custom is not None
             return RankSets(self.custom.target, self.custom.group_start, self.custom.group_rank)
@@ -232,7 +233,7 @@ class Collective:
 
     @cached_property
     def reduced(self) -> Mask:
-        """For each chunk whether its sources' contributions are added up."""
+        """Whether the sources' contributions to each chunk are added up."""
         if self.kind == "custom":
             assert self.custom is not None
             return np.asarray(self.custom.reduced > 0)
@@ -241,18 +242,18 @@ class Collective:
         return np.full(self.chunks, self.kind in REDUCING)
 
     def source_of(self) -> Ints:
-        """For each chunk the one rank that holds it at first, or -1 where several do."""
+        """Return the only rank that holds each chunk at first, or -1 where several do."""
         return _or_several(self.sources, self.kind in REDUCING)
 
     def target_of(self) -> Ints:
-        """For each chunk the one rank that must end with it, or -1 where several must."""
+        """Return the only rank that must end with each chunk, or -1 where several must."""
         return _or_several(self.targets, self.kind in ("all_gather", "all_reduce", "broadcast"))
 
     def owner_of(self) -> tuple[Indices, Indices]:
-        """Return (owner, lap) of each chunk: the rank at which it is whole first, and how many of its
-        come before.
+        """Return (owner, lap) of each chunk: its owner, and how many chunks of that owner precede it.
 
-        That is the one source or target that chunks have; of an all_reduce the members take turns.
+        The owner is the chunk's only target if the collective reduces, otherwise its only source. In an
+        all_reduce, members own chunks in turn.
         """
         chunk = np.arange(self.chunks)
         if self.kind == "all_reduce":
@@ -261,33 +262,36 @@ class Collective:
 
     @property
     def reversal(self) -> Collective | None:
-        """What this is backwards in time on the transposed network: of what sums to one rank what copies."""
+        """The copying collective that this one is, backwards in time on the transposed network, or None.
+
+        An all_gather for reduce_scatter, a broadcast for reduce.
+        """
         kind = _REVERSALS.get(self.kind)
         return replace(self, kind=kind) if kind else None
 
     def held(self) -> Mask:
-        """Return (ranks, chunks): who holds (a contribution to) each chunk before the start."""
+        """Return, as (ranks, chunks), whether a rank holds (a contribution to) a chunk before the start."""
         return self.sources.mask(self.ranks)
 
     def wanted(self) -> Mask:
-        """Return (ranks, chunks): who must hold each chunk, complete, at the end."""
+        """Return, as (ranks, chunks), whether a rank must hold a chunk, complete, at the end."""
         return self.targets.mask(self.ranks)
 
     def input_slots(self, rank: int) -> Ints:
-        """For each chunk its slot in ``rank``'s input buffer, or -1."""
+        """Return the slot of each chunk in ``rank``'s input buffer, or -1."""
         return _slots(self.sources.has(rank))
 
     def output_slots(self, rank: int) -> Ints:
-        """For each chunk its slot in ``rank``'s output buffer, or -1.
+        """Return the slot of each chunk in ``rank``'s output buffer, or -1.
 
-        For all_to_all the slot is ordered by the source rank, as MPI_Alltoall has it.
+        In an all_to_all, slots are ordered by source rank, as in MPI_Alltoall.
         """
         return _slots(self.targets.has(rank))
 
     def total_bytes(self, chunk_bytes: int) -> int:
         """Return the size as nccl-tests counts it: the larger of a rank's send and receive buffer.
 
-        Of several at once it is that of the largest.
+        For kind several, it is the size of the largest part.
         """
         if self.kind == "several":
             return max(part.total_bytes(chunk_bytes) for part in self.parts)
@@ -298,7 +302,7 @@ class Collective:
         return self.chunks // pairs.get(self.kind, 1) * chunk_bytes
 
     def same_but_for_chunks(self, other: Collective) -> bool:
-        """Return whether both ask for the same, cut into chunks more or less finely."""
+        """Return whether both collectives move the same data, apart from the number of chunks."""
         one, two = (
             (each.kind, each.ranks, each.root, each.members, len(each.parts)) for each in (self, other)
         )
@@ -332,7 +336,7 @@ class Collective:
         return found
 
     def _contradictions(self) -> list[str]:
-        """Fields that the kind does not have, which would otherwise stand there and mean nothing."""
+        """Return a finding for each field that is set but has no meaning for the kind."""
         found = []
         if self.kind == "custom" and self.custom is None:
             found.append("custom: missing, of which kind custom consists")
@@ -372,8 +376,8 @@ def collective(
 ) -> Collective:
     """Return a collective in which each member starts with ``chunks_per_rank`` chunks; no members: all ranks.
 
-    For reduce_scatter, scatter and all_to_all one starts with a chunk for every member, so there the
-    count is rounded up to a multiple of the members. Raises UsageError where the request makes no sense.
+    For reduce_scatter, scatter and all_to_all, a member starts with chunks for every member, so the count is
+    rounded up to a multiple of the members. Raises UsageError if the request makes no sense.
     """
     chosen = tuple(sorted(set(members))) if len(set(members)) != ranks else ()
     if chunks_per_rank < 1:
@@ -406,10 +410,10 @@ def collective(
 
 
 def kind_of(word: str) -> Kind:
-    """Return the collective that a word means: all_reduce, allreduce, AllReduce, all-reduce,
-    MPI_Allreduce, ar.
+    """Return the collective that a word names.
 
-    Raises UsageError, with the one that is most like it, where it means none.
+    all_reduce, allreduce, AllReduce, all-reduce, MPI_Allreduce and ar name the same. Raises UsageError with
+    the most similar name if the word is unknown.
     """
     # MPI_Allreduce, ncclAllReduce, all_reduce_perf.
     plain = re.sub(r"^(mpi|nccl|rccl)|perf$", "", re.sub(r"[_\s-]", "", word.lower()))
@@ -429,7 +433,7 @@ def kind_of(word: str) -> Kind:
 def custom(ranks: int, sources: RankSets, targets: RankSets, reduced: Sequence[bool] | Mask) -> Collective:
     """Return the collective whose chunks have these sets.
 
-    Raises UsageError naming what is wrong with them.
+    Raises UsageError with the first problem if they are inconsistent.
     """
     both = joined([sources, targets])
     chunks = len(sources.group)
@@ -447,7 +451,7 @@ def custom(ranks: int, sources: RankSets, targets: RankSets, reduced: Sequence[b
 
 
 def several(parts: Sequence[Collective]) -> Collective:
-    """Combine collectives that run at once on one network; one alone stays what it is."""
+    """Combine collectives that run at once on one network; return a single one unchanged."""
     if len(parts) == 1:
         return parts[0]
     chunks = sum(part.chunks for part in parts)
@@ -461,7 +465,10 @@ def _owners(kind: str, size: int) -> int:
 
 
 def _pieces(collective: Collective) -> list[tuple[Fraction, tuple[int, ...], tuple[int, ...], bool]]:
-    """Of a custom collective: at which part of all chunks which sources, targets and sums begin."""
+    """Return the runs of chunks with equal sets: (start, sources, targets, reduced).
+
+    The start is a fraction of all chunks, so that finer chunks give the same result.
+    """
     found: list[tuple[Fraction, tuple[int, ...], tuple[int, ...], bool]] = []
     for chunk, reduced in enumerate(collective.reduced.tolist()):
         sets = tuple(collective.sources.of(chunk).tolist()), tuple(collective.targets.of(chunk).tolist())
@@ -471,7 +478,7 @@ def _pieces(collective: Collective) -> list[tuple[Fraction, tuple[int, ...], tup
 
 
 def _or_several(sets: RankSets, always: bool) -> Ints:
-    """With one rank in all, "every rank" is still no single owner."""
+    """Return the only rank of each set, or -1; if ``always``, -1 even where a single rank is every rank."""
     return np.full(len(sets.group), -1, dtype=np.int32) if always else sets.only()
 
 

@@ -1,7 +1,7 @@
 """The errors that synth adds to those of probes.
 
 CcctlError (probes.base.errors)
-├── NotProvenError           the judge found something wrong; carries every finding
+├── NotProvenError           the judge refuses a schedule or a program; carries every finding
 └── UsageError
     └── NotApplicableError   a method cannot serve this network and collective; others may
 """
@@ -14,7 +14,7 @@ from probes.base import CcctlError, UsageError, first_of
 
 __all__ = ["NotApplicableError", "NotProvenError"]
 
-# Of a message; the error carries them all.
+# Findings in a message; the error itself carries all of them.
 _MOST_TOLD = 20
 
 
@@ -27,4 +27,4 @@ class NotProvenError(CcctlError):
 
 
 class NotApplicableError(UsageError):
-    """A method cannot serve this network and collective; the message says what it lacks."""
+    """A method cannot serve this network and collective; the message gives the reason."""

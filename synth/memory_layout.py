@@ -1,7 +1,7 @@
-"""Every slot of every rank as one column of memory: what the judge, the tracer and the compiler index.
+"""Numbers for every slot of every rank: the memory cells that the judge, the tracer and the compiler index.
 
-Cell numbers run rank by rank, in each input, output, scratch. In place, an output slot is the cell of the
-input slot whose memory it shares.
+Cells are numbered rank by rank; within a rank, input comes first, then output, then scratch. In place, an
+output slot has the cell of the input slot whose memory it shares.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ __all__ = ["Cells", "Side", "cells_of", "memory_of", "side_of"]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """All inputs, or all outputs: row n is slot ``slot[n]`` of ``rank[n]`` and holds ``chunk[n]``."""
+    """All input slots, or all output slots: row n is slot ``slot[n]`` of ``rank[n]`` and holds ``chunk[n]``.
+
+    ``sizes`` counts the slots of each rank.
+    """
 
     rank: Indices
     slot: Indices
@@ -30,9 +33,9 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """``first[rank, buffer]`` is the cell of slot 0, ``size[rank, buffer]`` counts the slots.
+    """The cells of all buffers: ``first[rank, buffer]`` is the cell of slot 0, ``size`` counts the slots.
 
-    ``same[n]`` is the cell whose memory slot n is; ``outputs`` has no rows where the collective is unknown.
+    ``same[n]`` is the cell whose memory cell n uses. ``outputs`` has no rows if the collective is unknown.
     """
 
     first: Indices
@@ -46,13 +49,13 @@ class Cells:
         return len(self.same)
 
     def touched(self, rank: int, buffer: int, slot: int, count: int) -> list[int]:
-        """Return the memory of ``count`` slots from ``slot`` on."""
+        """Return the cells whose memory ``count`` slots from ``slot`` on use."""
         start = self.first[rank, buffer] + slot
         found: list[int] = self.same[start : start + count].tolist()
         return found
 
     def name(self, cell: int) -> str:
-        """Return a cell as ``i[3]``."""
+        """Return the name of a cell within its rank, such as ``i[3]``."""
         flat = self.first.ravel()
         at = int(np.searchsorted(flat, cell, side="right")) - 1
         return f"{'ios'[at % 3]}[{cell - flat[at]}]"
@@ -75,7 +78,7 @@ def side_of(sets: RankSets, ranks: int) -> Side:
 
 
 def cells_of(program: Program, *, in_place: bool) -> Cells:
-    """Return the memory of a program in one placement."""
+    """Return the cells of a program, in place or out of place."""
     if program.input_chunks:
         inputs, outputs = _numbered(program.input_chunks), _nothing(program.output_chunks)
         return _lay_out(inputs, outputs, program.scratch_chunks)
@@ -83,7 +86,7 @@ def cells_of(program: Program, *, in_place: bool) -> Cells:
 
 
 def memory_of(collective: Collective, scratch_chunks: tuple[int, ...], *, in_place: bool) -> Cells:
-    """Return the memory of a collective in one placement, with so much scratch on each rank."""
+    """Return the cells of a collective, in place or out of place; ``scratch_chunks`` is per rank."""
     inputs = side_of(collective.sources, collective.ranks)
     outputs = side_of(collective.targets, collective.ranks)
     cells = _lay_out(inputs, outputs, scratch_chunks)
@@ -107,7 +110,7 @@ def _share(collective: Collective, first: Indices, same: Indices, inputs: Side, 
         shared = key_in[at] == key_out
         to, source = np.flatnonzero(shared), at[shared]
     else:
-        # The buffers lie on each other, slot by slot, whatever they hold.
+        # Output slot n of a rank shares the memory of its input slot n, whatever chunks they hold.
         to = np.flatnonzero(outputs.slot < inputs.sizes[outputs.rank])
         source = offsets(inputs.sizes)[outputs.rank[to]] + outputs.slot[to]
     same[first[outputs.rank[to], OUTPUT] + outputs.slot[to]] = (
@@ -116,7 +119,7 @@ def _share(collective: Collective, first: Indices, same: Indices, inputs: Side, 
 
 
 def _numbered(sizes: tuple[int, ...]) -> Side:
-    """Return inputs of an unknown collective: every slot is a chunk of its own."""
+    """Return the inputs of an unknown collective: every slot holds a chunk of its own."""
     lengths = np.array(sizes, dtype=np.int64)
     rank = np.repeat(np.arange(len(lengths)), lengths)
     chunk = np.arange(len(rank))

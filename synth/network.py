@@ -4,9 +4,9 @@ A chunk of c bytes on link e occupies the link, and every port the link names, f
 and arrives alpha_e seconds after it left them. With ``hold_alpha`` the link and its ports are held
 for alpha_e + beta_e·c instead, which is the cost model of TACOS (Sec. III).
 
-Where the network ``queues``, as Ethernet and TCP do, a link between hosts holds a port only for as long as
-the port itself needs for the chunk: what the link cannot take yet waits in a queue, and the port serves
-others meanwhile. So a fast NIC sends to several slow ones at once.
+On a network that ``queues``, as Ethernet and TCP do, a link between hosts holds a port only for the port's
+own time per byte. The rest of the chunk waits in a queue, and the port serves other links meanwhile. So a
+fast NIC sends to several slow ones at once.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from probes.link_costs import HostMemory
 
 __all__ = ["Link", "Network", "build"]
 
-# What sums of times and of bandwidths can hold without becoming infinite.
+# Within these limits, sums of times and of bandwidths stay finite.
 _MOST_ALPHA_S = 1e12
 _BETA_S_PER_BYTE = (1e-30, 1e12)
-# Some thousand sends one after the other are still 15 digits away from the shortest.
+# With a larger spread, a float that holds some thousand slow sends could not resolve a fast one.
 _MOST_SPREAD = 1e9
 _SIZES_BYTES = (1 << 12, 1 << 30)
-# Links of one port that differ by less have the rate of the port, measured more or less well.
+# Links of one port whose betas differ by less run at the port's rate: the difference is measurement error.
 _ALIKE = 1.1
 
 
 class Link(NamedTuple):
-    """One directed link, as a builder hands it over; ``ports`` are names."""
+    """One directed link, as input to ``build``; ``ports`` are names."""
 
     src: int
     dst: int
@@ -47,10 +47,10 @@ class Link(NamedTuple):
 class Network:
     """Ranks and links as columns; the ports of link e are ``link_port[link_port_start[e]:…[e+1]]``.
 
-    ``memory`` says what copies and sums cost the ranks of a host, where that was measured. ``queues``: a slow
-    link between hosts does not hold a fast port for all of its own time. ``port_beta_s_per_byte`` is then
-    what each port needs for a byte where that was measured, 0 where its fastest links tell; empty if they
-    tell of all. ``measured``: its costs are those of ranks that were timed.
+    ``memory`` holds the measured costs of copies and sums within a host; empty if not measured. ``queues``: a
+    slow link between hosts holds a fast port only for the port's own time per byte.
+    ``port_beta_s_per_byte`` is that time, where it was measured. A 0 means that the port is as fast as its
+    fastest links; empty means 0 for all ports. ``measured``: the costs were measured on real ranks.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Network:
 
     @property
     def is_measured_host(self) -> bool:
-        """Whether all ranks are on one host, and the costs of copies and sums there were measured."""
+        """Whether all ranks are on one host whose costs of copies and sums were measured."""
         return bool(self.memory) and len(set(self.hosts)) == 1
 
     @property
@@ -83,12 +83,12 @@ class Network:
 
     @cached_property
     def host_of(self) -> Ints:
-        """For each rank the number of its host, by rising names."""
+        """The host number of each rank; hosts are numbered in the order of their names."""
         return ints(np.unique(self.hosts, return_inverse=True)[1])
 
     @property
     def within_host(self) -> Mask:
-        """For each link whether both of its ranks are on one host."""
+        """Whether both ranks of each link are on one host."""
         return np.asarray(self.host_of[self.src] == self.host_of[self.dst])
 
     @cached_property
@@ -109,7 +109,10 @@ class Network:
 
     @cached_property
     def link_resources(self) -> tuple[Indices, Indices]:
-        """(start, resource): what each link holds, itself and then its ports, numbered after all links."""
+        """(start, resource): the resources that each link holds: itself, then its ports.
+
+        Port p has resource number ``links + p``.
+        """
         own = np.arange(self.links)
         held = np.insert(self.links + self.link_port.astype(np.int64), self.link_port_start[:-1], own)
         return self.link_port_start + np.arange(self.links + 1), held
@@ -121,10 +124,10 @@ class Network:
 
     @cached_property
     def port_s_per_byte(self) -> Floats:
-        """What each port needs for a byte: as much as its fastest links, or less, if measured.
+        """Seconds that each port needs for a byte: those of its fastest links, or fewer if measured so.
 
-        Those between hosts count if there are any. One link may have been measured too fast, so the median
-        counts of those about as fast as the fastest.
+        Only links between hosts count, if there are any. The result is the median of the links about as fast
+        as the fastest, as one link may have been measured too fast.
         """
         found = np.zeros(len(self.ports))
         start, users = self.port_links
@@ -141,7 +144,7 @@ class Network:
 
     @cached_property
     def held_s_per_byte(self) -> Floats:
-        """For each entry of ``link_port`` what a byte over its link keeps that port busy."""
+        """Seconds that a byte over the link keeps the port busy, for each entry of ``link_port``."""
         beta = self.beta_s_per_byte[self.port_user]
         if not self.queues:
             return floats(beta)
@@ -149,31 +152,30 @@ class Network:
 
     @cached_property
     def port_part(self) -> Floats:
-        """For each entry of ``link_port`` for which part of its link's time a byte holds the port."""
+        """The part of its link's time for which a byte holds the port, for each entry of ``link_port``."""
         return floats(self.held_s_per_byte / self.beta_s_per_byte[self.port_user])
 
     def hold_s(self, chunk_bytes: int) -> Floats:
-        """Return seconds that one chunk keeps each link busy, and its ports where the network does
-        not queue.
+        """Return the seconds for which one chunk holds each link.
+
+        Where the network does not queue, it holds the link's ports as long.
         """
         held = self.beta_s_per_byte * chunk_bytes
         return floats(held + self.alpha_s if self.hold_alpha else held)
 
     def port_hold_s(self, chunk_bytes: int) -> Floats:
-        """For each entry of ``link_port`` the seconds that one chunk over its link keeps that port busy."""
+        """Return the seconds for which one chunk over its link holds the port, per entry of ``link_port``."""
         held = self.held_s_per_byte * chunk_bytes
         return floats(held + self.alpha_s[self.port_user] if self.hold_alpha else held)
 
     def held_s(self, chunk_bytes: int) -> Floats:
-        """Return seconds that one chunk keeps busy what its link holds, in the order of
-        ``link_resources``.
-        """
+        """Return the seconds for which one chunk holds each resource, in the order of ``link_resources``."""
         return floats(
             np.insert(self.port_hold_s(chunk_bytes), self.link_port_start[:-1], self.hold_s(chunk_bytes))
         )
 
     def travel_s(self, chunk_bytes: int) -> Floats:
-        """Return seconds from the start of a send to its arrival, for each link."""
+        """Return the seconds from the start of a send to its arrival, for each link."""
         return floats(self.alpha_s + self.beta_s_per_byte * chunk_bytes)
 
     def ports_of(self, link: int) -> Ints:
@@ -185,22 +187,24 @@ class Network:
         return np.repeat(np.arange(len(links)), counts), self.link_port[self.port_entries(links)]
 
     def port_entries(self, links: Indices) -> Indices:
-        """Return which entries of ``link_port`` are those of ``links``, in the order of ``ports_along``."""
+        """Return the rows of ``link_port`` that belong to ``links``, in the order of ``ports_along``."""
         return spans(self.link_port_start[:-1][links], np.diff(self.link_port_start)[links])
 
     def resources_of(self, link: int) -> list[int]:
-        """Return what a send over ``link`` holds: the link, then its ports, which are numbered after
-        all links.
-        """
+        """Return the resources that a send over ``link`` holds, numbered as in ``link_resources``."""
         return [link, *(self.links + self.ports_of(link)).tolist()]
 
     def transposed(self) -> Network:
-        """Return every link turned round: what reduce_scatter is to all_gather (TACOS Sec. IV)."""
+        """Return the network with every link reversed.
+
+        A reduce_scatter is an all_gather on it, backwards in time (TACOS Sec. IV).
+        """
         return replace(self, src=self.dst, dst=self.src)
 
     def opposite_links(self) -> Indices | None:
-        """For each link the one the other way that costs the same, where turning all links round only gives
-        them and their ports other numbers; None where it gives another network.
+        """Return, for each link, the opposite link with the same cost.
+
+        None if reversing all links gives more than a renumbering of links and ports.
         """
         there = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.dst, self.src))
         back = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.src, self.dst))
@@ -214,7 +218,7 @@ class Network:
             return None
         opposite = np.empty(self.links, np.int64)
         opposite[there] = back
-        # What leaves through one port and comes in through another does so in the other order.
+        # A reversed link uses its ports in the opposite order.
         first = self.link_port[spans(self.link_port_start[:-1], counts)]
         rising = spans(np.zeros_like(counts), counts)
         second = self.link_port[np.repeat(self.link_port_start[1:][opposite] - 1, counts) - rising]
@@ -263,7 +267,7 @@ class Network:
         return found or self._repeated_ports() or self._too_far_apart()
 
     def _too_far_apart(self) -> list[str]:
-        """Return links so unequal that in the time which the slowest takes a float cannot see the fastest."""
+        """Return a finding if the slowest link is so slow that rounding would hide the fastest one's time."""
         for size in _SIZES_BYTES if self.links else ():
             travel_s = self.travel_s(size)
             fast, slow = int(travel_s.argmin()), int(travel_s.argmax())
@@ -281,7 +285,7 @@ class Network:
 
 
 def build(name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha: bool = False) -> Network:
-    """Return a network from its links; ports are numbered in the order they are first named."""
+    """Return a network from its links; ports are numbered in the order in which links first name them."""
     table = list(links)
     port_number: dict[str, int] = {}
     # A link that names a port twice uses it once.
@@ -316,14 +320,14 @@ def _outside(name: str, column: Ints, limit: int, noun: str) -> list[str]:
 
 
 def fastest_links(network: Network, chunk_bytes: int) -> dict[tuple[int, int], int]:
-    """For each (src, dst) that a link joins, the row of the one that delivers a chunk first."""
+    """Return, for each (src, dst) that a link joins, the row of the link that delivers a chunk first."""
     rows = cheapest_of_parallel(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
     ends = zip(network.src[rows].tolist(), network.dst[rows].tolist(), strict=True)
     return dict(zip(ends, rows.tolist(), strict=True))
 
 
 def cheapest_of_parallel(nodes: int, src: Indices, dst: Indices, cost: Floats) -> Indices:
-    """Return one edge for each pair that edges join, in the order of (src, dst): the last of the cheapest."""
+    """Return the row of the cheapest edge of each pair, ordered by (src, dst); of equal ones the last."""
     pair = src.astype(np.int64) * nodes + dst
     rows = np.lexsort((-np.arange(len(pair)), cost, pair))
     return rows[np.diff(pair[rows], prepend=-1) > 0]

@@ -1,9 +1,9 @@
-"""GC3-EF: what each rank executes (GC3 Sec. 4).
+"""GC3-EF: the program that each rank executes (GC3 Sec. 4).
 
-A program gives every rank threadblocks; a threadblock runs its steps in order, sends to at most one
-peer and receives from at most one, on one channel. A step may wait for one step of another
-threadblock of its rank; more dependencies are carried by ``nop`` steps before it. A connection
-(rank, peer, channel) is a FIFO: the k-th message sent is the k-th received.
+Every rank has threadblocks. A threadblock runs its steps in order, sends to at most one peer and
+receives from at most one, on one channel. A step may wait for one step of another threadblock of its
+rank; ``nop`` steps before it carry further dependencies. A connection (rank, peer, channel) is a FIFO:
+the k-th message sent is the k-th received.
 
 | op   | meaning                                  | op   | meaning                                  |
 |------|------------------------------------------|------|------------------------------------------|
@@ -13,10 +13,10 @@ threadblock of its rank; more dependencies are carried by ``nop`` steps before i
 | re   | dst := dst + src                         | rrcs | dst := received + src, forward it        |
 | nop  | only wait                                |      |                                          |
 
-In rrc, rrs and rrcs ``src`` is the local operand, where the runtime reads it.
+In rrc, rrs and rrcs, ``src`` is the local operand; the runtime reads it there.
 
-A step of several chunks has no order among them: what it reads is either exactly what it writes, or apart
-from it. Executors copy tile by tile, so that a partial overlap would not mean the same to all of them.
+A step of several chunks has no order among them. The slots that it reads are either exactly those that it
+writes, or disjoint from them. Executors copy tile by tile, so a partial overlap would give different results.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ READS_SRC = tuple(op in ("s", "cpy", "re", "rrc", "rrs", "rrcs") for op in OPS)
 WRITES_DST = tuple(op in ("r", "cpy", "re", "rrc", "rcs", "rrcs") for op in OPS)
 BUFFERS = ("i", "o", "s")
 INPUT, OUTPUT, SCRATCH = range(3)
-# So many messages a connection holds, unless a runtime says otherwise.
+# Messages that a connection holds, unless a runtime sets another depth.
 FIFO_DEPTH = 2
-# A file must not be able to ask for more memory than a judge has.
+# A file must not make the judge allocate more memory than it has.
 _MOST_SCRATCH = 1 << 22
 
 
@@ -71,14 +71,14 @@ class Program:
     within that threadblock) name the step that must have finished first.
     The program is valid with separate input and output (``out_of_place``), with output and input
     sharing memory as the collective defines it (``in_place``), or both.
-    ``min_bytes`` and ``max_bytes`` say for which sizes a runtime should choose it (0: no limit).
-    ``input_chunks`` and ``output_chunks`` are the sizes of the buffers where the collective is unknown,
-    as in a file that only says "custom"; else they are empty, and the collective gives the sizes.
-    ``source`` and ``line`` (for each step) say which statement made it, where that is known.
-    ``turn``, where a schedule made it, is the place of each step in the schedule's order: of transfers
-    that could take a port at the same moment the simulator lets the earliest turn have it.
-    ``tb_bytes_per_s`` is how fast each threadblock is to send where a network queues, as the schedule has it
-    on average (empty: as fast as it can).
+    ``min_bytes`` and ``max_bytes`` limit the sizes for which a runtime should choose it (0: no limit).
+    ``input_chunks`` and ``output_chunks`` are the sizes of the buffers if the collective is unknown,
+    as in a file that only says "custom"; otherwise they are empty, and the collective gives the sizes.
+    ``source`` and ``line`` (for each step) name the statement that made the step, where known.
+    ``turn`` is the position of each step in the order of the schedule that was compiled, else empty. If
+    several transfers could take a port at the same moment, the simulator gives it to the earliest turn.
+    ``tb_bytes_per_s`` is the rate at which each threadblock sends on a network that queues: its average in
+    the schedule (empty: as fast as possible).
     """
 
     name: str
@@ -123,23 +123,21 @@ class Program:
 
     @property
     def channels(self) -> int:
-        """How many channels the busiest pair of ranks uses."""
+        """The highest channel number, plus one."""
         return int(self.tb_channel.max(initial=-1)) + 1
 
     @property
     def threadblocks_max(self) -> int:
-        """Threadblocks of the rank that has most."""
+        """The largest number of threadblocks of any rank."""
         return int(np.bincount(self.tb_rank, minlength=1).max())
 
     @cached_property
     def tb_of(self) -> Ints:
-        """For each step its threadblock."""
+        """The threadblock of each step."""
         return ints(np.repeat(np.arange(self.threadblocks), np.diff(self.tb_start)))
 
     def place(self, step: int) -> str:
-        """Return where a step stands, as people count: its rank, the rank's threadblock, the step
-        within it.
-        """
+        """Return the position of a step for people: its rank, threadblock, and number within it."""
         tb = int(self.tb_of[step])
         made = f", {self.source}:{self.line[step]}" if len(self.line) and self.line[step] > 0 else ""
         return f"{self.tb_name(tb)} step {step - self.tb_start[tb]} ({OPS[self.op[step]]}{made})"
@@ -152,7 +150,7 @@ class Program:
     def problems(self) -> list[str]:
         """Return every inconsistency between the columns, as ``path: what is wrong``.
 
-        Whether the steps are right, down to slots out of range, is ``synth.check.program``'s matter.
+        ``synth.check.program`` checks the steps themselves, including slots out of range.
         """
         found = [f"collective.{problem}" for problem in self.collective.problems()]
         found += self._lengths()
@@ -178,7 +176,7 @@ class Program:
             f"count[{row}]: expected 1, as a nop moves nothing, found {self.count[row]}"
             for row in moves_nothing[:5]
         ]
-        # Here Python's numbers are compared, which have no end: a column could not hold all of them.
+        # dtype=object compares Python's unbounded integers: a file may hold numbers too large for a column.
         for name in ("scratch_chunks", "input_chunks", "output_chunks"):
             found += _outside(name, np.array(getattr(self, name), dtype=object), 0, _MOST_SCRATCH)
         waits = _outside("wait_tb", self.wait_tb, -1, self.threadblocks)
@@ -186,9 +184,7 @@ class Program:
         return found or self._overlaps()
 
     def _contradictions(self) -> list[str]:
-        """Return what the sizes of the buffers and the collective say of each other, and the limits
-        of the size.
-        """
+        """Return contradictions between buffer sizes and the collective, and between the size limits."""
         found = []
         if self.min_bytes < 0 or self.max_bytes < 0 or 0 < self.max_bytes < self.min_bytes:
             found.append(
@@ -202,7 +198,7 @@ class Program:
             )
         if not self.input_chunks:
             return found
-        # Of what a file calls custom only this is known: each rank holds the chunks of its own input.
+        # An unknown collective stands as a custom one in which each rank keeps the chunks of its own input.
         wanted = self.collective
         owner = wanted.sources.only() if wanted.kind == "custom" else ints([-1])
         unknown = not wanted.reduces and (owner >= 0).all() and np.array_equal(owner, wanted.targets.only())
@@ -216,7 +212,7 @@ class Program:
         return found
 
     def _overlaps(self) -> list[str]:
-        """Return the steps that write into a part of what they read: in one buffer, by other slots."""
+        """Return a finding for each step whose source and destination overlap partly."""
         both = np.array(READS_SRC)[self.op] & np.array(WRITES_DST)[self.op]
         apart = np.abs(self.src_slot.astype(np.int64) - self.dst_slot)
         rows = np.flatnonzero(
@@ -225,7 +221,7 @@ class Program:
         return [f"dst_slot[{row}]: {self.overlap(int(row))}" for row in rows[:5]]
 
     def overlap(self, step: int) -> str:
-        """Return what is wrong with a step whose source and destination overlap partly."""
+        """Return the message for a step whose source and destination overlap partly."""
         count = int(self.count[step])
         source, into = (
             f"{BUFFERS[buffer[step]]}[{slot[step]}:{slot[step] + count}]"

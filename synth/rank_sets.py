@@ -1,4 +1,4 @@
-"""For every chunk a set of ranks, in little memory: chunks with the same set share one group."""
+"""Sets of ranks, one for each chunk; chunks with the same set share one group to save memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RankSets:
     rank: Ints
 
     def only(self) -> Ints:
-        """For each chunk the one rank of its set, or -1 where the set has none or several."""
+        """Return the only rank of each chunk's set, or -1 where the set has none or several."""
         size = np.diff(self.start)
         first = np.full(len(size), -1, dtype=np.int32)
         first[size == 1] = self.rank[self.start[:-1][size == 1]]
@@ -33,11 +33,14 @@ class RankSets:
         return self.rank[self.start[group] : self.start[group + 1]]
 
     def has(self, rank: int) -> Mask:
-        """For each chunk whether ``rank`` is in its set."""
+        """Return, for each chunk, whether ``rank`` is in its set."""
         return self.any_in(np.arange(rank + 1) == rank)
 
     def any_in(self, inside: Mask) -> Mask:
-        """For each chunk whether its set meets ``inside``; ranks beyond its end are outside."""
+        """Return, for each chunk, whether its set has a rank in ``inside``, a mask by rank.
+
+        Ranks beyond the end of the mask are not in it.
+        """
         owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         meets = np.zeros(len(self.start) - 1, dtype=bool)
         known = self.rank < len(inside)
@@ -45,23 +48,23 @@ class RankSets:
         return meets[self.group]
 
     def contains(self, rank: Indices, chunk: Indices, ranks: int) -> Mask:
-        """For each pair whether the rank is in the chunk's set."""
+        """Return, for each pair (rank, chunk), whether the rank is in the chunk's set."""
         table = np.zeros((len(self.start) - 1, ranks), dtype=bool)
         table[np.repeat(np.arange(len(table)), np.diff(self.start)), self.rank] = True
         return np.asarray(table[self.group[chunk], rank])
 
     def sizes(self) -> Indices:
-        """For each chunk how many ranks its set has."""
+        """Return the number of ranks in each chunk's set."""
         return np.diff(self.start)[self.group]
 
     def per_rank(self, ranks: int) -> Indices:
-        """For each rank in how many chunks' sets it is."""
+        """Return, for each rank, the number of chunks whose set has it."""
         chunks = np.bincount(self.group, minlength=len(self.start) - 1)
         weight = np.repeat(chunks, np.diff(self.start))
         return np.bincount(self.rank, weights=weight, minlength=ranks).astype(np.int64)
 
     def mask(self, ranks: int) -> Mask:
-        """Return (ranks, chunks): who is in which set; a byte each."""
+        """Return, as (ranks, chunks), whether a rank is in a chunk's set; one byte each."""
         table = np.zeros((ranks, len(self.start) - 1), dtype=bool)
         owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         table[self.rank, owner] = True
@@ -69,17 +72,17 @@ class RankSets:
 
 
 def each(rank_of: Indices, ranks: int) -> RankSets:
-    """Return one rank a chunk."""
+    """Return sets of one rank: chunk c has ``rank_of[c]``."""
     return RankSets(ints(rank_of), ints(np.arange(ranks + 1)), ints(np.arange(ranks)))
 
 
 def every(members: Indices, chunks: int) -> RankSets:
-    """Return the same ranks for every chunk."""
+    """Return the set ``members`` for every chunk."""
     return RankSets(ints(np.zeros(chunks)), ints([0, len(members)]), ints(members))
 
 
 def of_sets(sets: Sequence[Iterable[int]]) -> RankSets:
-    """Return one set a chunk, given in full; equal ones share a group."""
+    """Return the sets of all chunks, given in full; equal sets share a group."""
     number: dict[tuple[int, ...], int] = {}
     group = [number.setdefault(tuple(sorted(set(ranks))), len(number)) for ranks in sets]
     start = np.cumsum([0, *map(len, number)])
@@ -87,7 +90,7 @@ def of_sets(sets: Sequence[Iterable[int]]) -> RankSets:
 
 
 def joined(parts: Sequence[RankSets]) -> RankSets:
-    """Return the chunks of all parts, numbered through."""
+    """Return the chunks of all parts, numbered consecutively."""
     groups = np.cumsum([0, *(len(part.start) - 1 for part in parts)])
     ranks = np.cumsum([0, *(len(part.rank) for part in parts)])
     return RankSets(

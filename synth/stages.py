@@ -68,17 +68,17 @@ def synthesize(
 
     ``network`` is one with the ``options`` of a `Request`, or the request itself. ``collective`` is a kind, a
     `CollectiveRequest` for some of the ranks, or several that run at once. ``size_bytes`` is the buffer as
-    nccl-tests counts it, for which chunks are chosen (16 MiB where nothing is said); or ``chunk_bytes`` are
-    given, with the number of ``chunks`` that each rank starts with, or ``sizes`` to sweep over. ``without``
-    says what has failed, as in "rank:3,link:0-1". ``method`` names one of `METHODS`, "periodic" or
-    "symmetric", or "auto" for all that may win; ``jobs`` other processes help (0: none). With ``listed``
-    the schedule lists all its sends, with ``trees`` chunks go along trees, as relays need it. The same
-    ``seed`` gives the same schedule unless ``time_limit_s`` cuts the search short. With ``race`` the fastest
-    on ranks is kept, not by simulation.
+    nccl-tests counts it, for which chunks are chosen (default 16 MiB). Instead of a size, give ``chunk_bytes``
+    and the number of ``chunks`` that each rank starts with, or ``sizes`` to sweep over. ``without`` lists
+    failures, as in "rank:3,link:0-1". ``method`` names one of `METHODS`, "periodic" or "symmetric", or "auto"
+    for all that may win; up to ``jobs`` other processes help (0: none). With ``listed`` the schedule lists
+    all its sends; with ``trees`` chunks go along trees, as relays need it. The same ``seed`` gives the same
+    schedule unless ``time_limit_s`` cuts the search short. With ``race`` the schedule that runs fastest on
+    ranks is kept, not the one that is fastest in simulation.
 
-    The result holds the schedule (times in seconds, with its proven lower bounds), what was tried and why
-    it won: a table of sends, or where that would be too long a periodic or symmetric schedule, or for
-    several sizes a selection. From milliseconds for tens of ranks to seconds for thousands.
+    The result holds the schedule (times in seconds, with its proven lower bounds), all attempts and why it
+    won. The schedule is a table of sends; if that is too long, a periodic or symmetric schedule; for several
+    sizes, a selection. Takes milliseconds for tens of ranks, seconds for thousands.
 
     Raises UsageError where no method serves the request, UnavailableError where memory or solver is missing.
 
@@ -113,7 +113,7 @@ def verify(made: AnySchedule | Program, fifo_depth: int = FIFO_DEPTH) -> list[st
     what the collective asks; a periodic one for any number of periods, a symmetric one with all the sends
     that it implies. A program is followed step by step (GC3, Sec. 4): no race, no unwritten slot, every
     contribution exactly once, no deadlock with ``fifo_depth`` messages in a connection. The judge
-    shares nothing with what makes schedules and programs. O(sends), and O(steps) for most programs.
+    shares no code with the makers of schedules and programs. O(sends), and O(steps) for most programs.
 
     >>> from synth import family, synthesize, verify
     >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_reduce", 1 << 20)
@@ -149,9 +149,9 @@ def simulate(
     """Return when each send of a schedule, or each step of a program, starts and ends, in seconds.
 
     By default a schedule is timed on its own network with its own chunks, or with those of a buffer of
-    ``size_bytes``; a selection for its largest size. The sends are those of its table: of a periodic one
-    those of the first period, of a symmetric one those that it lists. On another ``network``, or with other
-    chunks, all sends are listed. A program needs both, and ``costs`` of its steps.
+    ``size_bytes``; a selection for its largest size. The result covers the sends of its table: for a periodic
+    schedule those of the first period, for a symmetric one the listed sends. On another ``network``, or with
+    other chunks, it covers all sends. A program needs both; ``costs`` are those of its steps.
 
     A link and its ports carry one message at a time (the alpha-beta model, Hockney 1994): congestion is part
     of it. O(sends · ports of a link); O(steps · log threadblocks).
@@ -189,8 +189,8 @@ def compile(  # noqa: A001 - what GC3 calls it
 ) -> Program:
     """Return the program of a schedule, or of an algorithm in the chunk language, proven (GC3, Sec. 5).
 
-    Of a periodic or symmetric schedule all sends are listed, as many as a buffer of ``size_bytes`` takes, if
-    that is said; a selection gives its schedule for that size, by default for its largest.
+    A periodic or symmetric schedule is expanded to all its sends, for a buffer of ``size_bytes`` if given. A
+    selection gives its schedule for that size, by default for its largest.
     ``parameters`` are those of an algorithm; with ``network`` each of its copies needs a link there.
     ``instances`` divides every chunk among so many parallel copies (Sec. 5.3.2); ``fuse`` joins a receive
     with the send that passes its chunk on. About a second for 100,000 steps.

@@ -1,10 +1,9 @@
-"""Streams: sends that follow each other at a rate of their own, next to others on the same links and ports.
+"""Streams: sequences of sends with a rate of their own that share links and ports with other streams.
 
-A network of NICs and switches carries many connections at once and keeps them to no order. There a
-pipeline over trees is a set of streams, one for each link of each tree and each way. They divide links and
-ports by rates: each gets the part of the time that it has of the bytes, so that all are through when the
-busiest link or port is. A schedule of streams is a plain one on the divided network, whose links are the
-streams.
+A network of NICs and switches carries many connections at once, in no fixed order. On it, a pipeline over
+trees is a set of streams, one for each link of each tree and each direction. A stream's share of the
+bandwidth is its share of the bytes, so all streams end when the busiest link or port does. A schedule of
+streams is a plain schedule on the divided network, whose links are the streams.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ __all__ = ["busiest_s_per_byte", "divided", "streams_of"]
 
 
 def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
-    """Return the same sends on links of their own, one for each stream; a schedule without streams as it is.
+    """Return the same sends with a link for each stream; a schedule without streams stays as it is.
 
-    Row s of the divided network's links is stream s. On ``network``, one with the same links, the rates are
-    those that it allows. O(sends).
+    Row s of the divided network's links is stream s. If ``network`` is given, which has the same links, rates
+    are those that it allows. O(sends).
     """
     on = network or schedule.network
     if not len(schedule.stream):
@@ -47,7 +46,7 @@ def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
 
 
 def busiest_s_per_byte(schedule: Schedule, network: Network | None = None) -> float:
-    """Return seconds for each byte of a chunk that the busiest link or port is busy with all sends.
+    """Return the seconds per byte of a chunk for which all sends together hold the busiest link or port.
 
     O(sends).
     """
@@ -58,14 +57,14 @@ def busiest_s_per_byte(schedule: Schedule, network: Network | None = None) -> fl
 
 
 def streams_of(schedule: Schedule, rows: Indices | Mask) -> Ints:
-    """Return the streams of some sends, numbered without gaps; empty for a schedule without streams."""
+    """Return the streams of the sends ``rows``, renumbered without gaps; empty if there are no streams."""
     if not len(schedule.stream):
         return schedule.stream
     return ints(np.unique(schedule.stream[rows], return_inverse=True)[1])
 
 
 def _links(schedule: Schedule) -> Indices:
-    """For each stream the link that it goes over."""
+    """Return the link of each stream."""
     found = np.zeros(int(schedule.stream.max(initial=-1)) + 1, dtype=np.int64)
     found[schedule.stream] = schedule.link
     return found
