@@ -68,7 +68,7 @@ def synthesize(
 
     ``network`` is one with the ``options`` of a `Request`, or the request itself. ``collective`` is a kind, a
     `CollectiveRequest` for some of the ranks, or several that run at once. ``size_bytes`` is the buffer as
-    nccl-tests counts it, for which chunks are chosen (default 16 MiB). Instead of a size, give ``chunk_bytes``
+    nccl-tests counts it, for which chunks are chosen (default 16 MiB). Or give ``chunk_bytes``
     and the number of ``chunks`` that each rank starts with, or ``sizes`` to sweep over. ``without`` lists
     failures, as in "rank:3,link:0-1". ``method`` names one of `METHODS`, "periodic" or "symmetric", or "auto"
     for all that may win; up to ``jobs`` other processes help (0: none). With ``listed`` the schedule lists
