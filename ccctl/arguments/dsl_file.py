@@ -100,7 +100,7 @@ def _compiled(file: str, content: bytes) -> CodeType:
 
 
 def _blamed(file: str, work: Callable[[], Result]) -> Result:
-    """Return what the author's code raises becomes an error with its file and line."""
+    """Turn an exception of the author's code into an error with its file and line."""
     try:
         return work()
     except CcctlError:

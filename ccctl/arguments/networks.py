@@ -211,7 +211,7 @@ def _guessed(report: Report) -> str:
 
     model = report.machine.get("gpu", "")
     each = report.ranks // max(1, len(report.hosts))
-    # What PCIe or NVLink bridges join is no machine that has a name.
+    # A machine joined by PCIe or NVLink bridges has no name.
     known = [
         name
         for gpus in (8, 16)

@@ -97,7 +97,7 @@ def _require_whole(stream: BinaryIO) -> None:
     version = npy.read_magic(stream)
     if version not in _VERSIONS:
         raise ValueError(f"expected version 1.0, 2.0 or 3.0, found {version[0]}.{version[1]}")
-    # numpy would allocate what a header says that it is long.
+    # numpy would allocate the length that the header claims.
     size = 2 if version == (1, 0) else 4
     length = int.from_bytes(stream.read(size), "little")
     if length > _MOST_HEADER_BYTES:

@@ -179,7 +179,7 @@ def _compare(options: DetectOptions, declared: tuple[str, str]) -> None:
 
 
 def _found(options: DetectOptions) -> Topology:
-    """From files and perhaps this machine, from every host of the world, or from this machine."""
+    """Return the topology from files, from every host of the world, or from this machine."""
     from ccctl.arguments import read_topologies
     from probes.detection import DetectRequest
 

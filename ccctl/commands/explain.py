@@ -303,7 +303,7 @@ def _counted(rows: list[JudgedRow], from_size: str | None) -> tuple[int, ...]:
 def _synthesized(
     on: Network, rows: list[JudgedRow], counted: tuple[int, ...], timeout: float | None
 ) -> dict[int, float]:
-    """For each row that counts the time of a schedule; rows that differ in type alone share one."""
+    """Return a schedule's time for each row that counts; rows that differ only in type share one."""
     from exec.benchmark import synthesized_s
     from synth.portfolio import warm
 

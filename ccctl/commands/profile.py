@@ -230,7 +230,7 @@ def _measured(
 
 @contextlib.contextmanager
 def _kept_elsewhere(found: Profile, inputs: dict[str, str] | None, *, measured: bool) -> Iterator[None]:
-    """Where the block cannot write a profile that was ``measured``, write it where temporary files go."""
+    """Write a ``measured`` profile to the temporary folder if the block cannot write it."""
     try:
         yield
     except CannotWriteError as error:

@@ -27,7 +27,7 @@ EXAMPLES = (
     ("ccctl report out/", "print the findings"),
 )
 
-# In this order they stand on the page.
+# The order of the sections on the page.
 _SECTIONS = {
     "profile": "Links",
     "topology": "Machines",

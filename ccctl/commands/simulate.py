@@ -214,7 +214,7 @@ def _holding(on: Network, options: SimulateOptions) -> Network:
 
 
 def _chunk_bytes(options: SimulateOptions, what: Schedule | Program, otherwise: int = 1) -> int:
-    """Of which size chunks are so that the buffer is of the size that was asked for."""
+    """Return the chunk size for the requested buffer size."""
     if options.size is None:
         return otherwise
     return max(1, -(-parse_size(options.size, "--size") // what.collective.total_bytes(1)))
@@ -427,7 +427,7 @@ def _values(network: Any, bound: Bound, size_bytes: int, time_s: float, busy: Fl
         "size_bytes": size_bytes,
         "busiest_link_percent": 100.0 * float(busy.max(initial=0.0)),
     }
-    # Of one link of each orbit nothing is told by class.
+    # The listed links, one of each orbit, are no basis for figures by class.
     return values | (
         {"utilization": utilization.summary(network, busy)} if len(busy) == network.links else {}
     )
