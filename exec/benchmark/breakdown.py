@@ -1,7 +1,7 @@
-"""The breakdown of one measured run: what was predicted, and what each part of its time went to.
+"""The breakdown of one measured run: the predicted time, and the parts of the measured time.
 
-The parts are those of the critical path: whatever the slowest rank waited for last, back to its start.
-Together they are the time of the run, as those of a forecast are the predicted time.
+The parts follow the critical path: the waits that delayed the slowest rank, from its end back to its start.
+Their sum is the time of the run. The parts of a forecast add up to the predicted time in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 Placement = Literal["out of place", "in place"]
 PartKind = Literal["late", "link", "port", "memory", "copy", "add", "core", "step", "rest"]
-# What belongs together where predicted is compared with measured: a prediction knows memory as a whole.
+# The kinds to compare between prediction and measurement: a prediction knows memory only as a whole.
 GROUPS: dict[str, tuple[PartKind, ...]] = {
     "late ranks": ("late",),
     "links": ("link",),
@@ -42,10 +42,10 @@ GROUPS: dict[str, tuple[PartKind, ...]] = {
 class Part:
     """Seconds of one kind in one place.
 
-    *late*: until the rank ``where`` began. *link*: the link carries what is waited for. *port*: others use
-    a port of that link. *copy*, *add*: the rank moves or adds bytes in memory; *memory*: both. *core*: it has
-    no core while it could go on. *step*: it passes from step to step, and notices messages. *rest*: none of
-    these.
+    *late*: until rank ``where`` began. *link*: the link carries the awaited message. *port*: other links use
+    a port of that link. *copy*, *add*: the rank moves or adds bytes in memory; *memory*: both. *core*: the
+    rank could go on but has no core. *step*: the rank passes from step to step, and notices messages. *rest*:
+    none of these.
     """
 
     kind: PartKind
@@ -66,11 +66,11 @@ def link_name(source: int, target: int) -> str:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The predicted time, from the proven bound on; ``parts`` are it.
+    """The predicted time from the proven bound on; ``parts`` add up to it.
 
-    ``schedule_s`` are transfers alone, of which a port carries one at a time; ``steps_s`` comes with what a
-    step costs a rank, ``sharing_s`` (less than 0 where that is faster) with transfers that slow each other
-    down at ports, ``memory_s`` with copies and sums, 0 where they were not measured.
+    ``schedule_s`` counts transfers alone, one at a time at each port. ``steps_s`` is the cost of steps at the
+    ranks. ``sharing_s`` is the effect of concurrent transfers at shared ports, negative where they are
+    faster. ``memory_s`` is the time of copies and sums, 0 if they were not measured.
     """
 
     network: str
@@ -90,7 +90,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Busy:
-    """A link between hosts, or a port: what it carried, and the seconds that takes by the network's rates."""
+    """A link between hosts, or a port: the bytes that it carried, and its seconds at the network's rates."""
 
     kind: Literal["link", "port"]
     where: str
@@ -100,10 +100,10 @@ class Busy:
 
 @dataclass(frozen=True)
 class RankTimes:
-    """What one rank did from when the first one began until it was through itself: these seconds together.
+    """The time of one rank, from the start of the first rank to its own end; the fields add up to it.
 
-    ``late_s`` it began later than the first; ``waiting_s`` it waited for messages, or until they were read;
-    ``core_s`` it had no core while it could go on; ``other_s`` are steps that move nothing, and polling.
+    ``late_s``: it began later than the first. ``waiting_s``: it waited for messages, or until its own were
+    read. ``core_s``: it could go on but had no core. ``other_s``: steps that move nothing, and polling.
     """
 
     rank: int
@@ -116,18 +116,18 @@ class RankTimes:
 
     @property
     def time_s(self) -> float:
-        """From when the first rank began until this one was through."""
+        """The seconds from the start of the first rank to the end of this one."""
         return sum((self.late_s, self.waiting_s, self.copying_s, self.adding_s, self.core_s, self.other_s))
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Where the time of one run went: that whose slowest rank took the time nearest to the median of all.
+    """The time of one run, by part: the run whose slowest rank is nearest to the median.
 
-    ``parts`` add up to ``time_s``. Where the executor keeps no log there are none; ``why_empty`` says so.
-    Clocks of different hosts may be ``clock_error_s`` apart, and parts between them wrong by as much.
-    ``busy`` are links and ports between hosts, the busiest first. Without a network there is no ``forecast``,
-    and ``busy`` is empty.
+    ``parts`` add up to ``time_s``. They are empty where the executor keeps no log; ``why_empty`` says so.
+    Clocks of different hosts may differ by ``clock_error_s``, and so may parts between them. ``busy`` lists
+    links and ports between hosts, the busiest first. Without a network ``forecast`` is None and ``busy`` is
+    empty.
     """
 
     placement: Placement

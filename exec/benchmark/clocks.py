@@ -15,11 +15,10 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def clock_offsets(comm: Any) -> tuple[tuple[int, ...], int]:
-    """Return (for each rank the nanoseconds that its monotonic clock is ahead of rank 0's, how wrong
-    they may be).
+    """Return (nanoseconds that each rank's monotonic clock is ahead of rank 0's, their largest error).
 
-    All ranks meet several times: nobody leaves a meeting before everybody has come. Within one kernel there
-    is only one clock. Collective, the same on all ranks.
+    All ranks meet several times: no rank leaves a meeting before all have come. Ranks under one kernel share
+    its clock. Collective, the same on all ranks.
     """
     kernels = comm.allgather(_BOOT_ID.read_text() if _BOOT_ID.exists() else "")
     if len(set(kernels)) == 1:
@@ -33,7 +32,7 @@ def clock_offsets(comm: Any) -> tuple[tuple[int, ...], int]:
 
 
 def offsets_of(stamps: np.ndarray, kernels: list[str]) -> tuple[tuple[int, ...], int]:
-    """Return the same from when each rank came to each meeting and left it: (ranks, meetings, 2)."""
+    """Return offsets and error from the times at which ranks came and left: (ranks, meetings, 2)."""
     came, left = stamps[..., 0], stamps[..., 1]
     found, error = [], 0
     for rank, kernel in enumerate(kernels):

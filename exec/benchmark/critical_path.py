@@ -1,8 +1,8 @@
-"""The critical path of a measured run: what the slowest rank waited for last, back to its start.
+"""The critical path of a measured run: the waits that delayed the slowest rank, from its end to its start.
 
-It goes back in time from the end of the slowest rank: through the step that ended last, then to what that
-step had waited for, the end of another rank's step or a message on its way, and so on. No moment counts
-twice, so the parts are the whole time.
+The walk goes back in time from the end of the slowest rank. From each step it goes to the event that the step
+waited for: the end of another rank's step, or the arrival of a message. No moment counts twice, so the parts
+add up to the whole time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synth.network import Network, fastest_links
 
 __all__ = ["RankRun", "busiest", "critical_path", "on_one_clock", "rank_times", "slowest"]
 
-# The size by which the fastest of parallel links is taken.
+# The size at which parallel links are compared.
 _TYPICAL_BYTES = 1 << 20
 _S_PER_NS = 1e-9
 
@@ -36,9 +36,10 @@ class RankRun:
 
 
 class _Cause(NamedTuple):
-    """Until when a row waited, and for what: a row of another rank, or a message that had to leave.
+    """The event that a row waited for, and its time: a row of another rank, or the departure of a message.
 
-    ``over`` are the ends of the wire, where there is one; ``row`` -1: this rank's own row before.
+    ``over`` is the connection of the message, if it went over a wire. ``row`` -1: the row before, on the same
+    rank.
     """
 
     there_ns: int
@@ -48,7 +49,7 @@ class _Cause(NamedTuple):
 
 
 def on_one_clock(runs: Sequence[RankRun], ahead_ns: Sequence[int]) -> list[RankRun]:
-    """Return the same runs by rank 0's clock; ``ahead_ns`` is how far each rank's is ahead of it."""
+    """Return the same runs by rank 0's clock; ``ahead_ns`` is each rank's lead over it."""
     return [_moved(run, ahead) if ahead else run for run, ahead in zip(runs, ahead_ns, strict=True)]
 
 
@@ -58,10 +59,10 @@ def slowest(runs: Sequence[RankRun]) -> int:
 
 
 def critical_path(runs: Sequence[RankRun], network: Network | None) -> tuple[Part, ...]:
-    """Return what the time of the slowest rank's run went to; the parts are all of it.
+    """Return the parts of the slowest rank's time; they add up to it.
 
-    ``network`` tells which ports links share, and what they take for bytes: without it, all that a message is
-    on its way for is its link's.
+    ``network`` gives the ports that links share, and the time that links take for bytes. Without it, the
+    whole time of a message on its way counts for its link.
     """
     walk = _Walk(runs, network)
     walk.back()
@@ -69,19 +70,19 @@ def critical_path(runs: Sequence[RankRun], network: Network | None) -> tuple[Par
 
 
 def rank_times(runs: Sequence[RankRun]) -> tuple[RankTimes, ...]:
-    """Return what each rank did from when the first one began until it was through itself."""
+    """Return the time of each rank by activity, from the start of the first rank to its own end."""
     walk = _Walk(runs, None)
     first_ns = min(run.trace.start_ns for run in runs)
     return tuple(walk.times(rank, first_ns) for rank in range(len(runs)))
 
 
 def busiest(runs: Sequence[RankRun], network: Network | None) -> tuple[Busy, ...]:
-    """Return what each link between hosts and each of their ports carried, the busiest first."""
+    """Return the load of each link between hosts and of each port, the busiest first."""
     return () if network is None else _Wires(runs, _givers(runs), network).busy(network)
 
 
 class _Walk:
-    """Goes back through the logs of all ranks; ``spent`` are nanoseconds by kind and place."""
+    """Walks back through the logs of all ranks; ``spent`` holds nanoseconds by kind and place."""
 
     def __init__(self, runs: Sequence[RankRun], network: Network | None) -> None:
         self.runs = runs
@@ -94,7 +95,7 @@ class _Walk:
         self._now_ns, self._stop_ns = runs[rank].end_ns, runs[rank].begin_ns
 
     def back(self) -> None:
-        """Spend the time of the slowest rank."""
+        """Attribute the time of the slowest rank to its parts."""
         rank = slowest(self.runs)
         rank, row = self._from(rank, len(self.runs[rank].trace.begin_ns))
         while row >= 0 and self._now_ns > self._stop_ns:
@@ -131,7 +132,9 @@ class _Walk:
         return RankTimes(rank, *(float(each) * _S_PER_NS for each in seconds))
 
     def _from(self, rank: int, row: int) -> tuple[int, int]:
-        """Spend what lies before a row (one after the last: the end) and where to go on."""
+        """Attribute the time before a row (one after the last: the end); return the (rank, row) to go on
+        from.
+        """
         trace = self.runs[rank].trace
         last = row == len(trace.begin_ns)
         off_ns = trace.off_after_ns if last else int(trace.off_before_ns[row])
@@ -188,7 +191,7 @@ class _Walk:
         ]
 
     def _spend(self, kind: PartKind, rank: int, until_ns: int, off_ns: int) -> None:
-        """Go back to ``until_ns``; so long of that the rank had no core."""
+        """Go back to ``until_ns``; the rank had no core for ``off_ns`` of that time."""
         passed_ns = self._passed_ns(until_ns)
         without_ns = min(off_ns, passed_ns)
         where = f"rank {rank}"
@@ -196,7 +199,7 @@ class _Walk:
         self.spent[kind, where] += passed_ns - without_ns
 
     def _carry(self, over: Connection, until_ns: int) -> None:
-        """Go back to ``until_ns``, since when a message had been on its way."""
+        """Go back to ``until_ns``, when the message went on its way."""
         here_ns = self._now_ns
         passed_ns = self._passed_ns(until_ns)
         if not passed_ns:
@@ -207,7 +210,7 @@ class _Walk:
         self.spent["link", link_name(over.sender, over.receiver)] += passed_ns - shared_ns
 
     def _begin(self, rank: int) -> None:
-        """Spend what lies before the first step: what each rank takes to begin, and how late this one was."""
+        """Attribute the time before the first step: start-up of every rank, and lateness of this one."""
         left_ns = self._now_ns - self._stop_ns
         least_ns = max(0, min(run.trace.start_ns - run.begin_ns for run in self.runs))
         self.spent["rest", "before the first step"] += min(left_ns, least_ns)
@@ -219,7 +222,7 @@ class _Walk:
 
 
 class _Wires:
-    """What came over each wire, when; and what links and ports take for it."""
+    """The arrivals at each wire, and the times that links and ports take for the bytes."""
 
     def __init__(
         self, runs: Sequence[RankRun], giver: dict[int, tuple[int, int]], network: Network | None
@@ -241,9 +244,9 @@ class _Wires:
             self._came[pair] = times_ns, np.concatenate(([0.0], np.cumsum(sizes)))
 
     def shared_ns(self, over: Connection, from_ns: int, to_ns: int) -> tuple[str, float]:
-        """Return (a port of the link, how long others used it meanwhile).
+        """Return (a port of the link, how long other links delayed this one there in the interval).
 
-        Of what the link alone does not take.
+        The link's own time for its bytes does not count.
         """
         row = self._rows.get((over.sender, over.receiver))
         if self._network is None or row is None:
@@ -266,7 +269,7 @@ class _Wires:
         return best
 
     def busy(self, network: Network) -> tuple[Busy, ...]:
-        """Return what each link and port carried, and the time that takes."""
+        """Return the bytes of each link and port, and their time at the network's rates."""
         found = []
         ports: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
         for pair, (_, upto) in self._came.items():
@@ -283,14 +286,14 @@ class _Wires:
         return tuple(sorted(found, key=lambda one: (-one.needed_s, one.kind, one.where)))
 
     def _part(self, pair: tuple[int, int], port: int) -> float:
-        """For which part of the time that a link takes for its bytes they keep one of its ports busy."""
+        """Return the share of a link's transfer time in which it keeps the port busy."""
         if pair not in self._rows or self._network is None:
             return 0.0
         entries = self._network.port_entries(np.array([self._rows[pair]]))
         return float(self._network.port_part[entries][self._network.link_port[entries] == port].sum())
 
     def _taken_ns(self, pair: tuple[int, int], from_ns: int, to_ns: int) -> float:
-        """Return what a link takes for the bytes that came over it meanwhile."""
+        """Return the time that a link takes for the bytes that arrived over it in the interval."""
         if pair not in self._came or pair not in self._rows or self._network is None:
             return 0.0
         times_ns, upto = self._came[pair]
@@ -315,7 +318,7 @@ def _by_message(runs: Sequence[RankRun], columns: Sequence[Indices]) -> dict[int
 
 
 def _by_row(trace: RankTrace) -> dict[int, list[tuple[int, int]]]:
-    """For each row what must have been read before: (message, when it had left)."""
+    """Return for each row the messages that must have been read before it: (message, when it left)."""
     found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     columns = trace.reader_step, trace.reader_message, trace.reader_ns
     for row, message, left_ns in zip(*(column.tolist() for column in columns), strict=True):
@@ -324,7 +327,7 @@ def _by_row(trace: RankTrace) -> dict[int, list[tuple[int, int]]]:
 
 
 def _moved(run: RankRun, ahead_ns: int) -> RankRun:
-    """Return a run by a clock that is so far behind."""
+    """Return a run by a clock that is ``ahead_ns`` behind."""
     trace = run.trace
     there_ns, left_ns, reader_ns = (
         np.where(times_ns > 0, times_ns - ahead_ns, 0)

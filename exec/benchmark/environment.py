@@ -13,13 +13,15 @@ from probes.base import plural
 
 __all__ = ["crowded", "machine", "waiting"]
 
-# Where a rank has no core for so much of the time, the second digit of a ratio is already one of chance.
+# Above this share without a core, the second digit of a ratio is chance.
 _WAITED = 0.1
 _PACKAGES = ("ccctl", "numpy", "mpi4py", "torch", "cupy-cuda12x", "cupy-cuda13x")
 
 
 def machine(comm: Any) -> dict[str, str]:
-    """Versions, kernel and processor of all ranks; where hosts differ, each value once. Collective."""
+    """Return versions, kernel and processor of all ranks; values that differ between hosts are listed once
+    each. Collective.
+    """
     every = comm.allgather(_own())
     names = dict.fromkeys(name for own in every for name in own)
     return {name: " | ".join(dict.fromkeys(own[name] for own in every if name in own)) for name in names}
@@ -40,7 +42,7 @@ def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
 
 
 def waiting(share: float) -> str:
-    """Return why ranks waited, where one was on a run queue for a notable ``share`` of the time; else ""."""
+    """Return why ranks waited, if one was on a run queue for a notable ``share`` of the time; else ""."""
     return "other programs take the cores of ranks" if share > _WAITED else ""
 
 

@@ -1,7 +1,7 @@
-"""A report beside what its network allows: proven bounds, NCCL's own algorithms, a synthesized schedule.
+"""A report beside the limits of its network: proven bounds, NCCL's own algorithms, a synthesized schedule.
 
-``judged`` gives one `JudgedRow` for each row that was measured, whose verdict says whether its time is what
-one may expect there. Bounds are those that hold at the row's own size.
+``judged`` gives one `JudgedRow` for each measured row; its verdict says whether the time is normal there.
+Bounds are those that hold at the row's own size.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "impossible"]
 
-# Bounds that count what must come into a set of ranks, and hold though switches add or copy, too.
+# Bounds on the bytes into a set of ranks; they hold even where switches add or copy.
 _CROSSING = ("ingress", "egress", "cut", "latency")
 # Of what NCCL's ring could carry, normal is two thirds: NVLink's protocol takes 20 % of its line
 # rate, xGMI's 25 %, and the machines in docs/explanation/results/normal-bandwidth.md
@@ -50,7 +50,9 @@ _BEYOND = 1.02
 
 @dataclass(frozen=True)
 class LibraryTime:
-    """What one of NCCL's algorithms takes for a row by bytes alone, and what is always busy then."""
+    """The time of one of NCCL's algorithms for a row, by bytes alone, and the resource that is always busy
+    then.
+    """
 
     algorithm: str
     time_s: float
@@ -79,22 +81,22 @@ class JudgedRow:
 
     @property
     def reached_in_network(self) -> float:
-        """The same of the bound that holds where switches add, too."""
+        """The same ratio for the bound that holds where switches add, too."""
         return self.in_network.time_s / self.time_s if self.time_s else 0.0
 
     def busbw_gbs(self, time_s: float) -> float:
-        """Return GB/s of nccl-tests' bus bandwidth, were the row done in ``time_s``; 0 for no time at all."""
+        """Return nccl-tests' bus bandwidth in GB/s for a row that takes ``time_s``; 0 for no time at all."""
         factor = busbw_factor(self.row.collective, self.ranks)
         return factor * self.row.size_bytes / time_s / 1e9 if time_s else 0.0
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the time is what one may expect.
+        """Whether the time is normal.
 
-        *impossible*: no machine with this network is that fast, so the network is another one.
-        *in-network*: faster than ranks alone can be; switches add up. *start-up*: too small for bandwidth
-        to matter. Else how the time compares with NCCL's slowest algorithm by bytes, for which one it took is
-        not told, or the bound where it has none: *normal* from two thirds on, *low* from one third on,
+        *impossible*: no machine with this network is that fast, so the network is another one. *in-network*:
+        faster than ranks alone can be; switches add up. *start-up*: too small for bandwidth to matter. The
+        others compare the time, by bytes, with NCCL's slowest algorithm, as the report does not tell which
+        one ran, or with the bound if NCCL has none: *normal* from two thirds on, *low* from one third on,
         *very low*.
         """
         if self.time_s * _BEYOND < self.in_network.time_s:
@@ -111,7 +113,7 @@ class JudgedRow:
 def fitted(network: Network, report: Report) -> Network:
     """Return the network of the report's ranks: all of it, or the first ranks of every host.
 
-    Raises UsageError where they do not fit.
+    Raises UsageError if they do not fit.
     """
     if network.ranks == report.ranks:
         return network
@@ -130,11 +132,11 @@ def fitted(network: Network, report: Report) -> Network:
 def judged(
     report: Report, network: Network, progress: Callable[[int, str], object] | None = None
 ) -> list[JudgedRow]:
-    """Return one for each row of a known collective that has a time, in the order of the report.
+    """Return a judgement of each row of a known collective that has a time, in the order of the report.
 
     ``progress`` is called before each row, with the number of rows done and the name of the next: on a
-    hundred ranks the bounds of a row take about a second. Raises UsageError where the network has another
-    number of ranks, or no way for a collective.
+    hundred ranks the bounds of a row take about a second. Raises UsageError if the network has another number
+    of ranks, or no way for a collective.
     """
     if network.ranks != report.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, the report {report.ranks}")
@@ -164,7 +166,7 @@ def judged(
 
 
 def largest(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
-    """Of every collective, type and operator the rows of its largest size."""
+    """Return the rows of the largest size of each collective, type and operator."""
     most: dict[tuple[str, str, str], int] = {}
     for one in rows:
         most[_sort(one)] = max(most.get(_sort(one), 0), one.row.size_bytes)
@@ -172,9 +174,9 @@ def largest(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
 
 
 def abnormal(rows: Sequence[JudgedRow]) -> dict[Verdict, list[JudgedRow]]:
-    """Return the rows that are not as they should be, by verdict, the worst first.
+    """Return the rows that are not normal, by verdict, the worst first.
 
-    Without verdicts of no row.
+    Verdicts without rows are left out.
     """
     verdicts: tuple[Verdict, ...] = ("impossible", "very low", "low")
     found = {verdict: [one for one in rows if one.verdict == verdict] for verdict in verdicts}
@@ -182,9 +184,9 @@ def abnormal(rows: Sequence[JudgedRow]) -> dict[Verdict, list[JudgedRow]]:
 
 
 def synthesized_s(network: Network, row: Row, time_limit_s: float) -> float:
-    """Return seconds of the best schedule that is found for a row within a time limit, proven by the checker.
+    """Return the seconds of the best schedule found for a row within a time limit, proven by the checker.
 
-    Raises UsageError where no method serves it.
+    Raises UsageError if no method serves it.
     """
     request = Request(
         network,
@@ -205,9 +207,7 @@ def _sort(one: JudgedRow) -> tuple[str, str, str]:
 
 @lru_cache(maxsize=256)
 def _bounds(network: Network, kind: Kind, size_bytes: int, root: int) -> tuple[Bound, ...]:
-    """Return every bound at one size. Some are no straight lines over sizes, so two sizes do not give
-    all others.
-    """
+    """Return every bound at one size; some are not linear in the size."""
     return bounds_of(Request(network, kind, size_bytes=size_bytes, root=root))
 
 

@@ -1,8 +1,8 @@
-"""Races: schedules that a prediction cannot tell apart run in turn with real data; the fastest is kept.
+"""Races: schedules with similar predictions run in turn with real data; the fastest is kept.
 
-A model of links foretells a run to within some part, on one host less well than between hosts. What is nearer
-to the best than that is measured, on the ranks that will run it. A library's own collective takes its turns
-among them: it is what a user would call otherwise, and it may be the fastest.
+A model of links predicts a run to within some factor, larger on one host than between hosts. Schedules within
+that factor of the best are measured on the ranks that will run them. A library's own collective takes turns
+with them: it is the user's alternative, and it may be the fastest.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from synth.schedules import Race, Raced, Schedule
 __all__ = ["Entrant", "Judged", "asked", "entrants", "judged_race"]
 
 _DTYPE = "float32"
-# What is measured differs from predictions by so much at most, on one host and between several; and so many
-# schedules are measured.
+# The largest factors between measurement and prediction, on one host and between several, and the most
+# schedules to measure.
 _ERROR_ON_ONE_HOST, _ERROR, _MOST_ENTRANTS = 3.0, 1.5, 10
 # Iterations of a race, by what they are predicted to take altogether, and turns to warm up before many.
 _RACE_S, _FEWEST, _MOST_ITERATIONS, _WARMUP = 10.0, 3, 60, 3
-# By so little may the winner of the size before be slower, and stay; a library must gain more to come in.
+# The winner of the previous size stays within this factor of the fastest; a library must gain more.
 _HARDLY = 1.03
 
 
@@ -58,15 +58,16 @@ class Judged:
 
 
 def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = None) -> list[Entrant]:
-    """Return which of ``found``, schedules of one size, to race: the soonest of each method by prediction.
+    """Return the schedules to race, of ``found`` at one size: the one predicted fastest of each method.
 
-    What moves the whole buffer as one chunk counts as a method of its own: it has the fewest messages.
+    A schedule that moves the whole buffer as one chunk counts as a method of its own: it has the fewest
+    messages.
 
-    Predicted are of each method the few that are soonest with links alone, and the shortest, for compiling
-    hundreds of candidates would take longer than the race; of those about as soon the shortest runs. Left out
-    are those too long to be predicted, those predicted to take several times as long as the soonest, and
-    those that send the same in the same order as one before. ``programs`` keeps what was compiled, for the
-    same schedules at other sizes.
+    Of each method, only the few fastest by links alone and the shortest are compiled and predicted: compiling
+    hundreds would take longer than the race. Among about equally fast ones the shortest runs. Schedules are
+    left out that are too long to predict, that are predicted several times as slow as the fastest, or that
+    send the same in the same order as an earlier one. ``programs`` keeps compiled programs for the same
+    schedules at other sizes.
     """
     programs = {} if programs is None else programs
     alike: dict[tuple[str, bool], list[Entrant]] = {}
@@ -86,24 +87,22 @@ def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = 
 
 
 def _shortest_of_soonest(every: Sequence[Entrant]) -> Entrant:
-    """Return the one with the fewest sends of those that are predicted to be hardly later than the
-    soonest.
-    """
+    """Return the schedule with the fewest sends among those predicted about as fast as the fastest."""
     most_s = min(one.predicted_s for one in every) * _HARDLY
     near = (one for one in every if one.predicted_s <= most_s)
     return min(near, key=lambda one: (one.schedule.sends, one.predicted_s))
 
 
 def _alike(near: Sequence[Entrant]) -> list[Entrant]:
-    """Return those that run where the first does: out of place, or in place where it can only do that."""
+    """Return those that support the placement of the first: out of place, else in place."""
     out = near[0].program.out_of_place
     return [one for one in near if (one.program.out_of_place if out else one.program.in_place)]
 
 
 def asked(sizes: Sequence[tuple[int, Sequence[Entrant]]], library: str = "") -> tuple[BenchRequest, ...]:
-    """Return what to measure: for each size in bytes all its entrants in turn, every element checked.
+    """Return the measurements: for each size in bytes all its entrants in turn, every element checked.
 
-    ``library`` takes part with its own collective, where it has it; "" for none.
+    ``library`` takes part with its own collective, if it has it; "" for none.
     """
     return tuple(_asked(size_bytes, found, library) for size_bytes, found in sizes)
 
@@ -132,13 +131,12 @@ def _asked(size_bytes: int, found: Sequence[Entrant], library: str) -> BenchRequ
 
 
 def judged_race(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[Judged]:
-    """For each size what to take, and the whole race; the report is that of what was ``asked``.
+    """Yield for each size the winner and the whole race; the report is that of the ``asked`` requests.
 
-    In each iteration every time is taken as a part of what all entrants took, for what slows one slows all:
-    memory and cores that others use for a while. The least median of these wins; but what won the size
-    before stays where it is hardly slower, and a library comes in only where it is more than hardly faster.
-    One whose elements are wrong does not count. Raises RuntimeError where a schedule gave wrong elements: a
-    bug.
+    In each iteration, each time is divided by the sum over all entrants, because disturbances of memory and
+    cores slow all. The least median wins. The winner of the previous size stays unless it is notably slower,
+    and a library must be notably faster. An entrant with wrong elements does not count. Raises RuntimeError
+    if a schedule gave wrong elements: a bug.
     """
     rows = iter(report.rows)
     before = ""
@@ -164,7 +162,7 @@ def judged_race(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) 
 
 
 def _favour(one: Raced, before: str, *, library: bool) -> float:
-    """By what its time is divided where the fastest is chosen."""
+    """Return the divisor of an entrant's time in the choice of the fastest."""
     if one.method == before:
         return _HARDLY
     return 1 / _HARDLY if library else 1.0

@@ -35,7 +35,7 @@ class RowChange:
 
     @property
     def told(self) -> str:
-        """The change as a sentence without its end: how long it took now, and before."""
+        """The change as a sentence without its end: the time now, and before."""
         noise = f" ± {self.noise_s * 1e6:.1f}" if self.noise_s else ""
         return (
             f"{self.label}: {self.new_s * 1e6:.1f} us, was {self.old_s * 1e6:.1f}{noise} us "
@@ -49,15 +49,15 @@ class RowChange:
 
     @property
     def faster(self) -> bool:
-        """The same the other way round."""
+        """Whether it is faster by more than the tolerance, and by more than noise explains."""
         return self.ratio < 1 / (1 + self.tolerance) and self.old_s - self.new_s > _BELIEVED * self.noise_s
 
 
 def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[RowChange]:
     """Return a change for each row and placement that both reports have, in the order of ``new``.
 
-    Medians are compared where both reports know how their repetitions differ, means where one knows only
-    those. Programs are distinguished by name where both reports have several of them.
+    Medians are compared if both reports know the spread of their repetitions, else means. Programs are
+    distinguished by name if both reports have several of them.
     """
     by_program = _programs(old) > 1 and _programs(new) > 1
     before, after = _measured(old.rows, by_program), _measured(new.rows, by_program)
@@ -65,7 +65,7 @@ def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[RowChange]
 
 
 def label_of(row: Row) -> str:
-    """Return how a row is named in messages: all_reduce of 1024 bytes, float32 sum."""
+    """Return the name of a row in messages: all_reduce of 1024 bytes, float32 sum."""
     what = f"{row.collective} of {row.size_bytes} bytes, {row.dtype}"
     return what if row.redop == "none" else f"{what} {row.redop}"
 
@@ -75,7 +75,7 @@ def _programs(report: Report) -> int:
 
 
 def _measured(rows: Iterable[Row], by_program: bool) -> dict[Key, list[Measurement]]:
-    """Return the measurements of each row and placement: several where the sizes were gone through again."""
+    """Return the measurements of each row and placement: several if the sizes were repeated."""
     found: defaultdict[Key, list[Measurement]] = defaultdict(list)
     for row in rows:
         program = row.program if by_program else ""

@@ -1,4 +1,4 @@
-"""The report artifact: what ``run`` and ``bench`` measured."""
+"""The report artifact: the measurements of ``run`` and ``bench``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Doubt = Literal["", "cores", "spread"]
 
 # Far beyond any time in seconds, rate in GB/s and size in bytes, and what their products can hold.
 _MOST = 2.0**60
-# Where the 99th percentile is so many times the median, something else than the collective takes the time.
+# Beyond this ratio of 99th percentile to median, something other than the collective takes the time.
 _FAR = 3.0
 
 
@@ -37,9 +37,9 @@ class Spread:
 class Measurement:
     """One placement of one size: seconds are the slowest rank's, per iteration.
 
-    ``time_s`` is the median of the iterations, which the bandwidths are of; ``mean_s`` their mean. ``wrong``
-    None: it was not checked. ``spread`` None: only an average is known, and all times repeat it. ``rank_s``
-    is each rank's own median.
+    ``time_s`` is the median of the iterations, from which the bandwidths follow; ``mean_s`` their mean.
+    ``wrong`` None: not checked. ``spread`` None: only an average is known, and all times repeat it.
+    ``rank_s`` is each rank's own median.
     """
 
     time_s: float
@@ -63,8 +63,8 @@ class Measurement:
 class Row:
     """One size: ours in both placements, the prediction, and each peer measured in the same run.
 
-    ``breakdown`` tells where the time of what is shown went, where that was asked for. ``crowded`` says why
-    ranks waited for cores, where they did; else it is empty.
+    ``breakdown`` divides the time of ``shown`` into parts, if requested. ``crowded`` says why ranks waited
+    for cores, if they did; else it is empty.
     """
 
     collective: Kind
@@ -82,7 +82,7 @@ class Row:
     crowded: str = ""
 
     def doubt(self, peer: str | None = None) -> Doubt:
-        """Return why the ratio of the predicted time to ours, or of a peer's, says nothing; "" where it does.
+        """Return why the ratio of the predicted time to ours, or of a peer's, means nothing; "" if it does.
 
         *cores*: ranks waited for cores. *spread*: iterations of one of the two differ too much.
         """
@@ -93,13 +93,11 @@ class Row:
 
     @property
     def predicted_over_ours(self) -> float | None:
-        """The predicted time as a multiple of ours; None where it is not known or says nothing."""
+        """The predicted time as a multiple of ours; None if unknown or meaningless."""
         return None if self.predicted_s is None or self.doubt() else self._over_ours(self.predicted_s)
 
     def peer_over_ours(self, name: str) -> float | None:
-        """Return a peer's time as a multiple of ours: above 1 ours is faster. None where that says
-        nothing.
-        """
+        """Return a peer's time as a multiple of ours: above 1 ours is faster. None if meaningless."""
         return None if self.doubt(name) else self._over_ours(self.peers[name].time_s)
 
     def _over_ours(self, other_s: float) -> float | None:
@@ -107,12 +105,12 @@ class Row:
 
     @property
     def shown(self) -> Measurement | None:
-        """The measurement that stands for the row: out of place where that was measured."""
+        """The measurement that stands for the row: out of place if that was measured."""
         return self.out_of_place or self.in_place
 
     @property
     def wrong_results(self) -> str:
-        """How many elements were wrong in which placement; empty where none was."""
+        """The number of wrong elements in each placement; empty if there are none."""
         placements = {"out of place": self.out_of_place, "in place": self.in_place}
         found = {name: one.wrong for name, one in placements.items() if one is not None and one.wrong}
         return ", ".join(f"{plural(count, 'wrong element')} {name}" for name, count in found.items())
@@ -120,11 +118,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """A table of rows and where it was measured; of the environment only what ``machine`` names.
+    """A table of rows and its environment, of which only the values that ``machine`` names.
 
     ``average`` says whose times the rows hold, as nccl-tests' ``-a`` does. ``interrupted`` says why rows are
-    missing, where the run did not come to its end. ``corrupt`` says what is known of wrong results beyond the
-    rows; ``notes`` say what was guessed when a file of another tool was read.
+    missing, if the run did not end normally. ``corrupt`` lists signs of wrong results beyond the rows;
+    ``notes`` list guesses made in reading a file of another tool.
     """
 
     ranks: int
@@ -153,7 +151,7 @@ class Report:
         return found + ([self.corrupt] if self.corrupt else [])
 
     def problems(self) -> list[str]:
-        """Return every number that nothing measured can have, as ``path: what is wrong``."""
+        """Return every number that no measurement can have, as ``path: what is wrong``."""
         return [
             f"rows[{at}].{path}: expected a number from 0 to {_MOST:g}, found {value}"
             for at, row in enumerate(self.rows)

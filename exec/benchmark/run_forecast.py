@@ -1,4 +1,4 @@
-"""The forecast of a run: the proven bound, and what the predicted time is made of."""
+"""The forecast of a run: the proven bound, and the parts of the predicted time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["forecast"]
 
 
 def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
-    """Return what ``synth.prediction.run_time`` says of a program on ``network``, part by part.
+    """Return the prediction of ``synth.prediction.run_time`` for a program on ``network``, part by part.
 
-    Raises UsageError where the network lacks a rank or a link of the program.
+    Raises UsageError if the network lacks a rank or a link of the program.
     """
     chunk_bytes = max(1, chunk_bytes)
     found = prediction(program, network, chunk_bytes)
@@ -49,7 +49,7 @@ def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
 
 
 def _critical_path(timing: ProgramTiming, network: Network) -> defaultdict[tuple[PartKind, str], float]:
-    """Return what the longest chain of simulated steps, each of which held up the next, spends where."""
+    """Return the seconds of the critical path in the simulation, by kind and place."""
     spent: defaultdict[tuple[PartKind, str], float] = defaultdict(float)
     if not len(timing.end_s) or timing.time_s == float("inf"):
         return spent
@@ -68,8 +68,8 @@ def _critical_path(timing: ProgramTiming, network: Network) -> defaultdict[tuple
 
 
 def _carried(network: Network, link: int, waiting: int) -> tuple[PartKind, str]:
-    """Return what is spent while ``link`` carries something and ``waiting``, it or another, has to
-    wait for that.
+    """Return the kind and place for the time in which ``link`` carries something and ``waiting`` waits for
+    it.
     """
     source, target = int(network.src[link]), int(network.dst[link])
     if network.hosts[source] == network.hosts[target]:

@@ -1,4 +1,4 @@
-"""The logs of timed runs, and the breakdown of the one that is nearest to the median."""
+"""The logs of timed runs, and the breakdown of the run nearest to the median."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from synth.network import Network
 
 __all__ = ["Clocks", "RunLogs"]
 
-# What the logs of one call may take on each rank; of more runs the last are kept.
+# The most bytes of one call's logs on each rank; beyond that the last runs are kept.
 _MOST_BYTES = 64 << 20
 _S_PER_NS = 1e-9
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """How many nanoseconds each rank's clock is ahead of rank 0's, and how wrong that may be."""
+    """The nanoseconds that each rank's clock is ahead of rank 0's, and their largest error."""
 
     ahead_ns: tuple[int, ...]
     error_ns: int
@@ -39,7 +39,7 @@ class RunLogs:
         self._bytes = 0
 
     def keep(self, iteration: int, begin_s: float, end_s: float) -> None:
-        """Keep the log of the run that has just ended; between runs."""
+        """Keep the log of the run that has just ended; call it between runs."""
         if self._call.kept is None:
             return
         log = self._call.kept()

@@ -1,7 +1,7 @@
 """The benchmark: programs over many sizes, beside the libraries, every element checked.
 
-Sizes, columns and bandwidth factors are those of nccl-tests. Ours and theirs take turns, iteration
-by iteration, on the same buffers, so that whatever disturbs one disturbs the others.
+Sizes, columns and bandwidth factors are those of nccl-tests. Ours and theirs take turns, iteration by
+iteration, on the same buffers, so that disturbances affect all alike.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from synth.program import Program
 
 __all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor"]
 
-# What a report names as the library where there is none.
+# The name of the library in a report without one.
 _OWN_WIRES = "wires of ccctl"
 
 
@@ -44,9 +44,9 @@ _OWN_WIRES = "wires of ccctl"
 class Contender:
     """A program that takes turns with the others, and its predicted time for each count.
 
-    Where runs are explained, ``forecasts`` say what it is made of, and ``network`` what links and ports are.
-    A ``library`` that ``exec.peers.registry`` knows runs in its place with its own collective; the program
-    does where the library has none such.
+    If runs are explained, ``forecasts`` hold the parts of the predictions, and ``network`` the links and
+    ports. With a ``library`` that ``exec.peers.registry`` knows, its own collective runs in place of the
+    program, if it has one.
     """
 
     name: str
@@ -109,7 +109,7 @@ class BenchRequest:
 
     @property
     def effort(self) -> Repetitions:
-        """How often each call runs."""
+        """The repetitions of each call."""
         return Repetitions(self.warmup, self.iterations, self.aggregate)
 
 
@@ -119,10 +119,10 @@ def bench_task(comm: Any, request: BenchRequest, progress: Safekeeping) -> Repor
 
 
 def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safekeeping) -> Report:
-    """Return one report of several requests, which share their peers, and how they are measured.
+    """Return one report of several requests, which share their peers and repetitions.
 
-    Rank 0 gives each size's rows away as soon as they are measured, as a report of them alone; the first
-    such report has none. ``gathered`` puts them together.
+    Rank 0 hands on each size's rows as soon as they are measured, as a report of them alone; the first such
+    report has none. ``gathered`` joins them.
     """
     first = requests[0]
     hosts = comm.allgather(socket.gethostname())
@@ -179,7 +179,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
 
 
 def _require_memory(comm: Any, requests: Sequence[BenchRequest], *, far: bool) -> None:
-    """Raise UnavailableError on all ranks where a host lacks the memory for one of the sizes; collective."""
+    """Raise UnavailableError on all ranks if a host lacks the memory for one of the sizes; collective."""
     needs = []
     for request in requests:
         count, itemsize = max(request.counts), dtype_of(request.dtype).itemsize
@@ -193,7 +193,7 @@ def _require_memory(comm: Any, requests: Sequence[BenchRequest], *, far: bool) -
 
 
 def busbw_factor(kind: Kind, ranks: int) -> float:
-    """Bus bandwidth over algorithm bandwidth, as nccl-tests defines it."""
+    """Return bus bandwidth over algorithm bandwidth, as nccl-tests defines it."""
     if kind == "all_reduce":
         return 2 * (ranks - 1) / ranks
     across = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")
@@ -324,7 +324,7 @@ class _Size:
         return measured[:ours], dict(zip(names[ours:], measured[ours:], strict=True))
 
     def _library_call(self, library: str, buffers: Buffers) -> Call | None:
-        """Return the call of the library that runs in place of a program; None where it has none such."""
+        """Return the call of the library that runs in place of a program; None if there is none."""
         if not library:
             return None
         try:
@@ -350,7 +350,7 @@ class _Size:
 
 
 def _wrong(comm: Any, call: Call, buffers: Buffers, redop: str) -> int:
-    """Elements that are not what they must be, over all ranks, after one run on fresh inputs."""
+    """Return the number of wrong elements over all ranks, after one run on fresh inputs; collective."""
     buffers.fill(redop)
     call.place()
     call.prepare()

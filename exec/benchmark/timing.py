@@ -1,4 +1,4 @@
-"""Times several calls in turn, so that whatever disturbs one disturbs the others, and sums them up."""
+"""Times several calls in turn, so that disturbances affect all alike, and summarizes their times."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def interleaved(
     progress: Progress,
     keep: Callable[[int, int, float, float], None] = lambda number, iteration, begin_s, end_s: None,
 ) -> Array:
-    """Return (calls, iterations): this rank's seconds for one call; before every turn all ranks meet.
+    """Return (calls, iterations): this rank's seconds for one call; all ranks meet before every turn.
 
-    The order of the calls is another in each iteration, on all ranks the same: what a call leaves in the
-    caches, which made whoever came after the library up to 40 % slower, is shared out among all others.
-    ``progress`` is told whose turn it is, so that a rank which hangs can say in what; ``keep`` is told of
-    each timed turn its call, its iteration, and when it began and ended.
+    The order of the calls changes in each iteration, alike on all ranks. Otherwise one call would always run
+    with the caches that the library left, which cost up to 40 %. ``progress`` gets the name of each turn, so
+    that a rank which hangs can say where. ``keep`` gets the call, the iteration, the begin and the end of
+    each timed turn.
     """
     times_s = np.zeros((len(calls), effort.iterations))
     turns = np.random.default_rng(len(calls))

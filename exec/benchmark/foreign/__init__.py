@@ -1,8 +1,8 @@
 """Files of other tools: reports of benchmarks, timed calls and dumps of jobs.
 
-In: what nccl-tests, the OSU benchmarks, NCCL's Inspector and RAS, and PyTorch's flight recorder write. Out:
-a `Report`, the waiting of ranks for each other, the ranks that hold others up.
-Read `nccl_tests`, `osu`; `timed_calls`, `nccl_inspector`; `lateness`, `nccl_ras`, `flight_recorder`.
+In: files of nccl-tests, the OSU benchmarks, NCCL's Inspector and RAS, and PyTorch's flight recorder. Out: a
+`Report`, the waiting of ranks for each other, the ranks that hold others up. Read `nccl_tests`, `osu`;
+`timed_calls`, `nccl_inspector`; `lateness`, `nccl_ras`, `flight_recorder`.
 """
 
 import lazy_loader as lazy

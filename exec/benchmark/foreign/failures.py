@@ -1,4 +1,4 @@
-"""What a log tells of a run that failed: the line that says so, and wrong results before all else."""
+"""Failures in the log of a run: the line that reports one, and wrong results before all else."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MOST_CHARACTERS = 160
 
 
 def failure_in(text: str) -> str:
-    """Return the first line that says that the run failed, cut off where it is long; empty without one."""
+    """Return the first line that reports a failure, shortened if it is long; empty without one."""
     found = _TOLD.search(text)
     return found[0].strip()[:_MOST_CHARACTERS] if found else ""
 
 
 @contextmanager
 def wrong_first(source: str, wrong: Sequence[str]) -> Iterator[None]:
-    """Raise WrongResultsError where a DataError keeps a log with wrong results from being judged."""
+    """Raise WrongResultsError instead of a DataError if the log also holds wrong results."""
     try:
         yield
     except DataError as error:

@@ -226,7 +226,7 @@ def _size(entry: dict[str, Any]) -> int:
 def late_ranks(calls: Iterable[RecordedCall], dumped: Iterable[int]) -> list[Lag]:
     """Return ranks that hold others up, by communicator and call; ``dumped`` are the ranks that wrote a dump.
 
-    No further call is looked at once ``_MOST_LAGS`` are found. Sends and receives do not count.
+    The search ends after ``_MOST_LAGS`` lags. Sends and receives do not count.
     """
     dumped = frozenset(dumped)
     by_call: dict[tuple[str, int], list[RecordedCall]] = defaultdict(list)
@@ -259,7 +259,7 @@ def _mismatched(parts: Sequence[RecordedCall]) -> Iterator[Lag]:
 def _not_begun(
     parts: Sequence[RecordedCall], newest: Mapping[tuple[str, int], int], dumped: frozenset[int]
 ) -> Iterator[Lag]:
-    """Members without an entry of a call in which others wait, whose ``newest`` call is an earlier one."""
+    """Yield members without an entry of a call in which others wait, and whose ``newest`` call is earlier."""
     waiting = [one for one in parts if one.state in _WAITING]
     if not waiting:
         return
@@ -305,7 +305,7 @@ def _sends(calls: Iterable[RecordedCall]) -> dict[tuple[int, int], dict[int, lis
 def as_timed_calls(calls: Iterable[RecordedCall]) -> Iterator[TimedCall]:
     """Yield the completed collectives that were timed.
 
-    Ranks are those within the group, hosts are not known.
+    Ranks are counted within the group; hosts are unknown.
     """
     for one in calls:
         kind = _KINDS.get(one.name.partition(":")[2].strip("_"))

@@ -1,8 +1,8 @@
 """Dumps of NCCL's RAS, text or JSON (``ncclras -f json``, 2.28.7 and later): ranks that hold others up.
 
 A dump counts the collectives of each kind that each rank of each communicator has begun. Ranks go on while
-they are asked, so a single dump calls a rank late only if it is two calls behind. In several dumps a rank is
-stuck if it is behind in the last one and its count is the same in all.
+RAS collects their counts, so a single dump calls a rank late only if it is two calls behind. In several dumps
+a rank is stuck if it is behind in the last one and its count is the same in all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["is_ras", "ras_recorded"]
 
 # The least number of calls by which a rank is behind; ranks of a dump are not asked at the same moment.
 _BEHIND_IN_ONE_DUMP, _BEHIND_IN_SEVERAL = 2, 1
-# What RAS answers to commands on its socket (port 28028) stands before a dump that came from there.
+# RAS's answers to commands on its socket (port 28028) precede a dump read from there.
 _ANSWERS = re.compile(rb"\s*(?:OK\s+)*(?=\{)")
 # NCCL 2.28.7 to 2.29.7 write no comma before the status of a missing rank.
 _NO_COMMA = re.compile(rb'("nvml_dev": -?[0-9]+)(\s+"status")')
@@ -59,7 +59,7 @@ def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
             own.hosts |= {rank.rank: rank.host for rank in (*one.ranks, *one.missing_ranks)}
             own.counts.append({rank.rank: rank.collective_counts for rank in one.ranks})
             own.last = one
-    # Of a communicator that is gone, or in which no rank differs any more, nothing is said.
+    # A communicator that is gone, or in which no rank differs any more, is left out.
     now = {name: own for name, own in seen.items() if any(own.last is one for one in dumps[-1].communicators)}
     lags = [lag for name, own in now.items() for lag in _lags(name.partition("/")[0], own)]
     size = max((own.size for own in seen.values()), default=0)

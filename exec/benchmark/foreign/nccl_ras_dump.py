@@ -1,4 +1,4 @@
-"""What a dump of NCCL's RAS holds: communicators, their ranks, and how many collectives each has begun."""
+"""The content of a dump of NCCL's RAS: communicators, their ranks, the collectives that each has begun."""
 
 from __future__ import annotations
 

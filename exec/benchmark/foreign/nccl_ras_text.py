@@ -1,8 +1,8 @@
-"""The text of ncclras and rcclras, which they print by default: communicators, and where their ranks differ.
+"""The text of ncclras and rcclras, their default output: communicators, and where their ranks differ.
 
-The format is that of NCCL's src/ras/client_support.cc since 2.24. A communicator without differences has no
-name in it, and of one with differences few ranks are named. Ranks that are counted but not named are known
-where they are all the others.
+The format is that of NCCL's src/ras/client_support.cc since 2.24. The text names no communicator without
+differences, and only few ranks of one with differences. Ranks that are counted but not named are known if
+they are all the others.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MOST_COMMUNICATORS, _MOST_RANKS = 1 << 16, 1 << 21
 
 @dataclass
 class _Said:
-    """What ``of`` ranks have in common: a count, a status or an error."""
+    """A count, status or error that ``of`` ranks share."""
 
     of: int
     count: int | None = None
@@ -62,7 +62,7 @@ class _Said:
 
 @dataclass
 class _Block:
-    """What is told of one communicator: by kind of difference, and by rank."""
+    """The report on one communicator, by kind of difference and by rank."""
 
     size: int
     said: dict[str, list[_Said]] = field(default_factory=lambda: defaultdict(list))
@@ -83,7 +83,7 @@ def ras_text_dumps(text: str, source: str) -> list[Dump]:
 
 
 def _dump(text: str, source: str) -> Dump:
-    """Return what stands below one table of communicators."""
+    """Return the dump below one table of communicators."""
     groups: dict[int, tuple[int, int]] = {}
     blocks: dict[tuple[int, int], tuple[str, _Block]] = {}
     processes: set[tuple[int, str]] = set()
@@ -181,7 +181,7 @@ def _communicator(name: str, block: _Block, dead: set[tuple[int, str]]) -> Commu
 
 
 def _tell(rank: RasRank, kind: str, said: _Said) -> None:
-    """Write what is said of a rank into it."""
+    """Set the count, status or error of a rank."""
     if said.count is not None:
         rank.collective_counts = {**rank.collective_counts, kind: said.count}
     if said.error:

@@ -75,7 +75,7 @@ class PlacementCells:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table and its ``line``; ``in_place`` is None where the row ends before it."""
+    """A row of a table, at ``line``; ``in_place`` is None if the row ends before it."""
 
     size_bytes: int
     count: int
@@ -89,20 +89,20 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Factor:
-    """The range of busbw / algbw that printed digits leave."""
+    """The range of busbw / algbw that the printed digits allow."""
 
     least: float
     most: float
 
     def fits(self, kind: Kind, ranks: int) -> bool:
-        """Return whether a collective on so many ranks has this factor."""
+        """Return whether a collective on this number of ranks has this factor."""
         return self.least <= busbw_factor(kind, ranks) <= self.most
 
 
 def table_row(line: str, number: int = 0, *, milliseconds: bool = False) -> TableRow | str | None:
-    """Read one line: a row, why it cannot be one though it begins like one, or None for any other line.
+    """Return a line's row, the reason if it only begins like one, or None for any other line.
 
-    ``milliseconds``: times are in them, with three decimals, as nccl-tests printed them until 2018.
+    ``milliseconds``: times are in ms with three decimals, as nccl-tests printed them until 2018.
     """
     if not _BEGIN.match(line):
         return None
@@ -147,7 +147,7 @@ def _between(words: Sequence[str]) -> tuple[str, int] | None:
 
 
 def _cells(words: Sequence[str]) -> PlacementCells | None:
-    """Return one placement; None where its words are missing or no numbers."""
+    """Return one placement; None if its words are missing or are no numbers."""
     if len(words) < _ALONE or any(decimal(word[:40], 0.0, _MOST) is None for word in words[:3]):
         return None
     if words[3].upper() != "N/A" and decimal(words[3][:40].removesuffix("*"), 0.0, _MOST) is None:
@@ -169,14 +169,14 @@ def _fits(size_bytes: int, time: str, algbw: str) -> bool:
 
 
 def _digit(printed: str) -> float:
-    """Return what one unit of the last printed digit is worth."""
+    """Return the value of one unit of the last printed digit."""
     mantissa, _, exponent = printed.lower().partition("e")
     scale = 10.0 ** max(-30, min(30, int(exponent))) if re.fullmatch(r"[-+]?[0-9]{1,3}", exponent) else 1.0
     return float(10.0 ** -len(mantissa.partition(".")[2][:30])) * scale
 
 
 def factor_of(rows: Iterable[TableRow]) -> Factor | None:
-    """Return the factor that the rows share, from those with most digits; None where no row tells it."""
+    """Return the factor that the rows share, from those with most digits; None if no row tells it."""
     ranges = [
         Factor(max(0.0, bus - bus_digit) / (alg + alg_digit), (bus + bus_digit) / (alg - alg_digit))
         for row in rows
@@ -197,18 +197,18 @@ def factor_of(rows: Iterable[TableRow]) -> Factor | None:
 
 
 def kinds_of(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -> list[Kind]:
-    """Return the collectives that the columns admit, the likeliest first; on ``ranks``, or any number
-    of them.
+    """Return the collectives that the columns admit, the likeliest first; on ``ranks``, or any number of
+    them.
 
-    nccl-tests does not check all_to_all and sendrecv in place; that tells them apart where it checked at all,
-    and whether it counts the elements of all ranks or of one.
+    nccl-tests does not check all_to_all and sendrecv in place. The missing check tells them apart, as does
+    whether the table counts the elements of all ranks or of one.
     """
     counted = [kind for kind in _kinds(rows, factor, ranks) if _counts(rows, kind, ranks)]
     return counted or _kinds(rows, factor, ranks)
 
 
 def _counts(rows: Sequence[TableRow], kind: Kind, ranks: int | None) -> bool:
-    """Return whether sizes are what so many ranks have of the counted elements."""
+    """Return whether the sizes are possible with this number of ranks."""
     for row in rows:
         own = row.count * _ELEMENT_BYTES.get(row.dtype, 0)
         parts = (ranks or max(2, row.size_bytes // own)) if own and kind in _OF_ONE_RANK else 1
@@ -233,7 +233,7 @@ def _kinds(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -
 
 
 def ranks_of(kind: Kind, factor: Factor) -> range:
-    """Return the numbers of ranks on which a collective has this factor; all of them where it is 1 on any."""
+    """Return the numbers of ranks on which a collective has this factor; all if the factor is always 1."""
     if busbw_factor(kind, 2) == busbw_factor(kind, 3):
         return range(2, MOST_RANKS + 1) if factor.fits(kind, 2) else range(0)
     # The factor is c (n - 1) / n, which grows with n.

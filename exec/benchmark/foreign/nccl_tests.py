@@ -53,7 +53,7 @@ _NAMED: dict[str, Kind] = {
     "scatter": "scatter",
     "sendrecv": "all_to_next",
 }
-# Tests that are not called what they do.
+# Tests whose names differ from their collectives.
 _TITLES: dict[Kind, str] = {"all_to_next": "sendrecv (all_to_next)"}
 # rccl-tests -Z has other names.
 _RCCL_NAMES: dict[str, Kind] = {name.replace("_", ""): kind for name, kind in _NAMED.items()}
@@ -64,10 +64,10 @@ _RANK = re.compile(
     r"(?:[ \t]+device[ \t]+[0-9]+[ \t]+\[[^\]\n]*\][ \t]+(\S[^\n]*))?",
     re.MULTILINE,
 )
-# What a tag stands before.
+# Text that follows a tag.
 _TAGGED = r"#[ \t]*(?:nThread|Rank\s|size\s+count)"
 _BEGINS = re.compile(r"^(?:.*#)?[ \t]*nThread\b", re.MULTILINE)
-# Where the first line of a run is lost, it begins with these, after the end of the run before.
+# If the first line of a run is lost, the run begins with these, after the end of the run before.
 _EVENTS = re.compile(
     r"^(?:(?P<begins>(?:.*#)?[ \t]*nThread\b)|#?[ \t]*(?:(?P<ends>Out of bounds values|Avg bus bandwidth)"
     r"|Using devices|rccl-tests:|Rank\s+[0-9]+\s|size\s+count\s))",
@@ -108,8 +108,8 @@ def parse_nccl_text(
 ) -> Report:
     """Return the report of a table, or of several runs one after the other.
 
-    ``ranks`` gives the number of ranks where the text does not tell it, and ``kind`` the collective. Raises
-    DataError where no row can be read, and where the number of ranks or the collective is contradictory.
+    ``ranks`` and ``kind`` give the number of ranks and the collective if the text does not. Raises DataError
+    if no row can be read, or if the number of ranks or the collective is contradictory.
     """
     runs = _runs(without_tags(text, _TAGGED, everywhere=True), source)
     with wrong_first(source, [wrong for run in runs for wrong in _wrong(run)]):
@@ -150,9 +150,9 @@ def _together(
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of a test: where it begins, its text, its rows; ``opening`` is all up to its last row.
+    """One run of a test: its start, its text, its rows; ``opening`` is the text up to its last row.
 
-    The command that started it stands in ``opening``, before its header, if it is there at all.
+    The command line, if the log has it, stands in ``opening`` before the header.
     """
 
     line: int
@@ -169,7 +169,7 @@ class _Run:
 
     @property
     def listed(self) -> int | None:
-        """How many ranks the run lists; None where it lists none, or not all."""
+        """The number of ranks that the run lists; None if it lists none, or not all."""
         numbers = sorted(int(rank) for rank, _, _ in _RANK.findall(self.text))
         complete = bool(numbers) and numbers == [*range(len(numbers))] and not _left_out(self.text)
         return len(numbers) if complete else None
@@ -208,9 +208,7 @@ def _runs(text: str, source: str) -> list[_Run]:
 
 
 def _begins(text: str) -> list[int]:
-    """Return where the runs of a log begin: at their first lines, or where something follows the end
-    of a run.
-    """
+    """Return the lines at which runs begin: their first lines, or the line after the end of another run."""
     begins = []
     ended = False
     for event in _EVENTS.finditer(text):
@@ -237,7 +235,7 @@ def _repeats(rows: Sequence[TableRow]) -> bool:
 
 
 def _why_empty(run: _Run) -> str:
-    """Say what a run without rows has instead."""
+    """Return why a run has no rows."""
     if run.broken:
         return f"no row can be read: {run.broken[0]}"
     ranks = len(_RANK.findall(run.text))
@@ -246,7 +244,7 @@ def _why_empty(run: _Run) -> str:
 
 
 def _wrong(run: _Run) -> list[str]:
-    """Return what is wrong in the results of a run, whatever else it tells."""
+    """Return all signs of wrong results in a run."""
     placements = [
         (row, where, cells)
         for row in run.rows
@@ -263,7 +261,7 @@ def _wrong(run: _Run) -> list[str]:
 
 
 def _beyond(run: _Run) -> list[str]:
-    """Return what the marks of rows and the line at the end of a run say of wrong results."""
+    """Return the signs of wrong results in marks of rows and in the last line of a run."""
     found = [
         f"line {row.line}: {row.size_bytes} bytes {where}: an error beyond the threshold ({cells.wrong})"
         for row in run.rows
@@ -322,22 +320,22 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
 
 
 def _below(average: str) -> str:
-    """Say that the average was below what nccl-tests was asked for."""
+    """Return a note that the average was below the demanded one."""
     return f"nccl-tests calls its average bus bandwidth failed: {average[:20]} GB/s, below NCCL_TESTS_MIN_BW"
 
 
 def _admits(kind: Kind, factor: Factor, ranks: int | None) -> bool:
-    """Return whether a collective has a factor on so many ranks, or on any number of them."""
+    """Return whether a collective has a factor on this number of ranks, or on any number."""
     return bool(ranks_of(kind, factor)) if ranks is None else factor.fits(kind, ranks)
 
 
 def _left_out(text: str) -> bool:
-    """Return whether somebody left out lines of the list of ranks."""
+    """Return whether lines of the list of ranks are missing."""
     return bool(re.search(r"^#?[ \t]*(?:\.{3,}|…)[ \t]*$", text, re.MULTILINE))
 
 
 def _interrupted(run: _Run) -> str:
-    """Return why rows are missing or were not read; empty where the run came to its end."""
+    """Return why rows are missing or were not read; empty if the run is complete."""
     found = list(run.broken[:1])
     if error := _ERROR.search(run.text):
         found.append(f"the library's last error: {error[1].strip()[:_MOST_CHARACTERS]}")
@@ -356,7 +354,7 @@ def _ranks(
     known: Kind | None,
     asked: Callable[[], int] | None,
 ) -> int:
-    """Return how many ranks ran: as listed, else as asked; both must fit the factor. Raises DataError."""
+    """Return the number of ranks: as listed, else as given; both must fit the factor. Raises DataError."""
 
     def fits(ranks: int) -> bool:
         if factor is None:
@@ -423,7 +421,7 @@ def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tupl
 
 
 def _title(kind: Kind) -> str:
-    """Return what the test of a collective is called, with the collective where that differs."""
+    """Return the name of a collective's test, with the collective if the names differ."""
     return _TITLES.get(kind, kind)
 
 
@@ -553,7 +551,7 @@ def _report(
 def _row(row: TableRow, kind: Kind, *, errors: bool, right: bool) -> Row:
     """Return a row of a report.
 
-    ``errors``: its last column holds differences, which ``right`` says are small.
+    ``errors``: the last column holds differences; ``right`` tells whether they are small.
     """
 
     def measured(cells: PlacementCells | None) -> Measurement | None:
@@ -629,7 +627,7 @@ def _json_measurement(entry: Mapping[str, Any], name: str) -> Measurement | None
     if detail is None:
         return Measurement(time_s, time_s, time_s, -1, *bandwidths, wrong)
     p50_s, p99_s = (_value(detail[key]) * 1e-6 for key in ("p50_us", "p99_us"))
-    # What it prints is of the mean; a report is of the median where that is known.
+    # It prints values of the mean; a report uses the median if known.
     algbw_gbs, busbw_gbs = (rate * time_s / p50_s if p50_s else rate for rate in bandwidths)
     spread = _spread(detail)
     return Measurement(p50_s, p50_s, p99_s, -1, algbw_gbs, busbw_gbs, wrong, spread, mean_s=time_s)
@@ -675,13 +673,13 @@ def _named(document: Mapping[str, Any]) -> Kind | None:
 
 
 def _wrong_value(error: Exception) -> str:
-    """Return what an entry lacks, or what of it cannot be."""
+    """Return the field that an entry lacks, or whose value is impossible."""
     if isinstance(error, KeyError):
         return f"{str(error.args[0])[:40]} is missing"
     return str(error) if isinstance(error, ValueError) else "a value of another kind"
 
 
 def _version(number: int) -> str:
-    """NCCL counts 21903 as 2.19.3, and before 2.9 it counted 2804 as 2.8.4."""
+    """Return a version from NCCL's number: 21903 is 2.19.3; before 2.9, 2804 is 2.8.4."""
     major = 10000 if number >= 10000 else 1000
     return f"NCCL {number // major}.{number % major // 100}.{number % 100}"

@@ -1,8 +1,8 @@
-"""What the OSU micro-benchmarks (OMB) printed of collectives, as a report.
+"""Reports of collectives from the output of the OSU micro-benchmarks (OMB).
 
 The tables are those of ``osu_allreduce`` and its like, of MPI and of NCCL or RCCL, with and without the
-columns of the option ``-f``. They say neither how many ranks ran nor where: the command line before a table
-may, else the caller has to. Tables of other benchmarks are left out.
+columns of the option ``-f``. They give neither the number of ranks nor their hosts. The command line before a
+table may give the number; else the caller must. Tables of other benchmarks are left out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class _Table:
-    """A table; ``line`` is that of its title, ``started`` how many ranks the command before it started."""
+    """A table; ``line`` is that of its title, ``started`` the number of ranks that the command before it
+    started.
+    """
 
     line: int
     title: str
@@ -74,9 +76,9 @@ def is_osu_text(text: str) -> bool:
 def parse_osu_text(text: str, source: str, ranks: Callable[[], int] | None = None) -> Report:
     """Return the report of a table, or of several one after the other.
 
-    ``ranks`` gives how many ran, where no command line tells. Sizes become those of nccl-tests: of
-    ``all_gather`` what a rank has in the end. Raises DataError where no table is of a collective that ccctl
-    knows, or a row cannot be read; WrongResultsError where that hides that a validation failed.
+    ``ranks`` is their number if no command line tells it. Sizes become those of nccl-tests: for
+    ``all_gather`` the final bytes of a rank. Raises DataError if no table is of a collective that ccctl
+    knows, or a row cannot be read. Raises WrongResultsError if such an error would hide a failed validation.
     """
     text = without_tags(text, _TAGGED)
     every = _tables(text)
@@ -141,7 +143,7 @@ def _tables(text: str) -> list[_Table]:
 
 
 def _started(text: str) -> int | None:
-    """Return how many ranks the last command in a text started, where it says so; None elsewhere."""
+    """Return the number of ranks that the last command in a text started; None if it gives none."""
     for line in reversed(text.splitlines()):
         words = line.split() if "osu_" in line else []
         names = [word.rpartition("/")[2] for word in words]
@@ -155,7 +157,7 @@ def _started(text: str) -> int | None:
 
 
 def _why_none(every: Sequence[_Table]) -> str:
-    """Say why no table can be judged."""
+    """Return why no table can be judged."""
     empty = next((one for one in every if one.kind is not None), None)
     if empty is None:
         known = ", ".join(name.title() for name in _NAMED)
@@ -165,7 +167,7 @@ def _why_none(every: Sequence[_Table]) -> str:
 
 
 def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | None) -> int:
-    """Return how many ranks ran: what the command lines started, else what the caller says.
+    """Return the number of ranks: as the command lines started them, else as the caller says.
 
     Raises DataError.
     """
@@ -198,7 +200,7 @@ def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | Non
 
 
 def _failed(tables: Sequence[_Table]) -> str:
-    """Say which results were wrong: with ``-c`` the last column of a row says Fail; empty where none."""
+    """Return which results were wrong: with ``-c`` the last column of a row is Fail; empty if none was."""
     found = [
         f"line {number}, size {line.split()[0]}"
         for one in tables
@@ -210,7 +212,7 @@ def _failed(tables: Sequence[_Table]) -> str:
 
 
 def _interrupted(every: Sequence[_Table]) -> str:
-    """Return why rows are missing; empty where no line tells of it."""
+    """Return why rows are missing; empty if no line tells."""
     for one in every:
         if one.kind is None:
             continue

@@ -1,9 +1,9 @@
 """Reads pickles that hold plain data alone, without running or importing anything.
 
-It knows the instructions that PyTorch's own writer and Python's protocols 2 to 5 use for dictionaries,
-lists, tuples, strings and numbers (CPython, Lib/pickletools.py). PyTorch wraps lists of numbers in a call of
-``torch.jit._pickle.build_intlist`` or the like, which stands for its argument here. All else is refused. So
-are data that are too deep, or too large once shared values are written out.
+It knows the instructions that PyTorch's own writer and Python's protocols 2 to 5 use for dictionaries, lists,
+tuples, strings and numbers (CPython, Lib/pickletools.py). PyTorch wraps lists of numbers in a call of
+``torch.jit._pickle.build_intlist`` or the like; such a call becomes its argument. Everything else is refused,
+and so are data that are too deep, or too large with shared values written out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIST_MODULE = "torch.jit._pickle"
 
 
 class _Mark:
-    """Stands on the stack where the items of a container begin."""
+    """Marks on the stack where the items of a container begin."""
 
 
 class _ListBuilder:
@@ -88,7 +88,7 @@ class _Reader:
         return self._stack.pop()
 
     def _items(self) -> list[Any]:
-        """Return the values down to the last mark, which goes."""
+        """Remove and return the values above the last mark."""
         for start in range(len(self._stack) - 1, -1, -1):
             if self._stack[start] is _MARK:
                 items = self._stack[start + 1 :]

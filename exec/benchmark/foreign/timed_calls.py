@@ -1,9 +1,9 @@
 """Timed calls of a job's collectives as a report without waiting, and the ranks that the others waited for.
 
 A profiler times each call's kernel on each rank. A kernel that starts early waits within itself for the ranks
-that come later. Where no rank can end before all have begun, as in an all_reduce, the shortest kernel of a
-call is that of the rank that began last. Its time is the time of the transfer; what the other kernels ran
-longer is waiting.
+that come later. In an all_reduce and its like no rank can end before all have begun, so the rank that began
+last has the shortest kernel of a call. That time is the time of the transfer; the excess of the other kernels
+is waiting.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _JOINT = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"})
 class TimedCall:
     """One rank's part in one call of a collective: the seconds of its kernel.
 
-    ``source`` is the file that it was read from, ``host`` "?" where it is not known, ``number`` that of the
-    call in its communicator, ``size_bytes`` the buffer as nccl-tests counts it.
+    ``source`` is its file, ``host`` is "?" if unknown, ``number`` is the call's number in its communicator,
+    ``size_bytes`` is the buffer as nccl-tests counts it.
     """
 
     source: str
@@ -97,7 +97,7 @@ class _Communicator:
 def of_calls(calls: Iterable[TimedCall], executor: Executor = "nccl-inspector") -> Inspected | None:
     """Return the report and the waiting of a job's calls; None without a call of at least two ranks.
 
-    ``executor`` names the recorder in the report. Raises DataError where calls of one communicator differ in
+    ``executor`` names the recorder in the report. Raises DataError if calls of one communicator differ in
     their number of ranks.
     """
     found: dict[str, _Communicator] = {}
