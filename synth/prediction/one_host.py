@@ -194,7 +194,7 @@ def _read_in_place(program: Program, most_bytes: float, memory: HostMemory) -> M
 
 
 def _buffer_bytes(program: Program, chunk_bytes: int) -> float:
-    """Half of what input and output take on average; measured copies have two buffers of one size."""
+    """Return half of the mean bytes of input and output: measured copies have two buffers of one size."""
     if program.input_chunks:
         slots = sum(program.input_chunks) + sum(program.output_chunks)
     else:
@@ -226,10 +226,10 @@ def _run(
     cores: int,
     switch_s: float,
 ) -> tuple[Floats, Floats, Indices, Indices]:
-    """For each tile and step when it starts and ends, what it waited for last, and whose step that was.
+    """Return, for each tile and step: start, end, cause of its last wait, and the step it waited for.
 
-    Always the step comes next that can begin soonest. A rank that waits gives its core away. Steps that
-    never run end at infinity.
+    The step that can begin soonest always runs next. A waiting rank gives its core away. Steps that never
+    run end at infinity.
     """
     blocks, steps = len(tb_rank), len(goal)
     ranks = tb_rank[blocks - 1] + 1 if blocks else 0

@@ -89,7 +89,7 @@ def prediction(
 
 
 def schedule_run_s(schedule: Schedule) -> float:
-    """Predicted seconds of a run of ``schedule`` on its network; of a long one those of its links alone."""
+    """Return the predicted seconds of a run; for more than ``MOST_SENDS`` sends, only those of its links."""
     if schedule.sends > MOST_SENDS:
         return replay(schedule).time_s
     return predicted_s(lower(schedule), schedule.network, schedule.chunk_bytes)

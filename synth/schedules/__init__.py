@@ -1,8 +1,8 @@
-"""Schedules: who sends which chunk to whom when, in whatever form that takes the least to say.
+"""Schedules: which rank sends which chunk over which link, and when.
 
-In: a network and a collective. Out: one of the kinds, which all answer alike: `Schedule`, a table of all
-sends; `PeriodicSchedule`, those of one period; `SymmetricSchedule`, one of each orbit; `Selection`, a table
-for each range of sizes.
+In: a network and a collective. Out: one of four kinds with the same interface: `Schedule`, a table of all
+sends; `PeriodicSchedule`, the sends of one period; `SymmetricSchedule`, one of each orbit; `Selection`, a
+table for each range of sizes.
 
 Read `schedule`, then `periodic`, `symmetric` and `selection`.
 """

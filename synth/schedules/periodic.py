@@ -54,7 +54,7 @@ class PeriodicSchedule:
     is_listed: ClassVar[bool] = False
 
     def listed_network(self) -> Network:
-        """Return what it runs on, which lists all its links."""
+        """Return the network it runs on."""
         return self.network
 
     @property
@@ -69,7 +69,7 @@ class PeriodicSchedule:
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """How often its sends are repeated, after how long each time, and how long a period lasts."""
+        """The number of periods, the seconds between their starts, and the latency of one."""
         return {"periods": self.periods, "period_s": self.period_s, "latency_s": self.latency_s}
 
     @property
@@ -84,7 +84,7 @@ class PeriodicSchedule:
 
     @property
     def proof(self) -> str:
-        """What is proven of it where the judge finds nothing."""
+        """The statement that is proven if the judge finds nothing."""
         does = f"{self.collective.label} on {self.collective.ranks_in_words}"
         times = f"repeated {self.periods} times or any other number"
         return f"{len(self.chunk)} sends a period do {does}, {times}: {RIGHT}"
@@ -112,12 +112,12 @@ class PeriodicSchedule:
 
     @property
     def arrival_s(self) -> Floats:
-        """When each send of the first period arrives."""
+        """Seconds at which each send of the first period arrives."""
         return np.asarray(self.start_s + self.network.travel_s(self.chunk_bytes)[self.link])
 
     @property
     def latency_s(self) -> float:
-        """From the begin of a period to the arrival of the last of its chunks anywhere."""
+        """Seconds from the start of a period to the last arrival of its chunks."""
         return float(self.arrival_s.max(initial=0.0))
 
     @property
@@ -205,7 +205,7 @@ class PeriodicSchedule:
     def of_size(self, size_bytes: int) -> PeriodicSchedule:
         """Return the same with as many periods as carry a buffer of ``size_bytes``.
 
-        What it takes is not told.
+        The result has no outcome.
         """
         period_bytes = self.collective.total_bytes(self.chunk_bytes)
         return replace(self, periods=max(1, -(-size_bytes // period_bytes)), outcome=None)

@@ -1,4 +1,4 @@
-"""What every kind of schedule answers, so that nobody else needs to know which kind it is."""
+"""The interface of all kinds of schedules, so that callers need not know the kind."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ RIGHT = "every send is causal, every link and port exclusive, every result compl
 
 
 class AnySchedule(Protocol):
-    """Who sends which chunk to whom when; a selection speaks for the largest of its sizes.
+    """A schedule of any kind; the members of a selection are those for its largest size.
 
-    ``kind`` is its word in ``SCHEDULE_KINDS``, ``noun`` what a sentence calls it. ``is_listed``: its table
-    has all sends.
+    ``kind`` is its key in ``SCHEDULE_KINDS``, ``noun`` its name in sentences. ``is_listed``: its table has
+    all sends.
     """
 
     kind: ClassVar[str]
@@ -31,18 +31,18 @@ class AnySchedule(Protocol):
 
     @property
     def network(self) -> Network | SymmetricNetwork:
-        """What it runs on."""
+        """The network it runs on."""
 
     def listed_network(self) -> Network:
-        """Return what it runs on, with all links; raises UsageError if they are too many to list."""
+        """Return the network with all its links; raises UsageError if they are too many to list."""
 
     @property
     def collective(self) -> Collective:
-        """What the sends of its table do."""
+        """The collective that the sends of its table do."""
 
     @property
     def whole(self) -> Collective:
-        """What all its sends do."""
+        """The collective that all its sends do."""
 
     @property
     def chunk_bytes(self) -> int:
@@ -50,23 +50,23 @@ class AnySchedule(Protocol):
 
     @property
     def method(self) -> str:
-        """Who made it."""
+        """The name of the method that made it."""
 
     @property
     def seed(self) -> int:
-        """What drove the draws of the method."""
+        """The seed of the method's random numbers."""
 
     @property
     def sends(self) -> int:
-        """How many sends there are, listed and not."""
+        """The number of all sends, listed or not."""
 
     @property
     def busy_s(self) -> Floats:
-        """For how long each link is held in all; of a symmetric one a link, then a port of each orbit."""
+        """Seconds for which each link is held; if symmetric, a link and then a port of each orbit."""
 
     @property
     def outcome(self) -> Outcome | None:
-        """Its time and the proven bounds on it; None where nobody has timed it."""
+        """Its time and the proven bounds on it; None if it was not timed."""
 
     @property
     def race(self) -> Race | None:
@@ -74,14 +74,14 @@ class AnySchedule(Protocol):
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """What only its kind has: how often sends are repeated, for one."""
+        """Numbers that only its kind has, such as the number of periods."""
 
     def remark(self, seconds: Callable[[float], str]) -> str:
-        """Return how its table stands for all sends; "" where it lists them. ``seconds`` writes a time."""
+        """Return in words how its table implies all sends; "" if listed. ``seconds`` formats a time."""
 
     @property
     def proof(self) -> str:
-        """What is proven of it where the judge finds nothing."""
+        """The statement that is proven if the judge finds nothing."""
 
     def problems(self) -> list[str]:
         """Return every inconsistency, as ``path: what is wrong``."""
@@ -93,4 +93,4 @@ class AnySchedule(Protocol):
         """Return the table of all sends; O(all sends)."""
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """Its time, and when each send of its table starts, by what ``replay`` says of tables."""
+        """Return its time, and the start and arrival of each send of its table, as ``replay`` simulates."""

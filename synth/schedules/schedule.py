@@ -166,32 +166,32 @@ class Schedule:
         return len(self.chunk)
 
     def listed_network(self) -> Network:
-        """Return what it runs on, which lists all its links."""
+        """Return the network it runs on."""
         return self.network
 
     @property
     def whole(self) -> Collective:
-        """What all its sends do."""
+        """The collective that all its sends do."""
         return self.collective
 
     @property
     def busy_s(self) -> Floats:
-        """For how long each link is held in all."""
+        """Seconds for which all sends hold each link."""
         uses = np.bincount(self.link, minlength=self.network.links)
         return np.asarray(uses * self.network.hold_s(self.chunk_bytes))
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """None: a table says it all."""
+        """Empty: a table lists all sends."""
         return {}
 
     def remark(self, seconds: Callable[[float], str]) -> str:
-        """Nothing: a table says it all."""
+        """Return "": a table lists all sends."""
         return ""
 
     @property
     def proof(self) -> str:
-        """What is proven of it where the judge finds nothing."""
+        """The statement that is proven if the judge finds nothing."""
         does = f"{self.collective.label} on {self.collective.ranks_in_words}"
         return f"{self.sends} sends do {does}: {RIGHT}"
 
@@ -204,7 +204,7 @@ class Schedule:
         return replace(self, chunk_bytes=chunk_bytes, outcome=None, race=None)
 
     def expanded(self) -> Schedule:
-        """Itself: it lists all sends."""
+        """Return this schedule, which lists all sends."""
         return self
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
@@ -254,7 +254,7 @@ class Schedule:
         return [f"stream[{row}]: stream {stream[row]} is on another link as well" for row in apart]
 
     def _wrong_addends(self) -> list[str]:
-        """Addends that no send can carry: not earlier sums of the same chunk that its source was sent."""
+        """Return a finding for each addend that is no earlier sum of the same chunk sent to its source."""
         start, addend = self.addend_start, self.addend
         if not len(start) and not len(addend):
             return []

@@ -107,12 +107,12 @@ class Selection:
 
     @property
     def method(self) -> str:
-        """Who made the schedule of the largest size."""
+        """The method of the schedule for the largest size."""
         return self.expanded().method
 
     @property
     def seed(self) -> int:
-        """What drove the draws of the method."""
+        """The seed of the method's random numbers."""
         return self.expanded().seed
 
     @property
@@ -126,12 +126,12 @@ class Selection:
         return self.expanded().sends
 
     def listed_network(self) -> Network:
-        """Return what it runs on, which lists all its links."""
+        """Return the network it runs on."""
         return self.network
 
     @property
     def whole(self) -> Collective:
-        """What the sends at the largest size do."""
+        """The collective of the schedule for the largest size."""
         return self.expanded().collective
 
     @property
@@ -141,12 +141,12 @@ class Selection:
 
     @property
     def busy_s(self) -> Floats:
-        """For how long each link is held in all at the largest size."""
+        """Seconds for which all sends hold each link at the largest size."""
         return self.expanded().busy_s
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """Between which sizes there is a schedule."""
+        """The smallest and the largest size that a range covers."""
         return {"from_bytes": self.ranges[0].from_bytes, "to_bytes": self.ranges[-1].to_bytes}
 
     def remark(self, seconds: Callable[[float], str]) -> str:
@@ -156,7 +156,7 @@ class Selection:
 
     @property
     def proof(self) -> str:
-        """What is proven of it where the judge finds nothing."""
+        """The statement that is proven if the judge finds nothing."""
         schedules = f"{plural(len(self.algorithms), 'schedule')} for {plural(len(self.ranges), 'range')}"
         return f"{schedules} of sizes do {self.collective.label} on {self.collective.ranks_in_words}"
 
@@ -228,7 +228,7 @@ class Selection:
         return found or self._contradictions()
 
     def _contradictions(self) -> list[str]:
-        """Algorithms of other collectives than the first, and points that the ranges or bounds contradict."""
+        """Return algorithms of another collective, and points that contradict ranges or bounds."""
         found = [
             f"algorithms[{row}].collective: expected {self.collective.label} as algorithms[0] does, with the "
             f"same ranks and root, found {algorithm.collective.label}"

@@ -67,12 +67,12 @@ class SymmetricSchedule:
     is_listed: ClassVar[bool] = False
 
     def listed_network(self) -> Network:
-        """Return what it runs on, with all links; raises UsageError if they are too many to list."""
+        """Return the network with all its links; raises UsageError if they are too many to list."""
         return self.network.expanded()
 
     @property
     def whole(self) -> Collective:
-        """What all its sends do."""
+        """The collective that all its sends do."""
         return self.collective
 
     @property
@@ -82,17 +82,17 @@ class SymmetricSchedule:
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """How many sends are listed, and for how many each of them stands."""
+        """The number of listed sends, and of the translates of each."""
         return {"listed": len(self.chunk), "translations": self.network.translations}
 
     def remark(self, seconds: Callable[[float], str]) -> str:
-        """For how many sends each listed one stands, in words."""
+        """Return in words how many sends are listed, and how many translates each has."""
         each = f"{self.network.translations} translates each"
         return f"symmetric: {len(self.chunk)} sends, one of each orbit, with {each}"
 
     @property
     def proof(self) -> str:
-        """What is proven of it where the judge finds nothing."""
+        """The statement that is proven if the judge finds nothing."""
         does = f"{self.collective.label} on {self.network.ranks} ranks"
         translates = f"with their {self.network.translations} translates"
         return f"{len(self.chunk)} sends, one of each orbit, do {does} {translates}: {RIGHT}"
@@ -170,7 +170,7 @@ class SymmetricSchedule:
             owner = network.moved(network.cells[cell], shift)
             return np.asarray((owner * ranks + network.moved(target, shift)) * share + lap)
         owner = network.moved(network.cells[rest], shift)
-        # Of an all_reduce the ranks own chunks in turn.
+        # In an all_reduce, ranks own chunks in turn.
         return np.asarray(
             lap * ranks + owner if self.collective.kind == "all_reduce" else owner * share + lap
         )
