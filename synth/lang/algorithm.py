@@ -26,7 +26,7 @@ _SETTINGS = ("instances", "protocol", "chunks", "root", "in_place")
 class Algorithm:
     """A decorated function: call it with its parameters to compile it.
 
-    What the decorator was given may be a value, or a function of the parameters that it names.
+    Each setting of the decorator is a value, or a function whose arguments are parameters of the algorithm.
     """
 
     body: Callable[..., None]

@@ -1,4 +1,4 @@
-"""What a runtime that executes MSCCL XML can take, and where a program asks for more.
+"""Limits of the runtimes that execute MSCCL XML, and the places where a program exceeds them.
 
 The figures are those of the executors' parsers: Azure's MSCCL executor for NCCL, and RCCL's.
 """

@@ -1,4 +1,4 @@
-"""How MSCCL names collectives, and how many chunks theirs have."""
+"""MSCCL's names of collectives, and their numbers of chunks."""
 
 from __future__ import annotations
 

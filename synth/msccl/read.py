@@ -26,8 +26,8 @@ _ENOUGH = 20
 def read_xml(content: bytes, source: str) -> Program:
     """Return the program of an ``<algo>`` element; raises DataError with every problem found.
 
-    What the file leaves out takes its usual meaning, and attributes that executors do not read are
-    ignored. Where the collective is ``custom`` nothing says what the result must be. O(steps).
+    Missing attributes take their defaults, and attributes that executors do not read are ignored. The file
+    does not define the result of a ``custom`` collective. O(steps).
     """
     elements = parse(content, source)
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""What ASTRA-sim wants beside the traces of a collective: its system, workload, memory and network.
+"""ASTRA-sim's files beside the traces of a collective: its system, workload, memory and network.
 
 The traces are the implementation of a collective that the workload calls. Its analytical network knows one
 dimension of equal links: a ring or a clique is what we have, too; its switch passes messages on whole, which

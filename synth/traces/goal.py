@@ -13,7 +13,7 @@ __all__ = ["goal_text"]
 
 
 def goal_text(schedule: Schedule) -> str:
-    """Return one block for each rank; adds are ``calc`` of so many nanoseconds. O(sends)."""
+    """Return one block for each rank; an add is a ``calc`` with its duration in nanoseconds. O(sends)."""
     lines = [f"num_ranks {schedule.network.ranks}", ""]
     for rank, operations in enumerate(operations_of(schedule)):
         lines.append(f"rank {rank} {{")

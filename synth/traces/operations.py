@@ -1,4 +1,4 @@
-"""What each rank of a schedule does, as traces have it: sends, receives, adds, each after others of its rank.
+"""The operations of each rank of a schedule for traces: sends, receives, adds, each after others of its rank.
 
 An operation waits for what makes its data whole and for nothing else: a send for the last that came for its
 chunk, an add for the message that it adds and for the add before it. The order of sends on one link is not
