@@ -61,7 +61,7 @@ class Sweep:
     table: mpich.Table
 
     def rules(self) -> dict[Kind, tuple[Rule, ...]]:
-        """By collective from which size on which algorithm is to be taken."""
+        """Return the rules of each collective: from each size on, the algorithm to take."""
         return {
             kind: rules_of([_decided(one) for one in points], OWN) for kind, points in self.points.items()
         }
@@ -135,7 +135,7 @@ def sweep_task(comm: Any, request: SweepRequest, progress: Progress) -> Sweep:
 
 
 def _parameters(kind: Kind, names: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Of MPICH's algorithms with parameters those that hold now."""
+    """Return the parameter values that MPICH uses now, by algorithm."""
     variables = Variables()
     return {
         name: {word: variables.read(variable) for word, variable in found.items()}

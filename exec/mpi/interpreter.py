@@ -521,7 +521,7 @@ def _now_ns(header: Indices, which: int) -> int:
 
 @compiled_always
 def let_join(header: Indices) -> None:
-    """From now on what is optional is added; it has to be there before."""
+    """Accept the optional input from now on; it must already be there."""
     store(header[JOINS], 1)
 
 
