@@ -68,7 +68,7 @@ class Trials:
             self.peak_bytes = self._pool.peak_bytes
 
     def skip(self, number: int) -> None:
-        """Nobody will ask for the result of plan ``number``."""
+        """Withdraw plan ``number``, whose result is not needed."""
         if self._pool is not None and number in self._tickets:
             self._pool.withdraw(self._tickets[number])
 

@@ -224,7 +224,7 @@ def method_of(word: str) -> str:
 
 
 def plans(request: Request) -> Iterator[Plan]:
-    """Everything worth trying, cheap ones first."""
+    """Yield every attempt worth trying, cheap ones first."""
     names = list(METHODS) if request.method == "auto" else [method_of(request.method)]
     large_rings = (
         request.method == "auto"
@@ -261,7 +261,7 @@ def _pays(request: Request, method: Method, shape: Collective, chunk_bytes: int)
 
 
 def _large_rings(request: Request) -> Iterator[Plan]:
-    """Rings of two chunks for each rank, which hide latency, then of one."""
+    """Yield rings of two chunks for each rank, which hide latency, then of one."""
     method = replace(METHODS["ring"], most_sends=_MOST_RING_SENDS, most_split=2)
     for shape, chunk_bytes in reversed(list(_shapes(request, method))):
         yield Plan("ring", method, shape, chunk_bytes, {})
@@ -309,7 +309,7 @@ def _runs(shape: Collective) -> int:
 
 
 def deliveries(shape: Collective) -> int:
-    """Return how many chunks must come in somewhere, at least."""
+    """Return the least number of (chunk, rank) arrivals."""
     return max(1, int(max(shape.sources.sizes().sum(), shape.targets.sizes().sum())))
 
 

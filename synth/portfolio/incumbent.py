@@ -202,7 +202,7 @@ class Incumbent:
         return self.ratio < _NEAR_OF_MANY or bool(short)
 
     def why(self) -> str:
-        """In a few words, why the best was kept."""
+        """Return in a few words why the best was kept."""
         assert self.best is not None
         if self.optimal:
             return "it reaches the bound"

@@ -191,7 +191,7 @@ def _together(
 
 
 def _holds_s(schedule: Schedule) -> Floats:
-    """For how long a schedule holds each link, then each port."""
+    """Return the seconds for which a schedule holds each link, then each port."""
     network = schedule.network
     uses = np.bincount(schedule.link, minlength=network.links)
     links_s = uses * network.hold_s(schedule.chunk_bytes)
@@ -232,7 +232,7 @@ def _first(
 
 
 def _without_bounds(found: Schedule) -> Schedule:
-    """Return what is proven among the members alone does not hold with relays."""
+    """Return the schedule without bounds: those proven among the members do not hold with relays."""
     return replace(found, outcome=found.outcome and replace(found.outcome, bounds=()))
 
 

@@ -49,7 +49,7 @@ class Refinement:
             self._found[key] = time_s, plan, schedule
 
     def refined(self, best_s: float, target_s: float) -> Iterator[Found]:
-        """Better versions of the schedules near the best one; none can be faster than ``target_s``.
+        """Yield better versions of the schedules near the best one; none can be faster than ``target_s``.
 
         As many threads as the request has jobs work on them; what comes out does not depend on their number.
         """
@@ -77,7 +77,7 @@ class Refinement:
         return self._in_parts(one, 2)
 
     def _in_more_parts(self, pair: tuple[Found, Found]) -> list[Found]:
-        """Justified schedules in 2, 4, 8 … parts, up to the first doubling that gains too little."""
+        """Return justified schedules in 2, 4, 8 … parts, up to the first doubling that gains too little."""
         in_two, whole = pair
         found, best, parts = [], whole, 2
         while parts <= self._most_parts(whole[2]):

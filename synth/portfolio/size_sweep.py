@@ -304,7 +304,7 @@ def _selection(
     ranges: tuple[Range, ...],
     points: Sequence[tuple[int, int, Bound, Race | None]],
 ) -> Selection:
-    """Only the algorithms that win somewhere, numbered in the order of the sizes at which they do."""
+    """Return the selection of the algorithms that win somewhere, numbered by the sizes at which they do."""
     used = dict.fromkeys(one.algorithm for one in ranges)
     number = {candidate: place for place, candidate in enumerate(used)}
     return Selection(

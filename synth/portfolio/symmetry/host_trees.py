@@ -46,7 +46,7 @@ _CHUNKS_BYTES = (1 << 16, 1 << 15, 1 << 14, 1 << 13)
 
 
 def bounds_with_failures(network: SymmetricNetwork, failures: Failures, size_bytes: int) -> tuple[Bound, ...]:
-    """Lower bounds on an all_reduce of the ranks that have not failed, over any links."""
+    """Return lower bounds on an all_reduce of the ranks that have not failed, over any links."""
     return tuple(host_bounds(network, survivors_of(network, failures), size_bytes))
 
 
@@ -108,7 +108,7 @@ def all_reduce_with_failures(
 
 
 def _placed(body: Schedule, periods: int) -> PeriodicSchedule:
-    """By edge colouring if that serves the ports, otherwise as `timed_periodic` does."""
+    """Return the body in periods: by edge colouring if that serves the ports, else by `timed_periodic`."""
     placed = coloured(body)
     return timed_periodic(body, periods) if placed is None else in_periods(body, periods, *placed)
 
