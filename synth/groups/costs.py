@@ -1,8 +1,8 @@
-"""What averaging costs an iteration: DS-Sync's groups beside what others do (DS-Sync, Tables I and II).
+"""The cost of averaging per iteration: DS-Sync's groups and other methods (DS-Sync, Tables I and II).
 
-All are counted alike, by alpha and beta of the links that they use, so that they compare: a transfer of c
-bytes holds its link and its ports for beta·c, and what one link or port carries adds up. Each message is sent
-for each of L layers, so a latency counts L times. On a network with one beta these are Table I's formulas.
+All methods are costed alike, by alpha and beta of their links. A transfer of c bytes holds its link and its
+ports for beta·c, and the times of one link or port add up. Each message is sent for each of L layers, so a
+latency counts L times. On a network with one beta these are Table I's formulas.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class AveragingCosts:
         return [(src, dst, share) for src in range(ranks) for dst in range(ranks) if src != dst]
 
     def _latency_s(self, flows: Sequence[_Flow]) -> float:
-        """Of one step in which all ``flows`` send, layer by layer."""
+        """Return the latency of one step in which all ``flows`` send, layer by layer."""
         return self.layers * float(self.network.alpha_s[self._rows(flows)].max()) if flows else 0.0
 
     def _load(self, flows: Sequence[_Flow]) -> Floats:

@@ -21,12 +21,12 @@ __all__ = ["ChunkTree", "chunk_trees"]
 
 @dataclass(frozen=True, eq=False)
 class ChunkTree:
-    """What the sends of some chunks have in common.
+    """A tree that the sends of some chunks share.
 
     Send n of each chunk goes from ``src[n]`` to ``dst[n]``; ``rows[k, n]`` is its row in the schedule for
     chunk ``chunks[k]``. ``sums[n]`` says that it belongs to the in-tree: it carries a part of a sum. All
-    other sends carry what is whole. Sends are in the order of the schedule, so a rank's sends follow what
-    it receives.
+    other sends carry complete chunks. Sends are in the order of the schedule, so a rank's sends follow its
+    receives.
     """
 
     chunks: Indices

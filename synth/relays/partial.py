@@ -60,7 +60,9 @@ class Phase:
         return self.whole.input_slots(rank)[self.chunk[own]]
 
     def output_places(self, rank: int) -> Ints:
-        """For each slot of ``rank``'s output in this phase its slot in the output of the whole collective."""
+        """Return, for each slot of ``rank``'s output in this phase, its slot in the whole collective's
+        output.
+        """
         own = self.schedule.collective.targets.has(rank)
         return self.whole.output_slots(rank)[self.chunk[own]]
 
@@ -68,11 +70,10 @@ class Phase:
 def partial_schedule(schedule: Schedule, active: Collection[int]) -> Schedule:
     """Phase 1: ``schedule`` with the data of the ranks ``active`` only, the others as relays.
 
-    Its collective is custom: the contributions are those of the active ranks, the targets those of the
-    whole. Chunks without any contribution are left out; `partial_phase` says which are there. Where all
-    ranks are active it is ``schedule`` itself. Raises NotApplicableError where chunks are no trees,
-    UsageError where no rank is active or one does not take part. O(sends · log sends); the trees are
-    remembered.
+    Its collective is custom: the contributions are those of the active ranks, the targets those of the whole.
+    Chunks without any contribution are left out; `partial_phase` lists the others. If all ranks are active,
+    the result is ``schedule`` itself. Raises NotApplicableError if a chunk's sends are no tree, UsageError if
+    no rank is active or an active one does not take part. O(sends · log sends); the trees are cached.
     """
     return partial_phase(schedule, active).schedule
 

@@ -1,7 +1,7 @@
-"""Which tree each chunk takes in a phase: the one that keeps the busiest link or port least busy.
+"""The choice of each chunk's tree in a phase: the tree that keeps the busiest link or port least busy.
 
-The trees of a schedule are balanced for the data of all ranks. Those of few may load some links twice: a rank
-that is late sends its data to the roots of the others' trees, and its own part to everybody.
+The trees of a schedule are balanced for the data of all ranks. With the data of few ranks they may load some
+links twice: a late rank sends its data to the roots of the others' trees, and its own part to all ranks.
 """
 
 from __future__ import annotations
