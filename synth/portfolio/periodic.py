@@ -153,7 +153,7 @@ def _cuts(request: Request, trees: int) -> Iterator[tuple[int, int]]:
 
 
 def _trees(edges: Edges, count: int, least_s_per_byte: float, seed: int, *, low: bool) -> list[TwoWayTree]:
-    """So many trees, evenly loading the network: where no ports are shared exactly, if that is soon done."""
+    """Return ``count`` trees that load the network alike; exact balance is tried if no ports are shared."""
     found = balanced_trees(edges, count, seed=seed, low=low)
     if not len(edges.network.link_port):
         shares = count * least_s_per_byte / _edge_s_per_byte(edges)

@@ -16,7 +16,7 @@ from synth.simulation import replay
 
 __all__ = ["Refinement"]
 
-# Justified are this many of the schedules within this factor of the best, if they have so few sends.
+# Justify at most _JUSTIFIED schedules of at most _MOST_SENDS sends, within the factor _NEAR of the best.
 _NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
 # Chunks are cut into so many parts at most, no smaller than this fraction of the smallest chunk of a search.
 # All are tried in two parts, and the best of them in more.

@@ -1,4 +1,4 @@
-"""What is asked of the planner, and how it cuts the buffer of a request into chunks."""
+"""The request to the planner, and how its buffer is cut into chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning gives: the schedule that is kept, proven and bounded, and how it was found."""
+"""The result of planning: the best schedule, proven and bounded, and how it was found."""
 
 from __future__ import annotations
 
