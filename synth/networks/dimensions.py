@@ -7,7 +7,7 @@ import math
 from probes.base import UsageError, whole
 from synth.collective import MOST_RANKS
 
-__all__ = ["MOST_LINKS", "parse_dimensions", "require_links"]
+__all__ = ["MOST_LINKS", "parse_dimensions", "require_links", "require_ranks"]
 
 MOST_LINKS = 1 << 22
 _MOST_DIMENSIONS = 32
@@ -26,11 +26,14 @@ def parse_dimensions(spec: str, text: str, example: str) -> list[int]:
         )
     if min(known) < 1:
         raise UsageError(f"network {spec}: a network needs at least two ranks")
-    if math.prod(known) > MOST_RANKS:
-        raise UsageError(
-            f"network {_cut(spec)}: {math.prod(known)} ranks are more than the {MOST_RANKS} that fit"
-        )
+    require_ranks(spec, math.prod(known))
     return known
+
+
+def require_ranks(spec: str, ranks: int) -> None:
+    """Raise UsageError if a network has more ranks than the limit."""
+    if ranks > MOST_RANKS:
+        raise UsageError(f"network {_cut(spec)}: {ranks} ranks are more than the {MOST_RANKS} that fit")
 
 
 def require_links(spec: str, links: int) -> None:

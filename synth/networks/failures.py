@@ -18,6 +18,9 @@ from synth.network import Network
 
 __all__ = ["Failures", "failures_of", "kept_links", "survivors", "without"]
 
+# More failures than these are counted and not named.
+_SHOWN = 16
+
 
 @dataclass(frozen=True)
 class Failures:
@@ -32,7 +35,8 @@ class Failures:
 
     def __str__(self) -> str:
         parts = [f"rank:{rank}" for rank in self.ranks] + [f"link:{src}>{dst}" for src, dst in self.links]
-        return self.text or ",".join(parts)
+        more = f",… ({len(parts)} in all)" if len(parts) > _SHOWN else ""
+        return self.text or ",".join(parts[:_SHOWN]) + more
 
 
 def failures_of(text: str, network: Network) -> Failures:

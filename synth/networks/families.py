@@ -29,7 +29,7 @@ from functools import partial
 from probes.base import UsageError, plural
 from synth.network import Link, Network, build
 from synth.networks import fat_tree
-from synth.networks.dimensions import parse_dimensions, require_links
+from synth.networks.dimensions import parse_dimensions, require_links, require_ranks
 from synth.networks.named import named_network
 
 __all__ = ["FAMILIES", "Dimension", "Shape", "family", "is_family", "names", "shape_of"]
@@ -50,6 +50,14 @@ class Dimension:
         if not self.unwind:
             return list(_PAIRS[self.kind](self.size))
         return [(a, (a + step) % self.size) for a in range(self.size) for step in range(1, self.degree + 1)]
+
+    def pairs_from_first(self) -> list[tuple[int, int]]:
+        """Return (src, dst) of the links that rank 0 sends over, without listing all others."""
+        if self.unwind:
+            return [(0, step % self.size) for step in range(1, self.degree + 1)]
+        if self.kind in ("line", "ring"):
+            return [(a, b) for a, b in self.pairs() if a == 0]
+        return [(0, b) for b in range(1, self.size)]
 
     @property
     def pair_count(self) -> int:
@@ -167,6 +175,7 @@ def shape_of(
     oversubscription = 1
     if name == "fat_tree":
         sizes, oversubscription = fat_tree.shape(spec, shape)
+        require_ranks(spec, math.prod(sizes))
         _degrees(spec, kinds, unwind)
         costs = 1
     else:

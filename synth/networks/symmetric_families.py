@@ -74,9 +74,7 @@ def _product(shape: Shape, axes: Sequence[int]) -> Iterator[OrbitLink]:
     sizes, stride = shape.sizes, 1
     cells = _cells(sizes, axes)
     for axis, dimension in enumerate(shape.dimensions):
-        pairs = dimension.pairs()
-        if axis in axes:
-            pairs = [(a, b) for a, b in pairs if a == 0]
+        pairs = dimension.pairs_from_first() if axis in axes else dimension.pairs()
         through_ports = dimension.kind == "switch" and not dimension.unwind
         for cell in cells:
             for a, b in pairs:

@@ -65,7 +65,7 @@ MODEL = """{"schema": "ccctl/model/1", "body": {}}"""
     [
         (None, "there is no such file"),
         ("{}", "schema: not a ccctl artifact"),
-        (MODEL, "schema: expected a profile or topology or schedule or periodic, found a model"),
+        (MODEL, "schema: expected a profile or topology or .*, found a model"),
     ],
 )
 def test_what_is_wrong_with_the_profile_is_told_with_the_variable_that_names_it(tmp_path, content, why):

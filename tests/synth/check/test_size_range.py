@@ -73,6 +73,8 @@ def test_what_methods_make_is_proven_for_all_sizes(name, kind):
         except Exception as error:
             assert "UsageError" in type(error).__name__ or "NotApplicable" in type(error).__name__
             continue
+        if not isinstance(made, Schedule):
+            continue
         assert check_sizes(replace(made, chunk_bytes=1), 1 << 40, check) is None, method
 
 

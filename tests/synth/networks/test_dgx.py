@@ -97,4 +97,4 @@ def test_refuses_more_than_fit() -> None:
     with pytest.raises(UsageError, match="at most 8192 of these machines"):
         pod("dgx-a100:9000")
     with pytest.raises(UsageError, match="links are more than"):
-        pod("dgx-a100:512")
+        _ = pod("dgx-a100:512").src
