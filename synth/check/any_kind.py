@@ -1,4 +1,4 @@
-"""The checker of schedules of whatever kind: each kind has a judge of its own."""
+"""The checker of schedules of any kind: it calls the judge of the schedule's kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JUDGES: dict[str, Callable[[Any, Timing | None], list[str]]] = {
 def check_any(made: AnySchedule, timing: Timing | None = None) -> list[str]:
     """Return what is wrong with a schedule, each with its place; an empty list proves it.
 
-    ``timing`` is what is claimed of a table, or of the quotient of a symmetric schedule; a periodic schedule
-    claims its own times, and a selection none.
+    ``timing`` holds the claimed times of a table, or of the quotient of a symmetric schedule. A periodic
+    schedule states its own times, and a selection states none.
     """
     return _JUDGES[made.kind](made, timing)

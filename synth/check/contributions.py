@@ -1,7 +1,7 @@
-"""Contribution sets: whose contributions each rank holds of a chunk, through all starts and arrivals.
+"""Contribution sets: the ranks whose contributions each slot holds, through all starts and arrivals.
 
-A rank's contributions are a set of bits. A send carries all that its source holds, or the addends that the
-schedule names.
+A set has one bit for each rank. A send carries all that its source holds, or the addends that the schedule
+names.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _Words: TypeAlias = NDArray[np.uint64]
 class _Events(NamedTuple):
     """Two orders of the sends, chunk by chunk: as they start and as they arrive.
 
-    Those of chunk c are at ``chunk_start[c]:chunk_start[c + 1]``. ``start`` and ``arrival`` tell which of a
-    start and an arrival comes first.
+    The sends of chunk c are at ``chunk_start[c]:chunk_start[c + 1]``. ``start`` and ``arrival`` decide
+    whether a start or an arrival comes first.
     """
 
     by_start: Indices
@@ -52,8 +52,10 @@ class _Sends(NamedTuple):
 
 
 def by_the_times(schedule: Schedule, timing: Timing) -> Indices:
-    """Return what is wrong where starts and arrivals follow each other as claimed: rows of (code, send or -1,
-    rank, chunk), at most 20 of each code. O(sends · log sends), times ranks / 64 for sums.
+    """Return what is wrong if sends start and arrive in the claimed order.
+
+    Rows are (code, send or -1, rank, chunk), at most 20 of each code. O(sends · log sends), times ranks / 64
+    for sums.
     """
     rows, chunk_start = by_chunk(schedule)
     chunk = schedule.chunk[rows]
@@ -64,9 +66,10 @@ def by_the_times(schedule: Schedule, timing: Timing) -> Indices:
 
 
 def by_the_table(schedule: Schedule, timing: Timing | None = None) -> Indices:
-    """Return the same where each send arrives before the next one of the table starts, as in programs.
+    """Return what is wrong if each send arrives before the next one of the table starts, as in programs.
 
-    With ``timing`` that is still the order in which contributions go, but each must have come by its times.
+    With ``timing`` contributions still move in that order, but each must also have arrived by its claimed
+    time.
     """
     rows, chunk_start = by_chunk(schedule)
     row = np.arange(schedule.sends, dtype=np.float64)
@@ -122,7 +125,7 @@ def _follow(
         message = np.zeros((end - begun, words), np.uint64)
         for at in range(chunk_start[chunk], end):
             row = by_arrival[at]
-            # Of one instant, arrivals come first: what arrives at t can leave at t.
+            # At one instant arrivals come first: a chunk that arrives at t can leave at t.
             while begun < end and not start[by_start[begun]] >= arrival[row]:
                 sent = by_start[begun]
                 begun += 1
@@ -143,7 +146,7 @@ def _follow(
                 _report(found, count, NOT_HELD, row, src[row], chunk)
                 continue
             slot, carried = bits[dst[row]], message[place[row]]
-            # A sum of named addends stays what it is while others come.
+            # Later arrivals do not change a sum of named addends.
             changed = _changes(slot, carried, op[row]) if len(addend) == 0 else op[row] != REDUCE
             if changed and arrival_s[row] < busy_until_s[dst[row]] * (1.0 - _SLACK):
                 _report(found, count, CHANGED, row, dst[row], chunk)
@@ -176,7 +179,7 @@ def _kept(found: Indices, count: Indices) -> Indices:
 
 @compiled
 def _begin(own: _Words, complete: _Words, sources: Indices, reduced: bool) -> None:
-    """Each source of the chunk holds its own contribution, and together they are the complete chunk."""
+    """Give each source of the chunk its own contribution; together they make the complete chunk."""
     own[:] = 0
     complete[:] = 0
     for rank in sources:
@@ -188,7 +191,7 @@ def _begin(own: _Words, complete: _Words, sources: Indices, reduced: bool) -> No
 
 @compiled
 def _changes(slot: _Words, content: _Words, op: int) -> bool:
-    """Return whether a send changes what is in a slot; what comes into an empty one changes nothing."""
+    """Return whether a send changes the contents of a slot; filling an empty slot is no change."""
     changed = False
     for word in range(len(slot)):
         after = slot[word] | content[word] if op == REDUCE else content[word]
@@ -198,7 +201,7 @@ def _changes(slot: _Words, content: _Words, op: int) -> bool:
 
 @compiled
 def _add(slot: _Words, content: _Words) -> bool:
-    """Return whether a contribution is now in the sum a second time."""
+    """Add a sum to a slot; return whether a contribution is in it twice."""
     twice = False
     for word in range(len(slot)):
         twice = twice or (slot[word] & content[word]) != 0
@@ -224,7 +227,7 @@ def _is_equal(first: _Words, second: _Words) -> bool:
 
 @compiled
 def _copy(into: _Words, words: _Words) -> None:
-    """Word by word: to assign a slice compiles all that could be said of shapes that differ."""
+    """Copy word by word: assigning a slice would compile code for shapes that differ, too."""
     for word in range(len(words)):
         into[word] = words[word]
 

@@ -1,4 +1,4 @@
-"""Judge a groups artifact: its matrices, its consensus and what it promises, from definitions alone."""
+"""The judge of a groups artifact: it computes matrices, consensus and time from their definitions alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from synth.groups import Division, Groups
 
 __all__ = ["GroupsVerdict", "examine_groups", "lemma_holds_from"]
 
-# Of a product of matrices and of its eigenvalues.
+# The relative error of a product of matrices and of its eigenvalues.
 _TOLERANCE = 1e-6
 _ROUNDING = 1e-9
-# Powers of a matrix that vanish do so but for some units of the last place.
+# Powers of a nilpotent matrix are zero except for rounding.
 _VANISHING = 1e-13
 _MOST_POWERS = 32
 _REPRESENTED = ("representatives", "alternating")
@@ -24,7 +24,7 @@ _REPRESENTED = ("representatives", "alternating")
 
 @dataclass(frozen=True)
 class GroupsVerdict:
-    """What is wrong, what is worth knowing, and the number of periods from which Lemma IV.1 is proven."""
+    """Findings, cautions, and the number of periods from which Lemma IV.1 is proven."""
 
     findings: tuple[str, ...]
     cautions: tuple[str, ...]
@@ -34,9 +34,9 @@ class GroupsVerdict:
 def examine_groups(groups: Groups) -> GroupsVerdict:
     """Return the verdict on groups whose fields are consistent (``problems`` finds nothing).
 
-    Matrices are doubly stochastic, rho and the distance are those of their product and below 1, the time
-    is that of the network, and the rules of Sec. III-B hold: a rack has one representative at a time, none
-    with a slow NIC, and that of a slow rack is in a group of two.
+    Matrices must be doubly stochastic. Rho and the distance must be those of their product, and below 1. The
+    time must follow from the network. The rules of Sec. III-B must hold: a rack has one representative at a
+    time, none with a slow NIC, and the representative of a slow rack is in a group of two.
     """
     product = np.eye(groups.ranks)
     findings: list[str] = []
@@ -62,7 +62,7 @@ def _time(groups: Groups) -> Iterator[str]:
     network, ranks = groups.network, groups.ranks
     travel_s = network.travel_s(max(1, groups.size_bytes // groups.layers))
     link = np.full((ranks, ranks), -1)
-    # Of parallel links the last of the fastest.
+    # Among parallel links the last of the fastest is taken.
     slowest_first = np.argsort(-travel_s, kind="stable")
     link[network.src[slowest_first], network.dst[slowest_first]] = slowest_first
     apart = np.argwhere((link < 0) & ~np.eye(ranks, dtype=bool))
@@ -76,10 +76,10 @@ def _time(groups: Groups) -> Iterator[str]:
 
 
 def _iteration_s(groups: Groups, division: Division, link: Indices) -> float:
-    """Return when the last group has averaged, each by a ring in the order of the racks, all of them at once.
+    """Return when the last group has averaged; all groups run at once, each as a ring in the order of racks.
 
-    A ring of n takes 2(n − 1) messages of 1/n of the bytes, layer by layer, each as late as its slowest link
-    lets it be; and it waits for all that its links and ports carry, of whatever rings.
+    A ring of n takes 2(n − 1) messages of 1/n of the bytes for each layer, with the highest latency of its
+    links. It also waits for everything that its busiest link or port carries, for any ring.
     """
     network = groups.network
     place = {rank: at for at, rank in enumerate(rank for rack in groups.racks for rank in rack)}
@@ -100,11 +100,11 @@ def _iteration_s(groups: Groups, division: Division, link: Indices) -> float:
 
 
 def lemma_holds_from(product: Floats, rho: float) -> int | None:
-    """Return the first number of periods from which Lemma IV.1 is proven, or None within what is tried.
+    """Return the first number of periods from which Lemma IV.1 is proven; None if none that was tried is.
 
     The lemma bounds the squared error of every rank after k periods by rho^k · ‖X₀‖². It holds for all k ≥ m
-    if the 2-norms of the error's powers m to 2m − 1 keep to it, as any k ≥ m is a sum of such numbers.
-    ``product`` is that of a period's matrices.
+    if the 2-norms of the error's powers m to 2m − 1 satisfy it, because any k ≥ m is a sum of such numbers.
+    ``product`` is the product of a period's matrices.
     """
     power = error = product - 1.0 / len(product)
     keeps = list[bool]()
@@ -119,7 +119,7 @@ def lemma_holds_from(product: Floats, rho: float) -> int | None:
 
 
 def _reached(groups: Groups) -> set[int]:
-    """Return the ranks that hear of rank 0, directly or through others."""
+    """Return the ranks that rank 0's values reach, directly or through others."""
     groups_of: dict[int, list[tuple[int, ...]]] = {}
     for group in {group for division in groups.iterations for group in division}:
         for rank in group:
@@ -135,7 +135,7 @@ def _reached(groups: Groups) -> set[int]:
 
 
 def _consensus(groups: Groups, product: Floats) -> Iterator[str]:
-    """Yield whether all ranks reach each other, and whether rho and the distance are those of the product."""
+    """Yield findings on consensus: ranks that rank 0 never reaches, or a wrong rho or distance."""
     reached = _reached(groups)
     if len(reached) < groups.ranks:
         apart = next(rank for rank in range(groups.ranks) if rank not in reached)

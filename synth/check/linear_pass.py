@@ -1,6 +1,6 @@
 """A linear pass over a schedule that proves most schedules in little memory.
 
-What it cannot prove is not yet wrong: ``synth.check.schedule`` then looks closely, and names what it finds.
+A schedule that it cannot prove may still be right: ``synth.check.schedule`` then checks it in detail.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_SLOTS = 1 << 24
 def takes_turns(schedule: Schedule, timing: Timing, slack: float) -> bool:
     """Return whether no send is too short, early or late, and links and ports carry their sends one by one.
 
-    Proven only if the sends of each link and port start in the order of the table. O(sends · ports).
+    False, too, where the sends of a link or port do not start in the order of the table. O(sends · ports).
     """
     network = schedule.network
     return bool(
@@ -40,19 +40,19 @@ def takes_turns(schedule: Schedule, timing: Timing, slack: float) -> bool:
 
 
 def is_delivered(schedule: Schedule, timing: Timing, slack: float) -> bool:
-    """Return whether each chunk is summed along a tree, if it is reduced, and copied from there to
-    who wants it.
+    """Return whether reduced chunks are summed along trees, and all chunks reach the ranks that want them.
 
-    A copy that starts no earlier than the first arrival of its chunk at its source, and arrives later than it
-    starts, carries the complete chunk if that arrival did; so does each in turn, from the sources on.
+    A copy carries the complete chunk if the first arrival at its source did, and if the copy starts after
+    that arrival and arrives after its own start. By induction all copies from the chunk's sources are
+    complete.
 
-    The source of a chunk to which every rank contributes is the root of its sum. Where all ranks but one send
-    their sum once, after all that they are sent themselves has arrived, these sends are a tree: each
-    contribution reaches the last rank, once. Sums do not change while they are being sent: what is added
-    comes before, and copies come after.
+    The source of a chunk to which every rank contributes is the root of its sum. If all ranks but one send
+    their sum once, after everything sent to them has arrived, these sends form a tree: each contribution
+    reaches the last rank once. A sum does not change while it is being sent: addends arrive before, copies
+    after.
 
-    Proven only where the table has the earlier send first, so it holds one by one in that order, too.
-    O(sends + ranks · chunks).
+    False, too, where the table lists a later send first; so the proof also covers sends carried out one by
+    one in table order. O(sends + ranks · chunks).
     """
     shape, network = schedule.collective, schedule.network
     if network.ranks * shape.chunks > max(_MOST_SLOTS, 2 * schedule.sends):
@@ -81,7 +81,7 @@ def is_delivered(schedule: Schedule, timing: Timing, slack: float) -> bool:
         gathered,
     ):
         return False
-    # Who alone has not sent the sum that all others have sent has it, even if nobody asked for it.
+    # The one rank that has not sent its sum holds the complete one, even if it is no target.
     summed = reduced & (gathered == network.ranks - 1)
     complete[:, summed] |= ~sent[:, summed]
     return not (shape.wanted() & ~complete).any()
@@ -105,7 +105,7 @@ def _in_turn(
     begun_s, ended_s = np.zeros(links + ports), np.zeros(links + ports)
     for row in range(len(link)):
         e, begin_s, come_s = link[row], start_s[row], arrival_s[row]
-        # Written so that what is not a number proves nothing.
+        # Written so that NaN proves nothing.
         timely = 0.0 <= begin_s < np.inf and come_s <= latest_s
         if not (timely and come_s - begin_s >= travel_s[e] - slack * (1.0 + abs(come_s))):
             return False
@@ -137,10 +137,10 @@ def _delivered(
     sending_s: Floats,
     gathered: Indices,
 ) -> bool:
-    """Follow all sends through the slots of each rank and chunk; False where one proves nothing.
+    """Follow all sends through the slots of each rank and chunk; return False at the first unproven send.
 
-    ``has_s`` is when the last contribution came, or from completeness on when that was; inf where nothing is.
-    Until ``sending_s`` a rank that has sent its sum holds a link with it.
+    ``has_s`` is when a slot's last contribution arrived, or when it became complete; inf for an empty slot.
+    ``sending_s`` is when a rank's sum has left its link.
     """
     ranks = len(has_s)
     for row in range(len(link)):

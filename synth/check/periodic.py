@@ -1,8 +1,8 @@
 """The checker of periodic schedules: one proof for any number of periods.
 
-Periods share no chunk, so what a chunk needs is settled within its period, which is judged as a schedule of
-its own at the times that the table claims. What periods share is links and ports: two sends, of whatever
-periods, hold one at the same time just where they do counted modulo the period.
+Periods share no chunk, so one period is judged as a schedule of its own, at the times that the table claims.
+Periods share links and ports: two sends of any periods hold one at the same time if and only if they do so
+modulo the period.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_periodic(made: PeriodicSchedule) -> list[str]:
 def _overlaps(
     made: PeriodicSchedule, rows: Indices, resource: Indices, hold_s: Floats, noun: str
 ) -> list[str]:
-    """Pairs of sends that hold one link, or one port, at the same time in some two periods."""
+    """Return pairs of sends that hold one link, or one port, at the same time in some two periods."""
     place_s = np.mod(made.start_s[rows], made.period_s)
     order = np.lexsort((place_s, resource))
     row, held, begin_s = rows[order], resource[order], place_s[order]
@@ -51,7 +51,7 @@ def _overlaps(
     follower[last] = first
     next_s = begin_s[follower]
     next_s[last] += made.period_s
-    # Where a send starts is known as exactly as floats of its own size are.
+    # A start is as exact as a float of its size.
     slack_s = _SLACK * made.period_s + 1e-12 * made.start_s[row]
     found = []
     for at in np.flatnonzero(next_s < end_s - slack_s)[:_MOST].tolist():

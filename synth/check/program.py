@@ -1,8 +1,8 @@
 """The checker of programs: the emitted steps themselves are replayed, chunk by chunk.
 
-Nothing of how a program was made is believed. Its shape is checked, its threadblocks are run with
-bounded FIFOs, every slot is followed as the set of contributions it holds, and every two accesses
-to one slot must be ordered.
+The checker ignores how a program was made. It checks the program's shape, runs its threadblocks with bounded
+FIFOs, follows every slot as the set of contributions it holds, and demands an order between every two
+accesses to one slot.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MOST_TOLD = 1000
 
 @dataclass(frozen=True)
 class Verdict:
-    """``findings`` are what is wrong; ``cautions`` are right but worth knowing.
+    """Errors (``findings``), and facts worth knowing about a correct program (``cautions``).
 
-    ``other_bits`` are those of the cautions that tell of sums which ranks add up in different orders.
-    ``fifo_depth`` is the smallest number of messages a connection must hold so that nothing deadlocks;
-    0 where no number is enough or the program is not even well formed.
+    ``other_bits`` are the cautions about sums that ranks add up in different orders. ``fifo_depth`` is the
+    smallest number of messages that a connection must hold to prevent deadlock; 0 where no number is enough
+    or the program is not well formed.
     """
 
     findings: tuple[str, ...]
@@ -44,17 +44,17 @@ class Verdict:
 def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
     """Return findings, each with rank, threadblock and step; an empty list proves the program.
 
-    Proven are: every slot exists; nothing deadlocks with ``depth`` messages in each FIFO; nothing
-    unwritten is read; each rank ends with every contribution to what it wants exactly once; no step
-    writes a part of what it reads; no two threadblocks access a slot in an order left to chance. That
-    holds for each placement (out of place, in place) that the program claims. O(steps), and O(steps)
-    again for each step in doubt.
+    The proof covers each placement (out of place, in place) that the program claims: every slot exists;
+    nothing deadlocks with ``depth`` messages in each FIFO; no step reads an unwritten slot; each rank ends
+    with every contribution to its output exactly once; no step writes a part of what it reads; no two
+    threadblocks access a slot in an order left to chance. O(steps), and O(steps) again for each step in
+    doubt.
     """
     return list(examine(program, depth).findings)
 
 
 def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
-    """Return ``judge``, with the least depth of FIFOs, and whether all ranks end with the same bits."""
+    """Return the verdict: ``judge``'s findings, cautions, the least FIFO depth, and sums with other bits."""
     if found := shape(program):
         return Verdict(tuple(found))
     if not program.steps and program.input_chunks:
@@ -105,7 +105,7 @@ def _wrong_on_the_way(waits: Waits, slots: Slots, values: Values) -> list[str]:
 
 
 def _wrong_at_the_end(program: Program, slots: Slots, values: Values) -> list[str]:
-    """Output slots that do not hold what the postcondition says: of very many the first, and a count."""
+    """Return output slots that violate the postcondition; of very many the first ones, and a count."""
     outputs, collective = slots.outputs, program.collective
     if not len(outputs.rank):
         return []
@@ -132,7 +132,7 @@ def _held(slots: Slots, values: Values) -> Indices:
 
 
 def _complete(program: Program, words: int) -> Indices:
-    """For each group of sources the contributions that make a chunk whole."""
+    """Return for each group of sources the bits of the contributions that make a chunk complete."""
     sets = program.collective.sources
     bits = np.zeros((len(sets.start) - 1, words), dtype=np.uint64)
     owner = np.repeat(np.arange(len(sets.start) - 1), np.diff(sets.start))
@@ -172,7 +172,7 @@ def _contributors(bits: Indices) -> list[int]:
 
 
 def _other_bits(program: Program, slots: Slots, values: Values) -> list[str]:
-    """Chunks whose sum is built in another order on some ranks: floating-point results then differ."""
+    """Return chunks that ranks sum up in different orders, so that floating-point results differ."""
     outputs = slots.outputs
     if not program.collective.reduces or not len(outputs.rank):
         return []

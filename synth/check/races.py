@@ -1,4 +1,4 @@
-"""Races: two accesses to one slot, at least one a write, that nothing orders."""
+"""Races: two unordered accesses to one slot, at least one of them a write."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CPY = OPS.index("cpy")
 def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
     """Return every pair of conflicting accesses that neither waits nor messages order.
 
-    ``order`` must be an order in which the steps can run. Order within a rank comes from vector clocks,
-    O(waits · threadblocks of a rank); pairs that they leave open are searched for a path of messages
+    ``order`` must be an order in which the steps can run. Vector clocks order accesses within a rank,
+    O(waits · threadblocks of a rank). For pairs that they leave open a search looks for a path of messages
     over other ranks, O(steps) for each step that has such pairs.
     """
     program = waits.program
@@ -32,7 +32,7 @@ def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
     writes = np.array(WRITES_DST)[program.op]
     reads = np.array(READS_SRC)[program.op] | (program.op == OPS.index("re"))
     same = slots.same.astype(np.int64)
-    # A copy from a slot to itself, as in place there are, does nothing and is not done.
+    # Executors skip a copy from a slot to itself, as in-place programs have them.
     local = np.flatnonzero(program.op == _CPY)
     idle = np.zeros(program.steps, dtype=bool)
     idle[local] = same[src[local]] == same[dst[local]]
@@ -54,7 +54,7 @@ def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
 def overlaps(program: Program, slots: Slots) -> list[str]:
     """Return the steps that write into a part of what they read; O(slots · log slots).
 
-    Exactly the same memory is no overlap. Which slots are the same memory depends on the placement.
+    Reading and writing exactly the same memory is allowed. The placement decides which slots share memory.
     """
     both = np.array(READS_SRC)[program.op] & np.array(WRITES_DST)[program.op]
     steps = np.flatnonzero(both & (program.count > 1))
@@ -80,7 +80,7 @@ def _told(waits: Waits, slots: Slots, pairs: Indices) -> list[str]:
 
 
 def _waited_for(waits: Waits) -> Indices:
-    """For each step a number among the steps that others wait for, or -1."""
+    """Return for each step its number among the steps that others wait for, or -1."""
     goals = np.unique(waits.goal[waits.goal >= 0])
     number = np.full(waits.program.steps, -1, dtype=np.int64)
     number[goals] = np.arange(len(goals))
@@ -88,7 +88,7 @@ def _waited_for(waits: Waits) -> Indices:
 
 
 def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
-    """Return which suspects no path orders: program order, waits, and messages of any rank."""
+    """Return which suspects no path of program order, waits and messages orders."""
     program = waits.program
     position = np.full(program.steps, -1, dtype=np.int64)
     position[order] = np.arange(len(order))
@@ -103,7 +103,7 @@ def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
 
 
 class _Blocks(NamedTuple):
-    """The threadblock of each step; of each threadblock the first of its rank, and how many that has."""
+    """The threadblock of each step; for each threadblock its rank's first one, and how many the rank has."""
 
     tb_of: Indices
     first_tb: Indices
@@ -111,7 +111,7 @@ class _Blocks(NamedTuple):
 
 
 class _Accesses(NamedTuple):
-    """Which steps read and write, their first slots, how many; ``same`` numbers the memory of each cell."""
+    """The steps that read and write, their first slots and lengths; ``same`` numbers each cell's memory."""
 
     reads: Mask
     writes: Mask
@@ -125,7 +125,7 @@ class _Accesses(NamedTuple):
 def _suspects(
     order: Indices, blocks: _Blocks, goal: Indices, waited_for: Indices, accesses: _Accesses
 ) -> Indices:
-    """Rows of (earlier step, later step, cell): accesses that no wait within the rank orders."""
+    """Return rows of (earlier step, later step, cell): accesses that no wait within the rank orders."""
     tb_of, first_tb, of_rank = blocks
     reads, writes, src, dst, count, same = accesses
     found = np.empty((64, 3), dtype=np.int64)

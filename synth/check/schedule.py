@@ -1,7 +1,7 @@
 """The checker of schedules: every send causal, every link exclusive, every result complete.
 
-It takes a schedule and the times that are claimed for it, and believes neither. What ``linear_pass`` cannot
-prove in one pass it looks at closely, chunk by chunk.
+It trusts neither the schedule nor the times claimed for it. Schedules that ``linear_pass`` cannot prove in
+one pass are checked chunk by chunk.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SLACK = 1e-9
 def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
     """Return findings, at most 20 of a kind; an empty list proves the schedule.
 
-    Proven are: the source held the chunk when the send started; no link and no port carries two sends at
-    once, where streams, which divide them by rates, are links of their own; no contribution is reduced twice;
-    nothing changes while it is being sent; every rank that wants a chunk ends with all of its contributions.
-    That holds at the claimed times, by default those of `synth.check.times`, and when the sends are carried
-    out one by one in the order of the table, as programs do.
-    O(sends · log sends), and times ranks / 64 for reducing collectives whose sums go no trees.
+    The proof covers: the source held the chunk when the send started; no link and no port carries two sends
+    at once (each stream counts as a link of its own, with its share of the rate); no contribution is reduced
+    twice; nothing changes while it is being sent; every rank that wants a chunk ends with all of its
+    contributions. It holds at the claimed times, by default those of `synth.check.times`, and when the sends
+    run one by one in table order, as programs do. O(sends · log sends), times ranks / 64 for reducing
+    collectives whose sums follow no trees.
     """
     problems = schedule.problems()
     if problems:
@@ -50,7 +50,7 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
 
 
 def check_selection(selection: Selection) -> list[str]:
-    """Return findings on the schedule of each range; none proves it for every size of its range."""
+    """Return findings on the schedule of each range; an empty list proves it for every size in its range."""
     found = selection.problems()
     for row, one in enumerate(selection.ranges if not found else ()):
         least, most = selection.choose(one.from_bytes), selection.choose(one.to_bytes)
@@ -67,7 +67,7 @@ def check_selection(selection: Selection) -> list[str]:
 
 
 def _times(schedule: Schedule, timing: Timing) -> list[str]:
-    """Return sends that start before zero, or do not take what their link takes."""
+    """Return sends that start before time 0 or arrive sooner than their link allows."""
     started = np.isfinite(timing.start_s)
     travel_s = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
     slack_s = _SLACK * (1.0 + np.abs(timing.arrival_s))
@@ -83,7 +83,7 @@ def _times(schedule: Schedule, timing: Timing) -> list[str]:
 
 
 def _exclusive(schedule: Schedule, timing: Timing) -> list[str]:
-    """Pairs of sends that hold one link, or one port, at the same time."""
+    """Return pairs of sends that hold one link, or one port, at the same time."""
     network = schedule.network
     hold_s = network.hold_s(schedule.chunk_bytes)[schedule.link]
     found = _overlaps(schedule, timing, np.arange(schedule.sends), schedule.link, hold_s, "link", ())
@@ -118,7 +118,7 @@ def _overlaps(
 
 
 def _said(schedule: Schedule, codes: Indices) -> list[str]:
-    """Return what each (code, send or -1, rank, chunk) means."""
+    """Return a message for each (code, send or -1, rank, chunk)."""
     words = {
         NOT_HELD: "rank {rank} does not hold chunk {chunk} when it starts",
         TWICE: "rank {rank} already has a contribution to chunk {chunk} that this reduce adds again",

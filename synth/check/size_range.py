@@ -1,10 +1,10 @@
-"""Whether an order of sends is right for chunks of every size in a range, not only for those that were tried.
+"""A proof that a schedule is right for chunks of every size in a range, not only for the sizes tried.
 
-When sends start changes with the size of a chunk, and so may the order in which two of them touch one chunk
-at one rank. What a schedule does depends on those orders alone. Most hold at any size, because the later send
+Start times change with the size of a chunk, and so may the order in which two sends touch one chunk at one
+rank. The result of a schedule depends on these orders alone. Most hold at any size, because the later send
 cannot start before the earlier one has arrived. The others are proven over whole ranges: each time is the
-longest path through the sends before it, so a convex function of the size, which lies above the line of any
-one path and below its chord.
+longest path through the sends before it, hence a convex function of the size, which lies above its tangents
+and below its chord.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Unsettled", "check_sizes"]
 _SLACK = 1e-9
 # Kinds of pairs: a read of a chunk and a later write of it; two writes.
 _READ_WRITE, _WRITE_WRITE = 0, 1
-# What the order of a pair is: as in the table, the other way round, the write in the middle of the read.
+# Orders of a pair: as in the table, the other way round, the write in the middle of the read.
 _AS_LISTED, _SWAPPED, _WITHIN = 0, 1, 2
-# So many sizes are looked at; what is not settled then is refused.
+# The most sizes that are judged; a range that they do not settle is refused.
 _MOST_SIZES = 400
 
 
 class Unsettled(NamedTuple):
-    """Two sizes of a chunk, in bytes, between which the order of some sends is not known."""
+    """Two chunk sizes in bytes between which the order of some sends is unknown."""
 
     from_bytes: int
     to_bytes: int
@@ -40,7 +40,7 @@ class Unsettled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Times:
-    """Start, end of the hold, and arrival of each send at one size, and how fast each grows with the size."""
+    """Start, end of the hold, and arrival of each send at one size, with their growth per byte."""
 
     start_s: Floats
     start_slope: Floats
@@ -61,11 +61,11 @@ class _Times:
 def check_sizes(
     schedule: Schedule, most_bytes: int, judge: Callable[[Schedule], list[str]]
 ) -> tuple[int, list[str]] | Unsettled | None:
-    """Return a size of chunks at which ``judge`` has findings, and those; None proves every size.
+    """Return a chunk size at which ``judge`` has findings, and the findings; None proves every size.
 
-    Sizes are those from the chunks of ``schedule`` to ``most_bytes``; ``judge`` is given the schedule with
-    others. Unsettled where 400 sizes do not decide. O(sends · ranks / 64), and O(sends) for each size that is
-    looked at.
+    Sizes range from the schedule's ``chunk_bytes`` to ``most_bytes``; ``judge`` receives the schedule at one
+    of them. Return Unsettled where 400 sizes do not decide. O(sends · ranks / 64), and O(sends) for each size
+    judged.
     """
     judged: dict[int, list[str]] = {}
     times: dict[int, _Times] = {}
@@ -82,7 +82,7 @@ def check_sizes(
     for size in (least, most):
         if findings(size):
             return size, findings(size)
-    # What a send carries of addends is the same in every order.
+    # A send of named addends carries the same in every order.
     if schedule.exchanges:
         return None
     pairs = _free_pairs(schedule)
@@ -100,7 +100,7 @@ def check_sizes(
             continue
         if len(times) >= _MOST_SIZES:
             return Unsettled(low, high)
-        # Sizes span many powers of two, and orders change more often where chunks are small.
+        # Bisect in logarithms: orders change more often among small chunks.
         middle = min(high - 1, max(low + 1, round((low * high) ** 0.5)))
         if findings(middle):
             return middle, findings(middle)
@@ -109,9 +109,9 @@ def check_sizes(
 
 
 def _free_pairs(schedule: Schedule) -> Indices:
-    """Rows (kind, first, second) of sends that touch one chunk at one rank in an order that nothing forces.
+    """Return rows (kind, first, second) of sends that touch one chunk at one rank in an unforced order.
 
-    Only of chunks that are reduced: the copies of the others are alike.
+    Only reduced chunks have such pairs: all copies of the others are alike.
     """
     order, _ = by_chunk(schedule)
     order = order[np.asarray(schedule.collective.reduced, bool)[schedule.chunk[order]]]
@@ -129,8 +129,7 @@ def _free_pairs(schedule: Schedule) -> Indices:
 def _list_pairs(
     chunk_start: Indices, src: Indices, dst: Indices, op: Bytes, ranks: int, found: Indices, fill: bool
 ) -> int:
-    """Return how many free pairs there are; with ``fill`` they are written to ``found``, by places in
-    the columns.
+    """Count the free pairs; with ``fill`` also write them to ``found``, as places in the columns.
 
     ``before[i]`` is the set of sends of the same chunk that have arrived before send i can start.
     """
@@ -161,7 +160,7 @@ def _list_pairs(
             while written >= 0:
                 at = written - first
                 forced = before[at // 64] >> np.uint64(at % 64) & np.uint64(1)
-                # Sums come to the same in any order.
+                # Two reduces give the same sum in either order.
                 if not forced and not (op[row] == REDUCE and op[written] == REDUCE):
                     if fill:
                         found[count, 0], found[count, 1], found[count, 2] = 1, written, row
@@ -176,7 +175,7 @@ def _list_pairs(
 
 
 def _same_order(pairs: Indices, low: _Times, high: _Times, width: float) -> Mask:
-    """Return which pairs are proven to have one order at all sizes between two."""
+    """Return which pairs provably keep one order at all sizes between two."""
     kind, first, second = pairs.T
     below, above = _order(pairs, low), _order(pairs, high)
     same = below == above
@@ -216,11 +215,10 @@ _Line = tuple[Floats, Floats]
 
 
 def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: float) -> Mask:
-    """Return which convex functions are proven nowhere below which others, both by (value, slope) at
-    both ends.
+    """Return for which pairs of convex functions the upper provably never falls below the lower.
 
-    The upper lies above its tangents, the lower below its chord; least is their distance at either end or
-    where the tangents meet.
+    Each is given by (value, slope) at both ends. The upper lies above its tangents, the lower below its
+    chord, so the distance is least at either end or where the tangents meet.
     """
     (left, left_slope), (right, right_slope) = upper
     chord, chord_end = lower[0][0], lower[1][0]
@@ -236,7 +234,7 @@ def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: 
 
 
 def _timed(schedule: Schedule) -> _Times:
-    """Return when sends start at the schedule's size, and by how much later for each byte more."""
+    """Return the times of the sends at the schedule's size, and how they grow per byte."""
     schedule = on_lanes(schedule)
     network, size, row = schedule.network, schedule.chunk_bytes, schedule.link
     start_s, slope = starts(schedule)

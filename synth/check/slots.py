@@ -1,7 +1,7 @@
-"""Which slot of which rank holds which chunk, and which slots are the same memory: the judge's own numbers.
+"""The chunk of each slot, and the slots that share memory, as the judge numbers them.
 
-The input of a rank has the chunks of which it is a source, its output those that it wants, both by rising
-number. In place, input and output share memory.
+The input of a rank holds the chunks of which it is a source, its output the chunks that it wants, both in
+rising order. In place, input and output share memory.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class _Filled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """All slots in one row; slot 0 of a buffer is number ``first[rank, buffer]`` of ``size[rank, buffer]``.
+    """All slots in one row; a rank's buffer has ``size[rank, buffer]`` slots from ``first[rank, buffer]`` on.
 
-    ``same[n]`` is the first number of the memory that n has. Nothing is known of the outputs of an unknown
-    collective.
+    ``same[n]`` is the first slot that shares memory with slot n. The outputs of an unknown collective are
+    unknown.
     """
 
     first: Indices
@@ -52,7 +52,7 @@ def slots_of(program: Program, *, in_place: bool) -> Slots:
     """Return the slots of a program in one placement; O(slots · log slots)."""
     collective, scratch = program.collective, np.array(program.scratch_chunks, dtype=np.int64)
     if program.input_chunks:
-        # Each slot of an unknown input is a chunk of its own.
+        # The collective is unknown: each input slot counts as a chunk of its own.
         sizes = np.array(program.input_chunks, dtype=np.int64)
         rank = np.repeat(np.arange(len(sizes)), sizes)
         inputs, none = _filled(rank, np.arange(len(rank)), len(sizes)), np.zeros(0, dtype=np.int64)
@@ -70,7 +70,7 @@ def slots_of(program: Program, *, in_place: bool) -> Slots:
         source = first[inputs.rank[at], INPUT] + inputs.slot[at]
         same[first[outputs.rank[to], OUTPUT] + outputs.slot[to]] = source
     elif in_place:
-        # The buffers lie on each other, slot by slot, whatever they hold.
+        # The buffers share memory slot by slot, whatever they hold.
         to = np.flatnonzero(outputs.slot < inputs.sizes[outputs.rank])
         of, slot = outputs.rank[to], outputs.slot[to]
         same[first[of, OUTPUT] + slot] = first[of, INPUT] + slot

@@ -1,4 +1,4 @@
-"""Symbolic values of slots while a program runs: which contributions to which chunk, in which order."""
+"""Symbolic values of slots while a program runs: contributions to a chunk, and the order of their sum."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["Values", "follow", "missing"]
 
 _CPY, _RE = OPS.index("cpy"), OPS.index("re")
 _WORD = 64
-# Why a value is none: what its first flaw was, and at which step.
+# The first flaw that makes a value invalid.
 UNWRITTEN, LENGTH, TWICE, MIXED, COPIED = range(1, 6)
 
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """The values that slots held, numbered in the order they came to be.
+    """The values that slots held, numbered in the order of their creation.
 
-    Value v is ``bits[v]`` (one for each rank that contributes) of chunk ``chunk[v]``, added up in the
-    order that ``expression[v]`` stands for; ``flaw[v]`` is not 0 where it is none, since step ``step[v]``.
-    ``cell`` says which value each cell holds at the end (-1: none). ``unread`` and ``uneven`` are rows
-    of (step, cell) and (step, messages' chunks) that are wrong whatever becomes of them.
+    Value v has ``bits[v]`` (one for each rank that contributes) of chunk ``chunk[v]``; ``expression[v]`` is a
+    hash of the order of its sum. ``flaw[v]`` is not 0 for an invalid value, which step ``step[v]`` made.
+    ``cell`` gives the value that each cell holds at the end (-1: none). ``unread`` and ``uneven`` are rows of
+    (step, cell) and (step, messages' chunks) that are errors whether or not their values are used.
     """
 
     chunk: Indices
@@ -43,7 +43,7 @@ class Values:
 
 
 def follow(waits: Waits, slots: Slots, order: Indices) -> Values:
-    """Run the steps in ``order`` on what the collective's precondition says; O(steps · ranks / 64)."""
+    """Run the steps in ``order``, starting from the collective's precondition; O(steps · ranks / 64)."""
     program = waits.program
     inputs, reduced = slots.inputs, _reduced(program)
     rank_of = program.tb_rank[program.tb_of].astype(np.int64)
@@ -98,7 +98,7 @@ def _reduced(program: Program) -> Mask:
 
 
 class _Steps(NamedTuple):
-    """What steps do: ``src`` and ``dst`` are first slots, ``offset`` is where the values of a message are."""
+    """The columns of steps: ``src`` and ``dst`` are first slots, ``offset`` the first value of a message."""
 
     op: Indices
     sends: Mask
@@ -122,7 +122,7 @@ class _Table(NamedTuple):
     step: Indices
 
 
-# One loop that is compiled: functions of its own could not share the variables that it changes.
+# One compiled loop: functions could not share the variables that it changes.
 @compiled
 def _follow(
     order: Indices,
@@ -134,9 +134,9 @@ def _follow(
     message: Indices,
     reduced: Mask,
 ) -> tuple[int, Indices, Indices]:
-    """Return (how many values there are, unread, uneven).
+    """Run the steps; return (number of values, unread, uneven).
 
-    ``made`` were there before, ``value`` is of each cell.
+    ``made`` is the number of values before; ``value`` holds the value of each cell.
     """
     op, sends, receives, reads, writes, src, dst, count, sender, offset = steps
     chunk, bits, expression, flaw, flaw_step = table
@@ -148,10 +148,10 @@ def _follow(
     one = np.uint64(1)
     for step in order:
         length = count[step]
-        # A copy of slots to themselves is not done: it neither reads nor writes.
+        # Executors skip a copy of slots to themselves: it neither reads nor writes.
         if op[step] == _CPY and same[src[step]] == same[dst[step]]:
             continue
-        # At most two flawed values a step are made, shared by all of its slots.
+        # A step makes at most two flawed values, which all of its slots share.
         blank = -1
         receiving = receives[step]
         odd = receiving and count[sender[step]] != length
@@ -209,7 +209,7 @@ def _follow(
                 else:
                     for word in range(words):
                         bits[result, word] = bits[a, word] | bits[b, word]
-                # A mixed sum of both hashes: the same for a + b and b + a, another for another tree.
+                # A commutative hash: equal for a + b and b + a, different for another tree of additions.
                 mixed = expression[a] * np.uint64(0x9E3779B97F4A7C15) + one
                 mixed ^= mixed >> np.uint64(29)
                 other = expression[b] * np.uint64(0x9E3779B97F4A7C15) + one

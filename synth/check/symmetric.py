@@ -2,14 +2,14 @@
 
 Terms are those of `synth.schedules.symmetric`. Why the quotient is enough:
 
-- Translations map the network and the collective to themselves. That needs no trust: a symmetric network
-  stores one link of each orbit, and all others are made by translating.
+- Translations map the network and the collective to themselves, by construction: a symmetric network stores
+  one link of each orbit, and translation makes all others.
 - No translation but the identity leaves a rank, a link or a port where it was. So each link of an orbit
   carries exactly one translate of each listed send over that orbit, at the same time, and so does each port.
-- The quotient gives all links of an orbit one common port, and all ports of an orbit are one. If the listed
+- The quotient gives all links of an orbit one common port, and merges all ports of an orbit. If the listed
   sends exclude each other there, all translates do on every link and port.
-- Which ranks a chunk reaches, and which contributions it holds, depends on the sends of that chunk alone. If
-  the listed chunk arrives as asked, so do its translates.
+- The ranks that a chunk reaches, and its contributions, depend on the sends of that chunk alone. If the
+  listed chunk arrives where the collective wants it, so do its translates.
 
 So the verdict of `synth.check.schedule` on the quotient holds for the whole schedule.
 """
@@ -23,9 +23,8 @@ __all__ = ["check_symmetric"]
 
 
 def check_symmetric(made: SymmetricSchedule, timing: Timing | None = None) -> list[str]:
-    """Return what is wrong, each with its place; an empty list proves all sends, at the times of the
-    quotient.
+    """Return findings with their places; an empty list proves all sends, at the times of the quotient.
 
-    ``timing`` is a claimed timing of the quotient; None replays it. O(n) for n listed sends along trees.
+    ``timing`` is the claimed timing of the quotient; None replays it. O(n) for n listed sends along trees.
     """
     return made.problems() or check(made.quotient, timing)

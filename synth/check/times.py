@@ -1,8 +1,8 @@
 """The judge's own clock: when each send of a schedule starts and arrives.
 
-A send starts as soon as its source holds what it carries, its link is free and every port of the link is
-free. Sends that share a link or a port take turns in the order of the table. Each holds these for beta·bytes
-and arrives alpha later. Sends of one stream follow each other on a link of their own.
+A send starts as soon as its source holds the chunk, its link is free and every port of the link is free.
+Sends that share a link or a port take turns in table order. Each holds them for beta·bytes and arrives alpha
+later. Each stream has a link of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synth.schedules import Schedule, Timing
 
 __all__ = ["Sets", "by_chunk", "columns", "on_lanes", "ranks_of", "replay", "starts"]
 
-# What was in a slot before any send: the chunk, or nothing.
+# The content of a slot before any send: the chunk, or nothing.
 _HELD, _EMPTY = -1, -2
 
 
@@ -32,8 +32,9 @@ class Sets(NamedTuple):
 
 
 class _Lanes(NamedTuple):
-    """Seconds, and seconds a byte, of a send over each link; then what it holds: itself and its ports, each
-    for ``held_s`` and so much more a byte.
+    """Seconds, and seconds a byte, of a send over each link; and what it holds: the link and its ports.
+
+    A send holds each of them for ``held_s``, and ``held_s_per_byte`` for each byte more.
     """
 
     travel_s: Floats
@@ -45,15 +46,14 @@ class _Lanes(NamedTuple):
 
 
 def columns(sets: RankSets) -> Sets:
-    """Return the sets as compiled loops take them."""
+    """Return the sets as a tuple of arrays for compiled loops."""
     return Sets(sets.group, sets.start, sets.rank)
 
 
 def on_lanes(schedule: Schedule) -> Schedule:
-    """Return the same sends with a link of its own for each stream; a schedule without streams as it
-    is. O(sends).
+    """Return the schedule with a link of its own for each stream; O(sends).
 
-    Streams get the rates at which all are through when the busiest link or port is, so none is overloaded.
+    Rates of streams are such that all of them end with the busiest link or port, so none is overloaded.
     """
     if not len(schedule.stream):
         return schedule
@@ -89,7 +89,7 @@ def replay(schedule: Schedule) -> Timing:
 
 
 def starts(schedule: Schedule) -> tuple[Floats, Floats]:
-    """Return (when each send starts, by how much later for each byte more). O(sends · ports of a link)."""
+    """Return (start of each send, its growth per byte of a chunk); O(sends · ports of a link)."""
     network, size = schedule.network, schedule.chunk_bytes
     lanes = _Lanes(
         network.travel_s(size),
@@ -107,9 +107,7 @@ def starts(schedule: Schedule) -> tuple[Floats, Floats]:
 
 
 def by_chunk(schedule: Schedule) -> tuple[Indices, Indices]:
-    """Return (rows, start): the sends of chunk c, in the order of the table, are
-    ``rows[start[c]:start[c + 1]]``.
-    """
+    """Return (rows, start): ``rows[start[c]:start[c + 1]]`` are the sends of chunk c, in table order."""
     start = offsets(np.bincount(schedule.chunk, minlength=schedule.collective.chunks))
     return _sorted(schedule.chunk, start.copy()), start
 
@@ -134,7 +132,7 @@ def _sorted(chunk: Indices, place: Indices) -> Indices:
 def _brought(
     rows: Indices, chunk_start: Indices, src: Indices, dst: Indices, sources: Sets, ranks: int
 ) -> tuple[Indices, Indices]:
-    """For each send the last one before it into the slot that it leaves, and into the slot that it enters."""
+    """Return for each send the last earlier sends into the slot that it leaves and into the one it enters."""
     brought, above = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
     latest = np.full(ranks, _EMPTY)
     for chunk in range(len(chunk_start) - 1):
@@ -167,7 +165,7 @@ def _starts(
     travel_s, beta, held_start, held, held_s, held_beta = lanes
     sends = len(link)
     start_s, slope = np.empty(sends), np.empty(sends)
-    # From when on the slot that a send enters is complete with it and all sends before it.
+    # When the slot that a send enters holds it and all sends before it.
     ready_s, ready_slope = np.empty(sends), np.empty(sends)
     free_s, free_slope = np.zeros(resources), np.zeros(resources)
     for row in range(sends):

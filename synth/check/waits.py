@@ -1,8 +1,8 @@
-"""What each step of a program waits for, and whether all of them can run: the judge's own.
+"""The waits of a program's steps, and whether all steps can run, as the judge computes them.
 
 A step waits for the step before it in its threadblock, for the step that it names, for the message that it
-takes, and, to send, for room in its connection. Steps that are on no circle of waits, nor behind one, run. In
-which order changes nothing: a threadblock never chooses what to wait for.
+takes, and, to send, for room in its connection. Steps that are on no cycle of waits, nor behind one, run.
+Their order does not matter: a threadblock never chooses what to wait for.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ __all__ = ["Waits", "blocked", "least_depth", "order_of"]
 
 @dataclass(frozen=True, eq=False)
 class Waits:
-    """A well-formed program, and what its steps wait for.
-
-    A connection has one threadblock at either end.
-    """
+    """A well-formed program and the waits of its steps; a connection has one threadblock at either end."""
 
     program: Program
 
@@ -39,7 +36,7 @@ class Waits:
 
     @cached_property
     def writer(self) -> Indices:
-        """For each threadblock the one that sends what it receives; -1: none."""
+        """The threadblock whose messages each threadblock receives; -1: none."""
         program = self.program
         ends: dict[tuple[int, int, int], int] = {}
         rank, channel = program.tb_rank.tolist(), program.tb_channel.tolist()
@@ -53,7 +50,7 @@ class Waits:
 
     @cached_property
     def reader(self) -> Indices:
-        """For each threadblock the one that receives what it sends; -1: none."""
+        """The threadblock that receives the messages of each threadblock; -1: none."""
         found = np.full(len(self.writer), -1, dtype=np.int64)
         joined = np.flatnonzero(self.writer >= 0)
         found[self.writer[joined]] = joined
@@ -61,21 +58,18 @@ class Waits:
 
     @cached_property
     def goal(self) -> Indices:
-        """The step that each step names to wait for; -1: none."""
+        """The step that each step explicitly waits for; -1: none."""
         program = self.program
         named = program.tb_start[program.wait_tb] + program.wait_step
         return np.where(program.wait_tb >= 0, named, -1).astype(np.int64)
 
     @cached_property
     def sender(self) -> Indices:
-        """The step whose message each receiving step takes; -1: none ever comes."""
+        """The step whose message each receiving step takes; -1: none is ever sent."""
         return self._partner(self.receives, self.sends, self.writer, 0)
 
     def room(self, depth: int) -> Indices:
-        """Return the step that must have received before a sending step finds one of ``depth`` places.
-
-        -1: none.
-        """
+        """Return for each sending step the step that must first free one of ``depth`` places; -1: none."""
         return self._partner(self.sends, self.receives, self.reader, depth)
 
     def first(self, depth: int) -> Mask:
@@ -85,12 +79,12 @@ class Waits:
         return found
 
     def _number(self, steps: Mask) -> Indices:
-        """Return how many of ``steps`` the threadblock of each has before it."""
+        """Return for each of ``steps`` how many of them precede it in its threadblock."""
         tb = self.program.tb_of[steps]
         return np.arange(len(tb)) - offsets(np.bincount(tb, minlength=1))[tb]
 
     def _partner(self, mine: Mask, theirs: Mask, at: Indices, behind: int) -> Indices:
-        """For the k-th of ``mine`` in a threadblock number k - ``behind`` of ``theirs`` in its partner."""
+        """Match the k-th of ``mine`` in a threadblock with the (k - ``behind``)-th of ``theirs`` at its peer."""
         program = self.program
         start = offsets(np.bincount(program.tb_of[theirs], minlength=len(at)))
         partner, number = at[program.tb_of[mine]], self._number(mine) - behind
@@ -101,7 +95,7 @@ class Waits:
 
 
 def order_of(waits: Waits, depth: int) -> Indices:
-    """Return the steps that run with ``depth`` messages in each connection, as they could run; O(steps)."""
+    """Return the steps that run with ``depth`` messages in each connection, in a possible order; O(steps)."""
     program = waits.program
     row = np.arange(program.steps)
     previous = np.where(row > program.tb_start[program.tb_of], row - 1, -1)
@@ -112,7 +106,7 @@ def order_of(waits: Waits, depth: int) -> Indices:
 
 
 def least_depth(waits: Waits) -> int:
-    """Return with how few messages in each connection every step runs; 0 where no number is enough."""
+    """Return how many messages a connection must hold at least for every step to run; 0: none is enough."""
     steps = waits.program.steps
     most = int(np.bincount(waits.program.tb_of[waits.sends], minlength=1).max(initial=1))
     if len(order_of(waits, 1)) == steps:
@@ -129,7 +123,7 @@ def least_depth(waits: Waits) -> int:
 
 
 def blocked(waits: Waits, order: Indices, depth: int) -> list[str]:
-    """Return who waits for what, if ``order`` is all that runs; else which messages nobody receives."""
+    """Return the steps that never run, with what they wait for; if all run, messages that nobody receives."""
     found = list(_stuck(waits, order, depth))
     return found or list(_left_over(waits))
 
@@ -169,10 +163,10 @@ def _left_over(waits: Waits) -> Iterator[str]:
 
 @compiled
 def _order(waits_for: Indices, never: Mask) -> Indices:
-    """Return the steps that run, each after all that it waits for (Kahn); -1 stands for nothing."""
+    """Return the steps that run, each after those it waits for (Kahn's algorithm); -1 means no wait."""
     kinds, steps = waits_for.shape
     open_ = np.zeros(steps, np.int64)
-    # Who waits for a step is a chain of places in ``waits_for``.
+    # The steps that wait for a step form a chain of places in ``waits_for``.
     head, following = np.full(steps, -1, np.int64), np.full(kinds * steps, -1, np.int64)
     for kind in range(kinds):
         for step in range(steps):

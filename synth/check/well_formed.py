@@ -14,7 +14,7 @@ __all__ = ["shape", "unused_scratch"]
 
 
 def shape(program: Program) -> list[str]:
-    """Return findings: peers that a step needs and lacks, two ends on one connection, slots out of range."""
+    """Return findings: missing peers, two threadblocks on one end of a connection, slots out of range."""
     sizes = slots_of(program, in_place=False).size
     found = _peers(program) + _ends(program)
     found += _slots(program, sizes, READS_SRC, program.src_buffer, program.src_slot, "reads")
@@ -22,11 +22,9 @@ def shape(program: Program) -> list[str]:
 
 
 def unused_scratch(program: Program) -> list[str]:
-    """Return how much scratch no step touches, of a program whose steps fit its buffers: one caution,
-    or none.
-    """
+    """Return at most one caution: how much scratch no step touches. The steps must fit their buffers."""
     start = offsets(np.array(program.scratch_chunks, dtype=np.int64))
-    # One more where slots begin to be touched, one less behind them: above 0 in between.
+    # +1 where touched slots begin, -1 behind them: the running sum is above 0 in between.
     edges = np.zeros(start[-1] + 1, dtype=np.int64)
     for uses, buffer, slot in (
         (READS_SRC, program.src_buffer, program.src_slot),
@@ -62,7 +60,7 @@ def _peers(program: Program) -> list[str]:
 
 
 def _ends(program: Program) -> list[str]:
-    """Return a connection has one sending and one receiving threadblock; more would share it in any order."""
+    """Return connections with two senders or two receivers: they would use it in an undefined order."""
     found = []
     span = int(program.tb_channel.max(initial=0)) + 1
     for peer, verb in ((program.tb_send, "send to"), (program.tb_recv, "receive from")):
