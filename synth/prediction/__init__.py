@@ -1,7 +1,7 @@
-"""The time of a program on ranks that were measured.
+"""The predicted time of a program on a measured network.
 
-In: a program and a measured network. Out: seconds, and what they are made of. Read ``run_time``, then
-``one_host`` (ranks that copy and add in one memory, in pieces of ``host_transfers``).
+In: a program and a measured network. Out: seconds, by cause. Read ``run_time``, then ``one_host`` (ranks that
+copy and add in one memory, in pieces of ``host_transfers``).
 """
 
 import lazy_loader as lazy

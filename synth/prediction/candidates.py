@@ -13,7 +13,7 @@ __all__ = ["Table", "promising", "sort_of"]
 # The chunks of a schedule, and the columns that say what is sent in which order.
 Table = tuple[int, tuple[bytes, ...]]
 
-# Of each method so many are predicted: those soonest by links alone, and those with the fewest sends.
+# Schedules predicted of each method: the soonest by links alone, and those with the fewest sends.
 _SOONEST, _SHORTEST = 3, 2
 
 

@@ -1,15 +1,15 @@
-"""The pieces in which ranks of one host move messages; predictions count on what carries them out."""
+"""The pieces in which ranks of one host move messages, for executors and for predictions."""
 
 from __future__ import annotations
 
 __all__ = ["BOUNCE_BYTES", "FETCHED_BYTES", "TILE_BYTES"]
 
-# A rank of the same host copies a message of so many bytes out of the sender's private memory: one copy
+# From this size on a rank of the same host copies a message out of the sender's private memory: one copy
 # instead of two. Shorter ones go through a slot: a call into the kernel costs more than their copy.
 FETCHED_BYTES = 32 << 10
-# On one host a tile of a chunk is sent, added to and sent on while it is in the caches. Shorter ones fit
-# closer caches, but the ranks wait for each other more often, which costs most where they share cores.
+# On one host a tile of a chunk is sent, added to and sent on while it is in the caches. Shorter tiles fit
+# closer caches, but ranks wait for each other more often, which costs most where they share cores.
 TILE_BYTES = 512 << 10
-# What is fetched of another process at once to be added: less costs more calls into the kernel, more leaves
+# Bytes fetched at once from another process to be added: fewer cost more calls into the kernel, more leave
 # the caches.
 BOUNCE_BYTES = 128 << 10

@@ -1,9 +1,8 @@
-"""Times a program on one host, whose ranks copy and add in the memory that they share.
+"""A model of a program on one host, whose ranks copy and add in shared memory.
 
-There are no links: a message is a copy that its receiver makes. Each rank is one process, which carries
-out what it can of its threadblocks, one step after the other (``exec.mpi``), on one of the cores that there
-are. So what a run takes is what its ranks copy and add, at the costs that ``profile`` measured while all of
-them did.
+There are no links: a message is a copy that its receiver makes. Each rank is one process, which runs the
+ready steps of its threadblocks one after the other (``exec.mpi``) on one of the host's cores. So the time of
+a run is the time its ranks copy and add, at the costs that ``profile`` measured while all of them did so.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ __all__ = ["HostTiming", "Spent", "host_timing"]
 
 Spent = Literal["memory", "core", "step"]
 
-# What the interpreter needs for a step that moves nothing, for a run, and for a core that goes from one rank
-# to another; benchmarks/small_messages.py and docs/explanation/mpi.md have what they were read off.
+# Interpreter seconds for a step that moves nothing, for a run, and for a core that switches ranks, from
+# benchmarks/small_messages.py and docs/explanation/mpi.md.
 _STEP_S, _RUN_S, _SWITCH_S = 0.1e-6, 0.4e-6, 3e-6
-# So many tiles are simulated, and half as many: the difference gives the time of each further tile.
+# The tiles that are simulated; a second run with half of them gives the time of each further tile.
 _TILES = 4
-# Why a step did not begin earlier, in ``cause``: 0 its rank was busy, 1 what it needs was not there, 2 it had
-# no core.
+# Values of ``cause``, why a step did not start earlier: 0 its rank was busy, 1 its input was missing, 2
+# it had no core.
 _CORE = 2
-# A sum reads two operands and writes one, where a copy reads one: compiled, it costs by so much more.
+# The cost of a compiled sum, which reads two operands and writes one, relative to a copy.
 _SUM = 1.5
 _SEND, _COPY, _FORWARD_SUM = OPS.index("s"), OPS.index("cpy"), OPS.index("rrs")
 _ADDS = tuple(op in ("re", "rrc", "rrs", "rrcs") for op in OPS)
@@ -42,10 +41,10 @@ _ADDS = tuple(op in ("re", "rrc", "rrs", "rrcs") for op in OPS)
 
 @dataclass(frozen=True)
 class HostTiming:
-    """Predicted seconds of a run, and what they are ``spent`` on: by kind, and the rank.
+    """Predicted seconds of a run, and how they are ``spent``, by (kind, rank).
 
     *memory*: the rank copies and adds; *core*: it waits for a core; *step*: it goes from step to step, and
-    notices messages. Together they are ``time_s``.
+    notices messages. Their sum is ``time_s``.
     """
 
     time_s: float
@@ -93,11 +92,11 @@ def host_timing(program: Program, network: Network, chunk_bytes: int, memory: Ho
 def _work_s(
     program: Program, tile_bytes: float, chunk_bytes: int, memory: HostMemory, sender: Indices
 ) -> Floats:
-    """Return seconds that each step copies and adds in one tile.
+    """Return the seconds that each step copies and adds in one tile.
 
-    A tile is short enough to stay in the caches while ranks work on it. What is read out of an input buffer,
-    or written to a buffer, costs more where buffers do not fit the caches: half of what a copy costs more
-    there, for a copy reads one and writes one.
+    A tile is short enough to stay in the caches while ranks work on it. Reading an input buffer, or writing a
+    buffer, costs more where buffers do not fit the caches: each half of the extra cost of a copy, which reads
+    one buffer and writes one.
     """
     size_bytes = floats(program.count * tile_bytes)
     in_place = _read_in_place(program, float(size_bytes.max(initial=0.0)), memory)
@@ -112,11 +111,11 @@ def _work_s(
 
 @dataclass(frozen=True)
 class _Costs:
-    """Seconds for a byte, where buffers have one size.
+    """Seconds a byte, for buffers of one size.
 
-    ``copy_s``: a copy within the caches. ``beyond_s``: more, to read or to write a buffer. ``fetch_s``: to
-    read another rank's memory, which nobody has written meanwhile. ``transfer_s``: more, for lines that
-    another core has just written or read (cache to cache).
+    ``copy_s``: a copy within the caches. ``beyond_s``: extra, to read or to write a buffer. ``fetch_s``: a
+    read of another rank's memory that no rank has written since the last read. ``transfer_s``: extra, for
+    cache lines that another core has just written or read.
     """
 
     copy_s: float
@@ -132,7 +131,7 @@ class _Costs:
             float(_at(memory, costs, buffer_bytes))
             for costs in (memory.fetch_s_per_byte, memory.written_fetch_s_per_byte)
         )
-        # A measured fetch writes a buffer, too.
+        # A measured fetch includes the write to a buffer.
         return _Costs(copy_s, beyond_s, max(0.0, unwritten_s - beyond_s), max(0.0, written_s - unwritten_s))
 
 
@@ -144,12 +143,12 @@ def _received_s_per_byte(
     memory: HostMemory,
     costs: _Costs,
 ) -> Floats:
-    """Return what each receiving step takes to read its message: out of a slot, or of its sender's memory."""
+    """Return the cost of each receiving step to read its message, from a slot or its sender's memory."""
     op, receives = program.op, sender >= 0
     sent_from = _sent_from(program)
     fetches = receives & in_place[sender] & (sent_from[sender] != SCRATCH)
     of_input = receives & (op[sender] == _SEND) & (sent_from[sender] == INPUT)
-    # What is to be added comes in blocks.
+    # Fetched addends arrive in blocks.
     call_bytes = np.minimum(size_bytes, np.where(np.array(_ADDS)[op], BOUNCE_BYTES, np.inf))
     fetched_s = np.where(
         of_input,
@@ -160,7 +159,7 @@ def _received_s_per_byte(
 
 
 def _local_s_per_byte(program: Program, costs: _Costs) -> Floats:
-    """Return what each step takes to copy and add in its own rank's memory, apart from slots."""
+    """Return the cost of each step to copy and add in its own rank's memory, apart from slots."""
     op = program.op
     operand = np.array(READS_SRC)[op] & (op != _SEND) & (program.src_buffer == INPUT)
     found = np.where(np.array(_ADDS)[op], _SUM * costs.copy_s, 0.0)
@@ -170,10 +169,10 @@ def _local_s_per_byte(program: Program, costs: _Costs) -> Floats:
 
 
 def _sent_s_per_byte(program: Program, in_place: Mask, costs: _Costs) -> Floats:
-    """Return what each sending step takes for its message, beside making it."""
+    """Return the cost of each sending step to pass on its message, without computing it."""
     op, sends = program.op, np.array(SENDS)[program.op]
     into_slot = sends & ~in_place
-    # rrs adds right into the slot.
+    # rrs adds directly into the slot.
     found = np.where(into_slot & (op != _FORWARD_SUM), costs.copy_s, 0.0)
     found += np.where(into_slot & (op == _SEND) & (program.src_buffer == INPUT), costs.beyond_s, 0.0)
     # Before a rank writes where others have read, its core takes the lines back from theirs.
@@ -182,12 +181,12 @@ def _sent_s_per_byte(program: Program, in_place: Mask, costs: _Costs) -> Floats:
 
 
 def _sent_from(program: Program) -> Indices:
-    """Return the buffer in which what each step sends lies: its source, or what it has just made."""
+    """Return the buffer that each step sends from: its source, or its destination if it computed the data."""
     return np.where(program.op == _SEND, program.src_buffer, program.dst_buffer)
 
 
 def _read_in_place(program: Program, most_bytes: float, memory: HostMemory) -> Mask:
-    """Return whether what each step sends is read where it lies; otherwise its sender puts it into a slot."""
+    """Return whether receivers read each step's message in place; else the sender copies it to a slot."""
     fetchable = bool(memory.fetch_s_per_byte) and most_bytes >= FETCHED_BYTES
     readable = (_sent_from(program) == SCRATCH) | fetchable
     return np.asarray(readable & (program.op != _FORWARD_SUM) & (program.protocol == "Simple"))
@@ -285,7 +284,7 @@ def _run(
 def _spent(
     program: Program, work_s: Floats, start_s: Floats, end_s: Floats, cause: Indices, culprit: Indices
 ) -> dict[tuple[Spent, int], float]:
-    """Return what the longest chain of steps, each of which held up the next, spends on what."""
+    """Return the seconds on the critical path, by (kind, rank)."""
     spent: defaultdict[tuple[Spent, int], float] = defaultdict(float)
     if not end_s.size:
         return spent

@@ -1,4 +1,4 @@
-"""Predicts the time of a program on a measured network: between FIFO and fair sharing of ports."""
+"""A prediction of a program's time on a measured network: between FIFO and fair sharing of ports."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ __all__ = [
     "soonest",
 ]
 
-# What a step between hosts costs a rank, and the slots that a connection has there.
+# The cost of a step between hosts to a rank, and the slots of a connection there.
 _COSTS = Costs(step_s=10e-6, fifo=8)
 # Through shared memory a step is a hundredth of one over sockets: two ranks sum up 1 KiB in 5 us.
 _COSTS_OF_ONE_HOST = Costs(fifo=8)
-# Beyond so many steps times links the flows are not followed one by one.
+# The most steps times links for which flows are simulated one by one.
 _MOST_WORK = 20_000_000
-# A prediction is good to about this; by less no other schedule is taken for sooner than the first.
+# Predictions are about this exact: a schedule replaces the first only if it is sooner by more.
 _CLEARLY = 0.94
-# Links whose betas are further apart than this are not alike.
+# Links whose betas differ by more than this factor count as uneven.
 _UNEVEN = 1.2
-# Longer schedules are taken as they are: compiling them would take longer than making them.
+# Longer schedules are not predicted: compiling them would take longer than making them.
 MOST_SENDS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What the time of a program is made of.
+    """The parts of a program's predicted time.
 
-    ``in_turn``: transfers that meet at a port wait for each other, in the schedule's order. ``sharing_s``
-    comes to it, or goes, as they slow each other down instead. ``on_host`` takes the place of both where all
-    ranks are on one host whose memory was measured.
+    ``in_turn``: transfers that meet at a port wait for each other, in the schedule's order. ``sharing_s`` (of
+    either sign) is the correction because they in part slow each other down instead. ``on_host`` replaces
+    both where all ranks are on one host whose memory was measured.
     """
 
     costs: Costs
@@ -59,7 +59,7 @@ class Prediction:
 
 
 def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
-    """Return seconds on ``network`` with chunks of ``chunk_bytes``; see ``prediction``."""
+    """Return predicted seconds on ``network`` with chunks of ``chunk_bytes``; see ``prediction``."""
     if network.is_measured_host:
         return host_timing(program, network, max(1, chunk_bytes), network.memory[0]).time_s
     return prediction(program, network, chunk_bytes, costs).time_s
@@ -68,14 +68,14 @@ def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
 def prediction(
     program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None
 ) -> Prediction:
-    """Return what a program takes on ``network`` with chunks of ``chunk_bytes``.
+    """Predict the time of a program on ``network`` with chunks of ``chunk_bytes``.
 
-    On one host whose memory was measured it is what ranks copy and add there (``synth.prediction.one_host``).
-    Elsewhere it is the geometric mean of two models. Transfers that meet at a port either wait for each
-    other, in the schedule's order, or slow each other down. TCP does something between: who began first has
-    filled the queues. Where programs are large only the first is asked. ``costs`` are those of steps between
-    hosts, or within one where the network is one host. Raises UsageError where the network lacks a rank or a
-    link of the program.
+    On one host whose memory was measured it is the time that ranks copy and add
+    (`synth.prediction.one_host`). Elsewhere it is the geometric mean of two models. Transfers that meet at a
+    port either wait for each other, in the schedule's order, or slow each other down. TCP lies between: the
+    transfer that began first has filled the queues. Large programs use only the first model. ``costs``
+    default to those of steps between hosts, or within one host if the network has only one. Raises UsageError
+    where the network lacks a rank or a link of the program.
     """
     chunk_bytes = max(1, chunk_bytes)
     costs = costs or (_COSTS if len(set(network.hosts)) > 1 else _COSTS_OF_ONE_HOST)
@@ -96,19 +96,19 @@ def schedule_run_s(schedule: Schedule) -> float:
 
 
 def is_clearly_sooner(time_s: float, other_s: float) -> bool:
-    """Return whether a run is sooner than another by more than predictions are wrong by."""
+    """Return whether a run is sooner than another by more than the error of predictions."""
     return time_s < _CLEARLY * other_s
 
 
 def soonest(schedules: Sequence[Schedule]) -> Schedule:
-    """Return the schedule whose program is predicted to end first, if clearly before the first of them.
+    """Return the schedule predicted to end soonest, or the first unless another clearly beats it.
 
-    The first is taken, too, where one rank is alone, and where it is long: but on one host a shorter one is,
-    for there each of thousands of short messages costs more than the little that they gain. Of those that are
-    not clearly later than the soonest a forest or a ring is taken where links between hosts differ: what is
-    predicted of them was measured, to 5 %. Others took up to a third longer: TCP does not keep to their order
-    at ports. On one host, where each message costs its ranks more than a model of links
-    knows, it is the one with the fewest sends.
+    The first also wins if there are no links or if it is too long to predict. On one host a shorter one beats
+    a long first one, because thousands of short messages cost more there than they gain; among schedules
+    close to the soonest, the one with the fewest sends wins, because the model of links underestimates
+    messages. Where links between hosts differ, a forest or a ring close to the soonest wins: measured times
+    of these agree with predictions to 5 %. Others took up to a third longer, because TCP does not keep their
+    order at ports.
     """
     first, *others = schedules
     short = [one for one in others if one.sends <= MOST_SENDS]
@@ -116,7 +116,7 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
     if not first.network.links or (first.sends > MOST_SENDS and (several or not short)):
         return first
     compared = short if first.sends > MOST_SENDS else [first, *short]
-    # On one host, too, what steps cost decides: by links alone a forest of a thousand chunks would win.
+    # The cost of steps decides on one host, too: by links alone a forest of a thousand chunks would win.
     expected_s = [predicted_s(lower(one), one.network, one.chunk_bytes, _COSTS) for one in compared]
     near = [at for at, time_s in enumerate(expected_s) if time_s < min(expected_s) / _CLEARLY]
     beta = first.network.beta_s_per_byte[~first.network.within_host]
@@ -128,9 +128,7 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
 
 
 def _is_steady(schedule: Schedule) -> bool:
-    """Return whether it takes as long in whatever order ports serve what meets there: streams do, and
-    rings.
-    """
+    """Return whether the order at ports does not change the time, as in forests and rings."""
     if schedule.method == "forest":
         return True
     network = schedule.network

@@ -1,9 +1,8 @@
 """Simulation: when every send of a schedule, or every step of a program, starts and ends.
 
-In: a schedule or a program and its network. Out: times, the critical path, what each link and port
-carried.
+In: a schedule or a program and its network. Out: times, the critical path, the load of each link and port.
 Read `schedule`; `program` with `threadblock_machine`, or with `max_min_fairness` and `fair_program`.
-`simgrid` asks another simulator, in a process of its own (`simgrid_engine`).
+`simgrid` runs another simulator in a process of its own (`simgrid_engine`).
 """
 
 import lazy_loader as lazy

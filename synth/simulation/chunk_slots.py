@@ -1,4 +1,4 @@
-"""The (rank, chunk) slots that sends touch, numbered: few of them where chunks go to few ranks."""
+"""Numbers for the (rank, chunk) slots that sends touch: few slots where chunks go to few ranks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SPARSE_FROM = 1 << 23
 
 
 class Touched(NamedTuple):
-    """For each send the slot that it leaves and that it enters; for each slot whether it is held at first.
+    """The slots that each send leaves and enters; for each slot whether it is held at first.
 
-    Where there are not too many slots they are numbered rank · chunks + chunk.
+    If slots are few they are numbered rank · chunks + chunk.
     """
 
     leaves: Indices
@@ -35,7 +35,7 @@ def are_few(network: Network, collective: Collective, sends: int) -> bool:
 def numbered(
     network: Network, collective: Collective, chunk: Indices, link: Indices
 ) -> tuple[Indices, Indices]:
-    """For each send the slot that it leaves and that it enters, numbered rank · chunks + chunk."""
+    """Return the slots that each send leaves and enters, numbered rank · chunks + chunk."""
     slots = network.ranks * collective.chunks
     number: Any = np.int32 if slots < 1 << 31 else np.int64
     leaves = network.src[link].astype(number) * number(collective.chunks) + chunk
@@ -44,7 +44,7 @@ def numbered(
 
 
 def touched(network: Network, collective: Collective, chunk: Indices, link: Indices) -> Touched:
-    """O(sends) where slots are few for the sends, else O(sends · log sends) and no more memory than that."""
+    """Return the touched slots; O(sends) time if they are few, else O(sends · log sends); O(sends) memory."""
     leaves, enters = numbered(network, collective, chunk, link)
     if are_few(network, collective, len(chunk)):
         return Touched(leaves, enters, collective.held().ravel())
@@ -55,18 +55,17 @@ def touched(network: Network, collective: Collective, chunk: Indices, link: Indi
 
 
 def dependencies(schedule: Schedule) -> tuple[Indices, Indices]:
-    """For each send two earlier ones, -1 for none: the last that brings its source what it passes on, and the
-    last that enters the same slot.
+    """Return for each send (the last earlier send into its source's slot, the last into its own); -1: none.
 
-    What a slot holds is complete with a send when that has arrived and the slot was complete with the one
-    before it. O(sends · log sends).
+    A slot is complete up to a send when that send has arrived and the slot is complete up to the send before.
+    O(sends · log sends).
     """
     leaves, enters, _ = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
     return _latest_before(leaves, enters), _latest_before(enters, enters)
 
 
 def _latest_before(wanted: Indices, enters: Indices) -> Indices:
-    """For each row the latest row before it that enters the slot ``wanted[row]``; -1 where none does."""
+    """Return for each row the latest earlier row that enters the slot ``wanted[row]``; -1 for none."""
     rows = len(enters)
     order = np.argsort(enters, kind="stable")
     key = enters[order].astype(np.int64) * rows + order

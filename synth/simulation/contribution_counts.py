@@ -1,4 +1,4 @@
-"""How many ranks' contributions a send carries: 1 for a plain chunk, more for a partial sum."""
+"""The number of contributions that a send carries: 1 for a plain chunk, more for a partial sum."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["contributions"]
 
 
 def contributions(schedule: Schedule) -> Indices:
-    """For each send the number of contributions summed up in what it carries; O(sends).
+    """Return the number of contributions that each send carries; O(sends).
 
-    Right for schedules that the checker accepts; a copy of what no rank adds to carries 1.
+    Correct for schedules that the checker accepts. A copy of an unreduced chunk carries 1.
     """
     slots = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
     return _carried(*slots, schedule.op, schedule.addend_start, schedule.addend)

@@ -1,9 +1,9 @@
-"""Times a program whose transfers share ports fairly, as flows of TCP do.
+"""A simulation of a program whose transfers share ports fairly, as flows of TCP do.
 
 ``synth.simulation.program`` gives a port to one transfer at a time, in the order of a schedule. Nothing
-enforces that order between hosts: whatever is ready is sent at once, and what meets at a port slows
-down together. Here each pair of ranks is one flow, which carries its messages one after the other; where
-a program is paced each connection is one, no faster than its pace.
+enforces that order between hosts: ranks send ready messages at once, and transfers that meet at a port slow
+each other down. Here each pair of ranks is one flow, which carries its messages one after the other. In a
+paced program each connection is a flow, no faster than its pace.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["fair_time_s"]
 
 
 def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
-    """Return seconds with max-min fair rates: no flow can gain but from one that has no more than it.
+    """Return seconds with max-min fair rates: a flow can only gain at the cost of one that has no more.
 
-    A port carries what its fastest link does. Infinite where the program deadlocks; raises UsageError
-    where the network lacks a link. O(messages · flows · ports of the busiest moment).
+    A port is as fast as its fastest link. Infinite where the program deadlocks; raises UsageError where the
+    network lacks a link. O(messages · flows · ports of the busiest moment).
     """
     costs = costs or Costs()
     links = links_of(program)
     link = links_used(program, network, chunk_bytes)
-    # What costs nothing a byte is as fast as may be counted.
+    # A link of zero cost a byte gets the highest rate that stays finite.
     fastest = 1.0 / np.maximum(network.beta_s_per_byte, 1e-18)
     if len(program.tb_bytes_per_s):
-        # Each connection is a flow of its own, which is paced.
+        # Each connection is a paced flow of its own.
         tb = np.unique(program.tb_of[links.sends])
         flow_of = np.full(program.threadblocks, -1, dtype=np.int64)
         flow_of[tb] = np.arange(len(tb))
@@ -79,7 +79,7 @@ def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
 
 
 class _Wiring(NamedTuple):
-    """How the threadblocks hang together: ``reader`` and ``writer`` are those at the ends of each FIFO."""
+    """The connections of threadblocks: ``reader`` and ``writer`` are those at the ends of each FIFO."""
 
     start: Indices
     tb_of: Indices
@@ -97,7 +97,7 @@ class _Wiring(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Where each threadblock stands, what each FIFO has seen, and in ``queue`` who is to be looked at."""
+    """The step that each threadblock has reached, messages of each FIFO, and a ``queue`` of threadblocks."""
 
     reached: Indices
     busy: Mask
@@ -116,7 +116,7 @@ def _ready(wiring: _Wiring) -> _State:
 
 
 def _crossed(network: Network, used: Indices) -> tuple[Indices, Indices]:
-    """Return (start, resource): what each flow crosses: itself, its link, and the link's ports."""
+    """Return (start, resource): each flow crosses itself (its pace), its link, and the link's ports."""
     links = len(used) + network.links
     crossed = [
         [number, len(used) + row, *(links + network.ports_of(row))]
@@ -146,7 +146,7 @@ def _end(fifo_of: Indices, fifos: int) -> Indices:
 @compiled
 def _run(wiring: _Wiring, state: _State, flows: Flows, step_s: float) -> float:
     steps, blocks = len(wiring.tb_of), len(wiring.send)
-    # Events: the arrival of a step's message, or, above ``steps``, a threadblock that may go on.
+    # Events: the arrival of a step's message, or, from ``steps`` on, the end of a threadblock's step.
     key = np.empty(steps + 2 * blocks + 4)
     what = np.empty(steps + 2 * blocks + 4, dtype=np.int64)
     events, waiting, done = 0, blocks, 0
@@ -194,7 +194,7 @@ def _may_run(wiring: _Wiring, state: _State, tb: int) -> bool:
 
 @compiled
 def _start(wiring: _Wiring, state: _State, flows: Flows, tb: int, waiting: int) -> tuple[int, bool]:
-    """Start a threadblock's next step: (who waits to be looked at, whether a flow began)."""
+    """Start a threadblock's next step; return (length of the queue, whether a flow began)."""
     step = state.reached[tb]
     state.busy[tb] = True
     if wiring.receives[step]:
@@ -209,7 +209,7 @@ def _start(wiring: _Wiring, state: _State, flows: Flows, tb: int, waiting: int) 
 
 @compiled
 def _take(wiring: _Wiring, state: _State, event: int, waiting: int) -> int:
-    """Return a message has arrived, or a step is over: how many wait to be looked at."""
+    """Handle an event, the arrival of a message or the end of a step; return the length of the queue."""
     steps = len(wiring.tb_of)
     if event < steps:
         fifo = wiring.send[wiring.tb_of[event]]
@@ -226,7 +226,7 @@ def _take(wiring: _Wiring, state: _State, event: int, waiting: int) -> int:
 
 @compiled
 def _wake(state: _State, tb: int, waiting: int) -> int:
-    """Put a threadblock (-1: none) among those to be looked at; how many there are."""
+    """Put a threadblock (-1: none) into the queue unless it is there; return the length of the queue."""
     if tb >= 0 and not state.awake[tb]:
         state.awake[tb], state.queue[waiting] = True, tb
         return waiting + 1

@@ -1,7 +1,7 @@
 """An order in which the steps of a program can run with bounded FIFOs.
 
-Steps of a correct program that are not ordered do not touch the same memory, so any such order
-gives the same result; the compiler, the interpreter and the executors all follow this one.
+Unordered steps of a correct program do not touch the same memory, so any such order gives the same result.
+The compiler, the interpreter and the executors all follow this one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["ThreadblockLinks", "connections", "links_of", "run"]
 
 @dataclass(frozen=True, eq=False)
 class ThreadblockLinks:
-    """How the threadblocks of a program hang together.
+    """The FIFOs and waits of a program.
 
-    ``send`` and ``recv`` give each threadblock its FIFOs (-1: none), ``goal`` each step the step it
-    waits for, ``sender`` each receiving step the step whose message it takes (-1: none ever comes).
+    ``send`` and ``recv`` are the FIFOs of each threadblock (-1: none), ``goal`` is the step that each step
+    waits for, ``sender`` the step whose message each receiving step takes (-1: none is ever sent).
     """
 
     program: Program
@@ -39,7 +39,7 @@ class ThreadblockLinks:
         program = self.program
         out, into = (np.flatnonzero(uses) for uses in (self.sends, self.receives))
         fifo_out, fifo_in = self.send[program.tb_of[out]], self.recv[program.tb_of[into]]
-        # The k-th message of a FIFO is the k-th received: number both within their FIFO.
+        # The k-th message sent into a FIFO is the k-th received: number both within their FIFO.
         out, into = out[np.argsort(fifo_out, kind="stable")], into[np.argsort(fifo_in, kind="stable")]
         fifo_out, fifo_in = np.sort(fifo_out), np.sort(fifo_in)
         number = np.arange(len(into)) - np.searchsorted(fifo_in, fifo_in)
@@ -74,13 +74,13 @@ def links_of(program: Program) -> ThreadblockLinks:
 
 
 def connections(program: Program) -> tuple[list[int], list[int]]:
-    """For each threadblock the FIFO it sends to and the one it receives from; -1 where it has no peer."""
+    """Return for each threadblock the FIFO it sends to and the one it receives from; -1 without a peer."""
     links = links_of(program)
     return links.send.tolist(), links.recv.tolist()
 
 
 def run(links: ThreadblockLinks, depth: int) -> tuple[Indices, Indices, Indices]:
-    """Return (steps as they ran, the step each threadblock stands at, messages left in each FIFO)."""
+    """Return (steps in the order they ran, next step of each threadblock, messages left in each FIFO)."""
     program = links.program
     columns = (program.tb_start.astype(np.int64), program.tb_of.astype(np.int64), links.goal)
     order, done, reached, filled = _run(
@@ -106,7 +106,7 @@ def _run(
     filled = np.zeros(fifos + 1, dtype=np.int64)
     full_for = np.full(fifos + 1, -1, dtype=np.int64)
     empty_for = np.full(fifos + 1, -1, dtype=np.int64)
-    # The sleepers of a threadblock are a chain: each threadblock sleeps for at most one other.
+    # The threadblocks that wait for one form a chain: each waits for at most one other.
     sleeper = np.full(blocks, -1, dtype=np.int64)
     after = np.full(blocks, -1, dtype=np.int64)
     order = np.empty(len(tb_of), dtype=np.int64)

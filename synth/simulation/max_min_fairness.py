@@ -13,7 +13,7 @@ __all__ = ["Flows", "carry", "enqueue", "next_s", "share"]
 
 
 class Flows(NamedTuple):
-    """What each flow carries, and how fast; the functions of this module change the arrays in place.
+    """The messages and rates of flows; the functions of this module change the arrays in place.
 
     The messages of a flow are a chain of steps: ``head`` is under way (-1: none), ``after`` (of each step)
     follows, ``tail`` is last. Flow f crosses the resources ``crossed[start[f]:start[f + 1]]``. ``left`` and
@@ -34,7 +34,7 @@ class Flows(NamedTuple):
 
 @compiled
 def enqueue(flows: Flows, f: int, step: int) -> bool:
-    """Put the message of ``step`` behind those of flow ``f``; whether it is under way at once."""
+    """Append the message of ``step`` to flow ``f``; return whether its transfer begins at once."""
     idle = bool(flows.head[f] < 0)
     if idle:
         flows.head[f], flows.left[f] = step, flows.size[step]
@@ -46,7 +46,7 @@ def enqueue(flows: Flows, f: int, step: int) -> bool:
 
 @compiled
 def next_s(flows: Flows, now_s: float, event_s: float) -> float:
-    """Return when something happens next: an event, or the end of a message under way."""
+    """Return the time of the next event or end of a message under way."""
     for f in range(len(flows.head)):
         if flows.head[f] >= 0:
             event_s = min(event_s, now_s + flows.left[f] / flows.rate[f])
@@ -57,16 +57,16 @@ def next_s(flows: Flows, now_s: float, event_s: float) -> float:
 def carry(
     flows: Flows, now_s: float, until_s: float, key: Floats, what: Indices, events: int
 ) -> tuple[int, bool]:
-    """Carry every flow on: (events with the arrivals, whether a flow has nothing left)."""
+    """Advance every flow; return (number of events with the new arrivals, whether a message has ended)."""
     ended = False
     head, left, rate, size = flows.head, flows.left, flows.rate, flows.size
     for f in range(len(head)):
         if head[f] < 0:
             continue
-        # By the same sum as in ``next_s``, so that whatever sets the moment ends at it, however it rounds.
+        # The same sum as in ``next_s``, so that the message that set this moment ends at it despite rounding.
         over = now_s + left[f] / rate[f] <= until_s
         left[f] -= rate[f] * (until_s - now_s)
-        # What rounding leaves of a message is not worth an event.
+        # A remainder that is only rounding ends, too.
         if over or left[f] <= 1e-9 * size[head[f]]:
             events = push(key, what, events, until_s + flows.alpha_s[f], head[f])
             head[f] = flows.after[head[f]]
@@ -77,7 +77,7 @@ def carry(
 
 @compiled
 def share(flows: Flows) -> None:
-    """Give each flow that carries something its rate: the tightest resource is shared out first."""
+    """Give each busy flow its rate; the tightest resource is divided first."""
     head, start, crossed = flows.head, flows.start, flows.crossed
     free = flows.capacity.copy()
     users = np.zeros(len(free), dtype=np.int64)
@@ -96,7 +96,7 @@ def share(flows: Flows) -> None:
         for f in range(len(head)):
             if not open_[f] or not _crosses(flows, f, tightest):
                 continue
-            # Rounding may leave nothing of a port; what crosses it still has to end.
+            # Rounding may leave a port no capacity; the flows that cross it must still end.
             flows.rate[f], open_[f] = max(least, 1e-9 * flows.capacity[tightest]), False
             for at in range(start[f], start[f + 1]):
                 free[crossed[at]] = max(0.0, free[crossed[at]] - least)

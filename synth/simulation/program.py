@@ -1,9 +1,9 @@
-"""Times a program: threadblocks, channels, FIFO slots, instruction overheads; names its critical path.
+"""The simulator of programs: threadblocks, channels, FIFO slots, instruction overheads, the critical path.
 
-Every threadblock runs its steps one after the other. A step starts when the step that it waits for is
-over, its message has arrived and a slot of its FIFO and the link with all its ports are free; what a
-message holds, and for how long, is what ``synth.simulation.schedule`` says of a send. Threadblocks that are
-paced share links and ports, each at its rate.
+Every threadblock runs its steps one after the other. A step starts when the step that it waits for is over,
+its message has arrived, and a slot of its FIFO and the link with all its ports are free. A message holds
+links and ports as a send does in ``synth.simulation.schedule``. Paced threadblocks share links and ports,
+each at its rate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Costs:
-    """What the executor adds to the network: seconds of each step, the rate at which threadblocks move data.
+    """Costs of the executor on top of the network's: seconds of a step, the rate of a threadblock.
 
     ``message_s`` is how long a message between hosts holds its link and ports in addition to its bytes.
     Messages are passed on in ``slices`` (GC3 Sec. 4.3 has four); with 1 they move whole.
@@ -44,11 +44,11 @@ class Costs:
 class ProgramTiming:
     """``start_s`` and ``end_s`` of each step, infinite where it never runs.
 
-    ``shares`` says what the longest chain of steps, each of which had to wait for the one before, consists
-    of: seconds of transfers, latency, threadblocks and instructions; ``binding`` is the largest, in words.
-    ``link_busy`` is the share of the time that each link of the network is held. ``cause`` and ``culprit``
-    say of each step what it waited for last (an index into CAUSES) and whose step that was (-1: nobody's);
-    ``link`` and ``wire_s`` which link it holds, and for how long (0: it sends nothing).
+    ``shares`` divides the critical path into seconds of transfers, latency, threadblocks and instructions;
+    ``binding`` is the largest of them, in words. ``link_busy`` is the share of the time that each link is
+    held. For each step, ``cause`` is what it waited for last (an index into CAUSES), ``culprit`` the step
+    that caused the wait (-1: none), ``link`` the link it holds, and ``wire_s`` for how long (0: it sends
+    nothing).
     """
 
     start_s: Floats
@@ -119,7 +119,7 @@ def simulate_program(
 
 
 def _paced_s(program: Program, size: Floats) -> Floats:
-    """Return what each step takes at the pace of its threadblock; 0 where it has none."""
+    """Return the seconds of each step at the pace of its threadblock; 0 without a pace."""
     if not len(program.tb_bytes_per_s):
         return np.zeros(program.steps)
     return np.asarray(size / np.maximum(program.tb_bytes_per_s[program.tb_of], 1e-18))
@@ -128,9 +128,9 @@ def _paced_s(program: Program, size: Floats) -> Floats:
 def _resources(
     program: Program, network: Network, link: Indices
 ) -> tuple[Indices, Indices, Indices, Floats, int, int]:
-    """Return what steps take turns on: the link of each, its ports and their parts, how many links and ports.
+    """Return the links and ports that steps take turns on: (link, port_start, port, part, links, ports).
 
-    A threadblock that is paced has a link of its own, and no ports.
+    A paced threadblock has a link of its own, and no ports.
     """
     if len(program.tb_bytes_per_s):
         none = np.zeros(program.threadblocks + 1, np.int64)
@@ -140,9 +140,9 @@ def _resources(
 
 
 def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
-    """For each step that sends the link that it uses; 0 for the others.
+    """Return the link of each sending step; 0 for other steps.
 
-    Of parallel links that are as fast as the fastest the channels between two ranks take one each, in turn.
+    Channels between two ranks use the fastest parallel links in turn.
     """
     if network.ranks < program.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, {program.name} needs {program.ranks}")
@@ -164,7 +164,7 @@ def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
 def _alike(
     network: Network, chunk_bytes: int, pairs: set[tuple[int, int]]
 ) -> dict[tuple[int, int], list[int]]:
-    """For each of the pairs its links that are as fast as the fastest, that one first."""
+    """Return for each pair of ranks all links that are as fast as its fastest one."""
     travel_s = network.travel_s(chunk_bytes)
     found = {pair: [row] for pair, row in fastest_links(network, chunk_bytes).items() if pair in pairs}
     _, which, count = np.unique(
@@ -178,7 +178,7 @@ def _alike(
 
 
 def _late_s(program: Program, wire_s: Floats) -> Floats:
-    """Less than any transfer, and least for the first turn: what decides between steps at one moment."""
+    """Return a tie-breaker between steps at one moment: below any transfer time, rising with the turn."""
     if not len(program.turn):
         return np.zeros(program.steps)
     least_s = float(wire_s[wire_s > 0].min(initial=1.0))
@@ -194,7 +194,7 @@ def _chain(
     busy_s: Floats,
     step_s: float,
 ) -> dict[str, float]:
-    """Return what the time of the steps that held up the last one went to."""
+    """Return the time on the critical path, by cause."""
     shares = {"transfer": 0.0, "latency": 0.0, "threadblock": 0.0, "instructions": 0.0}
     if not len(end_s) or not np.isfinite(end_s).all():
         return shares
@@ -204,10 +204,10 @@ def _chain(
         if why == "message":
             shares["latency"] += float(alpha_s[step])
         elif why != "link":
-            # Only who waits for the step itself, not for its message, waits for all of it.
+            # A wait for the step itself, not for its message, includes all of the step.
             shares["instructions"] += step_s
             late_s = float(busy_s[step] - wire_s[step] - step_s)
-            # The difference of two sums: where it is nothing, rounding leaves a little on either side.
+            # A difference of sums: rounding leaves a small remainder of either sign where it should be 0.
             shares["threadblock"] += late_s if late_s > _ROUNDING * busy_s[step] else 0.0
         step, why = int(culprit[step]), CAUSES[cause[step]]
     return shares

@@ -25,7 +25,7 @@ __all__ = ["PROTOCOLS", "ProtocolCosts", "as_used_by", "in_tiles", "simulate_by"
 
 # GC3 Sec. 4.3.
 _TILE_BYTES, _SLICES = 4 << 20, 4
-# The most steps of a simulation that ends soon; with more, tiles are taken to be longer.
+# The most steps that are simulated; longer programs get fewer, longer tiles.
 _MOST_STEPS = 4_000_000
 _NOTHING_MORE = Costs()
 
@@ -50,7 +50,8 @@ PROTOCOLS: dict[Protocol, ProtocolCosts] = {
 def as_used_by(network: Network, protocol: Protocol) -> Network:
     """Return the network with the latencies and rates that the protocol has on its links.
 
-    A link's alpha in excess of a Simple hop is the link's own: every protocol has it on top of its hop.
+    The part of a link's alpha above a Simple hop belongs to the link: every protocol pays it on top of its
+    hop.
     """
     costs = PROTOCOLS[protocol]
     hop_s, slowest_s = (np.where(network.within_host, *one.hop_s) for one in (costs, PROTOCOLS["Simple"]))
@@ -61,7 +62,7 @@ def as_used_by(network: Network, protocol: Protocol) -> Network:
 def simulate_by(
     protocol: Protocol, program: Program, network: Network, size_bytes: int, costs: Costs = _NOTHING_MORE
 ) -> tuple[ProgramTiming, Program, int]:
-    """Time a program with a protocol on a buffer of so many bytes: (timing, simulated program, chunk bytes).
+    """Time a program with a protocol on a buffer; return (timing, simulated program, chunk bytes).
 
     Chunks move in tiles and slices as in GC3: the simulated program has the steps of all tiles in turn. The
     protocol replaces the slices and the threadblock rate of ``costs``.
@@ -85,7 +86,7 @@ def time_by(
 
 
 def tiles_of(program: Program, chunk_bytes: int, tile_bytes: int) -> int:
-    """Return how many tiles a chunk has, at least one; fewer if the program would have too many steps."""
+    """Return the number of tiles of a chunk, at least 1; fewer if the program would have too many steps."""
     wanted = max(1, -(-chunk_bytes // tile_bytes))
     return max(1, min(wanted, _MOST_STEPS // max(1, program.steps)))
 
@@ -93,13 +94,13 @@ def tiles_of(program: Program, chunk_bytes: int, tile_bytes: int) -> int:
 def in_tiles(program: Program, tiles: int) -> Program:
     """Return the program with each threadblock's steps repeated for each tile; O(steps · tiles).
 
-    It is only for timing: all tiles use the slots of the first one.
+    The result serves only for timing: all tiles use the slots of the first one.
     """
     if tiles == 1:
         return program
     length = np.diff(program.tb_start)
     start = ints(program.tb_start * tiles)
-    # For each new step the step of the program that it repeats, and in which tile.
+    # The step that each new step repeats, and its tile.
     tb = np.repeat(np.arange(program.threadblocks), length * tiles)
     within = np.arange(len(tb)) - start[tb]
     tile, step = within // length[tb], program.tb_start[tb] + within % length[tb]

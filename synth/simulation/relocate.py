@@ -1,4 +1,4 @@
-"""Relocates a schedule: the same sends on another network, or with other chunks."""
+"""Relocation of a schedule: the same sends on another network, or with other chunks."""
 
 from __future__ import annotations
 

@@ -21,13 +21,14 @@ from synth.streams import divided
 
 __all__ = ["replay", "utilization"]
 
-# So many sends at a time have their slots numbered, so that the numbers need no memory to speak of.
+# Sends whose slots are numbered at a time, to bound memory.
 _BLOCK = 1 << 20
 
 
 class _Links(NamedTuple):
-    """Seconds of a send over each link, and what it holds: ``held[held_start[l]:held_start[l + 1]]``, each
-    for ``held_s`` seconds.
+    """Seconds of a send over each link, and the links and ports that it holds.
+
+    Link l holds ``held[held_start[l]:held_start[l + 1]]``, each for ``held_s`` seconds.
     """
 
     travel_s: Floats
@@ -63,7 +64,7 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
 
 
 def utilization(schedule: Schedule, timing: Timing) -> Floats:
-    """For each link the share of the total time that its sends take it."""
+    """Return for each link the share of the total time during which sends hold it."""
     held_s = schedule.network.hold_s(schedule.chunk_bytes)
     uses = np.bincount(schedule.link, minlength=schedule.network.links)
     return np.asarray(uses * held_s / timing.time_s if timing.time_s else uses * 0.0)
@@ -82,7 +83,7 @@ def _replay(
     start_s: Floats,
     arrival_s: Floats,
 ) -> None:
-    """Time some sends; ``ready_s`` (of slots) and ``free_s`` (of links and ports) say what was before."""
+    """Time some sends; ``ready_s`` (of slots) and ``free_s`` (of links and ports) come from earlier sends."""
     travel_s, held_start, held, held_s = links
     for row in range(len(link)):
         e = link[row]

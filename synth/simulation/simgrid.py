@@ -1,10 +1,10 @@
-"""A schedule in SimGrid, a simulator that is not ours: the same sends and costs, its clock and its sharing.
+"""A schedule in SimGrid, an independent simulator: the same sends and costs, its clock and its sharing.
 
-Links carry one send at a time, in table order. At ports sends take turns in table order, as
-`synth.simulation.schedule` has it, or share them: ports are then links of SimGrid, each as fast as its
-fastest links (`Network.port_s_per_byte`), which all sends over them divide max-min fairly and in no order.
-In turns both simulators have one model and must agree; what they differ by where ports are shared is what
-the order at the ports is worth. Streams, and ports of a network that queues, are shared in any case.
+Links carry one send at a time, in table order. At ports sends either take turns in table order, as in
+`synth.simulation.schedule`, or share them: ports are then links of SimGrid, each as fast as its fastest links
+(`Network.port_s_per_byte`), which all sends over them divide max-min fairly. With turns both simulators have
+one model and must agree. With sharing their difference is the benefit of the order at ports. Streams, and
+ports of a network that queues, are always shared.
 
 SimGrid's Python bindings come with Debian for the system's interpreter, so they run in a process of their
 own (`simgrid_engine`).
@@ -50,10 +50,7 @@ class InSimgrid:
 
 @cache
 def interpreter() -> str | None:
-    """Return the Python that has a SimGrid that we can use: this one, or the system's.
-
-    None where neither has.
-    """
+    """Return a Python with a usable SimGrid, this one or the system's; None if neither has one."""
     for python in (sys.executable, shutil.which("python3", path=os.defpath)):
         if python and _run([python, "-I", "-c", _WANTED], "").returncode == 0:
             return python
@@ -61,9 +58,7 @@ def interpreter() -> str | None:
 
 
 def takes_turns(schedule: Schedule) -> bool:
-    """Return whether sends hold links and ports one after the other, so that SimGrid can be made to
-    do so, too.
-    """
+    """Return whether sends hold links and ports one after the other, a mode that SimGrid can reproduce."""
     return not len(schedule.stream) and not (schedule.network.queues and len(schedule.network.ports))
 
 
@@ -94,11 +89,11 @@ def _run(words: list[str], given: str) -> subprocess.CompletedProcess[str]:
 
 
 def _given(schedule: Schedule, *, turns: bool) -> tuple[dict[str, Any], float]:
-    """Return what the engine reads, with times in units of the shortest send, and that unit in seconds.
+    """Return the engine's input, with times in units of the shortest send, and that unit in seconds.
 
-    ``needs`` is for each send the last earlier one that brings its source what it passes on, and
-    ``entered_before`` the one before it that enters the same slot; -1 is none. A send is in ``queues``,
-    numbered, with all others that take turns with it.
+    For each send, ``needs`` is the last earlier send into its source's slot, and ``entered_before`` the last
+    earlier one into its own slot; -1 means none. ``queues`` lists for each send the numbers of the queues in
+    which it takes turns.
     """
     network, size = schedule.network, schedule.chunk_bytes
     used, link = np.unique(schedule.link, return_inverse=True)

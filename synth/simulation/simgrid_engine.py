@@ -1,7 +1,7 @@
-"""Replays sends in SimGrid: JSON from stdin, JSON to stdout.
+"""A script that replays sends in SimGrid: JSON from stdin, JSON to stdout.
 
-Run by an interpreter that has SimGrid's Python bindings, which is seldom the one that runs the rest, so it
-imports nothing of ours. `synth.simulation.simgrid` writes what it reads, and says what the columns are.
+An interpreter with SimGrid's Python bindings runs it, seldom the one that runs the rest, so it imports
+nothing of this project. `synth.simulation.simgrid` writes its input and documents the columns.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _MODEL = (
     "network/weight-S:0",
     "network/latency-factor:1",
     "network/bandwidth-factor:1",
-    # Times are in units of the shortest send; after a billion of those a float still sees this much.
+    # In units of the shortest send; a float resolves this even at a billion units.
     "surf/precision:1e-7",
 )
-# Messages of no bytes at all never end in SimGrid 3.32: one byte at such a bandwidth takes no time.
+# Empty messages never end in SimGrid 3.32: one byte at this bandwidth takes no time instead.
 _AT_ONCE = 1e18
 
 
 def replay(given: dict[str, Any]) -> dict[str, Any]:
-    """Start each send when its data are there and its turn has come; return when each began and arrived."""
+    """Start each send when its data have arrived and its turn is up; return all starts and arrivals."""
     import simgrid
 
     engine = simgrid.Engine(["replay"])
@@ -55,8 +55,8 @@ def replay(given: dict[str, Any]) -> dict[str, Any]:
         source(f"link {at}", 0.0, bandwidth, [ports[port] for port in given["link_ports"][at]])
         for at, bandwidth in enumerate(given["bandwidth"])
     ]
-    # Bytes leave the link, then travel for alpha. As latencies of the links themselves they would also be
-    # what CM02 weighs flows by that share a port.
+    # Bytes leave the link, then travel for alpha. CM02 would weigh flows that share a port by latencies of
+    # the links themselves.
     travel = {alpha: source(f"alpha {alpha!r}", alpha, _AT_ONCE, []) for alpha in set(given["alpha"]) - {0.0}}
     zone.seal()
     alpha_of = [given["alpha"][link] for link in given["link"]]
@@ -93,7 +93,7 @@ def replay(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Sends:
-    """What may start when: a send waits for its data, and until it is the first in each of its queues."""
+    """The sends that wait: each for its data, and to be first in each of its queues."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         rows = len(given["link"])
@@ -119,18 +119,18 @@ class _Sends:
         self._busy = [False] * count
 
     def first(self) -> list[int]:
-        """Return what begins at once."""
+        """Return the sends that begin at once."""
         return self._next(range(len(self._waiting)))
 
     def left(self, row: int) -> list[int]:
-        """Return the bytes of a send have left its link; return what begins by that."""
+        """Record that the bytes of a send have left its link; return the sends that begin now."""
         return [] if self._held_until_arrival else self._freed(row)
 
     def arrived(self, row: int, clock: float) -> list[int]:
-        """Return a send has arrived; return what begins by that."""
+        """Record that a send has arrived; return the sends that begin now."""
         self.arrival[row] = clock
         begun = self._freed(row) if self._held_until_arrival else []
-        # What a slot holds is complete with a row when it was with the one before, too.
+        # A slot is complete up to a row only if it is complete up to the row before.
         at: int | None = row
         while at is not None and self.arrival[at] is not None:
             before = self._entered_before[at]

@@ -12,7 +12,7 @@ __all__ = ["CAUSES", "run_threadblocks"]
 CAUSES = ("start", "order", "wait", "message", "FIFO", "link")
 
 
-# One loop that is compiled: functions of its own could not share the variables that it changes.
+# One compiled loop: functions could not share the variables that it changes.
 @compiled
 def run_threadblocks(
     start: Indices,
@@ -39,16 +39,16 @@ def run_threadblocks(
 ) -> tuple[Floats, Floats, Indices, Indices]:
     """Return (start, end, cause, culprit) of each step; a step that never runs starts and ends at infinity.
 
-    ``cause`` indexes CAUSES and says what the step's start was due to, ``culprit`` whose step that was.
-    Of steps that could take a link or port at the same moment the one with the least ``late_s`` does.
-    ``port_part`` of the time that a message holds a link it holds each of its ports. Messages move in slices,
-    each ``slice_part`` of a message: a step that receives starts when the first slice is there, and ends when
-    it has worked on the last one. With 1 messages move whole.
+    ``cause`` indexes CAUSES: what the step waited for last; ``culprit`` is the step that caused the wait. If
+    several steps could take a link or port at the same moment, the one with the least ``late_s`` does. A
+    message holds each port for ``port_part`` of the time that it holds the link. Messages move in slices,
+    each ``slice_part`` of a message (1: whole): a receiving step starts when the first slice has arrived, and
+    ends when it has processed the last one.
     """
     steps, blocks = len(tb_of), len(send)
     begin_s = np.full(steps, np.inf)
     end_s = np.full(steps, np.inf)
-    # When the last slice that a step sends has left.
+    # When the last slice of each step has left.
     left_s = np.full(steps, np.inf)
     cause = np.zeros(steps, dtype=np.int64)
     culprit = np.full(steps, -1, dtype=np.int64)
@@ -56,7 +56,7 @@ def run_threadblocks(
     # Links first, then ports: until when each is held, and by which step.
     free_s = np.zeros(links + ports)
     holder = np.full(links + ports, -1, dtype=np.int64)
-    # Of each FIFO the messages sent and taken, and when its slots became free, in a circle.
+    # For each FIFO the messages sent and taken, and when its slots became free, as a ring buffer.
     sent = np.zeros(fifos + 1, dtype=np.int64)
     taken = np.zeros(fifos + 1, dtype=np.int64)
     slot_free_s = np.zeros((fifos + 1, depth))
@@ -77,7 +77,7 @@ def run_threadblocks(
         step = reached[tb]
         if step == start[tb + 1]:
             continue
-        # The moment from which the step may run, and what that moment is due to.
+        # The moment from which the step may run, and its cause.
         ready_s, why, whom = 0.0, 0, -1
         if step > start[tb]:
             ready_s, why, whom = end_s[step - 1], 1, step - 1
@@ -145,7 +145,7 @@ def run_threadblocks(
 
 @compiled
 def _free_last(free_s: Floats, edge: int, links: int, port_start: Indices, port: Indices) -> int:
-    """Of a link and its ports the one that is free last, numbered as in ``free_s``."""
+    """Return which of a link and its ports is free last, numbered as in ``free_s``."""
     last = edge
     for at in range(port_start[edge], port_start[edge + 1]):
         if free_s[links + port[at]] > free_s[last]:
@@ -166,9 +166,9 @@ def _wake_waiting(
     goal: Indices,
     reached: Indices,
 ) -> int:
-    """Queue the threadblocks that wait for ``step`` of ``tb``, at ``now_s``; the queue's new size.
+    """Queue the threadblocks that wait for ``step`` of ``tb``, at ``now_s``; return the queue's new size.
 
-    ``sleeper[tb]`` is the first that waits for any step of it, ``after`` the next one of each.
+    ``sleeper[tb]`` is the first threadblock that waits for a step of ``tb``, ``after`` links to the next one.
     """
     before, waiting = -1, sleeper[tb]
     while waiting >= 0:
