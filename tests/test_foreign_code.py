@@ -37,6 +37,7 @@ KNOWN = {
     **dict.fromkeys(
         (
             "ccctl/commands/__init__.py",
+            "ccctl/commands/simulate.py",
             "exec/published/__init__.py",
             "probes/detection/merge.py",
             "probes/live/recorded.py",

@@ -27,4 +27,4 @@ def test_more_than_the_machine_has_is_refused_before_it_begins():
         require_memory(machine_bytes())
     ring = family("ring:64", [1e-6], [1e9])
     with pytest.raises(UnavailableError, match="this machine has"):
-        synthesize(Request(ring, "all_reduce", chunk_bytes=1, chunks=machine_bytes() // 2000))
+        synthesize(Request(ring, "all_reduce", chunk_bytes=1, chunks=machine_bytes() // 2000, method="ring"))

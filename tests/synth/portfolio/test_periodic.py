@@ -23,7 +23,7 @@ def test_ten_thousand_chunks_fill_the_pipeline_of_a_mesh():
 
 def test_finer_cuts_take_no_more_sends():
     requests = [
-        Request(MESH, "all_reduce", chunk_bytes=(1 << 30) // chunks, chunks=chunks)
+        Request(MESH, "all_reduce", chunk_bytes=(1 << 30) // chunks, chunks=chunks, method="periodic")
         for chunks in (100, 10_000)
     ]
     few, many = (synthesize(request).schedule for request in requests)

@@ -72,7 +72,6 @@ def test_the_same_seed_gives_the_same_bytes():
         ({"method": "magic"}, "unknown method"),
         ({"method": "tree", "kind": "all_gather"}, "tree does not serve"),
         ({"method": "ring"}, "cycle through all ranks"),
-        ({"size_bytes": None}, "expected a size"),
         ({"root": 9, "kind": "broadcast"}, "no rank 9"),
     ],
 )
