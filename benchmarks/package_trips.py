@@ -62,7 +62,7 @@ class Trip:
             return
         here = frame.f_globals.get("__name__", "")
         caller = frame.f_back
-        # What calls through a library comes from whoever called the library.
+        # A call that passes through a library counts as one by the library's caller.
         while caller is not None and caller.f_globals.get("__name__", "").split(".")[0] not in FLOORS:
             caller = caller.f_back
         if here.split(".")[0] not in FLOORS or caller is None:

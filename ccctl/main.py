@@ -214,7 +214,7 @@ def main() -> None:
     _prepare_home()
     console.hear_libraries()
     hear_interrupts()
-    # Of what is left out most answer at once, and the others hand the terminal to a program.
+    # Most other commands answer at once; the rest hand the terminal to a program.
     if (command := next(iter(sys.argv[1:]), "")) in _LOADING:
         console.waiting(f"{command}: loading libraries")
     status = _run()

@@ -63,9 +63,9 @@ def executor_of(comm: Any, asked: str) -> ExecutorName:
 
 
 class Executor:
-    """What runs programs on the ranks of ``comm``: ``name`` says what, ``chosen`` how each program runs.
+    """An executor of programs on the ranks of ``comm``; ``chosen`` says how each program runs.
 
-    The making is collective, and so is all it does.
+    Construction and every method are collective.
     """
 
     def __init__(self, comm: Any, device: str) -> None:

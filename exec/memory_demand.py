@@ -13,9 +13,9 @@ from synth.program import INPUT, OUTPUT
 
 __all__ = ["bench_need", "least_bench_need", "run_need", "start_needs"]
 
-# What a rank comes to hold beside its buffers: compiled loops, tables of the plan, the peers' libraries.
+# Memory of a rank beside its buffers: compiled loops, tables of the plan, the peers' libraries.
 _BESIDE_BYTES = 64 << 20
-# What MPI fills of /dev/shm for each rank.
+# MPI's share of /dev/shm for each rank.
 _MPI_SHARED_BYTES = 1 << 20
 # Their outputs are put together from those of several ranks.
 _JOINED = ("all_gather", "all_to_all")
@@ -61,7 +61,7 @@ def least_bench_need(
         "all_to_all": (whole, whole),
         "all_gather": (part, whole),
         "reduce_scatter": (whole, part),
-        # Of collectives with a root, what the other ranks hold.
+        # The buffers of ranks other than the root.
         "broadcast": (0, whole),
         "reduce": (whole, 0),
         "scatter": (0, part),

@@ -39,7 +39,7 @@ _PIECE_BYTES = 1 << 30
 _INT64 = 1 << 63
 _PLAIN = (type(None), bool, float, str, bytes)
 _KINDS_OF_ARRAYS = "biufcSUmM"
-# What reading bytes that nobody encoded can raise.
+# Errors of reading bytes that are no encoded record.
 _MALFORMED = (
     ValueError,
     TypeError,

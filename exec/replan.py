@@ -23,7 +23,7 @@ __all__ = ["Replan", "SchedulePrediction", "replanned", "requests_of"]
 
 @dataclass(frozen=True)
 class SchedulePrediction:
-    """How long a schedule is predicted to take, on any network with its links."""
+    """Predictions of a schedule's time, on any network with its links."""
 
     schedule: Schedule
 
@@ -59,7 +59,7 @@ class Replan:
 
     @property
     def gain(self) -> float:
-        """How many times as fast the collective becomes: 1.0 where the schedule stays."""
+        """The speed-up of the collective: 1.0 if the schedule stays."""
         return self.before_s / self.after_s if self.after_s else 1.0
 
 

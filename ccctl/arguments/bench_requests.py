@@ -1,6 +1,6 @@
-"""What ``bench`` asks of the ranks: each artifact as a program for every size, and how it is measured.
+"""The requests of ``bench`` to its ranks: each artifact as a program for every size, and how to measure it.
 
-What cannot be is refused before a rank is started.
+Impossible requests are refused before a rank is started.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _refuse_another(first_path: str, first: Program, path: str, other: Program) 
 
 @dataclass(frozen=True)
 class BenchSetup:
-    """What a command line asks for, whatever its collective and its ranks turn out to be.
+    """The choices of a command line that hold for any collective and any number of ranks.
 
     ``baseline`` is the report to compare with; ``here`` says that this host alone has the ranks.
     """

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _ENOUGH = 20
-# Of a program, whose compiler and judge take about ten seconds for so many.
+# The most sends of a program: compiler and judge take about ten seconds for them.
 _MOST_SENDS = 500_000
 
 

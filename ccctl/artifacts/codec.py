@@ -96,7 +96,7 @@ def encode(kind: str, body: object, inputs: Mapping[str, str] | None = None) -> 
         "body": body,
     }
     content = render(msgspec.to_builtins(envelope, enc_hook=to_plain))
-    # What stdout shows of it must not steer a terminal.
+    # Its bytes on stdout must not steer a terminal.
     plain = content.isascii() and b"\x7f" not in content
     return content if plain else unsteered_json(content.decode()).encode()
 

@@ -15,7 +15,7 @@ from probes.base import first_of
 __all__ = ["Gathered", "Unread", "gather"]
 
 _ENDINGS = (".json", ".json.gz", ".xml", ".xml.gz")
-# Of tools that write text; what is none of theirs is a note of somebody's.
+# Suffixes of tools that write text; any other text is somebody's note.
 _TEXTS = (".txt", ".log", ".out")
 _MOST_TOLD = 2
 
@@ -31,7 +31,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What was read, in the order of the names, and what could not be."""
+    """The artifacts that were read, in the order of their names, and the files that could not be read."""
 
     artifacts: tuple[Artifact, ...]
     unread: tuple[Unread, ...]

@@ -102,7 +102,7 @@ def read_dumps(path: str) -> Dumps | None:
         ras_recorded,
     )
 
-    # What comes through a pipe is gone once it was looked at.
+    # A pipe can be read only once.
     if path == "-" or not (is_folder(path) or is_file(path)):
         return None
     files = _files(path)

@@ -1,4 +1,4 @@
-"""How an artifact looks as text: indented and sorted, but every column on one line."""
+"""Artifacts as JSON text: indented and sorted, with every column on one line."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ EXAMPLES = (
 
 _LISTED = ("schedule", "periodic", "symmetric", "program")
 _JUDGED = (*codec.SCHEDULE_KINDS, "groups")
-# What their files say of times and bounds.
+# The fields of their files that claim times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 
 

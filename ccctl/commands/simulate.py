@@ -170,7 +170,7 @@ def simulate(options: SimulateOptions) -> None:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What was simulated: its figures, and what draws it and makes its trace where that is asked for.
+    """A simulated schedule or program: its figures, and the functions that draw and trace it.
 
     ``counts_chunks``: the bound is on its chunks, not on bytes in chunks of whatever size.
     """

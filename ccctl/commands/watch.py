@@ -225,7 +225,7 @@ def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float) ->
             turns=look.turns,
             budget_s=look.budget_s,
             ports=False,
-            # What is measured again shall not be disturbed by what is measured at the same time.
+            # Suspects are measured again one at a time, so that no other traffic disturbs them.
             alone=look.again and links <= _MOST_ALONE,
             device="cuda" if on_gpus else "process",
             wait_s=wait_s,

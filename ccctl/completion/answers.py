@@ -1,6 +1,6 @@
-"""What ccctl answers a shell that completes: a line for each word that may follow, a tab, and its help.
+"""The answers to a shell that completes: a line for each word that may follow, with a tab and its help.
 
-No line at all is: a file may follow. A line with a tab alone is: nothing that is known, and no file.
+No line means that a file may follow. A line of a tab alone means that nothing known may, and no file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Lines(ShellComplete):
                 if not found and not _is_file(asked):
                     return [CompletionItem("")]
         except CcctlError:
-            # What was typed before is refused, and the command will say so.
+            # The words before are wrong; the command will say so.
             return []
         name, equals, _ = incomplete.partition("=")
         if equals and name.startswith("-"):
@@ -64,7 +64,7 @@ class _Lines(ShellComplete):
 
     def _asked(self, args: list[str], incomplete: str) -> Command | Parameter:
         """Return whose value is typed; the command itself where nothing but an option of it may follow."""
-        # What resolves it keeps the name of --option=value among the words before.
+        # typer's parser keeps the name of --option=value among the words before.
         words = list(args)
         context = _resolve_context(self.cli, self.ctx_args, self.prog_name, words)
         return _resolve_incomplete(context, words, incomplete)[0]

@@ -84,7 +84,7 @@ MACHINES = (
     "mi250",
     "mi300x",
 )
-# What may stand behind a name, to be read as an example.
+# Examples of the sizes that follow the name of a family.
 SHAPES = {
     "ring": ("4", "8"),
     "mesh": ("4x4", "4x4x4"),
@@ -219,7 +219,7 @@ def networks(incomplete: str) -> list[str]:
         shapes = [f"{name}:{shape}" for shape in SHAPES.get(name, ())]
         return [shape for shape in shapes if shape.startswith(incomplete)] or [incomplete][: len(shapes)]
     named = [f"{name}:" for name in (*FAMILIES, *MACHINES) if name.startswith(incomplete)]
-    # Where no name begins so, shells complete files themselves, and better.
+    # If no name begins so, the shell completes files itself, and better.
     return [*named, *_network_files(incomplete)] if named else []
 
 

@@ -1,4 +1,4 @@
-"""What the machine knows of the labs that are up: a folder for each, which lasts until the next boot.
+"""The labs that are up: a folder for each, which lasts until the next boot.
 
 A folder is read and removed only where nobody but this user can have written it, and where it holds
 what ``remember`` writes. A name reaches a path through ``folder`` alone, which refuses what is no name.

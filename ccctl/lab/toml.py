@@ -43,7 +43,7 @@ def read_lab(path: str) -> Lab:
     nics = _nics(document, problems)
     rates = LabRates(Lab(bare.name, hosts, racks=_racks(document, bare, problems), nics=nics))
     for where, target, rate in _rates(document, problems):
-        # Where no host could be read, that each target is unknown would only repeat it.
+        # If no host could be read, an error for each unknown target would only repeat that.
         _set(rates, where, target if hosts else None, rate, problems)
     if problems:
         raise DataError(path, problems, hint="ccctl lab up --help says what a description holds.")

@@ -30,7 +30,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 @dataclass(frozen=True)
 class BenchWorkload:
-    """What to benchmark: a collective at sizes, on the ranks of ``world`` or of the profile in a file.
+    """The benchmark to run: a collective at sizes, on the ranks of ``world`` or of the profile in a file.
 
     With ``race``, schedules whose predictions are too close to rank are run, over ``sockets`` or MPI, and
     the fastest wins. ``fresh`` ignores the artifacts of earlier runs. ``device`` is one of

@@ -1,4 +1,4 @@
-"""What a training script gets: the backend ``ccctl``, and wrappers of models, optimizers and samplers.
+"""The interface for training scripts: the backend ``ccctl``, wrappers of models, optimizers and samplers.
 
 PyTorch calls `register` by itself where ccctl is installed (entry points ``torch.backends``); where that is
 switched off, ``import ccctl.torch`` does it. This can be imported without torch.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from synth.network import Network
     from synth.schedules import Schedule
 
-# By name the module that has it; each needs torch, which is being imported while this is.
+# The module of each name. Each needs torch, which is still being imported when this page is.
 _WRAPPERS = {
     "AdaptiveHook": "exec.training.hooks.adaptive_hook",
     "DSSync": "ccctl.torch.ds_sync",
@@ -53,7 +53,7 @@ def register() -> None:
         if dist.is_available() and not hasattr(dist.Backend, "CCCTL"):
             dist.Backend.register_backend("ccctl", _create, extended_api=True, devices=["cpu"])
             dist.register_rendezvous_handler("ccctl", _meet)
-    except Exception as error:  # What an entry point raises would break `import torch`.
+    except Exception as error:  # An error of an entry point would break `import torch`.
         _log.debug("the backend ccctl is not registered: %s", error)
 
 

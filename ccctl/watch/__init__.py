@@ -1,4 +1,4 @@
-"""What ``ccctl watch`` keeps between its runs: the state folder, and what one run finds and decides."""
+"""One run of ``ccctl watch``, its findings and decisions, and the state folder that it keeps."""
 
 import lazy_loader as lazy
 

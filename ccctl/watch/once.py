@@ -62,13 +62,13 @@ _MATTERS = 1 / (1 - EFFECT)
 # So many changes, the largest first, have their cost told.
 _MOST_COSTS = 8
 _LEAST_BUDGET_S = 1.0
-# Of the budget. After that it is known what drifts, and the links beside it come next.
+# Share of the budget for the first look. It tells what drifts; the links beside that come next.
 _FIRST_LOOK = 0.5
 # A budget that is advised has so much room: the time that a round takes varies.
 _ROOM = 1.25
 _MOST_SEARCH_S = 60.0
 _GONE = "{} is not there"
-# Of the time that is left: what remains is for proving and writing what was found.
+# Share of the time left for the search; the rest is for the proof and for writing.
 _FOR_SEARCH = 0.75
 # A network on which no link differs by more was searched already.
 _ALIKE = 0.10
@@ -93,7 +93,7 @@ class Deadline:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What to watch and when to act: ``share`` of its bandwidth that a link may lose (None: by noise).
+    """The links to watch and when to act: ``share`` of its bandwidth that a link may lose (None: by noise).
 
     ``least_gain`` is how many times as fast another schedule must be predicted to be.
     """
@@ -124,7 +124,7 @@ class Asked:
 
     @cached_property
     def baseline_s(self) -> float:
-        """What the given schedule is predicted to take on the baseline's network."""
+        """The predicted time of the given schedule on the baseline's network."""
         return self.forecast.time_s(self.network)
 
     def network_of(self, profile: Profile) -> Network:
@@ -133,7 +133,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a run found: ``costs`` are how many times as long the given schedule takes with a change alone.
+    """The findings of a run: ``costs`` are how many times as long the schedule takes with one change alone.
 
     ``now`` is what was measured, ``seen`` also what was worse before and could not be measured in this run.
     ``budget_for_all_s`` would do to measure every link in one run; None where this run did.
@@ -162,7 +162,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class WatchOutcome:
-    """What was decided: the ``plan``, None where nothing was to decide, and the file of another schedule.
+    """The decision of a run: the ``plan``, None if there was none to make, and the file of another schedule.
 
     ``returned`` says that this is the given one again. Nothing is decided while links are ``unknown``: those
     rows were not measured lately, or not since the network changed.

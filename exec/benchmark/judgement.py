@@ -38,13 +38,13 @@ Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "imposs
 
 # Bounds on the bytes into a set of ranks; they hold even where switches add or copy.
 _CROSSING = ("ingress", "egress", "cut", "latency")
-# Of what NCCL's ring could carry, normal is two thirds: NVLink's protocol takes 20 % of its line
+# Two thirds of what NCCL's ring could carry is normal: NVLink's protocol takes 20 % of its line
 # rate, xGMI's 25 %, and the machines in docs/explanation/results/normal-bandwidth.md
 # that are well lie above it.
 _NORMAL, _LOW = 2 / 3, 1 / 3
 # A row is of start-up where bytes alone take less than each step of a ring takes to begin.
 _STEP_S = 10e-6
-# What a measurement may be faster than a bound before it contradicts it: nominal rates are rounded.
+# A measurement this much faster than a bound contradicts it; nominal rates are rounded.
 _BEYOND = 1.02
 
 

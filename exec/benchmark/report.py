@@ -22,7 +22,7 @@ _FAR = 3.0
 
 @dataclass(frozen=True)
 class Spread:
-    """How the repetitions of one measurement differ; ``samples_s`` holds them all where asked for."""
+    """The spread of the repetitions of one measurement; ``samples_s`` holds them all if requested."""
 
     min_s: float
     p25_s: float

@@ -59,7 +59,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What to run: block counts with the predicted time of each (None: not known), and how often.
+    """A benchmark to run: block counts with their predicted times (None: not known), and how often.
 
     ``placements`` holds False (out of place) and True (in place), the first of which the peers run
     in; ``peers`` are names that ``exec.peers.registry`` knows, left out where they lack the collective if

@@ -23,7 +23,7 @@ AVERAGES: tuple[Average, ...] = ("rank 0", "average", "fastest", "slowest")
 
 @dataclass(frozen=True)
 class Repetitions:
-    """How often each call runs: ``warmup`` turns, then ``iterations`` timed turns of ``aggregate`` calls."""
+    """The repetitions of a call: ``warmup`` turns, then ``iterations`` timed turns of ``aggregate`` calls."""
 
     warmup: int
     iterations: int

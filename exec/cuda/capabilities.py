@@ -1,4 +1,4 @@
-"""What the GPUs of all ranks have and reach, gathered once."""
+"""The memory and the peer access of the GPUs of all ranks, gathered once."""
 
 from __future__ import annotations
 

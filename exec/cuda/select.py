@@ -1,4 +1,4 @@
-"""Which executor runs a program on these GPUs, over which wires: a pure function of what was found."""
+"""The choice of executor and wires for a program: a pure function of the facts about the GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Wire = Literal["peer", "nccl", "direct", "staged"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What the machine has, alike on all ranks.
+    """The facts about the GPUs of all ranks, alike on each.
 
     ``hosts`` and ``gpus`` name each rank's host and its GPU there; ``reachable`` holds the pairs of GPUs
     of a host that read each other's memory, as (host, gpu, gpu). ``room`` is how many threadblocks each

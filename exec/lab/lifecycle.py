@@ -33,7 +33,7 @@ _SETTINGS = (
     "echo reno >/proc/sys/net/ipv4/tcp_congestion_control; "
     "if [ -e /proc/sys/net/ipv6/conf/all/disable_ipv6 ]; then "
     "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; fi; "
-    # Of several interfaces on one network each answers for its own address alone.
+    # Each of several interfaces on one network answers for its own address alone.
     "for all in all default; do cd /proc/sys/net/ipv4/conf/$all; "
     "echo 1 >arp_ignore; echo 2 >arp_announce; echo 0 >rp_filter; done"
 )
@@ -171,7 +171,7 @@ def _wire(lab: Lab) -> None:
                 "ip", [f"link add {device} netns {here} type veth peer name {at_switch} netns {lab.switch}"]
             )
             batch("ip", [f"link set {at_switch} master {bridge} up"], lab.switch)
-            # By default the kernel passes on up to 64 KiB as one packet, which would arrive all at once.
+            # The kernel would pass on up to 64 KiB as one packet, which arrives all at once.
             inside.append(f"link set {device} gso_max_segs {_SEGMENTS}")
             inside += [f"address add {own}/{prefix} dev {device}", f"link set {device} up"]
             if nic:

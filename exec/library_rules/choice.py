@@ -33,7 +33,7 @@ class MedianTime:
 
 @dataclass(frozen=True)
 class AlgorithmTimes:
-    """What each algorithm takes for one size."""
+    """The time of each algorithm at one size."""
 
     size_bytes: int
     timings: Mapping[str, MedianTime]

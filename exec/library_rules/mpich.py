@@ -66,7 +66,7 @@ _PARAMETERS: dict[tuple[Kind, str], dict[str, str]] = {
     ("all_gather", "recexch_halving"): {_K: "RECEXCH_KVAL", _PHASE: "RECEXCH_SINGLE_PHASE_RECV"},
     ("all_to_all", "k_brucks"): {_K: "BRUCKS_KVAL"},
 }
-# What splits the communicator itself, or has parameters that a table does not say.
+# Algorithms that split the communicator themselves, or have parameters that no table holds.
 LEFT_OUT = ("smp", "tree")
 # Algorithms that need as many elements as the power of two below the number of ranks.
 _MANY_ELEMENTS = ("reduce_scatter_allgather",)

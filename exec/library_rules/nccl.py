@@ -52,7 +52,7 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What the library was made to take: NCCL_ALGO, NCCL_PROTO and the number of channels."""
+    """A setting of the library: NCCL_ALGO, NCCL_PROTO and the number of channels."""
 
     algorithm: str
     protocol: str
@@ -84,7 +84,7 @@ class MeasuredSetting:
     source: str
 
 
-# By (collective, nodes, ranks) the lines of a file, in their order.
+# The lines of a file in their order, by (collective, nodes, ranks).
 Lines = dict[tuple[str, str, str], tuple[str, ...]]
 
 

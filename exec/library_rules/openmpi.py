@@ -38,7 +38,7 @@ class RuleEntry:
     segment_bytes: int = 0
 
 
-# By collective, then by the size of the communicator.
+# Rules by collective, then by the size of the communicator.
 Table = dict[int, dict[int, tuple[RuleEntry, ...]]]
 
 

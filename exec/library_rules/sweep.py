@@ -24,7 +24,7 @@ __all__ = ["OWN", "UNTOUCHED", "PrivateBuffers", "Sweep", "SweepRequest", "sweep
 OWN, UNTOUCHED = "own", "untouched"
 _NAMES = {"openmpi": "Open MPI", "mpich": "MPICH"}
 _STEP, _TURNS, _MOST_TURNS = 8, 3, 100
-# What is slower than this many times the fastest at first is not measured any further at that size.
+# An algorithm this many times slower than the fastest at first is not measured further at that size.
 _HOPELESS = 2.0
 # So many sizes at most are measured between the first ones, for each collective.
 _MOST_BETWEEN = 8
@@ -200,7 +200,7 @@ def _point(
 def _times(
     comm: Any, calls: dict[str, Call], effort: Repetitions, progress: Progress
 ) -> dict[str, MedianTime]:
-    """Of each call the median over turns of the slowest rank, the same on all ranks."""
+    """Return the median over turns of the slowest rank's time of each call, the same on all ranks."""
     own_s = interleaved(comm, list(calls.values()), list(calls), effort, progress)
     slowest_s = np.max(np.array(comm.allgather(own_s)), axis=0)
     return {name: timing_of(slowest_s[at]) for at, name in enumerate(calls)}

@@ -1,4 +1,4 @@
-"""Where the ends of a program's connections lie: in memory that two ranks share, or at a wire of MPI."""
+"""The ends of a program's connections: in memory that two ranks share, or at a wire of MPI."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def _with_algorithm(comm: Any, variables: Variables, name: str, number: int) -> 
 
 
 class CallBuffers(Protocol):
-    """What a library's call needs of a rank's buffers; ``exec.program.buffers.Buffers`` has it."""
+    """The buffers of a rank that a library's call needs; ``exec.program.buffers.Buffers`` has them."""
 
     @property
     def send(self) -> Array: ...

@@ -1,4 +1,4 @@
-"""Which chunks the steps and messages of a program carry: what a run can leave out."""
+"""The chunks that steps and messages of a program carry, which a run may leave out."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Carried:
     chunk: Indices
 
     def within(self, chunks: Mask) -> Mask:
-        """For each thing whether it carries none but these ``chunks``."""
+        """Return for each row whether it carries none but these ``chunks``."""
         others = np.bincount(self.owner, ~chunks[self.chunk], minlength=self.count)
         return np.asarray(others == 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What each step carries, by its row in the program, and what the messages of each connection do."""
+    """The chunks of each step, by its row in the program, and of the messages of each connection."""
 
     steps: Carried
     messages: dict[int, Carried]

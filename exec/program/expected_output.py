@@ -33,7 +33,7 @@ def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
     own = _repeated(patterns.of(rank), 0, layout.elements(rank, INPUT))
     collective = layout.program.collective
     copied = collective.sources.has(rank) & (collective.sources.sizes() > 1) & ~collective.reduced
-    # What several ranks hold copies of is the same on all of them: what the first one has.
+    # Copies of a chunk are the same on all ranks that hold it: those of the first one.
     for chunk in np.flatnonzero(copied).tolist():
         slot = patterns.input_slot(rank, chunk)
         start, length = layout.start(INPUT, slot), layout.length(slot)

@@ -45,7 +45,7 @@ class Layout:
 
     @cached_property
     def _sizes(self) -> tuple[list[int], list[int]]:
-        """How many slots the input and the output of each rank have."""
+        """Return the numbers of slots of the input and the output of each rank."""
         collective = self.program.collective
         inputs, outputs = (
             sets.per_rank(collective.ranks).tolist() for sets in (collective.sources, collective.targets)

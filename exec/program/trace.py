@@ -1,4 +1,4 @@
-"""What a rank did in one run of a program, step by step.
+"""Traces: the steps of each rank in one run of a program.
 
 All times are nanoseconds of the monotonic clock, which is one for all processes of a host.
 """
@@ -28,7 +28,7 @@ class Connection(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RankTrace:
-    """What one rank did in one run, a row for each step and tile in the order in which they ran.
+    """The trace of one rank in one run: a row for each step and tile, in the order in which they ran.
 
     ``off_before_ns`` and ``off_ns`` say how long the rank had no core before a step and during it, and
     ``off_after_ns`` after the last; stretches below 20 us are not seen. ``adds``: it added, else it copied,

@@ -32,7 +32,7 @@ class Wire(NamedTuple):
 
 
 class Wires(Protocol):
-    """What moves the messages of all wires of one rank."""
+    """The transport of all wires of one rank."""
 
     def begin(self, run: int) -> None:
         """Start run number ``run``."""

@@ -22,7 +22,7 @@ __all__ = ["SIZES_BYTES", "MemorySpeed", "memory_speed"]
 
 Floats32 = NDArray[np.float32]
 
-# From the innermost caches to beyond the largest. Bytes of one operand; a sum has three.
+# Bytes of one operand, of which a sum has three: from the innermost caches to beyond the largest.
 SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26)
 # Bytes of one measurement, and measurements per median; fewer for larger sizes.
 _BYTES, _TIMES, _FEWER_TIMES = 4 << 20, 5, 3

@@ -20,7 +20,7 @@ _LINK_SPEED_FIELD = 164
 _C2C_COUNT_FIELD, _C2C_SPEED_FIELD = 170, 172
 _MOST_LINKS = 36
 _LINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
-# By number, because the module's NVML_P2P_CAPS_INDEX_READ is a tuple by mistake.
+# Keys are numbers, because the module's NVML_P2P_CAPS_INDEX_READ is a tuple by mistake.
 _ABILITIES: Mapping[int, Literal["p2p_read", "p2p_write", "p2p_nvlink", "p2p_atomics", "p2p_pcie"]] = {
     0: "p2p_read",
     1: "p2p_write",

@@ -121,7 +121,7 @@ class Change:
 
     @property
     def times(self) -> float:
-        """How many times better it was in the baseline."""
+        """The factor by which it was better in the baseline."""
         return self.before / self.now if self.quantity == "bandwidth" else self.now / self.before
 
     @property

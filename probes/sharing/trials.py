@@ -67,7 +67,7 @@ class Accept:
 # For a trial whose result a later one confirms.
 ACCEPT_ANY = Accept(below=math.inf)
 Try = Callable[[Sequence[Trial], Accept], Sequence[float]]
-# From the bytes of each flow to the seconds until all have ended.
+# A function from the bytes of each flow to the seconds until all have ended.
 Carry = Callable[[Mapping[Pair, float]], float]
 
 

@@ -60,7 +60,7 @@ class Timeline:
 
     @property
     def on_network(self) -> Indices:
-        """For each task 1 if the network runs it, 0 if the processor does."""
+        """1 for each task of the network, 0 for each of the processor."""
         return (self.kind >= REDUCE_SCATTER).astype(np.int64)
 
     def busy_s(self, resource: int) -> float:

@@ -23,7 +23,7 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True)
 class Consensus:
-    """How fast ranks agree: ``rho`` a period in the long run, ``distance`` the worst after one period."""
+    """The speed of agreement: ``rho`` a period in the long run, ``distance`` the worst after one period."""
 
     rho: float
     distance: float

@@ -18,7 +18,7 @@ from synth.groups.artifact import MOST_PERIOD, Division
 
 __all__ = ["RackLayout", "alternating", "is_butterfly", "mixed_radix", "representatives"]
 
-# Where all racks have had equally many turns; above it the longest of their turns is the period.
+# The longest period in which all racks have equally many turns; above it their longest turn is the period.
 _MOST_FAIR_PERIOD = 64
 
 

@@ -62,15 +62,15 @@ def slow_parts(network: Network, racks: Racks, before: RackLayout | None = None)
     """Return the racks with those that are slow among them, and the ranks with slow NICs.
 
     A rank is slow where its best link in the rack, to another host if there is one, has 1.5 times the beta of
-    the middle rank; a rack where its best link to another rack has it of the middle one's. What was slow
-    ``before`` stays so from 1.25 on.
+    the middle rank; a rack where its best link to another rack has it of the middle one's. A rank or
+    rack that was slow ``before`` stays slow from 1.25 times on.
     """
     beta = _both_ways(network, network.beta_s_per_byte)
     ranks = _slow_ranks(network, racks, beta, before.slow_ranks if before else ())
     sound = RackLayout(racks, (), ranks)
     across = _between_units(beta, tuple(sound.candidates(rack) for rack in range(len(racks))))
     if len(racks) < 3:
-        # Of two racks neither link is the slower.
+        # One link joins two racks, so neither rack is the slower.
         return sound
     np.fill_diagonal(across, np.inf)
     return RackLayout(racks, _slow(across.min(axis=0), before.slow_racks if before else ()), ranks)
@@ -106,7 +106,7 @@ def _slow(beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
 
 
 def _both_ways(network: Network, cost: Floats) -> Floats:
-    """For each two ranks the larger cost of both ways, of parallel links the least; 0 to itself."""
+    """Return the larger cost of both directions of each two ranks, by the best parallel link; 0 to itself."""
     table: Floats = np.full((network.ranks, network.ranks), np.inf)
     np.minimum.at(table, (network.src, network.dst), cost)
     np.fill_diagonal(table, 0.0)
@@ -177,7 +177,7 @@ def _nearest(stray: int, clusters: Sequence[Sequence[int]], beta: Floats, alpha:
 
 
 def _between_units(cost: Floats, units: Racks) -> Floats:
-    """For each two units the least cost between their ranks."""
+    """Return the least cost between the ranks of each two units."""
     table: Floats = np.zeros((len(units), len(units)))
     for at, one in enumerate(units):
         for other in range(at):

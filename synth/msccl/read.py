@@ -112,7 +112,7 @@ def _collective(
     kind: str, ranks: int, per_loop: int, root: int, sizes: Indices, found: list[str]
 ) -> Collective:
     if kind == "custom":
-        # What the buffers hold is known, what they must hold at the end is not.
+        # The buffers' contents are known, but not what they must hold at the end.
         if sizes[:, 0].sum() > MOST_CHUNKS:
             found.append(f"i_chunks: expected at most {MOST_CHUNKS} on all gpus, found {sizes[:, 0].sum()}")
             raise _Unreadable

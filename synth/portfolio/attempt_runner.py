@@ -25,14 +25,14 @@ __all__ = ["Trial", "Trials"]
 # A process needs more than a second before it works.
 _WORTH_PROCESSES_S = 4.0
 _SLOW_S = 2.0
-# What plans whose time is limited may take where they cannot be stopped.
+# The most time of a plan that cannot be stopped, if time is limited.
 _UNSTOPPABLE_S = 0.3
 _SECONDS_A_DELIVERY = 5e-6
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a plan gave: a schedule and its time, or the reason why there is none."""
+    """The result of a plan: a schedule and its time, or the reason why there is none."""
 
     schedule: Schedule | None
     time_s: float = float("inf")
@@ -139,7 +139,7 @@ class Trials:
 
 @dataclass
 class _Carry:
-    """What a process does: carry out a plan of the request, which it makes itself, once."""
+    """The work of a process: it makes the request's plans once, and carries out one of them."""
 
     request: Request
     tried: list[Plan] = field(default_factory=list)

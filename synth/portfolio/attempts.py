@@ -62,14 +62,14 @@ _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # The most sends of a ring that fills all ports: to build it takes no search.
 _MOST_RING_SENDS = 550_000
-# What other tools and papers call methods.
+# The names of methods in other tools and papers.
 _OTHER_NAMES = {
     "tacos": "TACOS's search is 'greedy', its integer programs are 'ilp';",
     "milp": "did you mean 'ilp'?",
     "rabenseifner": "did you mean 'halving_doubling'?",
     "recursivedoubling": "did you mean 'doubling' or, for an all_reduce, 'halving_doubling'?",
 }
-# What libraries do, each without a search.
+# The algorithms of libraries, which need no search.
 _LIBRARY = (
     "ring",
     "bidirectional",
@@ -84,7 +84,7 @@ _LIBRARY = (
 )
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
-# What methods that solve integer programs may take altogether, by name or where auto asks them.
+# The most time of all methods that solve integer programs, by name or within auto.
 _SOLVING_S = 60.0
 _SOLVING_IN_AUTO_S = 5.0
 # A solver is worth its time only where this much may be left to gain.
@@ -180,7 +180,7 @@ class Plan:
         """
         if request.method != "auto" or not self.method.solves or best is None:
             return False
-        # Where chunks are chosen, an optimum for other chunks than the best ones is of no use.
+        # If chunks are chosen, an optimum for other chunks than the best ones is of no use.
         coarser = request.chunk_bytes is None and self.name == "ilp" and best.collective != self.shape
         close = ratio < (1.0 if self.name == "ilp" else _WORTH_SOLVING)
         return coarser or close or solving_s > _SOLVING_IN_AUTO_S / 2

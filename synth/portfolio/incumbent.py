@@ -32,9 +32,9 @@ _MANY_RANKS, _SOME_RANKS = 128, 32
 _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
 # A search policy that was slower than the best by this factor is not tried with finer chunks.
 _HOPELESS = 1.2
-# What finer chunks may gain beyond what the coarser ones foretell.
+# The most that finer chunks may gain beyond the trend of coarser ones.
 _BEYOND = 1.05
-# What finer chunks of an exchange must promise, foretold by the last two of at least so many cuts.
+# The least gain that the last two of at least so many cuts must promise of finer chunks of an exchange.
 _EXCHANGE_MUST_GAIN, _FORETELLING_EXCHANGES = 0.02, 4
 # After so many cuts the last two foretell what finer trees come to; each cut packs them anew.
 _FORETELLING_FORESTS = 3
@@ -80,7 +80,7 @@ class Incumbent:
 
     @property
     def ratio(self) -> float:
-        """How far the best is from the bound."""
+        """The time of the best over the bound."""
         return self.best_s / self.target_s if self.target_s else 1.0
 
     @property
@@ -142,7 +142,7 @@ class Incumbent:
         if self.best is None:
             return False
         if self._predicted and self.best.network.is_measured_host and plan.name != "greedy":
-            # What links say of coarser cuts says nothing of copies in memory.
+            # The links' times of coarser cuts tell nothing about copies in memory.
             return deliveries(plan.shape) > _LONG_DELIVERIES
         ranks = plan.shape.ranks
         near = (ranks >= _MANY_RANKS and self.ratio < _NEAR_OF_MANY) or (

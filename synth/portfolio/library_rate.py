@@ -39,7 +39,7 @@ _BUSY = 1.0 - 1e-6
 
 @dataclass(frozen=True)
 class LibraryRate:
-    """What one algorithm reaches: seconds for each byte of the buffer, and what is then always busy.
+    """The rate of an algorithm: seconds for each byte of the buffer, and the links that are always busy.
 
     The buffer is the larger of a rank's send and receive buffer, as nccl-tests counts it.
     """
@@ -219,7 +219,7 @@ def _rate(network: Network, algorithm: str, candidates: Sequence[_Hops]) -> Libr
     if solved.status != 0:
         raise RuntimeError(f"{algorithm} on {network.name}, {resources} resources: {solved.message}")
     load = table @ solved.x
-    # Of what is always busy, that at which more bandwidth would gain most.
+    # The one among the always busy at which more bandwidth would gain most.
     order = np.argsort(solved.ineqlin.marginals, kind="stable")
     names = [_named(network, int(used[at])) for at in order if load[at] > _BUSY]
     ports = [name for name in names if not name.startswith("link ")] or names

@@ -40,7 +40,7 @@ _MOST_SENDS = 400_000
 _COARSEST_PERIODS = 4
 # Every send costs its ranks some time that no alpha holds.
 _NOTICEABLE = 0.005
-# Of more chunks bounds count the bytes only.
+# With more chunks, bounds count the bytes only.
 _MANY_CHUNKS = 1 << 20
 _WHOLE = 1e-6
 _AS_GOOD = 1.001

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-# What shares ports as schedules do not foresee takes up to so many times its time.
+# Transfers that share ports unforeseen take up to this many times as long.
 _NEAR = 1.4
 # So near the bound nothing is refined.
 _AT_THE_BOUND = 1.005

@@ -30,7 +30,7 @@ from synth.schedules import Bound
 
 __all__ = ["plain_or_periodic"]
 
-# What filling its pipeline may take of a plain schedule's time before a periodic one is looked for.
+# The share of a plain schedule's time that filling its pipeline may take before a periodic one is tried.
 _FILLS_SOON = 0.03
 
 

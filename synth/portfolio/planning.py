@@ -1,6 +1,6 @@
 """The door to planning: a request goes in, the best proven schedule of whatever kind comes out.
 
-Which kind that is nobody else decides. On thousands of ranks that are all alike it is a symmetric schedule,
+Nothing else decides the kind. On thousands of ranks that are all alike it is a symmetric schedule,
 or around failures a periodic one along trees between hosts; a periodic one, too, where no table of sends
 fills the pipelines; a selection for several sizes; and else a table of sends.
 """
@@ -28,7 +28,7 @@ from synth.simulation import replay
 __all__ = ["makes_attempts", "planned"]
 
 _SIZE_BYTES = 16 << 20
-# What is asked where time is short. Forests use links that differ best, the others those that are alike.
+# The methods when time is short. Forests suit links that differ, the others links that are alike.
 _QUICK = ("forest", "ring", "direct", "greedy")
 
 

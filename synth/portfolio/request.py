@@ -16,9 +16,9 @@ __all__ = ["Request", "cut", "cut_again"]
 
 @dataclass(frozen=True)
 class Request:
-    """What to plan, for ``size_bytes`` (chunks are chosen), ``chunk_bytes`` and ``chunks``, or for ``sizes``.
+    """A request, for ``size_bytes`` (chunks are chosen), ``chunk_bytes`` and ``chunks``, or ``sizes``.
 
-    ``without`` is what has failed of the network: the other ranks take part. ``collectives``, on some of the
+    ``without`` lists the failures of the network: the other ranks take part. ``collectives``, on some of the
     ranks or several at once, are taken instead of ``kind`` and ``root``.
     ``size_bytes`` is nccl-tests' size, of each of them; ``chunks`` is how many chunks each rank starts
     with. After ``time_limit_s`` the best so far is taken, or else the first there is. Up to ``jobs``

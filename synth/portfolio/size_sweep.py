@@ -76,7 +76,7 @@ def sweep(
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What was found at every size of a sweep, and the proven bound of each size."""
+    """The schedules found at every size of a sweep, and the proven bound of each size."""
 
     sizes: tuple[int, ...]
     bounds: tuple[Bound, ...]

@@ -39,7 +39,7 @@ class Synthesis:
 
 @dataclass(frozen=True)
 class RaceWinner:
-    """Which schedule of one size was the fastest, by its number, and the race that it won.
+    """The fastest schedule of one size, by its number, and the race that it won.
 
     ``library`` names the library whose own collective was faster, "" for none.
     """

@@ -72,7 +72,7 @@ class WorkerPool(Protocol[Asked, Result]):
 
 
 class WorkerPools(Protocol):
-    """What makes a pool: `ProcessPool` on this machine; one whose workers are on other hosts is handed in."""
+    """A maker of pools: `ProcessPool` on this machine; callers may pass one with workers on other hosts."""
 
     def __call__(self, jobs: int, work: Callable[[Task], Result]) -> WorkerPool[Task, Result]:
         """Return a pool of at most ``jobs`` workers that do ``work(task)``; all three must be picklable."""
@@ -178,7 +178,7 @@ def _start_server() -> None:
     It ignores one only once it has loaded its modules, and would tell of it in a traceback until then. It
     inherits what is blocked here; this process hears of it right after.
     """
-    # Which unblocks what it blocks while it starts.
+    # The tracker blocks signals while it starts, and unblocks them afterwards.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -47,7 +47,7 @@ class Behavior:
 
 @dataclass(frozen=True)
 class TreeBehavior:
-    """What every rank does with ``chunks``, which share a tree, in one stage; ``ranks[r]`` is rank r's."""
+    """The behaviours of all ranks for ``chunks`` of one tree in one stage; ``ranks[r]`` is rank r's."""
 
     chunks: tuple[int, ...]
     stage: Stage
@@ -80,7 +80,7 @@ def behaviors(
 def tree_behaviors(
     tree: ChunkTree, ranks: int, active: frozenset[int], unaggregated: frozenset[int] = frozenset()
 ) -> dict[Stage, tuple[Behavior, ...]]:
-    """For each stage that a tree has, the tuples of ``ranks`` ranks; O(ranks + sends of a chunk)."""
+    """Return the tuples of ``ranks`` ranks for each stage of a tree; O(ranks + sends of a chunk)."""
     contributes = active & tree.sources
     passing, copying = (
         frozenset(src for src, sums in zip(tree.src, tree.sums, strict=True) if sums == wanted)
@@ -145,7 +145,7 @@ def _tuples(
 
 
 def _senders(tree: ChunkTree, origins: frozenset[int], *, sums: bool) -> dict[int, int]:
-    """For each rank that receives in a stage how many predecessors send to it.
+    """Return how many predecessors send to each rank that receives in a stage.
 
     The sends stand in an order in which what a rank receives comes first, so one pass takes the place of
     the recursion over predecessors.

@@ -55,7 +55,7 @@ class Phase:
     chunk: Ints
 
     def input_places(self, rank: int) -> Ints:
-        """For each slot of ``rank``'s input in this phase its slot in the input of the whole collective."""
+        """Return the slot in the whole collective's input of each slot of ``rank``'s input in this phase."""
         own = self.schedule.collective.sources.has(rank)
         return self.whole.input_slots(rank)[self.chunk[own]]
 
@@ -164,7 +164,7 @@ def late_phase(schedule: Schedule, late: Collection[int], way: Way) -> Phase:
 
 
 def _choices(items: list[_Item]) -> list[list[Indices]]:
-    """For each item the trees of its chunks, in the ways that are worth a try: its own, and evenly dealt."""
+    """Return the trees of each item's chunks in the ways that are worth a try: its own, and evenly dealt."""
     own: list[Indices] = [item.own for item in items]
     even = dealt([item.held for item in items], [len(item.chunks) for item in items])
     return [own] if all(map(np.array_equal, own, even)) else [own, even]
@@ -233,7 +233,7 @@ def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: 
 
 
 def _passing(tree: ChunkTree, origins: frozenset[int]) -> Mask:
-    """For each send whether it brings data of ``origins`` along: up to the root of a sum, then down.
+    """Return for each send whether it carries data of ``origins``: up to the root of a sum, then down.
 
     A rank that data pass on their way up needs no copy of them from above.
     """
@@ -254,7 +254,7 @@ def _origins(tree: ChunkTree, late: frozenset[int], way: Way) -> list[frozenset[
 
 
 def _left(tree: ChunkTree, ranks: int, ready: frozenset[int]) -> Mask:
-    """For each send of a chunk whether its source has anything to send, by its behavior tuple."""
+    """Return for each send of a chunk whether its source has data to send, by its behavior tuple."""
     stages = tree_behaviors(tree, ranks, ready)
     return np.array(
         [
@@ -289,7 +289,7 @@ def _collective(
         tree_of[tree.chunks] = at
     there = np.array([bool(sources and targets) for sources, targets in sets])
     chunk = np.flatnonzero(there[tree_of])
-    # Of trees that are left out no set is asked for, but one must stand there.
+    # Trees that are left out need no set, but the table needs an entry.
     sources, targets = (
         _shared([pair[at] or frozenset({0}) for pair in sets], tree_of[chunk]) for at in (0, 1)
     )
@@ -297,7 +297,7 @@ def _collective(
 
 
 def _shared(sets: list[frozenset[int]], of: Indices) -> RankSets:
-    """For each of ``of`` the set of that number."""
+    """Return ``sets[i]`` for each i in ``of``."""
     each = of_sets(sets)
     return replace(each, group=ints(each.group[of]))
 

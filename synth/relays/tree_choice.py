@@ -32,14 +32,14 @@ def loads(network: Network, chunk_bytes: int, links: Sequence[Indices]) -> Float
 
 
 def dealt(held: Sequence[Floats], chunks: Sequence[int]) -> list[Indices]:
-    """For each item n, a tree for each of its ``chunks[n]`` chunks; ``held[n]`` is `loads` of its trees.
+    """Return a tree for each of the ``chunks[n]`` chunks of each item n; ``held[n]`` is `loads` of its trees.
 
     Some chunks after the others, items in turn, take the tree with which the busiest link or port of all is
     held the shortest, then that which holds least in all. Chunks are dealt in at most 64 lots an item.
     O(items · trees · links), and times 64.
     """
     found: list[Indices] = [np.zeros(count, dtype=np.int64) for count in chunks]
-    # Where there is one tree there is no choice, but its load counts.
+    # A single tree leaves no choice, but its load counts.
     busy_s = np.zeros(held[0].shape[1])
     for its, count in zip(held, chunks, strict=True):
         if len(its) == 1:

@@ -106,7 +106,7 @@ class PeriodicSchedule:
 
     @property
     def link_busy_s(self) -> Floats:
-        """How long each link is held in a period."""
+        """Return the seconds that each link is held in a period."""
         uses = np.bincount(self.link, minlength=self.network.links)
         return np.asarray(uses * self.network.hold_s(self.chunk_bytes))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RIGHT", "AnySchedule"]
 
-# What a proof says, whatever the kind.
+# The words of a proof, for every kind.
 RIGHT = "every send is causal, every link and port exclusive, every result complete"
 
 

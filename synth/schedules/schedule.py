@@ -38,7 +38,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How good a schedule is: simulated time, every bound that was proven, the solver's status.
+    """The quality of a schedule: simulated time, every proven bound, the solver's status.
 
     ``gap`` is what the integer programs of its method left open, as a part of their objective: 0 is
     solved to the end. None where no program was solved.

@@ -71,7 +71,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Point:
-    """What was simulated at one size: the algorithm chosen there, its time, and the proven bound on any.
+    """The choice at one simulated size: the algorithm, its time, and the proven bound on any.
 
     ``race`` is the measurement by which it was chosen, where there was one.
     """

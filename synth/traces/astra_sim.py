@@ -26,7 +26,7 @@ _COLLECTIVES = {
     "all_to_all": (6, "all-to-all"),
     "reduce_scatter": (7, "reduce-scatter"),
 }
-# What ASTRA-sim calls a GB.
+# ASTRA-sim's GB.
 _GB = 1 << 30
 _ALIKE = 1e-9
 

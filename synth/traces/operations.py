@@ -36,12 +36,12 @@ class TraceOperation(NamedTuple):
 
 
 def operations_of(schedule: Schedule) -> list[list[TraceOperation]]:
-    """For each rank its operations; each comes after those that it waits for. O(sends)."""
+    """Return the operations of each rank, each after those that it waits for; O(sends)."""
     network, size = schedule.network, schedule.chunk_bytes
     found: list[list[TraceOperation]] = [[] for _ in range(network.ranks)]
     add_s = _add_s(network, size)
     needs, entered_before = (column.tolist() for column in dependencies(schedule))
-    # For each row the operation that ends it where its chunk goes.
+    # The operation at the target that ends each row's send.
     ended: list[int] = []
     messages: dict[tuple[int, int], int] = {}
     ends = zip(network.src[schedule.link].tolist(), network.dst[schedule.link].tolist(), strict=True)

@@ -62,7 +62,7 @@ EXAMPLES = (
 )
 
 
-# What DeAR begins with (Sec. IV-B).
+# The first buffer that DeAR tries (Sec. IV-B).
 _FIRST_BYTES = 25 << 20
 
 

@@ -14,7 +14,7 @@ __all__ = ["COLOURS", "Chart", "Series", "charts", "steps", "time_axis"]
 _LEAST, _MOST = 1e-30, 1e30
 # Half of the last tick's label, such as 326.7K, must fit to its right.
 _RIGHT, _TOP, _BOTTOM, _HEIGHT = 28, 30, 46, 320
-# From this width in pixels on, two charts are drawn side by side.
+# Two charts are drawn side by side if the width in pixels is at least this.
 _TWO = 700
 _PIXELS_A_TICK, _PIXELS_A_TIME = 62, 90
 _HALF_PIXELS = 34

@@ -30,7 +30,7 @@ __all__ = [
 MOST_RANKS = 65_536
 _ELEMENT_BYTES = {"double": 8, "int64": 8, "uint64": 8, "float": 4, "int32": 4, "uint32": 4}
 _ELEMENT_BYTES |= {"half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
-# Of these collectives nccl-tests counts the elements of one rank.
+# nccl-tests counts the elements of one rank for these collectives.
 _OF_ONE_RANK = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 _MOST = 1e15
 _ALONE, _DETAILED = 4, 8

@@ -24,7 +24,7 @@ _KERNEL = re.compile(
 
 @dataclass(frozen=True)
 class Needs:
-    """What one kernel takes of a multiprocessor: registers a thread, bytes spilled from them."""
+    """The needs of a kernel: registers a thread, and bytes spilled from them."""
 
     registers: int
     spilled_bytes: int

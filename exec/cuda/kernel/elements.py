@@ -1,4 +1,4 @@
-"""What the kernels call the element types and the operators."""
+"""The kernels' names of element types and operators."""
 
 from __future__ import annotations
 

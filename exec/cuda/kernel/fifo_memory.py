@@ -21,7 +21,7 @@ _LINE_BYTES = 128
 
 @dataclass(frozen=True, eq=False)
 class Arenas:
-    """For each rank the bytes of its arena; for each FIFO its ends and the offsets in their arenas."""
+    """The bytes of each rank's arena, and the ends of each FIFO with their offsets in the arenas."""
 
     sizes: Indices
     sender: Indices

@@ -21,7 +21,7 @@ from synth.program import OUTPUT
 __all__ = ["Addresses", "Interpreter", "own_tables", "waiters"]
 
 LIMIT_S = 30.0
-# What a threadblock records where it gives up: that its own time ran out, and what it waited for.
+# A threadblock that gives up records that its own time ran out, and the FIFO it waited for.
 _RAN_OUT = 1
 _MESSAGE, _ROOM, _STEP = 1, 2, 3
 Addresses = Sequence[tuple[int, int, int]]

@@ -43,7 +43,7 @@ class Rows:
         self.first: list[int] = []
         self.sends, self.receives = ([0] * self.program.threadblocks for _ in range(2))
         self.largest_message: dict[int, int] = {}
-        # For each step of the program the last of its rows, counted within its threadblock.
+        # The last row of each step, counted within its threadblock.
         self._last = np.zeros(self.program.steps, dtype=np.int64)
         # The steps of the program that the last row stands for.
         self._tail: list[int] = []

@@ -23,7 +23,7 @@ _IDLE_S = 20e-6
 
 @dataclass(frozen=True)
 class Role:
-    """What a rank does in a program: AdapCC's behaviour tuple (Sec. IV-C)."""
+    """The role of a rank in a program: AdapCC's behaviour tuple (Sec. IV-C)."""
 
     active: bool
     receives: bool

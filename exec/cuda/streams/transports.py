@@ -49,7 +49,7 @@ class MpiNotices:
 
 
 class _PeerEnd:
-    """What both ends of a wire between memories hold: places, their events, and how many messages passed."""
+    """One end of a wire between memories: places, their events, and the number of messages so far."""
 
     def __init__(
         self,

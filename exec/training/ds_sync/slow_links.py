@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 Cost = tuple[float, float]
 # A collective function that times disjoint pairs of ranks at the same time, and returns all costs.
 Time = Callable[[Sequence[Pair]], Mapping[Pair, Cost]]
-# By row of the period and group.
+# Times by row of the period and group.
 _Times = dict[tuple[int, tuple[int, ...]], float]
 
 
