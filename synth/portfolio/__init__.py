@@ -1,9 +1,9 @@
-"""The portfolio: which methods are tried on a request, with which options, and the best of them.
+"""The portfolio: tries many methods on a request, with several options each, and keeps the best schedule.
 
 In: a `Request` (network, collective, size or sizes, failures). Out: a `Synthesis`, the best proven schedule
 with its bound.
 
-Read `request` and `synthesis`, what goes in and comes out; `planning`, the door, which chooses between
+Read `request` (input) and `synthesis` (output); then `planning`, the entry point, which chooses between
 `plain` (`attempts`, `attempt_runner`, `incumbent`), `plain_or_periodic`, `size_sweep` and `symmetry`.
 """
 

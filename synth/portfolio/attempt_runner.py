@@ -1,7 +1,6 @@
-"""Runs attempts one after another, or side by side in processes where that is worth it.
+"""Runs attempts one after another, or in parallel processes if that saves time.
 
-Whoever asks for the results takes them in the order of the plans, so that nothing that is decided
-depends on how many processes there were.
+Results are taken in the order of the plans, so the number of processes changes no decision.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from synth.simulation import replay
 
 __all__ = ["Trial", "Trials"]
 
-# A process needs more than a second before it works.
+# A new process takes more than a second to start, so less work than this stays in this one.
 _WORTH_PROCESSES_S = 4.0
 _SLOW_S = 2.0
-# The most time of a plan that cannot be stopped, if time is limited.
+# Under a time limit, longer plans run in processes, which can be killed.
 _UNSTOPPABLE_S = 0.3
 _SECONDS_A_DELIVERY = 5e-6
 
@@ -40,10 +39,10 @@ class Trial:
 
 
 class Trials:
-    """The results of ``tried``, the plans of ``request``, whose time began at ``begun_s``.
+    """The results of the plans ``tried`` for ``request``, whose time limit counts from ``begun_s``.
 
-    ``pools`` makes the workers. When the block ends, so does what they do; ``peak_bytes`` is then the most
-    memory that they held.
+    ``pools`` makes the workers. Leaving the ``with`` block ends them and sets ``peak_bytes``, the most memory
+    that they held.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Trials:
             self._pool.withdraw(self._tickets[number])
 
     def result(self, number: int) -> Trial | None:
-        """Return the result of plan ``number``; None where the time is up and there is a schedule already."""
+        """Return the result of plan ``number``; None if time is up and another plan gave a schedule."""
         if self._pool is None and self._worth(number):
             self._pool = self._pools(max(1, self._request.jobs), _Carry(self._request))
             for later in range(number, len(self._tried)):
@@ -87,10 +86,11 @@ class Trials:
         return trial
 
     def _worth(self, number: int) -> bool:
-        """Return whether to leave this plan and those after it to processes."""
+        """Return whether to run this plan and those after it in processes."""
         request = self._request
         if number == 0 and request.chunk_bytes is not None and request.time_limit_s is None:
-            # With fixed chunks the first is often the last, and a large table takes long to hand over.
+            # With fixed chunks the first plan often ends the search, and sending a large table between
+            # processes takes long.
             return False
         rest = [plan for plan in self._tried[number:] if not plan.method.solves]
         rest_s = sum(map(_guess_s, rest))
@@ -101,7 +101,7 @@ class Trials:
 
     @property
     def in_time(self) -> bool:
-        """Whether the request's time is not up."""
+        """Whether the request still has time left."""
         return time.perf_counter() < self._deadline_s()
 
     def _deadline_s(self) -> float:
@@ -139,7 +139,7 @@ class Trials:
 
 @dataclass
 class _Carry:
-    """The work of a process: it makes the request's plans once, and carries out one of them."""
+    """The work of a process: it makes the request's plans once, then runs one plan a call."""
 
     request: Request
     tried: list[Plan] = field(default_factory=list)

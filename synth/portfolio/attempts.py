@@ -1,4 +1,4 @@
-"""The attempts of the portfolio: the registry of methods, and which cuts of the buffer each is tried with."""
+"""The attempts of the portfolio: the registry of methods, and the chunk sizes that each is tried with."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ __all__ = [
 ]
 
 SMALLEST_CHUNK_BYTES = 4096
-# With few deliveries chunks may be smaller, until the bytes of one take less than this part of its latency:
-# smaller chunks are forwarded sooner.
+# With at most _FEW_DELIVERIES, chunks may be smaller than SMALLEST_CHUNK_BYTES, as small chunks are forwarded
+# sooner: down to those that hold a link for _HOLDS_BRIEFLY of the latency.
 _FEW_DELIVERIES = 80_000
 _HOLDS_BRIEFLY = 0.02
 _SMALLEST_EXCHANGED_BYTES = 64
-# Exchanges of so few deliveries are always tried where chunks are given.
+# If the request fixes the chunks, exchanges of at most this many deliveries are always tried.
 _FEW_EXCHANGED = 1_000
-# Into how many chunks the buffer of one rank is cut at most, and how many times more sends that may give:
-# all must come through the same links, so that small chunks fill them sooner.
+# Limits for broadcast and reduce: chunks of the root's buffer, and the factor on ``most_sends``. All chunks
+# leave or enter the root over the same links, and small ones fill the pipeline sooner.
 _MOST_OF_ONE = 4096
 _SENDS_OF_ONE = 3
-# Above so many deliveries the classic methods, which mostly lose to the greedy there, run only by name;
-# and above so many the paths of what is spread or summed, for which others grow trees much faster.
+# Above _CLASSIC_DELIVERIES the classic methods run only by name: they mostly lose to the greedy search there.
+# Above _PATHS_DELIVERIES so does "paths" for collectives that spread or sum: others grow trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
-# The most sends of a ring that fills all ports: to build it takes no search.
+# A ring that fills all ports may have this many sends, as it is built without a search.
 _MOST_RING_SENDS = 550_000
 # The names of methods in other tools and papers.
 _OTHER_NAMES = {
@@ -84,23 +84,23 @@ _LIBRARY = (
 )
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
-# The most time of all methods that solve integer programs, by name or within auto.
+# Time for all methods that solve integer programs: requested by name, and within auto.
 _SOLVING_S = 60.0
 _SOLVING_IN_AUTO_S = 5.0
-# A solver is worth its time only where this much may be left to gain.
+# A solver runs only if the best schedule takes at least this factor of the bound.
 _WORTH_SOLVING = 1.02
 
 
 @dataclass(frozen=True)
 class Method:
-    """One way to make a schedule, and how finely it is worth cutting the buffer for it.
+    """One way to make a schedule, and the chunk counts that it is tried with.
 
-    Chunks grow by ``step`` from one an owner to ``most_split`` while a chunk is at least 4 KiB, or ``finer``
-    times less, and there are at most ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks
-    itself, others in between pass on. ``solves``: integer programs, by a solver within a time limit;
-    ``counts``: small ones, within a number of nodes. ``suits``: auto should try it, and ``pays``: with chunks
-    of so many bytes. ``exchanges``: its chunks are no trees. ``chunk_counts``: into how many chunks the whole
-    buffer is cut, instead.
+    The chunks of each owner grow from 1 by the factor ``step`` to ``most_split``, while a chunk has at least
+    4 KiB / ``finer`` and there are at most ``most_sends`` deliveries. ``chunk_counts``, if set, lists the
+    chunks of the whole buffer instead. ``relays``: the method serves subsets of ranks itself, and other ranks
+    may relay. ``solves``: it solves integer programs within a time limit; ``counts``: small ones within a
+    limit of nodes. ``exchanges``: its chunks do not travel along trees. ``suits`` tells whether auto should
+    try it, ``pays`` whether it should with chunks of that many bytes.
     """
 
     synthesize: Callable[..., Schedule]
@@ -164,7 +164,7 @@ METHODS: dict[str, Method] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """One attempt: a method with its options, on a collective cut into chunks of so many bytes."""
+    """One attempt: a method with its options, on a collective in chunks of ``chunk_bytes``."""
 
     name: str
     method: Method
@@ -174,21 +174,21 @@ class Plan:
     variant: int = 0
 
     def pointless(self, request: Request, best: Schedule | None, ratio: float, solving_s: float) -> bool:
-        """Return whether auto had better not start a solver, after ``solving_s`` of solving.
+        """Return whether auto should skip this plan because its solver has little to gain or no time.
 
-        ``ratio`` is how far the best is from the bound.
+        ``ratio`` is the time of the best schedule over the bound, ``solving_s`` the time spent on solvers.
         """
         if request.method != "auto" or not self.method.solves or best is None:
             return False
-        # If chunks are chosen, an optimum for other chunks than the best ones is of no use.
+        # If chunks are free to choose, an optimum for other chunks than the best schedule's gains nothing.
         coarser = request.chunk_bytes is None and self.name == "ilp" and best.collective != self.shape
         close = ratio < (1.0 if self.name == "ilp" else _WORTH_SOLVING)
         return coarser or close or solving_s > _SOLVING_IN_AUTO_S / 2
 
     def run(self, request: Request, taken_s: float, left: int) -> Schedule:
-        """Return one of ``left`` attempts, after ``taken_s`` of the request's time.
+        """Return the schedule of this attempt; ``left`` attempts share the time left after ``taken_s``.
 
-        All plans of a method have the same seeds, so that it need not find twice what it remembers.
+        All plans of a method have the same seeds, so that its caches serve them all.
         """
         limits: dict[str, object] = {"solver": request.solver} if self.method.counts else {}
         if self.method.solves:
@@ -209,9 +209,9 @@ class Plan:
 
 
 def method_of(word: str) -> str:
-    """Return the method that a word means, such as TwoStep, or periodic, or auto.
+    """Return the method that a word names: "TwoStep" is two_step; "auto" and "periodic" are known, too.
 
-    Raises UsageError for none.
+    Raises UsageError for an unknown word.
     """
     known = ("auto", "periodic", *METHODS)
     plain = re.sub(r"[_\s-]", "", word.lower())
@@ -254,21 +254,21 @@ def plans(request: Request) -> Iterator[Plan]:
 
 
 def _pays(request: Request, method: Method, shape: Collective, chunk_bytes: int) -> bool:
-    """Return whether the method is worth a try; where chunks are given, a few of them cannot hide latency."""
+    """Return whether to try the method: always for a few given chunks, which cannot hide latency."""
     if request.chunk_bytes is not None and deliveries(shape) <= _FEW_EXCHANGED:
         return True
     return method.pays(request.network, shape, chunk_bytes)
 
 
 def _large_rings(request: Request) -> Iterator[Plan]:
-    """Yield rings of two chunks for each rank, which hide latency, then of one."""
+    """Yield a ring with two chunks a rank, which hides latency, then one with a single chunk a rank."""
     method = replace(METHODS["ring"], most_sends=_MOST_RING_SENDS, most_split=2)
     for shape, chunk_bytes in reversed(list(_shapes(request, method))):
         yield Plan("ring", method, shape, chunk_bytes, {})
 
 
 def _asked_of(request: Request, name: str) -> dict[str, object]:
-    """Return what the request sets of the options of one method."""
+    """Return the options of one method that the request sets."""
     if name in ("adapcc", "adapcc_published") and request.sub_collectives is not None:
         return {"sub_collectives": request.sub_collectives}
     if name != "ilp":
@@ -278,9 +278,9 @@ def _asked_of(request: Request, name: str) -> dict[str, object]:
 
 
 def library_plans(request: Request) -> Iterator[Plan]:
-    """Yield the algorithms of libraries, each with the fewest chunks, and of an all_reduce with a single one.
+    """Yield the algorithms of libraries, each with the fewest chunks; an all_reduce also with a single one.
 
-    A short buffer is summed up at one rank in fewer messages than if each rank summed up its share.
+    Summing a short buffer at one rank takes fewer messages than summing a share at each rank.
     """
     for name in _LIBRARY:
         shapes = [next(_shapes(request, METHODS[name]))]
@@ -297,7 +297,7 @@ def _too_many_paths(request: Request, shape: Collective) -> bool:
 
 
 def _runs_of(shape: Collective) -> int:
-    """Return how often ``serve`` may call a method: parts are made two ways, and so are those with relays."""
+    """Return how often ``serve`` calls a method: twice a part, and twice on subsets, which may use relays."""
     each = 2 if shape.members else 1
     return 2 * sum(map(_runs_of, shape.parts)) if shape.parts else each
 
@@ -309,15 +309,15 @@ def _runs(shape: Collective) -> int:
 
 
 def deliveries(shape: Collective) -> int:
-    """Return the least number of (chunk, rank) arrivals."""
+    """Return the least number of (chunk, rank) arrivals of any schedule."""
     return max(1, int(max(shape.sources.sizes().sum(), shape.targets.sizes().sum())))
 
 
 def least_sends(shape: Collective) -> int:
-    """Return how many sends any schedule has at least.
+    """Return the least number of sends of any schedule.
 
-    Each chunk takes one fewer than the ranks that add to it, and one for each other rank that keeps it; in
-    gossip no call in both directions at once helps, so an all_reduce of n ranks takes 2 (n - 1).
+    A chunk takes one send less than it has contributing ranks, and one for each further rank that receives
+    it: 2 (n - 1) for an all_reduce of n ranks, as in one-way gossip.
     """
     each = shape.sources.sizes().astype(np.int64) + shape.targets.sizes().astype(np.int64) - 2
     moves = (each == 0) & (shape.sources.only() != shape.targets.only())
@@ -352,7 +352,8 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
 def smallest_bytes(network: Network) -> float:
     """Return the smallest chunk worth trying: a smaller one would not arrive notably sooner.
 
-    In networks that queue, ranks are CPUs, and each message costs them time that alpha does not include.
+    Networks that queue always get SMALLEST_CHUNK_BYTES: their ranks are CPUs, and each message costs them
+    time that alpha does not include.
     """
     if network.queues or not network.links:
         return SMALLEST_CHUNK_BYTES

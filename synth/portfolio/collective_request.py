@@ -21,7 +21,7 @@ _MOST_MULTIPLES = 4096
 
 @dataclass(frozen=True)
 class CollectiveRequest:
-    """One collective on ``members`` (none: all ranks); of a custom one, ``sets`` has each chunk once."""
+    """One collective on ``members`` (empty: all ranks); ``sets`` has each chunk of a custom one once."""
 
     kind: Kind
     root: int = 0
@@ -32,7 +32,7 @@ class CollectiveRequest:
 def surviving(request: CollectiveRequest, ranks: int, failed: Collection[int]) -> CollectiveRequest:
     """Return the same collective among the ranks that have not failed.
 
-    Raises UsageError where it needs one.
+    Raises UsageError if it needs a failed rank, or if none is left.
     """
     if not failed:
         return request
@@ -51,14 +51,15 @@ def surviving(request: CollectiveRequest, ranks: int, failed: Collection[int]) -
 
 
 def counted(requests: Sequence[CollectiveRequest], ranks: int, chunks_per_rank: int) -> Collective:
-    """Return the requests at once, in each of which a rank starts with ``chunks_per_rank`` chunks."""
+    """Return all requests as one collective; in each, a rank starts with ``chunks_per_rank`` chunks."""
     return several([_counted(request, ranks, chunks_per_rank) for request in requests])
 
 
 def divided(requests: Sequence[CollectiveRequest], ranks: int, split: int) -> Collective:
-    """Return the requests at once, ``split`` chunks for each owner; all of about the same size.
+    """Return all requests as one collective, with at least ``split`` chunks for each owner.
 
-    As all chunks are equal, a smaller collective takes as many more of them as make up for it.
+    All chunks have the same bytes, so collectives that move fewer chunks are cut into more: each then has
+    about the same buffer size.
     """
     least = [_split(request, ranks, 1).total_bytes(1) for request in requests]
     common = math.lcm(*least)

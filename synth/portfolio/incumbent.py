@@ -15,30 +15,30 @@ from synth.streams import busiest_s_per_byte
 
 __all__ = ["Attempt", "Incumbent"]
 
-# Every send costs its ranks some time that no alpha holds, so each doubling of them must gain, unless much
-# is left to gain and the table stays small: then anything that can be noticed is worth it.
+# Every send costs its ranks some time that alpha does not include, so each doubling of the sends must gain
+# _FINER_MUST_GAIN. Far from the bound (_FAR), and with at most _FEW_SENDS, _NOTICEABLE is enough.
 _FINER_MUST_GAIN = 0.008
 _NOTICEABLE = 0.005
 _FAR = 1 / 0.97
 _FEW_SENDS = 2_200_000
-# So near the bound no attempt that takes long is worth its time.
+# This near the bound, attempts of more than _LONG_DELIVERIES are skipped.
 _NEAR = 1.005
 _LONG_DELIVERIES = 50_000
-# Methods that construct schedules without a search. For many ranks, if theirs is so near the bound, others
-# come no nearer and take minutes (benchmarks/one_slow_rank.py, benchmarks/scale.py); for fewer ranks it must
-# be nearer.
+# Methods that construct schedules without a search. On _MANY_RANKS, if theirs is within _NEAR_OF_MANY of the
+# bound, other methods come no nearer and take minutes (benchmarks/one_slow_rank.py, benchmarks/scale.py). On
+# _SOME_RANKS it must be within _NEAR_OF_SOME.
 _BUILT = ("circulant", "stars")
 _MANY_RANKS, _SOME_RANKS = 128, 32
 _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
-# A search policy that was slower than the best by this factor is not tried with finer chunks.
+# A policy of the greedy search that was slower than the best by this factor is not tried with finer chunks.
 _HOPELESS = 1.2
-# The most that finer chunks may gain beyond the trend of coarser ones.
+# Finer chunks may beat the extrapolation from coarser ones by up to this factor.
 _BEYOND = 1.05
-# The least gain that the last two of at least so many cuts must promise of finer chunks of an exchange.
+# Exchanges are cut more finely until, after _FORETELLING_EXCHANGES cuts, the last two promise less gain.
 _EXCHANGE_MUST_GAIN, _FORETELLING_EXCHANGES = 0.02, 4
-# After so many cuts the last two foretell what finer trees come to; each cut packs them anew.
+# After this many cuts, the times of the last two are extrapolated; each further cut packs the trees anew.
 _FORETELLING_FORESTS = 3
-# Fewer chunks than this are not divided among trees as their shares say, and load links too unevenly to tell.
+# With fewer chunks, rounding their division among trees loads links too unevenly to extrapolate.
 _CHUNKS_IN_SHARES = 32
 # Times closer than this are reported as equal.
 _ALIKE = 5e-5
@@ -46,7 +46,10 @@ _ALIKE = 5e-5
 
 @dataclass(frozen=True)
 class Attempt:
-    """One schedule that was tried, or why it could not be; ``made_by`` names another method that it is of."""
+    """One schedule that was tried, or the reason why there is none.
+
+    ``made_by`` is the method that the schedule names; it may differ from ``method``, which was asked for it.
+    """
 
     method: str
     chunks: int
@@ -61,10 +64,10 @@ class Attempt:
 
 
 class Incumbent:
-    """The best so far, of schedules that come in the order of their plans; it depends on nothing else.
+    """The best schedule so far; it depends only on the schedules taken and their order.
 
-    ``target_s`` is the bound. With ``predicted`` a prediction of runs will decide between schedules: that
-    links alone could not be faster then ends no search.
+    ``target_s`` is the bound. With ``predicted``, a prediction of the run decides between schedules in the
+    end, so reaching the bound, which counts links only, does not end the search.
     """
 
     def __init__(self, target_s: float, *, predicted: bool = False) -> None:
@@ -74,7 +77,7 @@ class Incumbent:
         self.best: Schedule | None = None
         self.best_s = float("inf")
         self.attempts: list[Attempt] = []
-        # For each policy of the greedy search: its last number of chunks, how many times slower it was.
+        # For each policy of the greedy search: its last number of chunks, and its time over the best time.
         self._slower: dict[int, tuple[int, float]] = {}
         self._least_busy_s = float("inf")
 
@@ -89,16 +92,15 @@ class Incumbent:
 
     @property
     def unbeatable(self) -> bool:
-        """Whether no other schedule can be better, by the model that decides."""
+        """Whether no other schedule can be better by the model that decides, links or prediction."""
         return self.optimal and self._is_bound_decisive()
 
     def _is_bound_decisive(self) -> bool:
-        """Return whether the bound says what the best can still gain: a run of it is predicted to
-        come near, too.
+        """Return whether the predicted run of the best schedule comes near the bound, too.
 
-        The bounds are of links. Ranks that share the memory of a host have none.
+        Bounds count links only, so they say little about ranks that share the memory of a host.
         """
-        # A rank alone has no link to compare.
+        # A single rank has no links.
         if not self._predicted or self.best is None or not self.best.sends:
             return True
         if self._asked is None or self._asked[0] is not self.best:
@@ -114,7 +116,7 @@ class Incumbent:
             Attempt(plan.name, plan.shape.chunks, time_s, "", schedule.sends, schedule.method)
         )
         if plan.name == "greedy":
-            # A rank alone needs no time.
+            # A single rank takes no time: avoid 0 / 0.
             slower = time_s / (self._comparable_s(plan.shape.chunks) or time_s or 1.0)
             self._slower[plan.variant] = (plan.shape.chunks, slower)
         if plan.name == "forest" and plan.shape.chunks >= _CHUNKS_IN_SHARES:
@@ -124,9 +126,7 @@ class Incumbent:
             self.best, self.best_s = schedule, time_s
 
     def _comparable_s(self, chunks: int) -> float:
-        """Return the best so far, but for symmetric schedules in more chunks: those were cut finely
-        at once.
-        """
+        """Return the best time so far, leaving out symmetric schedules in more chunks than ``chunks``."""
         times = [
             one.time_s
             for one in self.attempts
@@ -138,11 +138,11 @@ class Incumbent:
         self.attempts.append(Attempt(plan.name, plan.shape.chunks, None, reason))
 
     def spares(self, plan: Plan) -> bool:
-        """Return whether what was tried before says that ``plan`` will not win."""
+        """Return whether earlier attempts show that ``plan`` will not win."""
         if self.best is None:
             return False
         if self._predicted and self.best.network.is_measured_host and plan.name != "greedy":
-            # The links' times of coarser cuts tell nothing about copies in memory.
+            # Simulated times of links say nothing about copies in memory.
             return deliveries(plan.shape) > _LONG_DELIVERIES
         ranks = plan.shape.ranks
         near = (ranks >= _MANY_RANKS and self.ratio < _NEAR_OF_MANY) or (
@@ -154,15 +154,15 @@ class Incumbent:
             return True
         if self._gains_no_more(plan):
             return True
-        # Not even at the bound would it gain what so many sends must.
+        # Even a schedule at the bound would not gain enough for that many sends.
         if self.ratio * (1 - self._must_gain(least_sends(plan.shape))) <= 1 and self._is_bound_decisive():
             return True
         return self.ratio < _NEAR and deliveries(plan.shape) > _LONG_DELIVERIES
 
     def _gains_no_more(self, plan: Plan) -> bool:
-        """Return whether coarser cuts of the plan's method say that it stays slower than the best."""
+        """Return whether coarser cuts by the plan's method show that it stays slower than the best."""
         if plan.name == "greedy":
-            # Each policy finds something else in every cut.
+            # Times of one policy follow no trend over the cuts.
             chunks, slower = self._slower.get(plan.variant, (0, 0.0))
             return slower > _HOPELESS and plan.shape.chunks > chunks
         before = [one for one in self.attempts if one.method == plan.name]
@@ -171,7 +171,7 @@ class Incumbent:
         if before[-1].time_s is None:
             return True
         if plan.name == "forest":
-            # A few chunks do not fill the pipelines of trees; but none is faster than its busiest link.
+            # Few chunks do not fill the pipelines of trees, so judge by the busiest link, a lower bound.
             if before[-1].chunks < _CHUNKS_IN_SHARES:
                 return False
             if self._least_busy_s > self.best_s * _BEYOND:
@@ -179,18 +179,18 @@ class Incumbent:
             if len(before) < _FORETELLING_FORESTS:
                 return False
         if plan.name == "exchange":
-            # Few chunks take other ways, and may be slower than one; to plan many takes long.
+            # With few chunks exchanges take other paths and may be slower than with one: no trend yet.
             if len(before) < _FORETELLING_EXCHANGES:
                 return False
             return _foretold_s(before) > self.best_s * (1 - _EXCHANGE_MUST_GAIN)
         return _foretold_s(before) > self.best_s * _BEYOND
 
     def _fills_too_late(self, plan: Plan) -> bool:
-        """Return whether ``plan`` packs trees where their pipelines take longer to fill than they could gain.
+        """Return whether ``plan`` packs trees whose pipelines take longer to fill than they could gain.
 
-        Between many ranks, where a search is near the bound or links take longer to arrive than to send: on
-        tori, hypercubes and fat trees of 128 ranks trees came 1 to 2 % behind in the first case, 35 to 470 %
-        in the second, and their linear program takes most of the search.
+        This holds on many ranks if a search is near the bound, or if latency exceeds the transfer time of a
+        chunk. On tori, hypercubes and fat trees of 128 ranks trees were 1 to 2 % slower in the first case and
+        35 to 470 % in the second, and their linear program took most of the search.
         """
         best = self.best
         if best is None or plan.name != "forest" or plan.shape.ranks < _MANY_RANKS:
@@ -202,7 +202,7 @@ class Incumbent:
         return self.ratio < _NEAR_OF_MANY or bool(short)
 
     def why(self) -> str:
-        """Return in a few words why the best was kept."""
+        """Return in a few words why the best schedule was kept."""
         assert self.best is not None
         if self.optimal:
             return "it reaches the bound"
@@ -231,8 +231,9 @@ class Incumbent:
 
 
 def _foretold_s(attempts: Sequence[Attempt]) -> float:
-    """Return what ever finer chunks would come to, where the rest of the time is filling a pipeline,
-    1 / chunks.
+    """Extrapolate the time to infinitely many chunks from the last two; 0 if they are no finer.
+
+    Filling the pipeline is taken to cost a time proportional to 1 / chunks.
     """
     timed = [(one.chunks, one.time_s) for one in attempts if one.time_s is not None]
     if len(timed) < 2 or timed[-1][0] <= timed[-2][0]:

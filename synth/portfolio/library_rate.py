@@ -1,14 +1,13 @@
-"""The rates that NCCL's ring, tree and direct sends reach on a network, by bytes alone.
+"""The rates that NCCL's ring, tree and direct sends reach on a network, counting bandwidth only.
 
-NCCL (and RCCL) cut the buffer into channels, and every channel has a ring, or a tree, of its own. What all
-of them carry together is bounded by the links and ports that they share. Here the channels are candidates,
-and a linear program divides the buffer among them so that the busiest link or port is done soonest: no
-choice of channels among these candidates is faster. They are, as NCCL's documentation of its graph search
-tells (https://github.com/NVIDIA/nccl, src/graph/search.cc):
+NCCL (and RCCL) divide the buffer among channels, and every channel has a ring or tree of its own. The links
+and ports that channels share bound their joint rate. Here a linear program divides the buffer among candidate
+channels so that the busiest link or port finishes soonest: no choice among these candidates is faster. The
+candidates follow NCCL's graph search (https://github.com/NVIDIA/nccl, src/graph/search.cc):
 
 - *ring*: a path through the GPUs of a host, the same in every host, host after host, and back;
-- *tree*: that path as a chain in every host, whose heads are joined by double binary trees (``tree``);
-- *direct*: every rank sends to every other what is meant for it, as NCCL's send and receive do.
+- *tree*: that path as a chain in every host; double binary trees join the heads of the chains (``tree``);
+- *direct*: every rank sends every other rank its part, as NCCL's send and receive do.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["LibraryRate", "library_rates"]
 
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _DIRECT: tuple[Kind, ...] = ("all_to_all", "all_to_next", "scatter", "gather")
-# Paths through a host that are tried, and how many hops all candidates may have together.
+# Limits of candidates: paths through a host, hops of all of them together, and steps of each path's search.
 _MOST_PATHS = 200
 _MOST_HOPS = 30_000
 _MOST_STEPS = 4_000
@@ -39,7 +38,7 @@ _BUSY = 1.0 - 1e-6
 
 @dataclass(frozen=True)
 class LibraryRate:
-    """The rate of an algorithm: seconds for each byte of the buffer, and the links that are always busy.
+    """The rate of an algorithm: seconds for each byte of the buffer, and the bottleneck, ``binding``.
 
     The buffer is the larger of a rank's send and receive buffer, as nccl-tests counts it.
     """
@@ -51,7 +50,7 @@ class LibraryRate:
 
 @dataclass(frozen=True, eq=False)
 class _Hops:
-    """Messages between ranks: ``load`` is how many bytes go from src to dst for each byte of the buffer."""
+    """Messages between ranks: ``load`` is the bytes from src to dst for each byte of the buffer."""
 
     src: Indices
     dst: Indices
@@ -60,9 +59,9 @@ class _Hops:
 
 @lru_cache(maxsize=32)
 def library_rates(network: Network, kind: Kind, root: int = 0) -> tuple[LibraryRate, ...]:
-    """Return the rate of each algorithm that serves ``kind`` and finds its links, the fastest first.
+    """Return the rate of each algorithm that serves ``kind`` and has all its links, fastest first.
 
-    A linear program of at most ``_MOST_PATHS`` columns; below a second up to 128 ranks.
+    Each takes a linear program of about ``_MOST_PATHS`` columns: below a second up to 128 ranks.
     """
     found: list[LibraryRate | None] = []
     if kind in _ROUND and network.ranks > 1:
@@ -76,11 +75,10 @@ def library_rates(network: Network, kind: Kind, root: int = 0) -> tuple[LibraryR
 
 
 def _ways(network: Network) -> list[Indices]:
-    """Return (hosts, ranks a host): the ranks of each host in an order in which a path may visit
-    them, many times.
+    """Return candidate paths, each of shape (hosts, ranks a host): the ranks of each host in path order.
 
-    Where hosts differ in size, or have one rank each, all ranks are taken for one host's; of the latter also
-    each for itself.
+    If hosts differ in size or have one rank each, all ranks count as one host; with one rank each, the order
+    of the ranks is a further candidate.
     """
     try:
         return _paths(network, np.asarray(hosts_of(network, "ring"), dtype=np.int64))
@@ -95,7 +93,7 @@ def _paths(network: Network, hosts: Indices) -> list[Indices]:
     joined = np.zeros((network.ranks, network.ranks), dtype=bool)
     joined[network.src, network.dst] = True
     inside = np.asarray(joined[hosts[:, :, None], hosts[:, None, :]].all(axis=0))
-    # Behind a switch one path is as good as another, but for where it begins and ends.
+    # Behind a switch all paths are equal but for their ends.
     first = np.flatnonzero((network.src == hosts[0, 0]) & np.isin(network.dst, hosts[0]))[:1]
     alike = bool(inside.sum() == places * (places - 1)) and all(len(network.ports_of(at)) for at in first)
     orders = dict.fromkeys(_strides(inside, 1 if alike else places))
@@ -106,7 +104,7 @@ def _paths(network: Network, hosts: Indices) -> list[Indices]:
 
 
 def _strides(inside: Mask, most: int) -> list[tuple[int, ...]]:
-    """Places in steps of equal length up to ``most``, and of the longest, its reverse, from every place."""
+    """Return the paths that step by a constant stride, up to ``most`` or back by one, from every place."""
     places = len(inside)
     found = []
     for stride in sorted({*range(1, min(most, places - 1) + 1), max(1, places - 1)}):
@@ -120,7 +118,7 @@ def _strides(inside: Mask, most: int) -> list[tuple[int, ...]]:
 
 
 def _searched(inside: Mask, most: int) -> list[tuple[int, ...]]:
-    """Paths that visit every place once, found by a search that turns where chance says; always the same."""
+    """Return paths that visit every place once, found by randomized depth-first search with a fixed seed."""
     places = len(inside)
     if places < 3:
         return []
@@ -153,9 +151,9 @@ def _one_path(onward: Sequence[Indices], first: int, random: np.random.Generator
 
 
 def _ring(order: Indices, kind: Kind, root: int) -> _Hops:
-    """Return one ring: (N − 1)/N of the buffer over each hop, twice for all_reduce.
+    """Return one ring: (N − 1)/N of the buffer over each hop, twice that for all_reduce.
 
-    To or from a root all of it.
+    A broadcast or reduce is a chain that carries all of the buffer over each hop.
     """
     ranks = len(order)
     after = np.roll(order, -1)
@@ -168,9 +166,7 @@ def _ring(order: Indices, kind: Kind, root: int) -> _Hops:
 
 
 def _tree(order: Indices) -> _Hops:
-    """Return one pair of trees: the whole buffer up and down each chain, half of it in either tree of
-    the hosts.
-    """
+    """Return one pair of trees: all of the buffer up and down each chain, half of it in each host tree."""
     upper, lower = order[:, :-1].ravel(), order[:, 1:].ravel()
     src, dst, load = [lower, upper], [upper, lower], [np.ones(len(upper))] * 2
     heads = order[:, 0]
@@ -197,10 +193,10 @@ def _all_pairs(ranks: int, kind: Kind, root: int) -> _Hops:
 
 
 def _rate(network: Network, algorithm: str, candidates: Sequence[_Hops]) -> LibraryRate | None:
-    """Return the best division of the buffer among the candidates; None where none of them has all its links.
+    """Return the rate of the best division of the buffer among candidates; None if none has all its links.
 
-    With x the bytes per second of each, the program is: most of sum x, no link or port above one second
-    a second.
+    With x the bytes per second of each candidate: maximize sum x, subject to each link and port being busy
+    for at most one second a second.
     """
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
@@ -219,7 +215,7 @@ def _rate(network: Network, algorithm: str, candidates: Sequence[_Hops]) -> Libr
     if solved.status != 0:
         raise RuntimeError(f"{algorithm} on {network.name}, {resources} resources: {solved.message}")
     load = table @ solved.x
-    # The one among the always busy at which more bandwidth would gain most.
+    # Of the links and ports that are always busy, name the one at which more bandwidth would gain most.
     order = np.argsort(solved.ineqlin.marginals, kind="stable")
     names = [_named(network, int(used[at])) for at in order if load[at] > _BUSY]
     ports = [name for name in names if not name.startswith("link ")] or names
@@ -233,9 +229,9 @@ def _named(network: Network, resource: int) -> str:
 
 
 def _busy_s(network: Network, hops: _Hops) -> tuple[Indices, Floats] | None:
-    """Return (resource, seconds for each byte of the buffer); None where some hop has no link.
+    """Return (resource, seconds for each byte of the buffer); None if some hop has no link.
 
-    Parallel links carry as much as their bandwidths.
+    Parallel links share a hop's bytes by their bandwidths.
     """
     key, order, rate = _pairs(network)
     wanted = hops.src * network.ranks + hops.dst
@@ -255,7 +251,7 @@ def _busy_s(network: Network, hops: _Hops) -> tuple[Indices, Floats] | None:
 
 @lru_cache(maxsize=4)
 def _pairs(network: Network) -> tuple[Indices, Indices, Floats]:
-    """Return (src · ranks + dst of each link, rising; its row; bytes per second of every row)."""
+    """Return (src · ranks + dst of each link, ascending; its row; bytes per second of every row)."""
     key = network.src.astype(np.int64) * network.ranks + network.dst
     order = np.argsort(key, kind="stable")
     return key[order], order, 1.0 / network.beta_s_per_byte

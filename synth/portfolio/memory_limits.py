@@ -1,4 +1,4 @@
-"""Memory limits: what synthesis needs and has taken, and what this machine has."""
+"""Memory limits: the memory that synthesis needs and has used, and that of this machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from probes.base import UnavailableError
 
 __all__ = ["machine_bytes", "peak_bytes", "peak_of", "require_memory"]
 
-# The least that a send takes, in the table and while it is timed and judged.
+# The least that a send takes, in the table and while it is simulated and checked.
 _BYTES_A_SEND = 40
 _CGROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def machine_bytes() -> int:
-    """Return the memory of this machine, or what this process may use of it."""
+    """Return the memory of this machine, or the limit of this process's cgroup if that is less."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _CGROUP:
         with suppress(OSError, ValueError):
@@ -26,7 +26,7 @@ def machine_bytes() -> int:
 
 
 def require_memory(sends: int) -> None:
-    """Raise UnavailableError where a table of so many sends cannot be made on this machine."""
+    """Raise UnavailableError if a table of that many sends exceeds the memory of this machine."""
     needed, there = sends * _BYTES_A_SEND, machine_bytes()
     if needed > there:
         raise UnavailableError(
@@ -36,7 +36,7 @@ def require_memory(sends: int) -> None:
 
 
 def peak_bytes() -> int:
-    """Return the most that this process has held at once, and the largest of the solvers that it has run."""
+    """Return the peak memory of this process plus that of its largest ended child, such as a solver."""
     own, children = (
         resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
@@ -44,7 +44,7 @@ def peak_bytes() -> int:
 
 
 def peak_of(pid: int) -> int:
-    """Return the most that another process has held at once; 0 where it has ended."""
+    """Return the peak memory of another process; 0 if it has ended."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -1,8 +1,8 @@
 """Synthesizes periodic all_reduces: as many chunks as fill the pipeline, at the cost of one period.
 
 A plain schedule lists every send, so memory limits its number of chunks, and on a thousand ranks its pipeline
-hardly fills. Here one period holds a chunk for each of a set of trees that load the network evenly, and is
-modulo-scheduled; more chunks only add periods.
+hardly fills. Here the chunks of one period go along a set of trees, one each, that load the network evenly.
+The period is modulo-scheduled; more chunks only add periods.
 """
 
 from __future__ import annotations
@@ -34,29 +34,26 @@ __all__ = [
     "unserved",
 ]
 
-# Trees of a period: few make it short, many load the network more evenly.
+# Trees of a period: few keep the period short, many load the network more evenly.
 _FEWEST_TREES, _MOST_TREES = 16, 128
 _MOST_SENDS = 400_000
 _COARSEST_PERIODS = 4
-# Every send costs its ranks some time that no alpha holds.
+# Every send costs its ranks some time that alpha does not include, so finer cuts must gain this much.
 _NOTICEABLE = 0.005
-# With more chunks, bounds count the bytes only.
+# With more chunks than this, bounds count bytes only.
 _MANY_CHUNKS = 1 << 20
 _WHOLE = 1e-6
 _AS_GOOD = 1.001
-# More trees than the fewest that load the network evenly leave more ways to do so by low ones.
+# Multiples of the fewest trees that are tried: more trees leave more ways to balance loads with low trees.
 _MORE_TREES = (1, 2, 4, 8)
-# Into so many periods a buffer is cut where trees are compared.
+# Sets of trees are compared with the buffer cut into this many periods.
 _FINE_PERIODS = 1024
-# How much longer than its busiest link or port needs a period may be, where ports leave gaps.
+# Periods that are tried, as factors of the busy time of the busiest link or port.
 _STRETCHED = (1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
 
 
 def unserved(request: Request) -> str:
-    """Return why no periodic schedule is made for a request: other collectives, or nothing keeps to times.
-
-    Or "".
-    """
+    """Return the reason why a request can have no periodic schedule; "" if it can."""
     network, asked = request.network, request.asked
     if len(asked) > 1 or asked[0].kind != "all_reduce" or asked[0].members or asked[0].sets:
         return "periodic schedules are made for an all_reduce on all ranks"
@@ -66,10 +63,10 @@ def unserved(request: Request) -> str:
 
 
 def fastest_periodic(request: Request) -> PeriodicSchedule:
-    """Return the fastest periodic schedule of an all_reduce on all ranks, neither judged nor with an outcome.
+    """Return the fastest periodic schedule of an all_reduce on all ranks, not yet checked or bounded.
 
-    Of a size, cuts are tried four times finer each until that gains hardly anything; of a number of chunks
-    a period takes as many as divide it. Raises NotApplicableError where links do not lead both ways.
+    If the request gives a size, chunks get four times smaller until that gains hardly anything. If it gives a
+    number of chunks, the chunks of a period divide it. Raises NotApplicableError if links are one-way.
     """
     network = request.network
     edges, least = pair_links(network), least_s_per_byte(network, "all_reduce")
@@ -92,10 +89,9 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
 
 
 def _foretold_s(request: Request, trees: list[TwoWayTree]) -> float:
-    """Return what a buffer takes over ``trees``, cut finely: its busiest link, and the way up and
-    down the tallest.
+    """Estimate the time of a finely cut buffer over ``trees``: all periods and the tallest tree both ways.
 
-    At each hop a send waits for its place, about a quarter of a period.
+    At each hop a send waits about a quarter of a period for its slot.
     """
     if request.size_bytes is None:
         assert request.chunks is not None and request.chunk_bytes is not None
@@ -110,7 +106,7 @@ def _foretold_s(request: Request, trees: list[TwoWayTree]) -> float:
 
 
 def periodic_bounds(request: Request) -> tuple[Bound, ...]:
-    """Return every proven lower bound on what is asked, in however many chunks."""
+    """Return every proven lower bound for the request; with very many chunks, by bytes only."""
     if request.chunks is not None and request.chunks > _MANY_CHUNKS:
         assert request.chunk_bytes is not None
         size_bytes = request.chunk_bytes * request.chunks
@@ -119,10 +115,10 @@ def periodic_bounds(request: Request) -> tuple[Bound, ...]:
 
 
 def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[int, int]:
-    """Return how many trees a period has at least and at most.
+    """Return the fewest and the most trees of a period.
 
-    At least as few as load the network within a thousandth as evenly as any number; of a given number of
-    chunks it is a part that divides it.
+    The fewest is the smallest number that balances the network within a thousandth as well as any number. If
+    the request gives a number of chunks, it is a divisor of that.
     """
     most = max(1, min(_MOST_TREES, _MOST_SENDS // (2 * (request.network.ranks - 1))))
     if request.chunks is not None:
@@ -133,7 +129,7 @@ def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[
         assert request.size_bytes is not None
         most = max(1, min(most, request.size_bytes // (_COARSEST_PERIODS * SMALLEST_CHUNK_BYTES)))
         tried = list(range(min(_FEWEST_TREES, most), most + 1))
-    # Trees come in whole numbers: so many times each kind of edge's share is rounded up.
+    # Edges are in whole numbers of trees, so the share of each kind of edge is rounded up.
     uses = np.outer(tried, least_s_per_byte / np.unique(_edge_s_per_byte(edges)))
     worse = (np.ceil(uses - _WHOLE) / uses).max(axis=1)
     return tried[int(np.argmax(worse <= worse.min() * _AS_GOOD))], most
@@ -153,7 +149,7 @@ def _cuts(request: Request, trees: int) -> Iterator[tuple[int, int]]:
 
 
 def _trees(edges: Edges, count: int, least_s_per_byte: float, seed: int, *, low: bool) -> list[TwoWayTree]:
-    """Return ``count`` trees that load the network alike; exact balance is tried if no ports are shared."""
+    """Return ``count`` trees that load the network evenly; exact balance is tried if links share no ports."""
     found = balanced_trees(edges, count, seed=seed, low=low)
     if not len(edges.network.link_port):
         shares = count * least_s_per_byte / _edge_s_per_byte(edges)
@@ -162,13 +158,13 @@ def _trees(edges: Edges, count: int, least_s_per_byte: float, seed: int, *, low:
 
 
 def _edge_s_per_byte(edges: Edges) -> Floats:
-    """Return what an edge needs for a byte in the slower of its directions."""
+    """Return the seconds per byte of each edge, in the slower of its directions."""
     beta = edges.network.beta_s_per_byte
     return np.maximum(beta[edges.there], beta[edges.back])
 
 
 def body_of(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: int) -> Schedule:
-    """Return one chunk over each tree, level by level."""
+    """Return the sends of one period: one chunk along each tree, level by level."""
     columns: list[tuple[Indices, Indices, Indices, Indices]] = []
     for chunk, tree in enumerate(trees):
         for links, op, level in tree.ways():
@@ -188,7 +184,10 @@ def body_of(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: i
 
 
 def timed_periodic(body: Schedule, periods: int) -> PeriodicSchedule:
-    """Return the sends of ``body`` in the shortest period in which they find places."""
+    """Return the sends of ``body`` in the shortest period for which modulo scheduling succeeds.
+
+    Raises NotApplicableError if none of the periods tried is long enough.
+    """
     least_s = least_period_s(body)
     for stretched in _STRETCHED:
         placed = modulo_scheduled(body, least_s * stretched)

@@ -1,6 +1,6 @@
-"""Tables of sends: every method's schedules, of which the best by simulated time is kept.
+"""Tables of sends: runs the methods and keeps the schedule with the least simulated or predicted time.
 
-Every schedule is judged by ``synth.check`` before it leaves here, and comes with its bounds.
+``synth.check`` checks the schedule before it is returned with its bounds.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ __all__ = [
 ]
 
 
-# Transfers that share ports unforeseen take up to this many times as long.
+# Sharing of ports that the simulation does not foresee slows a run by up to this factor.
 _NEAR = 1.4
-# So near the bound nothing is refined.
+# This near the bound nothing is refined.
 _AT_THE_BOUND = 1.005
-# Up to so many ranks most loops have little to do.
+# Up to this many ranks loops have too little to do to be worth compiling.
 _FEW_RANKS = 8
 
 
@@ -53,16 +53,14 @@ def fastest_plain(
     proven: tuple[Bound, ...] | None = None,
     pools: WorkerPools = ProcessPool,
 ) -> Synthesis:
-    """Return the best schedule that the requested method, or every method, finds; ``keep`` is given
-    all of them.
+    """Return the best schedule of the requested method, or of every method, and call ``keep`` with each.
 
-    Where a prediction of the run decides (``Request.decided_by_prediction``), it is asked of those that come
-    near the best by simulation, and a bound of links ends no search.
-    ``proven`` are the bounds of the request where they are known. ``pools`` makes the workers that attempts
-    are handed to; whichever they are, the schedule is the same.
+    If a prediction of the run decides (``Request.decided_by_prediction``), it chooses among the schedules
+    whose simulated time is near the best, and reaching the bound does not end the search. ``proven`` are the
+    bounds of the request if known. ``pools`` makes the workers; the schedule does not depend on them.
 
-    Raises UsageError where nothing applies, UnavailableError where memory or the solver is missing, and
-    RuntimeError if the judge refuses the winner, which would be a bug.
+    Raises UsageError if no method applies, UnavailableError if memory or the solver is missing, and
+    RuntimeError if the checker refuses the winner, which would be a bug.
     """
     if request.solver != "cbc" or (request.method in METHODS and METHODS[request.method].solves):
         require(request.solver)
@@ -110,7 +108,10 @@ def _carried_out(
     progress: Progress,
     keep: Callable[[Schedule], object] | None,
 ) -> tuple[Bound, ...]:
-    """Hand the results of all plans that are worth it to ``choice``; the bounds with what solvers proved."""
+    """Run all plans that can still win, give the results to ``choice``, and return the bounds.
+
+    The bounds include those that solvers proved.
+    """
     solving_s, refinement = 0.0, Refinement(request)
     for done, plan in enumerate(tried):
         progress.update(done, len(tried), plan.name)
@@ -131,7 +132,7 @@ def _carried_out(
         schedule, time_s = trial.schedule, trial.time_s
         if keep is not None:
             keep(schedule)
-        # Integer programs hold a port for as long as the link: no bound where the network queues.
+        # Integer programs hold a port for as long as the link, so they bound nothing if the network queues.
         bounded = schedule.outcome is not None and not request.network.queues
         if request.chunk_bytes is not None and bounded:
             assert schedule.outcome is not None
@@ -168,9 +169,10 @@ def _why_predicted(best: Schedule, of_links: Schedule) -> str:
 
 
 def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Schedule]:
-    """Return the best, then all that are by so little slower that they may yet be the ones to take.
+    """Return the best schedule, then all others that a prediction may still prefer.
 
-    In the memory of a host the simulation of links says little: there the likeliest of each method are.
+    On a measured host, where ranks copy in memory, these are the most promising of each method, as the
+    simulation of links says little there.
     """
     if best.network.is_measured_host:
         return [best, *(one for _, one in promising(found) if one is not best)]
@@ -178,10 +180,10 @@ def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Sche
 
 
 def warm(ranks: int | None = None) -> None:
-    """Load or compile the loop that every search begins with, on the smallest problem.
+    """Load or compile the loop that every search begins with, by a search on two ranks.
 
-    For few ranks nothing is done ahead. All other loops are loaded or compiled when they have much to do: few
-    of the 57 that a search for 16 ranks calls do.
+    For few ranks nothing is loaded ahead. Other loops are compiled only once they have much to do, which few
+    of the 57 that a search for 16 ranks calls have.
     """
     from synth.networks import family
 
@@ -193,9 +195,7 @@ def warm(ranks: int | None = None) -> None:
 
 
 def library_schedules(request: Request) -> list[Schedule]:
-    """Return what the algorithms of libraries make of the request, each with the fewest chunks, where
-    they apply.
-    """
+    """Return the schedules of the libraries' algorithms that apply, each with the fewest chunks."""
     found = []
     for plan in library_plans(request):
         try:
@@ -206,9 +206,9 @@ def library_schedules(request: Request) -> list[Schedule]:
 
 
 def bounds_of(request: Request) -> tuple[Bound, ...]:
-    """Return every proven lower bound on what is asked.
+    """Return every proven lower bound for the request.
 
-    Raises UsageError where the network has no way for it.
+    Raises UsageError if the network has no path that it needs.
     """
     if request.chunk_bytes is not None:
         shape = request.shape()

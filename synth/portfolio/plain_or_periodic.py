@@ -1,8 +1,8 @@
-"""Plain or periodic: a periodic schedule where no plain one can be cut finely enough to fill its pipelines.
+"""Plain or periodic: a periodic schedule if no plain one can be cut finely enough to fill its pipelines.
 
-A plain schedule lists every send, so a limit of sends is one of chunks. Where a chunk of even the finest cut
-within it takes a notable part of the time to cross the network, or where more chunks are asked for, a
-periodic schedule is looked for first, and plain ones only where they could still be faster.
+A plain schedule lists every send, so a limit of sends limits its chunks. A periodic schedule is tried first
+if even the smallest chunk within that limit takes a notable part of the time to cross the network, or if more
+chunks are requested. Plain ones then follow only if they could still be faster.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ from synth.schedules import Bound
 
 __all__ = ["plain_or_periodic"]
 
-# The share of a plain schedule's time that filling its pipeline may take before a periodic one is tried.
+# If filling a plain schedule's pipeline takes at least this share of the bound, a periodic one is tried.
 _FILLS_SOON = 0.03
 
 
 def plain_or_periodic(
     request: Request, progress: Progress = SILENT, pools: WorkerPools = ProcessPool
 ) -> Synthesis:
-    """Return the best schedule, plain or periodic; only periodic for the method "periodic", and for
-    others never.
+    """Return the best schedule: plain or periodic for the method "auto", periodic only for "periodic".
 
-    Where all sends must be listed, or a prediction decides between plain ones, "auto" looks for no periodic
-    one. Raises as `fastest_plain` and `fastest_periodic` do.
+    Other methods give plain ones only, and so does "auto" if all sends must be listed or a prediction
+    decides between schedules. Raises as `fastest_plain` and `fastest_periodic` do.
     """
     if request.method == "periodic":
         progress.update(0, 1, "periodic")
@@ -53,7 +52,7 @@ def plain_or_periodic(
     proven = periodic_bounds(request)
     least_s = max(bound.time_s for bound in proven)
     network, chunk_bytes = request.network, request.chunk_bytes or _finest_bytes(request)
-    # Finer chunks take less of the one, and none of the other, in which alpha counts.
+    # Smaller chunks fill the pipeline sooner, but the alphas of the crossing remain.
     filling_s = _crossing_s(network, network.beta_s_per_byte * chunk_bytes)
     plain_s = least_s + _crossing_s(network, network.travel_s(chunk_bytes))
     bounded_s = time.perf_counter() - begun_s
@@ -87,7 +86,7 @@ def _asked_for(request: Request) -> Synthesis:
 
 
 def _faster(periodic: Synthesis, plain: Synthesis) -> Synthesis:
-    """Return the one whose schedule takes less time, with what was tried for both."""
+    """Return the result whose schedule takes less time, with the attempts and times of both."""
     attempts = (*periodic.attempts, *plain.attempts)
     synthesis_s, proof_s = periodic.synthesis_s + plain.synthesis_s, periodic.proof_s + plain.proof_s
     if _time_s(plain) <= _time_s(periodic):
@@ -122,9 +121,7 @@ def _periodic(request: Request, proven: tuple[Bound, ...], why: str) -> Synthesi
 
 
 def _is_capped(request: Request) -> bool:
-    """Return whether the number of sends, not the least size of a chunk, ends how finely plain
-    schedules are cut.
-    """
+    """Return whether the limit of sends keeps plain schedules from smaller chunks."""
     if request.chunk_bytes is not None:
         most = max(method.most_sends for method in METHODS.values())
         return deliveries(request.shape()) > most
@@ -132,15 +129,14 @@ def _is_capped(request: Request) -> bool:
 
 
 def _finest_bytes(request: Request) -> int:
-    """Return the smallest chunk of those that plain methods are tried with."""
+    """Return the bytes of the smallest chunk that plain methods are tried with."""
     return min(plan.chunk_bytes for plan in plans(request))
 
 
 def _crossing_s(network: Network, cost_s: Floats) -> float:
-    """Return the cost, one value a link, between two ranks that are far apart: at most the network's
-    diameter.
+    """Return the path cost between two ranks that are far apart, at most the network's diameter.
 
-    The farthest from any rank, and the farthest from that one.
+    ``cost_s`` has one value a link. The ranks are the farthest from rank 0 and the farthest from that one.
     """
     far = int(np.argmax(distances_s(network, cost_s, np.array([0]))[0]))
     return float(distances_s(network, cost_s, np.array([far]))[0].max())

@@ -1,8 +1,8 @@
-"""The door to planning: a request goes in, the best proven schedule of whatever kind comes out.
+"""The entry point of planning: takes a request and returns the best proven schedule of any kind.
 
-Nothing else decides the kind. On thousands of ranks that are all alike it is a symmetric schedule,
-or around failures a periodic one along trees between hosts; a periodic one, too, where no table of sends
-fills the pipelines; a selection for several sizes; and else a table of sends.
+Only this module decides the kind. On thousands of equal ranks it is a symmetric schedule, or with failures a
+periodic one along trees between hosts. It is a periodic one, too, if no table of sends fills the pipelines,
+a selection for several sizes, and otherwise a table of sends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from synth.simulation import replay
 __all__ = ["makes_attempts", "planned"]
 
 _SIZE_BYTES = 16 << 20
-# The methods when time is short. Forests suit links that differ, the others links that are alike.
+# The methods when time is short. Forests suit links of different costs, the others links of equal cost.
 _QUICK = ("forest", "ring", "direct", "greedy")
 
 
@@ -41,11 +41,11 @@ def planned(
 ) -> Synthesis:
     """Return the best schedule for a request, proven and bounded.
 
-    With ``race`` those that the prediction cannot tell apart run, and the fastest is kept. ``pools`` makes
-    the workers that attempts are handed to; whichever they are, the schedule is the same.
+    ``race`` runs the candidates that a prediction cannot tell apart, and the fastest run is kept. ``pools``
+    makes the workers that run attempts; the schedule does not depend on them.
 
-    Raises UsageError where the request contradicts itself or nothing serves it, UnavailableError where memory
-    or the solver is missing, and RuntimeError if the judge refuses the winner, which would be a bug.
+    Raises UsageError if the request contradicts itself or no method serves it, UnavailableError if memory or
+    the solver is missing, and RuntimeError if the checker refuses the winner, which would be a bug.
     """
     _refuse_contradictions(request, race)
     if request.size_bytes is None and request.chunk_bytes is None and not request.sizes:
@@ -66,7 +66,7 @@ def planned(
 
 
 def makes_attempts(request: Request) -> bool:
-    """Return whether many attempts are made for a request, which processes can do side by side."""
+    """Return whether planning a request takes many attempts, which processes can make in parallel."""
     return _folded(request) is None
 
 
@@ -92,9 +92,9 @@ def _refuse_contradictions(request: Request, race: RaceRunner | None) -> None:
 
 
 def _folded(request: Request) -> SymmetricNetwork | None:
-    """Return the symmetric network on which a request is planned; None where all its links are needed.
+    """Return the symmetric network on which to plan a request; None to plan on all its links.
 
-    Raises UsageError where a symmetric schedule is asked for and cannot be.
+    Raises UsageError if a symmetric schedule is requested and cannot be made.
     """
     needs_all = request.listed or request.trees or request.quick or request.sizes
     if request.method == "symmetric" and not needs_all:
@@ -124,9 +124,7 @@ def _asked_for(request: Request) -> SymmetricNetwork:
 
 
 def _raced(request: Request, progress: Progress, race: RaceRunner, pools: WorkerPools) -> Synthesis:
-    """Return the fastest of the best schedule by simulation, all others that were found and those of
-    libraries.
-    """
+    """Race the best schedule by simulation, all others found and those of libraries; return the fastest."""
     kept: list[Schedule] = []
     found = fastest_plain(request, progress, kept.append, pools=pools)
     best = found.listed
@@ -140,7 +138,7 @@ def _raced(request: Request, progress: Progress, race: RaceRunner, pools: Worker
 
 
 def _quickly(request: Request, progress: Progress) -> Synthesis:
-    """Return the soonest of what few methods find; after the first, as many as there is time for."""
+    """Return the best schedule of a few methods, as many after the first as the time limit allows."""
     started_s, found = time.monotonic(), list[Synthesis]()
     for method in _QUICK:
         left_s = None

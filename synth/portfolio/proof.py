@@ -15,9 +15,9 @@ Made = TypeVar("Made", Schedule, PeriodicSchedule, SymmetricSchedule)
 
 
 def proven_with(made: Made, proven: tuple[Bound, ...]) -> Made:
-    """Return the schedule, judged and timed, with these bounds.
+    """Return the schedule, checked and timed, with these bounds.
 
-    RuntimeError if the judge refuses it: a bug.
+    Raises RuntimeError if the checker refuses it, which is a bug.
     """
     timing = made.simulated(replay)
     if findings := check_any(made, timing):

@@ -1,9 +1,9 @@
 """Subsets of ranks, failed ranks, relays, and several collectives at once, for every method.
 
-A method knows one collective over all ranks of a network. On a subset it is given the network of the
-members alone, and, if it can relay, that of the members and all ranks between them; of both the faster
-schedule is kept, less the sends that reach nobody. Collectives at once are made one by one, then all their
-sends are lined up together.
+A method plans one collective over all ranks of a network. For a subset it runs on the network of the members
+alone and, if it can relay, on that of the members and all ranks between them. The faster schedule is kept,
+without sends that serve nobody. Several collectives at once are planned one by one, then their sends are
+merged.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def serve(
     others: Sequence[Synthesizer] = (),
     **options: Any,
 ) -> Schedule:
-    """Return the schedule of a method that may know only whole collectives.
+    """Return the method's schedule, also for subsets and several collectives that it cannot plan itself.
 
-    ``relays``: the method serves subsets and custom collectives itself. ``others`` take the collectives of
-    several at once that it does not serve. Raises NotApplicableError or UsageError as the method does.
+    ``relays``: the method serves subsets and custom collectives itself. ``others`` are methods for those of
+    several collectives that it does not serve. Raises NotApplicableError or UsageError as the method does.
     """
     if collective.parts:
         return _at_once((synthesize, *others), network, collective, chunk_bytes, relays, options)
@@ -67,7 +67,7 @@ def serve(
 
 
 def _nothing_moves(collective: Collective) -> bool:
-    """Return whether every rank holds what it wants already."""
+    """Return whether every rank already holds the chunks that it wants."""
     sources, targets = collective.sources, collective.targets
     keys = np.stack((sources.group, targets.group, collective.reduced), axis=1)
     for chunk in np.unique(keys, axis=0, return_index=True)[1].tolist():
@@ -78,9 +78,9 @@ def _nothing_moves(collective: Collective) -> bool:
 
 
 def pruned(schedule: Schedule) -> Schedule:
-    """Return the schedule less the copies that reach nobody who wants them or passes them on to such a rank.
+    """Return the schedule without copies that no rank wants or forwards, and reductions that carry nothing.
 
-    Sums only keep what carries a contribution. The rest keeps its order. O(sends).
+    The other sends keep their order. O(sends).
     """
     network, collective = schedule.network, schedule.collective
     src, dst = network.src[schedule.link].tolist(), network.dst[schedule.link].tolist()
@@ -110,7 +110,7 @@ def _on_members(
     relays: bool,
     options: dict[str, Any],
 ) -> Schedule:
-    """Return the faster of the schedule among the members alone and the one through relays."""
+    """Return the faster of two schedules: among the members alone, and through relays."""
     members = collective.participants
     alone, rows = restricted(network, members)
     found: list[Schedule] = []
@@ -140,9 +140,7 @@ def _at_once(
     relays: bool,
     options: dict[str, Any],
 ) -> Schedule:
-    """Return the faster of two: each part as if it were alone, or each on what the parts before it
-    leave free.
-    """
+    """Return the faster of two: each part planned as if alone, or on what earlier parts leave free."""
     found = [
         _together(methods, network, collective, chunk_bytes, relays, options, wary=wary)
         for wary in (False, True)
@@ -160,10 +158,11 @@ def _together(
     *,
     wary: bool,
 ) -> Schedule:
-    """Return all sends of all parts, in the order of the starts that each has alone; what takes
-    longer goes first.
+    """Return the sends of all parts, merged by their start times when each part runs alone.
 
-    Each part is made by the first method that serves it; the first one of all must serve one of them.
+    Parts are shifted to end together, so longer ones start first. The first method that serves a part plans
+    it; the first of ``methods`` must serve at least one part, else NotApplicableError is raised. ``wary``:
+    plan each part on what earlier ones leave free.
     """
     sends, names = Sends(), []
     offset, asked = 0, False
@@ -181,7 +180,7 @@ def _together(
         raise NotApplicableError(f"serves none of {collective.label}")
     longest_s = max(float(start_s.max(initial=0.0)) for _, start_s in alone)
     for schedule, start_s in alone:
-        # Each part is moved so that all would end together: what has longest to go is most urgent.
+        # Shift the parts so that all would end together.
         late_s = longest_s - float(start_s.max(initial=0.0))
         turn = np.arange(schedule.sends)
         sends.add(schedule.chunk + offset, schedule.link, schedule.op, turn, start_s + late_s)
@@ -201,8 +200,9 @@ def _holds_s(schedule: Schedule) -> Floats:
 
 
 def _laden(network: Network, held_s: Floats) -> Network:
-    """Return the network with each link as much slower as it, or the busiest of its ports, is taken
-    already.
+    """Return the network with each link slowed by the load on it, or on the busiest of its ports.
+
+    The most loaded takes twice the time per byte.
     """
     share = held_s / (held_s.max(initial=0.0) or 1.0)
     busiest = share[: network.links].copy()
@@ -232,10 +232,10 @@ def _first(
 
 
 def _without_bounds(found: Schedule) -> Schedule:
-    """Return the schedule without bounds: those proven among the members do not hold with relays."""
+    """Return the schedule without bounds, as bounds among the members alone do not hold with relays."""
     return replace(found, outcome=found.outcome and replace(found.outcome, bounds=()))
 
 
 def _back(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:
-    """Return a schedule of part of a network as one of the whole."""
+    """Return a schedule on part of a network as one on the whole; ``rows`` maps its links."""
     return replace(found, network=network, collective=collective, link=ints(rows[found.link]))

@@ -1,4 +1,4 @@
-"""Refinement: the best schedules of all attempts are justified, and pipelined in finer chunks."""
+"""Refinement: justifies the best schedules of all attempts, and pipelines them in smaller chunks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ __all__ = ["Refinement"]
 
 # Justify at most _JUSTIFIED schedules of at most _MOST_SENDS sends, within the factor _NEAR of the best.
 _NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
-# Chunks are cut into so many parts at most, no smaller than this fraction of the smallest chunk of a search.
-# All are tried in two parts, and the best of them in more.
+# Chunks are cut into at most _MOST_PARTS parts, each at least 1 / _FINER of the smallest chunk of a search.
+# All schedules are tried in two parts, and the best _IN_PARTS of them in more.
 _MOST_PARTS, _FINER, _IN_PARTS = 16, 8, 3
-# Parts are doubled as long as that brings the time below this share of what it was.
+# Parts are doubled while that brings the time below this fraction of the time before.
 _WORTH = 0.99
-# This near the bound finer chunks gain less than their sends cost; and this near nothing is left to gain.
+# Within _TOO_NEAR_FOR_PARTS of the bound, smaller chunks gain less than their sends cost; within
+# _ON_THE_BOUND, the search ends.
 _TOO_NEAR_FOR_PARTS, _ON_THE_BOUND = 1.03, 1.0005
 
 # A schedule with its time and its plan.
@@ -31,9 +32,9 @@ Found = tuple[float, Plan, Schedule]
 
 
 class Refinement:
-    """Collects the schedules of attempts, and makes better ones of the best of them.
+    """Collects the schedules of attempts, and improves the best of them.
 
-    On networks that queue, ranks are CPUs, which do not keep so fine an order; there nothing is refined.
+    Nothing is refined on networks that queue: their ranks are CPUs, which do not keep so exact an order.
     """
 
     def __init__(self, request: Request) -> None:
@@ -41,7 +42,7 @@ class Refinement:
         self._found: dict[tuple[str, int], Found] = {}
 
     def take(self, plan: Plan, schedule: Schedule, time_s: float) -> None:
-        """Remember the fastest schedule of each method in so many chunks."""
+        """Keep ``schedule`` if it is the fastest of its method in that many chunks."""
         if self._request.network.queues or schedule.sends > _MOST_SENDS or len(schedule.stream):
             return
         key = plan.name, schedule.collective.chunks
@@ -49,11 +50,11 @@ class Refinement:
             self._found[key] = time_s, plan, schedule
 
     def refined(self, best_s: float, target_s: float) -> Iterator[Found]:
-        """Yield better versions of the schedules near the best one; none can be faster than ``target_s``.
+        """Yield improved versions of the schedules near the best one; ``target_s`` is the bound.
 
-        As many threads as the request has jobs work on them; what comes out does not depend on their number.
+        The request's ``jobs`` is the number of threads; the results do not depend on it.
         """
-        # Several methods may come to the same schedule in as many chunks: one of them is enough.
+        # Methods may find the same schedule: keep one of those with equal chunks and time.
         unlike = {(one[2].collective.chunks, f"{_time_s(one):.6g}"): one for one in self._found.values()}
         near = sorted((one for one in unlike.values() if _time_s(one) <= _NEAR * best_s), key=_time_s)
         with _threads(self._request.jobs) as each:
@@ -77,7 +78,7 @@ class Refinement:
         return self._in_parts(one, 2)
 
     def _in_more_parts(self, pair: tuple[Found, Found]) -> list[Found]:
-        """Return justified schedules in 2, 4, 8 … parts, up to the first doubling that gains too little."""
+        """Return justified schedules with chunks in 2, 4, 8 … parts, until a doubling gains too little."""
         in_two, whole = pair
         found, best, parts = [], whole, 2
         while parts <= self._most_parts(whole[2]):
@@ -98,7 +99,7 @@ class Refinement:
         return parts
 
     def _in_parts(self, found: Found, parts: int) -> Found:
-        """Return the schedule pipelined, each of its chunks in so many parts."""
+        """Return the schedule pipelined, each chunk in ``parts`` parts."""
         _, plan, schedule = found
         shape, chunk_bytes = cut_again(self._request, schedule.collective, parts)
         finer = pipelined(schedule, shape, chunk_bytes)

@@ -16,19 +16,22 @@ __all__ = ["Request", "cut", "cut_again"]
 
 @dataclass(frozen=True)
 class Request:
-    """A request, for ``size_bytes`` (chunks are chosen), ``chunk_bytes`` and ``chunks``, or ``sizes``.
+    """A request for ``size_bytes`` (chunks are chosen), for ``chunk_bytes`` and ``chunks``, or for ``sizes``.
 
-    ``without`` lists the failures of the network: the other ranks take part. ``collectives``, on some of the
-    ranks or several at once, are taken instead of ``kind`` and ``root``.
-    ``size_bytes`` is nccl-tests' size, of each of them; ``chunks`` is how many chunks each rank starts
-    with. After ``time_limit_s`` the best so far is taken, or else the first there is. Up to ``jobs``
-    processes (0: never any) work side by side where that is worth it; what is chosen does not depend on it.
-    ``solver`` is the one of integer programs, "cbc" or "highs"; without ``solving`` auto asks none.
-    ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time and ``mechanism`` how it
-    divides problems that are too large for one program. ``trees``: each chunk must go along trees or paths,
-    as relays need it. ``listed``: whoever takes the schedule needs all its sends, one by one. ``quick``: few
-    methods are asked, the most promising first. ``predicted``: the prediction of a run on ranks decides, not
-    the simulation of links; None: it does where ranks were measured and every method is asked.
+    - ``without``: failures of the network; the other ranks take part.
+    - ``collectives``: replace ``kind`` and ``root`` for subsets of ranks or several collectives at once.
+    - ``size_bytes``: the buffer of each collective, as nccl-tests counts it.
+    - ``chunks``: the chunks that each rank starts with.
+    - ``time_limit_s``: return the best schedule found by then, or the first one after it.
+    - ``jobs``: the most parallel processes (0: none); the result does not depend on it.
+    - ``solver``: the solver of integer programs, "cbc" or "highs"; without ``solving``, auto uses none.
+    - ``sub_collectives``: AdapCC's M.
+    - ``time_step_s``, ``mechanism``: TACOS-ILP's time step, and its way to divide large problems.
+    - ``trees``: each chunk must travel along a tree or path, as relays require.
+    - ``listed``: the caller needs all sends one by one.
+    - ``quick``: try few methods, the most promising first.
+    - ``predicted``: decide by the prediction of a run on ranks instead of the simulation of links; None: do
+      so if ranks were measured and the method is auto.
     """
 
     network: Network
@@ -67,14 +70,14 @@ class Request:
 
     @property
     def whole(self) -> CollectiveRequest | None:
-        """The one collective that is asked of all ranks; None for several, or of some ranks or chunks."""
+        """The collective, if it is one of all ranks; None for several, a subset of ranks or a custom one."""
         first, *others = self.asked
         return None if others or first.members or first.sets else first
 
     def surviving(self) -> Request:
-        """Return the same on the network that failures leave, among its ranks.
+        """Return the same request on the network without its failures.
 
-        Raises UsageError if none is left.
+        Raises UsageError if the failures leave no rank, or take one that the collective needs.
         """
         if not self.without:
             return self
@@ -92,7 +95,7 @@ class Request:
 def cut(request: Request, split: int) -> tuple[Collective, int]:
     """Return the collective with ``split`` chunks an owner, and the bytes of a chunk.
 
-    Raises UsageError where the chunks of a custom collective would have less than a byte each.
+    Raises UsageError if the chunks of a custom collective would have less than a byte each.
     """
     if request.size_bytes is None:
         raise UsageError("expected a size, or the size of a chunk")
@@ -108,9 +111,7 @@ def cut(request: Request, split: int) -> tuple[Collective, int]:
 
 
 def cut_again(request: Request, shape: Collective, parts: int) -> tuple[Collective, int]:
-    """Return the collective ``shape`` of the request with each chunk in so many parts, and the bytes
-    of a part.
-    """
+    """Return the collective ``shape`` with each chunk in ``parts`` parts, and the bytes of a part."""
     if all(one.kind == "all_reduce" for one in request.asked):
         return cut(replace(request, chunks=shape.chunks // len(request.asked) * parts), 1)
     return cut(request, shape.chunks // request.shape().chunks * parts)

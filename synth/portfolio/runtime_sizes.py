@@ -1,6 +1,6 @@
 """The best program of a selection for each buffer size, for a runtime that executes MSCCL's XML.
 
-Each schedule is compiled in 1, 2, 4 and 8 instances, each with channels of its own. Each program within the
+Each schedule is compiled with 1, 2, 4 and 8 instances, which have their own channels. Each program within the
 runtime's limits is simulated with each protocol at each size of the selection (GC3 Sec. 4.3 and 5.3.2; costs
 in ``synth.simulation.protocols``). Neighbouring sizes with the same winner become one range.
 """
@@ -22,17 +22,17 @@ from synth.simulation import PROTOCOLS, time_by
 __all__ = ["INSTANCES", "SizedProgram", "Timed", "runtime_sweep"]
 
 INSTANCES = (1, 2, 4, 8)
-# A V100, the smallest GPU of such runtimes, has as many multiprocessors (GC3 Sec. 4.4).
+# A V100, the smallest GPU of such runtimes, has this many multiprocessors (GC3 Sec. 4.4).
 _MOST_THREADBLOCKS = 80
-# Programs of more steps are left out: to simulate one takes seconds for each size.
+# Programs of more steps are left out: simulating one takes seconds for each size.
 _MOST_STEPS = 200_000
-# A program that gains less than this does not replace that of the sizes before.
+# A program that gains less than this does not replace that of the next smaller size.
 _WORTH_A_SWITCH = 0.005
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One size: seconds of the range's program, and of the fastest one with Simple and one instance."""
+    """The times at one size: of the range's program, and of the fastest with Simple and one instance."""
 
     size_bytes: int
     time_s: float
@@ -41,10 +41,10 @@ class Timed:
 
 @dataclass(frozen=True, eq=False)
 class SizedProgram:
-    """A range of sizes and its program, which also holds the range and the protocol.
+    """A range of sizes and its program, which also states the range and the protocol.
 
     ``program`` is None if no schedule fits the runtime's limits, or if a library was measured to be faster;
-    ``why`` says which.
+    ``why`` gives the reason.
     """
 
     from_bytes: int
@@ -72,9 +72,9 @@ def runtime_sweep(
     instances: Sequence[int] = INSTANCES,
     progress: Progress = SILENT,
 ) -> list[SizedProgram]:
-    """Return the entries for all sizes of a selection, rising; O(sizes · schedules · instances · steps).
+    """Return the entries for all sizes of a selection, ascending; O(sizes · schedules · instances · steps).
 
-    ``instances`` must rise. Raises UsageError if ``target`` is no known runtime.
+    ``instances`` must ascend. Raises UsageError if ``target`` is no known runtime.
     """
     programs = _programs(selection, target, instances)
     found: list[tuple[int, _Choice | None, Timed | None, str]] = []
@@ -114,7 +114,7 @@ def _best(
     size_bytes: int,
     before: _Choice | None,
 ) -> tuple[_Choice, Timed]:
-    """Return the fastest choice at one size, or that of the size before if it is hardly slower."""
+    """Return the fastest choice at one size, or ``before``, that of the smaller size, if hardly slower."""
     network = selection.network
     times = {
         _Choice(number, count, protocol): time_by(protocol, program, network, size_bytes)
@@ -136,7 +136,7 @@ def _entries(
     programs: dict[tuple[int, int], Program],
     found: Sequence[tuple[int, _Choice | None, Timed | None, str]],
 ) -> Iterator[SizedProgram]:
-    """Yield one entry for each run of the same choice; ranges meet at the geometric mean of two sizes."""
+    """Yield one entry for each run of sizes with the same choice; ranges meet at geometric means."""
     runs = [list(run) for _, run in groupby(found, key=lambda one: (one[1], one[3]))]
     starts = [found[0][0]]
     for one, other in pairwise(runs):

@@ -1,7 +1,7 @@
-"""The size sweep: every candidate of every size is timed at every size, and the fastest there is kept.
+"""The size sweep: times the candidates found at all sizes at every size, and keeps the fastest at each.
 
-Sizes next to each other with the same winner become one range. Where two winners meet, the size at
-which they cross is looked for between them.
+Neighbouring sizes with the same winner become one range. Between two winners, a bisection finds the size at
+which their times cross.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ __all__ = ["Candidates", "candidates_of", "measured", "sizes_between", "sweep", 
 _MOST_SIZES = 1000
 # A candidate this much slower than the best of its own size is not timed at others.
 _HOPELESS = 2.0
-# Below this gain a runtime keeps the algorithm of the sizes before.
+# An algorithm that gains less than this does not replace that of the next smaller size.
 _WORTH_A_SWITCH = 0.005
-# How finely the crossing of two winners is looked for, as a part of the size.
+# The crossing of two winners is found to within 1 / _CROSSING of the size.
 _CROSSING = 64
 _WORTH_PROCESSES_S = 4.0
 
 
 def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple[int, ...]:
-    """Return the sizes ``low · factor^n`` up to ``high``, which is always the last; raises UsageError."""
+    """Return the sizes ``low · factor^n`` below ``high``, then ``high``.
+
+    Raises UsageError if the arguments do not ascend or make too many sizes.
+    """
     if not 1 <= low_bytes <= high_bytes:
         raise UsageError(f": expected FROM:TO that rises, found {low_bytes}:{high_bytes}", argument="sizes")
     if not factor > 1:
@@ -59,11 +62,11 @@ def sweep(
     race: RaceRunner | None = None,
     pools: WorkerPools = ProcessPool,
 ) -> Synthesis:
-    """Return the selection for the sizes of a request, as the prediction has it or as a ``race`` measures it.
+    """Return the selection for the sizes of a request, by predicted times or by those of a ``race``.
 
-    O(sizes · candidates · sends) for the timing. Sizes that ``time_limit_s`` leaves no time for take the
-    candidates of the others. Methods that solve integer programs take part only if asked for by name.
-    Raises what ``fastest_plain`` raises, and RuntimeError if the judge refuses a winner: a bug.
+    Timing is O(sizes · candidates · sends). If ``time_limit_s`` ends before a size is searched, it uses the
+    candidates of the others. Methods that solve integer programs take part only if requested by name. Raises
+    as ``fastest_plain`` does, and RuntimeError if the checker refuses a winner, which is a bug.
     """
     found = candidates_of(request, progress, library=race is not None, pools=pools)
     if race is not None:
@@ -89,7 +92,7 @@ class Candidates:
         return [self.race.scheduled(number, size_bytes) for number in range(len(self.race.candidates))]
 
     def swept(self, selection: Selection) -> Synthesis:
-        """Return the selection, judged, with what it took."""
+        """Return the checked selection as a Synthesis, with the time and memory that it took."""
         found_s = time.perf_counter()
         proven, count = _judged(selection), len(self.race.candidates)
         proof_s = time.perf_counter() - found_s
@@ -106,10 +109,7 @@ def candidates_of(
     library: bool = False,
     pools: WorkerPools = ProcessPool,
 ) -> Candidates:
-    """Return the candidates of every size.
-
-    With ``library`` the algorithms of libraries are always among them.
-    """
+    """Return the candidates of every size; with ``library``, the algorithms of libraries, too."""
     begun_s = time.perf_counter()
     sizes = tuple(sorted(request.sizes))
     here = request.method == "auto" and request.network.is_measured_host
@@ -125,10 +125,9 @@ def candidates_of(
 
 
 def measured(found: Candidates, winners: Sequence[RaceWinner]) -> Synthesis:
-    """Return the selection of the candidates that won the race of each size, and of libraries that
-    were faster.
+    """Return the selection of the winners of each size's race, candidates or faster libraries.
 
-    Nothing was measured between two sizes: ranges meet at their geometric mean.
+    Ranges meet at the geometric mean of two sizes, as nothing was measured between them.
     """
     chosen = [(won.number, won.library) for won in winners]
     switches = [0, *(at for at in range(1, len(chosen)) if chosen[at] != chosen[at - 1])]
@@ -160,7 +159,7 @@ def timed(selection: Selection) -> Selection:
 
 @dataclass(frozen=True)
 class _Explored:
-    """One size: its bound, the candidates found there, and the memory that workers held meanwhile."""
+    """The search at one size: its bound, the candidates found, and the peak memory of the workers."""
 
     bound: Bound
     found: tuple[UnsizedSchedule, ...] = ()
@@ -170,9 +169,9 @@ class _Explored:
 def _all_explored(
     request: Request, sizes: Sequence[int], progress: Progress, pools: WorkerPools
 ) -> tuple[list[_Explored], int]:
-    """Return what is at each size, and the memory that workers held at most.
+    """Search at each size; return the results and the peak memory of the workers.
 
-    The largest size comes first and says how long the others take.
+    The largest size is searched first, to estimate how long the others take.
     """
     begun_s = time.perf_counter()
     limit_s = request.time_limit_s
@@ -205,7 +204,7 @@ def _bound(request: Request) -> Bound:
 
 
 def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
-    """Return what is at the request's size, but for the hopeless."""
+    """Search at the request's size; candidates slower than ``_HOPELESS`` times the best are dropped."""
     kept: list[Schedule] = []
     synthesis = fastest_plain(request, keep=kept.append, pools=pools)
     best = synthesis.schedule.outcome
@@ -221,7 +220,7 @@ def _algorithm(request: Request, one: Schedule) -> UnsizedSchedule:
 
 
 class _Race:
-    """Candidates against one another, at any size; with ``predicted`` by predictions of their runs."""
+    """Compares candidates at any size by simulated time; if ``predicted``, by the predicted time of a run."""
 
     def __init__(
         self, network: Network, candidates: tuple[UnsizedSchedule, ...], *, predicted: bool = False
@@ -240,7 +239,7 @@ class _Race:
         return self._known[key]
 
     def cost_s(self, candidate: int, size_bytes: int) -> float:
-        """Return the seconds by which the fastest is chosen."""
+        """Return the seconds that decide: predicted if possible, else simulated."""
         if not self._predicted or self.candidates[candidate].sends > MOST_SENDS:
             return self.time_s(candidate, size_bytes)
         key = (candidate, size_bytes)
@@ -256,7 +255,7 @@ class _Race:
         return self.candidates[candidate].scheduled(self.network, size_bytes)
 
     def winners(self, sizes: Sequence[int]) -> list[int]:
-        """Return the winner at each size; the last one stays where another gains next to nothing."""
+        """Return the winner at each size; the one before stays unless another is notably faster."""
         found: list[int] = []
         for size in sizes:
             found.append(self.winner(size, range(len(self.candidates)), found[-1] if found else None))
@@ -271,7 +270,7 @@ class _Race:
 
 
 def _ranges(race: _Race, sizes: Sequence[int], winners: Sequence[int]) -> Iterator[Range]:
-    """Yield one range for each run of the same winner, from the crossing before it to that after it."""
+    """Yield one range for each run of the same winner, from one crossing to the next."""
     finalists = tuple(dict.fromkeys(winners))
     switches = [(sizes[0], winners[0])]
     for at in range(1, len(sizes)):
@@ -285,8 +284,9 @@ def _ranges(race: _Race, sizes: Sequence[int], winners: Sequence[int]) -> Iterat
 def _crossings(
     race: _Race, finalists: Sequence[int], low: tuple[int, int], high: tuple[int, int], step: int
 ) -> list[tuple[int, int]]:
-    """Return the sizes after ``low`` and up to ``high`` at which another of the finalists wins, with
-    its number.
+    """Return (size, winner) of each change of winner after ``low`` and up to ``high``, by bisection.
+
+    ``low`` and ``high`` are (size, winner) themselves. Crossings closer than ``step`` bytes are merged.
     """
     if low[1] == high[1]:
         return []
@@ -304,7 +304,7 @@ def _selection(
     ranges: tuple[Range, ...],
     points: Sequence[tuple[int, int, Bound, Race | None]],
 ) -> Selection:
-    """Return the selection of the algorithms that win somewhere, numbered by the sizes at which they do."""
+    """Return the selection of the algorithms that win somewhere, numbered in the order of their ranges."""
     used = dict.fromkeys(one.algorithm for one in ranges)
     number = {candidate: place for place, candidate in enumerate(used)}
     return Selection(
@@ -327,7 +327,7 @@ def _judged(selection: Selection) -> Selection:
 
 
 def _digest(algorithm: UnsizedSchedule) -> str:
-    """Return the same for algorithms that do the same, whichever method made them."""
+    """Return a digest that is equal for equal tables of sends, whichever method made them."""
     found = hashlib.sha256(repr((algorithm.collective.kind, algorithm.collective.chunks)).encode())
     moves = (algorithm.chunk, algorithm.link, algorithm.op, algorithm.stream)
     for column in (*moves, algorithm.addend_start, algorithm.addend):

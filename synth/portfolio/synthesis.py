@@ -17,9 +17,9 @@ __all__ = ["RaceRunner", "RaceWinner", "Synthesis"]
 class Synthesis:
     """The best schedule, proven and bounded, and everything that was tried.
 
-    ``synthesis_s`` is what the search took, ``proof_s`` what the bounds and the judge took, ``peak_bytes``
-    the most memory that this process held, ``workers_bytes`` what its workers did. ``why`` says why the
-    schedule was kept. ``candidates`` counts those that a sweep timed at every size.
+    ``synthesis_s`` is the time of the search, ``proof_s`` that of the bounds and the checker. ``peak_bytes``
+    is the peak memory of this process, ``workers_bytes`` that of its workers. ``why`` says why the schedule
+    was kept. ``candidates`` counts the schedules that a sweep timed at every size.
     """
 
     schedule: AnySchedule
@@ -33,7 +33,7 @@ class Synthesis:
 
     @property
     def listed(self) -> Schedule:
-        """The table of all its sends: the schedule itself, where such a one was asked for."""
+        """The table of all its sends; the schedule itself if it is listed."""
         return self.schedule.expanded()
 
 
@@ -50,9 +50,9 @@ class RaceWinner:
 
 
 class RaceRunner(Protocol):
-    """Runs schedules in turn on ranks, and says which was the fastest."""
+    """Runs schedules in turn on ranks, and finds the fastest."""
 
     def __call__(
         self, sizes: Sequence[tuple[int, Sequence[Schedule]]], progress: Progress
     ) -> Sequence[RaceWinner]:
-        """Return the winner of each size, given in bytes with its schedules."""
+        """Return the winner of each of ``sizes``, which are (bytes, schedules)."""

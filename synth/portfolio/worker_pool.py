@@ -1,8 +1,8 @@
-"""Processes that work through calls side by side, and are gone when the block that started them ends.
+"""A pool of processes that work in parallel, and end with the ``with`` block that started them.
 
-Started by forkserver or anew, so that neither threads nor compiled loops of this process are copied. A worker
-ignores Ctrl-C, which is for the process that waits for it; it ends with that process, however that
-ends, and the solvers that it started end with it.
+Forkserver or spawn starts them, so they copy neither threads nor compiled loops of this process. A worker
+ignores Ctrl-C, which is meant for the parent process. It ends when its parent ends, for whatever reason, and
+so do the solvers that it started.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from synth.portfolio.memory_limits import peak_of
 
 __all__ = ["ProcessPool", "WorkerPool", "WorkerPools", "cores"]
 
-# The forkserver's socket is in the folder for temporary files, and its path takes 107 bytes at most.
+# The forkserver's socket lies in the folder for temporary files; a socket's path has 107 bytes at most.
 _LONGEST_FOLDER = 70
 
 Task = TypeVar("Task")
@@ -41,25 +41,25 @@ def cores() -> int:
 
 
 class WorkerPool(Protocol[Asked, Result]):
-    """Workers that each do one task after another, as they were submitted, until the block ends.
+    """Workers that do tasks in the order of submission until the ``with`` block ends.
 
-    ``finished`` holds results under their numbers. ``peak_bytes`` says, after the block, the sum of the most
-    memory that each worker held.
+    ``finished`` holds results by number. After the block, ``peak_bytes`` is the sum of the workers' peak
+    memory.
     """
 
     finished: dict[int, Result]
     peak_bytes: int
 
     def submit(self, task: Asked) -> int:
-        """Return the number under which the result will be in ``finished``."""
+        """Queue ``task``; return the number of its result in ``finished``."""
 
     def withdraw(self, number: int) -> None:
-        """Do not begin with task ``number``, unless somebody has begun already."""
+        """Cancel task ``number`` unless a worker has started it."""
 
     def wait(self, until_s: float = float("inf")) -> None:
-        """Return once more has finished, nothing is left, or ``time.perf_counter`` says ``until_s``.
+        """Wait until another task finishes, no task is left, or ``time.perf_counter`` reaches ``until_s``.
 
-        Raises what a task raised, and UnavailableError where a worker has died.
+        Raises what a task raised, and UnavailableError if a worker has died.
         """
 
     def __enter__(self) -> Self:
@@ -68,14 +68,14 @@ class WorkerPool(Protocol[Asked, Result]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End what workers have begun."""
+        """End the workers."""
 
 
 class WorkerPools(Protocol):
-    """A maker of pools: `ProcessPool` on this machine; callers may pass one with workers on other hosts."""
+    """A factory of pools: `ProcessPool` on this machine; callers may pass one with workers on other hosts."""
 
     def __call__(self, jobs: int, work: Callable[[Task], Result]) -> WorkerPool[Task, Result]:
-        """Return a pool of at most ``jobs`` workers that do ``work(task)``; all three must be picklable."""
+        """Return a pool of ``jobs`` workers that do ``work(task)``; work, tasks and results must pickle."""
 
 
 class ProcessPool(Generic[Task, Result]):
@@ -104,7 +104,7 @@ class ProcessPool(Generic[Task, Result]):
         self._workers.clear()
 
     def held_bytes(self) -> int:
-        """Return the sum of the most memory that each process that is there has held."""
+        """Return the sum of the peak memory of all live workers."""
         return sum(peak_of(process.pid) for process in self._workers.values())
 
     def submit(self, task: Task) -> int:
@@ -151,10 +151,7 @@ class ProcessPool(Generic[Task, Result]):
 
 @contextmanager
 def _worker_at_work() -> Iterator[None]:
-    """Say in plain words that a worker has ended; raises UnavailableError.
-
-    What it has not read makes its end of the pipe a reset, and what is sent to it then a broken pipe.
-    """
+    """Raise UnavailableError if the block finds a worker's pipe closed: its process has ended."""
     try:
         yield
     except (EOFError, OSError) as lost:
@@ -173,12 +170,12 @@ def _context() -> ForkServerContext | SpawnContext:
 
 
 def _start_server() -> None:
-    """Start the forkserver, where there is none yet, so that no Ctrl-C reaches it.
+    """Start the forkserver, if there is none yet, with Ctrl-C blocked.
 
-    It ignores one only once it has loaded its modules, and would tell of it in a traceback until then. It
-    inherits what is blocked here; this process hears of it right after.
+    It ignores Ctrl-C only after it has loaded its modules, and would print a traceback until then. It
+    inherits the signals blocked here; this process receives a Ctrl-C once they are unblocked again.
     """
-    # The tracker blocks signals while it starts, and unblocks them afterwards.
+    # Start the tracker first: its start unblocks signals at the end.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -206,7 +203,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
 
 
 def _follow() -> None:
-    """End this process, and what it started, when the process that asked for it has ended."""
+    """End this process and its children as soon as its parent has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

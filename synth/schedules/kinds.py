@@ -1,4 +1,4 @@
-"""The kinds of schedules by the words under which they are written; none is loaded before it is used."""
+"""The kinds of schedules by their names in files, as import paths, so that each is loaded on first use."""
 
 from __future__ import annotations
 

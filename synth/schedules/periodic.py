@@ -1,8 +1,8 @@
 """A periodic schedule: the sends of one period, repeated at a fixed interval.
 
-Each period carries chunks of its own along the same ways. A send starts at the same offset in every period.
-Sends of several periods overlap in time, as iterations of a software pipeline do: the pipeline fills, repeats
-itself, and drains. One table describes any number of periods; ``synth.check.periodic`` proves all of them.
+Each period carries its own chunks along the same paths. A send starts at the same offset in every period.
+Sends of several periods overlap in time, as iterations of a software pipeline do: the pipeline fills, reaches
+a steady state, and drains. One table describes any number of periods; ``synth.check.periodic`` proves all.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from synth.schedules.schedule import Outcome, Race, Schedule, Timing
 __all__ = ["PeriodicSchedule"]
 
 _MOST_PERIODS = 1 << 40
-# More sends are not replayed.
+# Replays are limited to this many sends.
 _MOST_SENDS = 6_000_000
 _SLACK = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class PeriodicSchedule:
-    """``periods`` times the same sends, each time ``period_s`` seconds later and with the next chunks.
+    """The sends of one period, repeated ``periods`` times every ``period_s`` seconds with the next chunks.
 
-    ``collective`` is that of one period, with the chunks of one period. Send i starts ``start_s[i]`` seconds
-    after its period; rows rise by their starts. ``op`` is COPY or REDUCE, as in a schedule.
+    ``collective`` has the chunks of one period. Send i starts ``start_s[i]`` seconds after its period begins;
+    rows are sorted by start. ``op`` is COPY or REDUCE, as in a schedule.
     """
 
     network: Network
@@ -74,7 +74,7 @@ class PeriodicSchedule:
 
     @property
     def busy_s(self) -> Floats:
-        """For how long each link is held in all periods."""
+        """Seconds for which each link is held in all periods."""
         return np.asarray(self.link_busy_s * self.periods)
 
     def remark(self, seconds: Callable[[float], str]) -> str:
@@ -84,7 +84,7 @@ class PeriodicSchedule:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the judge finds nothing."""
+        """The statement that is proven if the checker finds nothing."""
         does = f"{self.collective.label} on {self.collective.ranks_in_words}"
         times = f"repeated {self.periods} times or any other number"
         return f"{len(self.chunk)} sends a period do {does}, {times}: {RIGHT}"
@@ -106,7 +106,7 @@ class PeriodicSchedule:
 
     @property
     def link_busy_s(self) -> Floats:
-        """Return the seconds that each link is held in a period."""
+        """Seconds for which each link is held in a period."""
         uses = np.bincount(self.link, minlength=self.network.links)
         return np.asarray(uses * self.network.hold_s(self.chunk_bytes))
 
@@ -122,10 +122,9 @@ class PeriodicSchedule:
 
     @property
     def time_s(self) -> float:
-        """When the last chunk of the last period arrives if all keep to their times.
+        """Seconds until the last chunk of the last period arrives: (periods - 1) · period + latency.
 
-        That is (periods - 1) · period + latency. Replayed, where no send waits for its time, it takes no
-        longer.
+        A replay, in which sends do not wait for their start times, takes no longer.
         """
         return (self.periods - 1) * self.period_s + self.latency_s
 
@@ -144,21 +143,22 @@ class PeriodicSchedule:
         )
 
     def chunk_in(self, period: Indices | int, chunk: Indices | Ints) -> Indices:
-        """Return the number that a chunk of one period has among all chunks: each owner has those of
-        all periods.
+        """Return the number, among the chunks of all periods, of chunk ``chunk`` of period ``period``.
+
+        Chunks are numbered by owner, then period, then place in the period.
         """
         owner, lap = np.divmod(np.asarray(chunk, dtype=np.int64), self.collective.share)
         return np.asarray((owner * self.periods + period) * self.collective.share + lap)
 
     def in_order(self, periods: int) -> tuple[Indices, Indices]:
-        """Return (period, row) of each send of so many periods, in the order in which they start."""
+        """Return (period, row) of each send of ``periods`` periods, in the order of their starts."""
         period = np.repeat(np.arange(periods), len(self.chunk))
         row = np.tile(np.arange(len(self.chunk)), periods)
         order = np.argsort(period * self.period_s + self.start_s[row], kind="stable")
         return period[order], row[order]
 
     def expanded(self, periods: int | None = None) -> Schedule:
-        """Return the plain schedule of all periods, or of so many, in the order in which sends start."""
+        """Return the plain schedule of ``periods`` periods (default: all), in the order of starts."""
         whole = replace(self, periods=periods or self.periods)
         period, row = self.in_order(whole.periods)
         return replace(
@@ -170,14 +170,13 @@ class PeriodicSchedule:
         )
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """Return the times of the first period, and when the last chunk of all arrives, by what
-        ``replay`` says.
+        """Return the times of the first period's sends and the time of all periods, as ``replay`` gives it.
 
-        Order and waits repeat in each period. Once all sends start exactly ``period_s`` after those of the
-        period before, over as many periods as a wait spans, they do so ever after, and every further period
-        adds ``period_s`` (linear systems over max and plus; Baccelli, Cohen, Olsder and Quadrat 1992). Where
-        too many sends overlap to be replayed the timetable counts. O(sends of a period · periods that
-        overlap), however many periods there are.
+        Only the first periods are replayed. Order and waits repeat in each period, so once every send starts
+        exactly ``period_s`` after that of the period before, over as many periods as a wait spans, each
+        further period adds ``period_s`` (max-plus linear systems; Baccelli, Cohen, Olsder and Quadrat 1992).
+        If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a period · periods that
+        overlap).
         """
         return Timing(self.start_s, floats(self.arrival_s), self._simulated_s(replay))
 
@@ -192,8 +191,8 @@ class PeriodicSchedule:
         period, row = self.in_order(periods)
         start_s = np.empty((periods, each))
         start_s[period, row] = timing.start_s
-        # Nothing waits for what the timetable has more than a period and the latency before, and what it has
-        # before the first send that is left out is as in any greater number of periods.
+        # No send waits for one planned more than a period and the latency earlier, so these rows decide.
+        # Sends planned before the first period that is left out start as they do in any longer run.
         planned_s = np.arange(periods - 1)[:, None] * self.period_s + self.start_s
         last_s = (periods - 1) * self.period_s
         watched = (planned_s < last_s) & (planned_s >= last_s - self.period_s - latency_s)
@@ -203,10 +202,7 @@ class PeriodicSchedule:
         return min(self.time_s, timing.time_s + (self.periods - periods) * self.period_s)
 
     def of_size(self, size_bytes: int) -> PeriodicSchedule:
-        """Return the same with as many periods as carry a buffer of ``size_bytes``.
-
-        The result has no outcome.
-        """
+        """Return the same schedule, without an outcome, with enough periods for ``size_bytes``."""
         period_bytes = self.collective.total_bytes(self.chunk_bytes)
         return replace(self, periods=max(1, -(-size_bytes // period_bytes)), outcome=None)
 

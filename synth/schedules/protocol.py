@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["RIGHT", "AnySchedule"]
 
-# The words of a proof, for every kind.
+# The claim of a proof, for every kind.
 RIGHT = "every send is causal, every link and port exclusive, every result complete"
 
 
 class AnySchedule(Protocol):
-    """A schedule of any kind; the members of a selection are those for its largest size.
+    """A schedule of any kind; a selection answers for its largest size.
 
     ``kind`` is its key in ``SCHEDULE_KINDS``, ``noun`` its name in sentences. ``is_listed``: its table has
     all sends.
@@ -62,7 +62,7 @@ class AnySchedule(Protocol):
 
     @property
     def busy_s(self) -> Floats:
-        """Seconds for which each link is held; if symmetric, a link and then a port of each orbit."""
+        """Seconds for which each link is held; if symmetric, one link, then one port, of each orbit."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -74,20 +74,20 @@ class AnySchedule(Protocol):
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """Numbers that only its kind has, such as the number of periods."""
+        """Numbers that only this kind of schedule has, such as the number of periods."""
 
     def remark(self, seconds: Callable[[float], str]) -> str:
         """Return in words how its table implies all sends; "" if listed. ``seconds`` formats a time."""
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the judge finds nothing."""
+        """The statement that is proven if the checker finds nothing."""
 
     def problems(self) -> list[str]:
         """Return every inconsistency, as ``path: what is wrong``."""
 
     def of_size(self, size_bytes: int) -> AnySchedule:
-        """Return the same for a buffer of ``size_bytes``, rounded up; without an outcome."""
+        """Return the same schedule for a buffer of ``size_bytes``, rounded up; without an outcome."""
 
     def expanded(self) -> Schedule:
         """Return the table of all sends; O(all sends)."""

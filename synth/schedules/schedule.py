@@ -1,8 +1,8 @@
 """A schedule: a table of sends in the order they start.
 
-The order is the schedule. Start and end times are what ``synth.simulation.schedule`` gives when the table is
-replayed on a network, each send as soon as its chunk, its link and its ports allow; so a file
-cannot contradict itself, and the same schedule can be timed on another profile.
+Only the order is stored. ``synth.simulation.schedule`` derives the times by replaying the table on a network,
+where each send starts as soon as its chunk, its link and its ports allow. So a file cannot contradict itself,
+and the same schedule can be timed on another profile.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Race", "Raced", "Schedule", "T
 MOST_CHUNK_BYTES = 1 << 50
 COPY = 0
 REDUCE = 1
-# How far a time may lie below a proven bound, by rounding and by tolerances of solvers.
+# Rounding and tolerances of solvers may put a time below a proven bound by this fraction.
 _ROUNDING = 1e-4
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A proven lower bound on the time of a collective, and what binds: "ingress of rank 3"."""
+    """A proven lower bound on the time of a collective; ``detail`` is its bottleneck: "ingress of rank 3"."""
 
     name: str
     time_s: float
@@ -40,8 +40,8 @@ class Bound:
 class Outcome:
     """The quality of a schedule: simulated time, every proven bound, the solver's status.
 
-    ``gap`` is what the integer programs of its method left open, as a part of their objective: 0 is
-    solved to the end. None where no program was solved.
+    ``gap`` is the relative optimality gap of its method's integer programs: 0 if solved to optimality, None
+    if there were none.
     """
 
     time_s: float
@@ -56,11 +56,11 @@ class Outcome:
 
     @property
     def percent_of_optimal(self) -> float:
-        """100 · bound / time; 100 is proven optimal."""
+        """100 · bound / time; 100 means proven optimal."""
         return 100.0 * min(1.0, self.binding.time_s / self.time_s) if self.time_s else 100.0
 
     def problems(self) -> list[str]:
-        """Return findings on times that are none, and on bounds that the time would have beaten."""
+        """Return a finding for each time that is no finite number ≥ 0, and each bound above the time."""
         found = claims("time_s", self.time_s, float("inf"))
         for at, bound in enumerate(self.bounds):
             found += claims(f"bounds[{at}].time_s", bound.time_s, self.time_s)
@@ -68,9 +68,7 @@ class Outcome:
 
 
 def claims(name: str, time_s: float, most_s: float) -> list[str]:
-    """Return what is wrong with a time that a file claims, and that is at most ``most_s``: nothing,
-    or one line.
-    """
+    """Return a finding if a file's time is no finite number ≥ 0 or exceeds ``most_s``; else an empty list."""
     if 0.0 <= time_s < float("inf") and not time_s > most_s * (1 + _ROUNDING):
         return []
     most = f" and at most the time, {most_s}" if most_s < float("inf") else ""
@@ -79,10 +77,10 @@ def claims(name: str, time_s: float, most_s: float) -> list[str]:
 
 @dataclass(frozen=True)
 class Raced:
-    """One schedule of a race: its measured seconds, median and quartiles, and what had been predicted.
+    """One schedule of a race: measured seconds (median and quartiles), and the seconds that were predicted.
 
-    A library's own collective is one too: ``method`` names it, its chunks and sends are not known, and
-    nothing is predicted.
+    An entry may be a library's own collective: ``method`` then names it, and chunks, sends and prediction are
+    None.
     """
 
     method: str
@@ -96,11 +94,11 @@ class Raced:
 
 @dataclass(frozen=True)
 class Race:
-    """Schedules that ran in turn with real data; the first schedule of ``entries``, which rise, was kept.
+    """Schedules that ran in turn with real data; the first schedule of ``entries`` was kept.
 
-    They rise by the median part that each took of an iteration of all, which may be another order than
-    that of their medians; what won at the size before is favoured a little. The seconds of an iteration are
-    the slowest rank's. ``hosts`` and ``library`` say where it was.
+    Entries are sorted by the median share that each took of an iteration over all, so their medians in
+    seconds may be in another order; the winner of the size before is favoured a little. The seconds of an
+    iteration are those of the slowest rank. ``hosts`` and ``library`` (MPI's) say where the race ran.
     """
 
     size_bytes: int
@@ -110,7 +108,7 @@ class Race:
     entries: tuple[Raced, ...]
 
     def problems(self) -> list[str]:
-        """Return numbers that nothing measured can have."""
+        """Return a finding for each time that cannot have been measured."""
         found = [] if self.entries else ["entries: expected at least 1, found none"]
         for at, entry in enumerate(self.entries):
             for name in ("predicted_s", "time_s", "low_s", "high_s"):
@@ -121,7 +119,7 @@ class Race:
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """``start_s`` and ``arrival_s`` of each send; infinite where the source never holds the chunk."""
+    """Start and arrival of each send, infinite if its source never holds the chunk, and the total time."""
 
     start_s: Floats
     arrival_s: Floats
@@ -132,15 +130,16 @@ class Timing:
 class Schedule:
     """Sends as columns: ``chunk`` over ``link`` (a row of the network's links), ``op`` COPY or REDUCE.
 
-    A REDUCE adds what the source holds to what the destination holds, and leaves the source's slot
-    as it was; a COPY overwrites the destination's slot. ``race`` is the measurement by which it was chosen.
-    ``stream`` says of each send which stream it belongs to, where sends share links and ports by rates
-    (``synth.streams``); empty where they take turns.
+    A REDUCE adds the source's value to the destination's and leaves the source's slot unchanged; a COPY
+    overwrites the destination's slot. ``race`` is the measurement by which the schedule was chosen.
 
-    ``addend``, where it is not empty, says what sends carry of that which their source holds: send n the
-    sum of ``addend[addend_start[n]:addend_start[n + 1]]``, each an earlier send that brought a part of the
-    sum there, or -1, the source's own contribution; all that was brought there before it in the table where
-    there is none. So two ranks exchange their sums at once, and each then adds what came.
+    ``stream`` holds the stream of each send if sends share links and ports by rates (``synth.streams``); it
+    is empty if they take turns.
+
+    ``addend`` lets a send carry a part of the sum at its source. Send n carries the sum of
+    ``addend[addend_start[n]:addend_start[n + 1]]``: each is an earlier send that brought a partial sum there,
+    or -1 for the source's own contribution. An empty range stands for everything brought there earlier in the
+    table. So two ranks can exchange their sums at the same time, and each then adds the other's.
     """
 
     network: Network
@@ -191,15 +190,12 @@ class Schedule:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the judge finds nothing."""
+        """The statement that is proven if the checker finds nothing."""
         does = f"{self.collective.label} on {self.collective.ranks_in_words}"
         return f"{self.sends} sends do {does}: {RIGHT}"
 
     def of_size(self, size_bytes: int) -> Schedule:
-        """Return the same sends with chunks for a buffer of ``size_bytes``, rounded up.
-
-        Without an outcome.
-        """
+        """Return the same sends, without an outcome, with chunks for ``size_bytes``, rounded up."""
         chunk_bytes = max(1, -(-size_bytes // self.collective.total_bytes(1)))
         return replace(self, chunk_bytes=chunk_bytes, outcome=None, race=None)
 
@@ -213,11 +209,11 @@ class Schedule:
 
     @property
     def exchanges(self) -> bool:
-        """Whether sends carry less than all that their source holds."""
+        """Whether some sends carry only a part of the sum at their source."""
         return len(self.addend) > 0
 
     def problems(self) -> list[str]:
-        """Return every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
+        """Return every inconsistency, as ``path: what is wrong``; ``synth.check`` judges feasibility."""
         found = [f"network.{problem}" for problem in self.network.problems()]
         found += [f"collective.{problem}" for problem in self.collective.problems()]
         if self.collective.ranks != self.network.ranks:
@@ -254,7 +250,7 @@ class Schedule:
         return [f"stream[{row}]: stream {stream[row]} is on another link as well" for row in apart]
 
     def _wrong_addends(self) -> list[str]:
-        """Return a finding for each addend that is no earlier sum of the same chunk sent to its source."""
+        """Return a finding for each addend that is no earlier reduction of the chunk at the send's source."""
         start, addend = self.addend_start, self.addend
         if not len(start) and not len(addend):
             return []

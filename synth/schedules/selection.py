@@ -1,7 +1,7 @@
 """The selection artifact: the best schedule for each range of sizes.
 
-A schedule is an order of sends, which holds for chunks of any number of bytes; so the selection keeps
-each order once, and ``choose`` gives it the chunks that the size wants.
+A schedule is an order of sends, which is valid for chunks of any number of bytes. So the selection keeps each
+order once, and ``choose`` sets the bytes of a chunk for a size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Point", "Range", "Selection", "UnsizedSchedule"]
 
 @dataclass(frozen=True, eq=False)
 class UnsizedSchedule:
-    """A schedule but for its network and the bytes of its chunks; columns as a schedule has them."""
+    """A schedule without its network and the bytes of its chunks; columns are those of `Schedule`."""
 
     method: str
     seed: int
@@ -57,10 +57,10 @@ class UnsizedSchedule:
 
 @dataclass(frozen=True)
 class Range:
-    """Sizes from ``from_bytes`` to ``to_bytes``, both included, take ``algorithm`` (its number).
+    """The sizes from ``from_bytes`` to ``to_bytes``, both included, and the number of their algorithm.
 
-    Where ``library`` names one, such as ``mpi``, its own collective was measured to be faster: it is called
-    where ranks have that library, and ``algorithm`` serves where they have not.
+    If ``library`` is set, such as "mpi", that library's own collective was measured to be faster. It is
+    called if the ranks have the library; otherwise ``algorithm`` serves.
     """
 
     from_bytes: int
@@ -71,9 +71,9 @@ class Range:
 
 @dataclass(frozen=True)
 class Point:
-    """The choice at one simulated size: the algorithm, its time, and the proven bound on any.
+    """The choice at one simulated size: the algorithm, its time, and the proven bound on any algorithm.
 
-    ``race`` is the measurement by which it was chosen, where there was one.
+    ``race`` is the measurement by which it was chosen, None if there was none.
     """
 
     size_bytes: int
@@ -92,8 +92,8 @@ class Point:
 class Selection:
     """The algorithm for every size of a collective on a network.
 
-    ``ranges`` follow one another without gaps; ``points`` are the sizes that were simulated, rising. All
-    algorithms do the same collective, cut into chunks more or less finely.
+    ``ranges`` follow one another without gaps; ``points`` are the simulated sizes, ascending. All algorithms
+    do the same collective, in different numbers of chunks.
     """
 
     network: Network
@@ -156,7 +156,7 @@ class Selection:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the judge finds nothing."""
+        """The statement that is proven if the checker finds nothing."""
         schedules = f"{plural(len(self.algorithms), 'schedule')} for {plural(len(self.ranges), 'range')}"
         return f"{schedules} of sizes do {self.collective.label} on {self.collective.ranks_in_words}"
 
@@ -169,7 +169,7 @@ class Selection:
         return self.choose(self.ranges[-1].to_bytes)
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """Return when each send starts and arrives at the largest size, by what ``replay`` says."""
+        """Return the times of each send at the largest size, as ``replay`` simulates."""
         return replay(self.expanded())
 
     @property
@@ -182,20 +182,16 @@ class Selection:
         return None
 
     def choose(self, size_bytes: int) -> Schedule:
-        """Return the schedule for ``size_bytes``; beyond either end, that of the nearest range. O(log
-        ranges).
+        """Return the schedule for ``size_bytes``; beyond either end, that of the nearest range.
 
-        Raises NotApplicableError for less than one byte.
+        O(log ranges). Raises NotApplicableError for less than one byte.
         """
         if size_bytes < 1:
             raise NotApplicableError(f"expected a size of at least 1 byte, found {size_bytes}")
         return self.algorithms[self._range(size_bytes).algorithm].scheduled(self.network, size_bytes)
 
     def library(self, size_bytes: int) -> str:
-        """Return the library whose own collective is faster at ``size_bytes`` than every schedule.
-
-        "" for none.
-        """
+        """Return the library whose own collective beats every schedule at ``size_bytes``; "" for none."""
         return self._range(size_bytes).library
 
     def _range(self, size_bytes: int) -> Range:
@@ -203,7 +199,7 @@ class Selection:
         return self.ranges[max(0, row)]
 
     def problems(self) -> list[str]:
-        """Return every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
+        """Return every inconsistency, as ``path: what is wrong``; ``synth.check`` judges feasibility."""
         found = [f"{name}: empty" for name in ("algorithms", "ranges") if not getattr(self, name)]
         for row, algorithm in enumerate(self.algorithms):
             wrong = algorithm.scheduled(self.network, 1).problems() if _counted(algorithm) else ["collective"]
@@ -228,7 +224,7 @@ class Selection:
         return found or self._contradictions()
 
     def _contradictions(self) -> list[str]:
-        """Return algorithms of another collective, and points that contradict ranges or bounds."""
+        """Return a finding for each algorithm of another collective, and each point that contradicts ranges."""
         found = [
             f"algorithms[{row}].collective: expected {self.collective.label} as algorithms[0] does, with the "
             f"same ranks and root, found {algorithm.collective.label}"
@@ -254,7 +250,5 @@ class Selection:
 
 
 def _counted(algorithm: UnsizedSchedule) -> bool:
-    """Return whether the collective says how many bytes it moves, without which there are no chunks
-    to size.
-    """
+    """Return whether the collective is consistent and moves bytes, so that its chunks can be sized."""
     return not algorithm.collective.problems() and algorithm.collective.total_bytes(1) > 0

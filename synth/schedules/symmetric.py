@@ -2,20 +2,20 @@
 
 **Translations.** A symmetric network (`synth.networks.symmetric`) has a group of translations: permutations
 of its ranks that map links to links of the same cost and ports to ports. On a ring or a torus they are the
-rotations. None but the identity leaves a rank, a link or a port where it was. A translation also maps a chunk
-to the chunk of the rank that its owner is mapped to, and a send (chunk, link) to the send of the mapped chunk
-over the mapped link. What something is mapped to is its *translate*.
+rotations. Only the identity maps any rank, link or port to itself. A translation also maps a chunk to the
+chunk of the rank that its owner is mapped to, and a send (chunk, link) to the send of the mapped chunk over
+the mapped link. The image of an object is its *translate*.
 
 **Orbits.** An orbit is all translates of one rank, link, port, chunk or send; it has as many members as there
-are translations. A symmetric schedule *lists* one send of each orbit of sends. *Implied* are all other
-translates of listed sends, each of which starts when its listed send does. On a torus of 65,536 ranks all
-ranks are one orbit: an all_gather has 4·10⁹ sends, of which 65,535 are listed, those of the chunk of rank 0.
+are translations. A symmetric schedule *lists* one send of each orbit of sends. The other translates are
+*implied*; each starts when its listed send does. On a torus of 65,536 ranks all ranks are one orbit: an
+all_gather has 4·10⁹ sends, of which 65,535 are listed, those of the chunk of rank 0.
 
 **Quotient.** Each link of an orbit carries exactly one translate of each listed send over that orbit, and so
-does each port. So a link is held exactly while any of the listed sends over its orbit holds its own link.
-The *quotient* is the plain schedule of the listed sends on a network in which the links of an orbit share one
-port and the ports of an orbit are one port. If it is correct, so is the whole schedule, and it takes the same
-time: the checker (`synth.check.symmetric`) and the simulator see the quotient alone.
+does each port. So a link is held exactly while any listed send over its orbit holds a link. The *quotient* is
+the plain schedule of the listed sends on a network in which the links of an orbit share one port and the
+ports of an orbit are one port. If it is correct, so is the whole schedule, and both take the same time. So
+the checker (`synth.check.symmetric`) and the simulator use only the quotient.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, 
 
 __all__ = ["SYMMETRIC", "SymmetricSchedule"]
 
-# Collectives that every translation maps to themselves.
+# Collectives that every translation of the ranks leaves unchanged.
 SYMMETRIC = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 
 
@@ -45,10 +45,10 @@ SYMMETRIC = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 class SymmetricSchedule:
     """The listed sends as columns, in the order of their starts.
 
-    ``chunk[row]`` goes over the translate by ``shift[row]`` of the link ``link[row]`` of the network; ``op``
-    is COPY or REDUCE, as in a schedule. Listed chunks are those that the ranks in ``network.cells`` own: as
-    source, or as owner of the sum. The n-th of these ranks has numbers ``n · share + lap``, in an all_to_all
-    ``(n · ranks + target) · share + lap``.
+    Send ``row`` carries ``chunk[row]`` over the network's link ``link[row]`` translated by ``shift[row]``;
+    ``op`` is COPY or REDUCE, as in a schedule. Listed chunks are those that the ranks in ``network.cells``
+    own, as their source or as owner of the sum. The chunks of the n-th of these ranks are numbered
+    ``n · share + lap``, in an all_to_all ``(n · ranks + target) · share + lap``.
     """
 
     network: SymmetricNetwork
@@ -82,7 +82,7 @@ class SymmetricSchedule:
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """The number of listed sends, and of the translates of each."""
+        """The number of listed sends, and the number of translates of each."""
         return {"listed": len(self.chunk), "translations": self.network.translations}
 
     def remark(self, seconds: Callable[[float], str]) -> str:
@@ -92,15 +92,13 @@ class SymmetricSchedule:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the judge finds nothing."""
+        """The statement that is proven if the checker finds nothing."""
         does = f"{self.collective.label} on {self.network.ranks} ranks"
         translates = f"with their {self.network.translations} translates"
         return f"{len(self.chunk)} sends, one of each orbit, do {does} {translates}: {RIGHT}"
 
     def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """Return when each listed send starts and arrives, and its translates with it, by what
-        ``replay`` says.
-        """
+        """Return the times of each listed send, and so of its translates, as ``replay`` simulates."""
         return replay(self.quotient)
 
     @property
@@ -110,7 +108,7 @@ class SymmetricSchedule:
 
     @property
     def share(self) -> int:
-        """The number of chunks that a rank owns; in an all_to_all for each other rank."""
+        """The number of chunks that a rank owns; in an all_to_all, for each target rank."""
         if self.collective.kind == "all_reduce":
             return self.collective.chunks // self.network.ranks
         return self.collective.share
@@ -133,7 +131,7 @@ class SymmetricSchedule:
 
     @cached_property
     def quotient(self) -> Schedule:
-        """The listed sends as a plain schedule on a network in which orbits are merged; see the module."""
+        """The listed sends as a plain schedule on a network with merged orbits (see the module)."""
         network = self.network
         key = self.link.astype(np.int64) * network.ranks + self.shift
         known, row = np.unique(key, return_inverse=True)
@@ -145,7 +143,7 @@ class SymmetricSchedule:
 
     @property
     def busy_s(self) -> Floats:
-        """Seconds for which a link of each orbit is held in all, then the same of a port of each orbit."""
+        """Seconds for which one link of each orbit is held in all, then one port of each orbit."""
         uses = np.bincount(self.link, minlength=len(self.network.src))
         held_s = uses * self.network.hold_s(self.chunk_bytes)
         ports_s = np.zeros(len(self.network.ports))
@@ -154,10 +152,7 @@ class SymmetricSchedule:
         return np.concatenate([held_s, ports_s])
 
     def of_size(self, size_bytes: int) -> SymmetricSchedule:
-        """Return the same sends with chunks for a buffer of ``size_bytes``, rounded up.
-
-        Without an outcome.
-        """
+        """Return the same sends, without an outcome, with chunks for ``size_bytes``, rounded up."""
         chunk_bytes = max(1, -(-size_bytes // self.collective.total_bytes(1)))
         return replace(self, chunk_bytes=chunk_bytes, outcome=None)
 

@@ -1,10 +1,10 @@
-"""Periodic all_reduces on equal machines with failed ranks or links, along trees that load all NICs alike.
+"""Periodic all_reduces on equal machines with failed ranks or links, along trees that load all NICs evenly.
 
-Failures break the symmetry only at the hosts that they hit. So each tree is built host by host: inside a host
-a tree over the ranks that are left, between hosts a binary tree, whose leaves are the hosts with the busiest
-or with fewer NICs. Each tree enters a host at another rank in turn, the host's *door*. Half of the hosts of a
-binary tree have two children and the others none; they change roles from tree to tree, which loads all NICs
-alike (two-tree; Sanders, Speck and Träff 2009). Only the links that are used are ever listed.
+Failures break the symmetry only at the hosts that they hit, so each tree is built host by host. Inside a host
+it spans the ranks that are left. Between hosts it is a binary tree, whose leaves are hosts with the busiest
+or with fewer NICs. The rank at which a tree enters a host is the host's *door*; it changes from tree to tree.
+Half of the hosts of a binary tree have two children and the others none; they change roles from tree to tree,
+which loads all NICs evenly (two-tree; Sanders, Speck and Träff 2009). Only links that are used are listed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from synth.tree_packing import TwoWayTree
 
 __all__ = ["all_reduce_with_failures", "around_failures", "bounds_with_failures", "serves_failures"]
 
-# How many trees of a period enter a host at each of its ranks, and the most sends that these may have.
+# Trees of a period that enter a host at each of its ranks, and the limit of sends of a period.
 _TREES_A_RANK = range(2, 9)
 _MOST_SENDS = 400_000
 _EVEN = 1.01
@@ -51,17 +51,12 @@ def bounds_with_failures(network: SymmetricNetwork, failures: Failures, size_byt
 
 
 def serves_failures(network: SymmetricNetwork, kind: Kind) -> bool:
-    """Return whether all_reduces with failures are made here: hosts of several ranks, too many for
-    plain ones.
-    """
+    """Return whether this module serves the network: hosts of several ranks, too many for plain schedules."""
     return kind == "all_reduce" and network.ranks_per_host > 1 and is_large(network, kind)
 
 
 def around_failures(request: Request, network: SymmetricNetwork, progress: Progress = SILENT) -> Synthesis:
-    """Return the all_reduce of the ranks that have not failed.
-
-    ``network`` is that of the request, symmetric.
-    """
+    """Return the all_reduce of the ranks that have not failed; ``network`` is the request's, as symmetric."""
     begun_s = time.perf_counter()
     progress.update(0, 1, "periodic")
     failures = request.without
@@ -83,11 +78,11 @@ def survivors_of(network: SymmetricNetwork, failures: Failures) -> tuple[int, ..
 def all_reduce_with_failures(
     network: SymmetricNetwork, failures: Failures, size_bytes: int, seed: int = 0
 ) -> PeriodicSchedule:
-    """Return a periodic all_reduce of ``size_bytes`` on the ranks that have not failed, proven, with
-    its bounds.
+    """Return a proven and bounded periodic all_reduce of ``size_bytes`` on the ranks that have not failed.
 
-    Its network has only the links that are used. Raises NotApplicableError if links do not join the ranks of
-    a host in both directions, or two ranks of different hosts that the trees need.
+    Its network has only the links that are used. Raises NotApplicableError if fewer than two ranks are left,
+    if links do not join the ranks of a host in both directions, or if a link between hosts that the trees
+    need is missing.
     """
     members = survivors_of(network, failures)
     if len(members) < 2:
@@ -108,7 +103,7 @@ def all_reduce_with_failures(
 
 
 def _placed(body: Schedule, periods: int) -> PeriodicSchedule:
-    """Return the body in periods: by edge colouring if that serves the ports, else by `timed_periodic`."""
+    """Return the body placed in periods, by edge colouring if the ports allow it, else `timed_periodic`."""
     placed = coloured(body)
     return timed_periodic(body, periods) if placed is None else in_periods(body, periods, *placed)
 
@@ -116,13 +111,13 @@ def _placed(body: Schedule, periods: int) -> PeriodicSchedule:
 def _laid(
     network: SymmetricNetwork, failures: Failures, members: tuple[int, ...]
 ) -> tuple[Network, list[TwoWayTree]]:
-    """Return (the network of the links that are used, trees over all members on it)."""
+    """Return (network of the links that are used, trees over all members on it), the most even found."""
     row_of = {
         ends: row for row, ends in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
     }
     gone = set(failures.links)
     size = network.ranks_per_host
-    # Links inside a host are alike in all: those of the first host say which there are.
+    # All hosts have the same inner links: read them off the first host.
     on_host = network.part(*_inner_links(network))
     inner = set(zip((on_host.src % size).tolist(), (on_host.dst % size).tolist(), strict=True))
 
@@ -136,7 +131,7 @@ def _laid(
     for laps in _TREES_A_RANK:
         if best is not None and 2 * laps * size * len(members) > _MOST_SENDS:
             continue
-        # How often each NIC sends if all send equally often.
+        # Sends of each NIC if all send equally often.
         least = laps * size * 2 * (len(hosts) - 1) / len(members)
         load, used, trees = _trees(network, hosts, laps, int(np.ceil(least)), has_link)
         uneven = float(load.max()) / least
@@ -165,8 +160,9 @@ def _trees(
     most: int,
     has_link: Callable[[int, int], bool],
 ) -> tuple[Floats, dict[tuple[int, int], int], list[TwoWayTree]]:
-    """Return (sends of each rank to other hosts, number of each link used, trees), ``laps`` trees for
-    each rank.
+    """Return (sends of each rank to other hosts, row of each link used, trees), with ``laps`` trees a rank.
+
+    ``most`` is the limit of sends of a rank to other hosts.
     """
     size = network.ranks_per_host
     load, lent = np.zeros(network.ranks), np.zeros(network.ranks, bool)
@@ -174,12 +170,12 @@ def _trees(
     trees = []
     for number in range(laps * size):
         lap, place = divmod(number, size)
-        # Each tree still to come loads its own door once.
+        # Each later tree will load its own door once.
         planned = load + laps - 1 - lap + (np.arange(network.ranks) % size > place)
         doors = _doors(hosts, place, size, planned)
         children, over = _children(hosts, doors, place, size, planned, lent, most)
         lent[[door for door in doors.values() if door % size != place]] = True
-        # The host that exceeds its share is the root, which has nothing to send up.
+        # The root sends nothing up, so the host that exceeds its share becomes the root.
         order = sorted(children, key=lambda host: (-over[host], -children[host]))
         edges = list(_between([doors[host] for host in order], [children[host] for host in order]))
         for below, above, _ in edges:
@@ -204,9 +200,7 @@ def _inner_links(network: SymmetricNetwork) -> tuple[Indices, Indices]:
 
 
 def _doors(hosts: dict[int, list[int]], place: int, ranks_per_host: int, load: Floats) -> dict[int, int]:
-    """Return the rank at which a tree enters each host: the one at ``place``, or else the least
-    loaded one.
-    """
+    """Return the door of each host: the rank at ``place``, or the least loaded one if that has failed."""
     found = {}
     for host, ranks in hosts.items():
         wanted = host * ranks_per_host + place
@@ -223,11 +217,10 @@ def _children(
     lent: Mask,
     most_uses: int,
 ) -> tuple[dict[int, int], dict[int, bool]]:
-    """Return (children of each host in a tree, whether these are more than its door may send): fewest
-    load, most.
+    """Return (children of each host in a tree, whether its door then sends more than ``most_uses``).
 
-    If possible a host that lacks ranks keeps one use of each door free, until the door has been ``lent`` to a
-    tree whose own door there has failed.
+    Hosts whose doors are least loaded get children first. If possible, a host that lacks ranks keeps one use
+    of each door free, until the door has been ``lent`` to a tree whose own door there has failed.
     """
     most, spare = {}, dict.fromkeys(hosts, 0)
     for host, ranks in hosts.items():
@@ -246,9 +239,9 @@ def _children(
 
 
 def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield (rank below, rank above, depth below) of each edge of a tree.
+    """Yield (rank below, rank above, depth below) of each edge between the doors of a tree.
 
-    ``children[n]`` are those of door n.
+    ``children[n]`` counts the children of ``doors[n]``.
     """
     depth, below = [0] * len(doors), 1
     for place, count in enumerate(children):
@@ -261,8 +254,9 @@ def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int, 
 def _inside(
     ranks: list[int], door: int, depth: int, has_link: Callable[[int, int], bool]
 ) -> list[tuple[int, int, int]]:
-    """Return (rank below, rank above, depth below) of each edge of the shallowest tree in a host from
-    its door.
+    """Return (rank below, rank above, depth below) of the edges inside a host: breadth-first from its door.
+
+    Raises NotApplicableError if links do not join all ranks in both directions.
     """
     edges, rest, reached = [], [rank for rank in ranks if rank != door], [(door, depth)]
     for above, level in reached:

@@ -1,7 +1,6 @@
-"""Synthesizes symmetric schedules: the chunks of one rank of each orbit are scheduled, for all ranks.
+"""Synthesizes symmetric schedules: schedules the chunks of one rank of each orbit, for all ranks.
 
-This serves more ranks than a table of all sends could list. How they are made:
-`synth.scheduling.symmetric_search`.
+This serves more ranks than a table of all sends could list. `synth.scheduling.symmetric_search` makes them.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from synth.simulation import replay
 
 __all__ = ["fastest_symmetric", "is_large"]
 
-# Plain schedules of more deliveries take longer than a minute, or more memory than there is.
+# Plain schedules of more deliveries take longer than a minute, or too much memory.
 _MOST_DELIVERIES = 1 << 20
 _NEAR = 0.995
 _NOTICEABLE = 0.002
-# After so many cuts in a row that gain nothing no finer one is tried.
+# The search ends after this many cuts in a row that gain less than _NOTICEABLE.
 _PATIENCE = 2
 
 
@@ -35,8 +34,7 @@ def is_large(network: SymmetricNetwork, kind: Kind) -> bool:
 
 
 def fastest_symmetric(request: Request, network: SymmetricNetwork, progress: Progress = SILENT) -> Synthesis:
-    """Return the fastest symmetric schedule found, proven, with its bounds; ``network`` is that of
-    the request.
+    """Return the fastest symmetric schedule found, proven and bounded; ``network`` is the request's.
 
     For a size, chunks are halved until that gains hardly anything. Raises NotApplicableError for collectives
     that are not SYMMETRIC and if links do not join all ranks, UsageError if ranks cannot own equally many
