@@ -1,11 +1,11 @@
-"""Relays: what each rank does in a collective in which only some ranks have data (AdapCC, Sec. IV-C).
+"""Relays: the role of each rank in a collective for which only some ranks have data yet (AdapCC, Sec. IV-C).
 
-In: a schedule whose chunks are trees or paths, and the ranks that are ready. Out: the behavior tuple of each
-rank, and the schedules of phase 1 (the ready ranks) and phase 2 (those that came late). Together they give
-what the whole schedule gives. All of it is deterministic: ranks that ask alike get the same bytes.
+In: a schedule whose chunks travel along trees or paths, and the ranks that are ready. Out: the behavior tuple
+of each rank, and the schedules of phase 1 (data of the ready ranks) and phase 2 (data of the late ones).
+Together the phases give the results of the whole schedule. The same input gives the same bytes on all ranks.
 
-Read `chunk_trees`, the trees of a schedule; `behavior`, the tuples; `partial`, the schedules that they leave,
-with `tree_choice`; and `pieces`, finer chunks.
+Read `chunk_trees`, the trees of a schedule; `behavior`, the tuples; `partial`, the schedules of the phases,
+with `tree_choice`; and `pieces`, smaller chunks.
 """
 
 import lazy_loader as lazy

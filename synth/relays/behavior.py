@@ -1,7 +1,7 @@
-"""Behavior tuples: what each rank does when only some are ready (AdapCC, Sec. IV-C, Fig. 7).
+"""Behavior tuples: the role of each rank when only some are ready (AdapCC, Sec. IV-C, Fig. 7).
 
-A tree that sums and copies back, as an all_reduce does, has two stages: *reduce* and *copy*. A broadcast,
-and each path of an all_to_all, has the second only.
+A tree that sums and copies back, as in an all_reduce, has two stages: *reduce* and *copy*. A broadcast, and
+each path of an all_to_all, has only the second.
 
 | field      | reduce stage                                     | copy stage                               |
 |------------|--------------------------------------------------|------------------------------------------|
@@ -11,9 +11,9 @@ and each path of an all_to_all, has the second only.
 | has_kernel | has_recv, but for the exceptions below           | never                                    |
 | has_send   | it has a successor, and is ready or receives     | it has successors, and data for them     |
 
-A kernel that sums is launched where has_recv is set, unless the rank is not ready and exactly one
-predecessor sends, so that nothing is there to be added, or the synthesizer decided that this rank
-does not aggregate (a = 0 in Sec. IV-D).
+A rank with has_recv launches a kernel that sums, with two exceptions: the rank is not ready and only one
+predecessor sends, so there is nothing to add; or the synthesizer decided that it does not aggregate (a = 0 in
+Sec. IV-D).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Stage = Literal["reduce", "copy"]
 class Behavior:
     """⟨isActive, hasRecv, hasKernel, hasSend⟩ of one rank in one stage of one tree.
 
-    ``is_active``: the rank is ready and no relay. ``has_recv``: it waits for data of its predecessors.
+    ``is_active``: the rank is ready, so it is no relay. ``has_recv``: it receives from its predecessors.
     ``has_kernel``: it launches the kernel that aggregates. ``has_send``: it sends to its successors.
     """
 
@@ -47,7 +47,7 @@ class Behavior:
 
 @dataclass(frozen=True)
 class TreeBehavior:
-    """The behaviours of all ranks for ``chunks`` of one tree in one stage; ``ranks[r]`` is rank r's."""
+    """The behaviors of all ranks for ``chunks`` of one tree in one stage; ``ranks[r]`` is that of rank r."""
 
     chunks: tuple[int, ...]
     stage: Stage
@@ -59,11 +59,11 @@ def behaviors(
     active: Collection[int],
     unaggregated: Mapping[int, Collection[int]] | None = None,
 ) -> tuple[TreeBehavior, ...]:
-    """Return the tuple of each rank in each tree and stage of a schedule when the ranks ``active`` are ready.
+    """Return the tuple of each rank in each tree and stage of a schedule if the ranks ``active`` are ready.
 
-    ``unaggregated`` names for a chunk the ranks that do not aggregate it; at others every rank does.
-    Raises NotApplicableError where chunks are no trees, UsageError for ranks that do not take part.
-    O(sends · log sends), and O(trees · ranks) once the trees are known.
+    ``unaggregated`` maps a chunk to the ranks that do not aggregate it; all other ranks do. Raises
+    NotApplicableError if chunks do not travel along trees, UsageError for ranks that do not take part.
+    O(sends · log sends), and O(trees · ranks) once the trees are cached.
     """
     ready = named_ranks(schedule, active, "active")
     found: list[TreeBehavior] = []
@@ -110,10 +110,7 @@ def taking_part(schedule: Schedule) -> frozenset[int]:
 
 
 def named_ranks(schedule: Schedule, ranks: Collection[int], name: str) -> frozenset[int]:
-    """Return ``ranks`` as a set.
-
-    Raises UsageError, naming the argument, unless they take part in the collective.
-    """
+    """Return ``ranks`` as a set; raise UsageError, naming the argument, unless all take part."""
     chosen = frozenset(int(rank) for rank in ranks)
     known = taking_part(schedule)
     if strangers := sorted(chosen - known):
@@ -145,10 +142,9 @@ def _tuples(
 
 
 def _senders(tree: ChunkTree, origins: frozenset[int], *, sums: bool) -> dict[int, int]:
-    """Return how many predecessors send to each rank that receives in a stage.
+    """Return the number of predecessors that send to each receiving rank in a stage.
 
-    The sends stand in an order in which what a rank receives comes first, so one pass takes the place of
-    the recursion over predecessors.
+    A rank's receives come before its sends in the tree's order, so one pass replaces the paper's recursion.
     """
     count: dict[int, int] = {}
     for src, dst, its in zip(tree.src, tree.dst, tree.sums, strict=True):

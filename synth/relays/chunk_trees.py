@@ -1,4 +1,4 @@
-"""The trees of a schedule: for each chunk an in-tree that sums, an out-tree that copies, or one of them.
+"""The trees of a schedule: for each chunk an in-tree that sums, an out-tree that copies, or both.
 
 A path is a tree, too. Chunks with the same sends over the same links share one tree: AdapCC's M
 sub-collectives are M trees (Sec. IV-D), a ring is N chains.
@@ -24,9 +24,8 @@ class ChunkTree:
     """A tree that the sends of some chunks share.
 
     Send n of each chunk goes from ``src[n]`` to ``dst[n]``; ``rows[k, n]`` is its row in the schedule for
-    chunk ``chunks[k]``. ``sums[n]`` says that it belongs to the in-tree: it carries a part of a sum. All
-    other sends carry complete chunks. Sends are in the order of the schedule, so a rank's sends follow its
-    receives.
+    chunk ``chunks[k]``. If ``sums[n]``, the send belongs to the in-tree and carries a partial sum; all others
+    carry complete chunks. Sends are in the order of the schedule, so a rank's sends follow its receives.
     """
 
     chunks: Indices
@@ -46,8 +45,8 @@ _TREES = "Methods such as ring, tree, forest, greedy, paths and adapcc make tree
 def chunk_trees(schedule: Schedule) -> tuple[ChunkTree, ...]:
     """Return the trees of all chunks, by their first chunk; O(sends · log sends).
 
-    Raises NotApplicableError, naming chunk and send, where the sends of a chunk are no trees: a rank passes
-    on a part of a sum twice or before it has all of it, or receives the whole chunk twice.
+    Raises NotApplicableError, naming chunk and send, if the sends of a chunk form no tree: a rank forwards
+    its partial sum twice or before it is complete, or receives the complete chunk twice.
     """
     if schedule.exchanges:
         raise NotApplicableError(
@@ -103,7 +102,7 @@ def _no_tree(row: int, chunk: int, send: list[int], why: str) -> NotApplicableEr
 
 
 class _Follower:
-    """Follows one chunk: whose contributions each rank holds, and what it has sent and received."""
+    """Follows one chunk: the contributions that ranks hold, and the ranks that forwarded partial sums."""
 
     def __init__(self, sources: frozenset[int], reduced: bool) -> None:
         self.held = {rank: 1 << rank if reduced else 1 for rank in sources}
@@ -111,7 +110,7 @@ class _Follower:
         self.passed_on: set[int] = set()
 
     def follow(self, src: int, dst: int, op: int) -> bool:
-        """Return whether this send carries a part of a sum; NotApplicableError where it fits into no tree."""
+        """Return whether this send carries a partial sum; raise NotApplicableError if it fits no tree."""
         carried, there = self.held.get(src, 0), self.held.get(dst, 0)
         if not carried:
             raise NotApplicableError(f"rank {src} does not hold the chunk")

@@ -1,11 +1,12 @@
 """The schedules of phases 1 and 2 of a whole schedule, for any set of ready ranks (AdapCC, Sec. IV-C).
 
-Phase 1 is the sends that the behavior tuples leave: only ready ranks contribute, every rank that the whole
-schedule serves is served, and ranks that are not ready relay. Phase 2 brings what came late, in one of two
-ways: ``sum`` is phase 1 once more, with the late ranks as the ready ones, and each rank adds one result to
-the other; ``copy`` broadcasts the data of every late rank over the same trees, as the paper has it, and
-each rank adds them up itself. The first moves less where many are late, the second has no second
-stage to wait for. For collectives that sum nothing both are the same, and the results stand side by side.
+Phase 1 keeps the sends that the behavior tuples allow: only ready ranks contribute, and the others relay. It
+serves every rank that the whole schedule serves.
+
+Phase 2 brings the data of late ranks, in one of two ways. ``sum`` is phase 1 again with the late ranks as the
+ready ones; each rank adds the two results. ``copy`` broadcasts the data of every late rank over the same
+trees, as in the paper; each rank adds them itself. ``sum`` moves less if many ranks are late; ``copy`` needs
+no reduce stage. If the collective sums nothing, both are the same, and no results are added.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ WAYS: tuple[Way, ...] = get_args(Way)
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """A schedule that does a part of ``whole``, and of which chunk of it each of its chunks is (a part).
+    """A schedule for a part of the collective ``whole``; ``chunk`` maps its chunks to those of ``whole``.
 
-    Where ``whole`` sums a chunk, what all phases bring of it is added up; else one phase alone brings it.
+    If ``whole`` sums a chunk, its value is the sum over all phases; otherwise one phase alone delivers it.
     """
 
     schedule: Schedule
@@ -55,22 +56,20 @@ class Phase:
     chunk: Ints
 
     def input_places(self, rank: int) -> Ints:
-        """Return the slot in the whole collective's input of each slot of ``rank``'s input in this phase."""
+        """Return, for each slot of ``rank``'s input in this phase, its slot in the whole input."""
         own = self.schedule.collective.sources.has(rank)
         return self.whole.input_slots(rank)[self.chunk[own]]
 
     def output_places(self, rank: int) -> Ints:
-        """Return, for each slot of ``rank``'s output in this phase, its slot in the whole collective's
-        output.
-        """
+        """Return, for each slot of ``rank``'s output in this phase, its slot in the whole output."""
         own = self.schedule.collective.targets.has(rank)
         return self.whole.output_slots(rank)[self.chunk[own]]
 
 
 def partial_schedule(schedule: Schedule, active: Collection[int]) -> Schedule:
-    """Phase 1: ``schedule`` with the data of the ranks ``active`` only, the others as relays.
+    """Return phase 1: ``schedule`` with the data of the ranks ``active`` only, the others as relays.
 
-    Its collective is custom: the contributions are those of the active ranks, the targets those of the whole.
+    Its collective is custom: active ranks contribute, and the targets are those of the whole collective.
     Chunks without any contribution are left out; `partial_phase` lists the others. If all ranks are active,
     the result is ``schedule`` itself. Raises NotApplicableError if a chunk's sends are no tree, UsageError if
     no rank is active or an active one does not take part. O(sends · log sends); the trees are cached.
@@ -79,48 +78,43 @@ def partial_schedule(schedule: Schedule, active: Collection[int]) -> Schedule:
 
 
 def late_schedule(schedule: Schedule, late: Collection[int], way: Way) -> Schedule:
-    """Phase 2: the data of the ranks ``late`` brought to all that want it; raises as `partial_schedule` does.
+    """Return phase 2, which brings the data of the ranks ``late`` to all that want it.
 
-    The output of a rank holds one sum of the late ranks' data (``sum``), or one copy of the data of each,
-    in the order of their numbers (``copy``).
+    The output of a rank holds the sum of the late ranks' data (``sum``), or a copy of the data of each, in
+    the order of ranks (``copy``). Raises as `partial_schedule` does.
     """
     return late_phase(schedule, late, way).schedule
 
 
 def fastest_late_phase(bases: Sequence[Schedule], late: Collection[int]) -> Phase:
-    """Return the phase 2 that simulates fastest, of all ways and of these schedules of one collective.
+    """Return the phase 2 with the least simulated time, of both ways and of all ``bases``.
 
-    A schedule that is best for the data of all need not be so for those of few: finer pieces (`pieces.cut`)
-    and the chains of a ring often are. The first of equals; so all ranks choose alike.
+    The bases are schedules of one collective. The best one for the data of all ranks need not be best for a
+    few: smaller pieces (`pieces.cut`) and the chains of a ring are often faster. Of equals the first is
+    taken, so all ranks choose the same.
     """
     made = [late_phase(base, late, way) for base in bases for way in WAYS]
     return min(made, key=lambda phase: replay(phase.schedule).time_s)
 
 
 def faster_way(schedule: Schedule, late: Collection[int]) -> Way:
-    """Return the way of phase 2 that simulates faster on the schedule's network.
-
-    ``sum`` where both are as fast.
-    """
+    """Return the way of phase 2 with the smaller simulated time; ``sum`` if both are equal."""
     time_s = {way: replay(late_schedule(schedule, late, way)).time_s for way in WAYS}
     return min(WAYS, key=lambda way: time_s[way])
 
 
 def has_data(schedule: Schedule, ranks: Collection[int]) -> bool:
-    """Return whether any of ``ranks`` has data of the collective.
-
-    Without, they have no phase of their own.
-    """
+    """Return whether any of ``ranks`` has data of the collective; without data they need no phase."""
     has = schedule.collective.sources.per_rank(schedule.network.ranks)
     return any(has[rank] for rank in ranks)
 
 
 def partial_phase(schedule: Schedule, active: Collection[int], *, late_may_join: bool = False) -> Phase:
-    """Return `partial_schedule`, and which chunks of the whole its chunks are.
+    """Return `partial_schedule` with the map from its chunks to those of the whole collective.
 
-    With ``late_may_join`` the other ranks contribute, too, to each chunk of which they pass a part of the sum
-    on, or finish it: their steps receive before they send, so that what is ready by then can be added
-    (Sec. IV-C). The sends are the same. A late rank that would begin a chunk contributes nothing to it.
+    With ``late_may_join``, other ranks also contribute to each chunk whose partial sum they receive: their
+    steps receive before they send, so data that are ready by then can be added (Sec. IV-C). The sends are the
+    same. A late rank that receives nothing of a chunk contributes nothing to it.
     """
     ready = _chosen(schedule, active, "active")
     whole = schedule.collective
@@ -144,7 +138,7 @@ def partial_phase(schedule: Schedule, active: Collection[int], *, late_may_join:
 
 
 def late_phase(schedule: Schedule, late: Collection[int], way: Way) -> Phase:
-    """Return `late_schedule`, and which chunks of the whole its chunks are."""
+    """Return `late_schedule` with the map from its chunks to those of the whole collective."""
     if way not in WAYS:
         raise UsageError(f": expected {' or '.join(WAYS)}, found {way!r}", argument="way")
     missing = _chosen(schedule, late, "late")
@@ -164,16 +158,16 @@ def late_phase(schedule: Schedule, late: Collection[int], way: Way) -> Phase:
 
 
 def _choices(items: list[_Item]) -> list[list[Indices]]:
-    """Return the trees of each item's chunks in the ways that are worth a try: its own, and evenly dealt."""
+    """Return the assignments of trees to each item's chunks that are worth trying: their own, and `dealt`."""
     own: list[Indices] = [item.own for item in items]
     even = dealt([item.held for item in items], [len(item.chunks) for item in items])
     return [own] if all(map(np.array_equal, own, even)) else [own, even]
 
 
 class _Item:
-    """Data of ``origins``, all of whose chunks may take any of some trees; ``own`` says which is whose.
+    """The data of ``origins``, whose chunks may take any of ``trees``; ``own`` is each chunk's original tree.
 
-    ``left[t]`` are the sends of tree t that bring them to all that want them; ``ends[t]`` are these.
+    ``left[t]`` marks the sends of tree t that are needed; ``ends[t]`` are the ranks that then have the data.
     """
 
     def __init__(self, schedule: Schedule, trees: list[ChunkTree], origins: frozenset[int], way: Way) -> None:
@@ -195,9 +189,7 @@ class _Item:
 
 
 def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: Way) -> Phase:
-    """Return the phase in which each chunk of each item takes that one of the item's trees that
-    ``trees`` names.
-    """
+    """Return the phase in which chunk n of item i takes the item's tree ``trees[i][n]``."""
     counts = [len(item.chunks) for item in items]
     owner = np.repeat([min(item.origins) if way == "copy" else 0 for item in items], counts)
     chunk = np.concatenate([item.chunks for item in items])
@@ -212,7 +204,7 @@ def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: 
     for item, taken in zip(items, trees, strict=True):
         for at, (tree, left) in enumerate(zip(item.trees, item.left, strict=True)):
             mine = np.flatnonzero(taken == at)
-            # As its own chunks do in the whole schedule, those that take a tree follow one another.
+            # Chunks that take a tree follow one another as the tree's own chunks do in the whole schedule.
             turn = np.arange(len(mine)) * len(tree.rows) // max(1, len(mine))
             rows.append(tree.rows[turn][:, left].ravel())
             carried.append(np.repeat(number[first + mine], int(left.sum())))
@@ -233,9 +225,9 @@ def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: 
 
 
 def _passing(tree: ChunkTree, origins: frozenset[int]) -> Mask:
-    """Return for each send whether it carries data of ``origins``: up to the root of a sum, then down.
+    """Return for each send whether a broadcast from ``origins`` uses it: up to the root, then down.
 
-    A rank that data pass on their way up needs no copy of them from above.
+    Ranks that the data reach on the way up get no second copy.
     """
     reached, left = set(origins), []
     for src, dst in zip(tree.src, tree.dst, strict=True):
@@ -246,7 +238,7 @@ def _passing(tree: ChunkTree, origins: frozenset[int]) -> Mask:
 
 
 def _origins(tree: ChunkTree, late: frozenset[int], way: Way) -> list[frozenset[int]]:
-    """Return the late ranks whose data of a chunk move together: as copies of a sum each alone, else all."""
+    """Return the sets of late ranks whose data move together: single ranks for copies of a sum, else all."""
     found = tree.sources & late
     if tree.reduced and way == "copy":
         return [frozenset({rank}) for rank in sorted(found)]
@@ -266,14 +258,15 @@ def _left(tree: ChunkTree, ranks: int, ready: frozenset[int]) -> Mask:
 
 
 def _adding(tree: ChunkTree, left: Mask) -> frozenset[int]:
-    """Return the ranks that receive a part of a sum by the sends ``left``."""
+    """Return the ranks that receive a partial sum over the sends ``left``."""
     sends = zip(tree.dst, tree.sums, left.tolist(), strict=True)
     return frozenset(dst for dst, sums, kept in sends if sums and kept)
 
 
 def _reached(tree: ChunkTree, left: Mask, ready: frozenset[int]) -> frozenset[int]:
-    """Return the targets that end with a chunk that is not summed: where several ranks hold it,
-    perhaps not all.
+    """Return the targets that end with a chunk that is not summed.
+
+    They may be fewer than the tree's targets if several ranks hold the chunk at first.
     """
     arrives = {dst for dst, kept in zip(tree.dst, left.tolist(), strict=True) if kept}
     return tree.targets & (arrives | (tree.sources & ready))
@@ -282,14 +275,14 @@ def _reached(tree: ChunkTree, left: Mask, ready: frozenset[int]) -> frozenset[in
 def _collective(
     schedule: Schedule, trees: tuple[ChunkTree, ...], sets: list[tuple[frozenset[int], frozenset[int]]]
 ) -> tuple[Indices, Collective]:
-    """Return (the chunks of the whole that somebody contributes to, the collective of these)."""
+    """Return (chunks of the whole that some rank contributes to, their collective)."""
     whole = schedule.collective
     tree_of = np.empty(whole.chunks, dtype=np.int64)
     for at, tree in enumerate(trees):
         tree_of[tree.chunks] = at
     there = np.array([bool(sources and targets) for sources, targets in sets])
     chunk = np.flatnonzero(there[tree_of])
-    # Trees that are left out need no set, but the table needs an entry.
+    # Trees that are left out need a placeholder, so that indices stay the same.
     sources, targets = (
         _shared([pair[at] or frozenset({0}) for pair in sets], tree_of[chunk]) for at in (0, 1)
     )
@@ -315,7 +308,7 @@ def _made(schedule: Schedule, wanted: Collective, chunk: Indices, rows: Indices,
 
 
 def _chosen(schedule: Schedule, ranks: Collection[int], name: str) -> frozenset[int]:
-    """Return `named_ranks` of which at least one has data; raises UsageError otherwise."""
+    """Return `named_ranks`; raise UsageError unless at least one of them has data."""
     chosen = named_ranks(schedule, ranks, name)
     if not has_data(schedule, chosen):
         whole = schedule.collective

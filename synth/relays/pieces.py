@@ -1,4 +1,4 @@
-"""Cuts the chunks of a schedule into pieces, so that they follow one another closer through its trees."""
+"""Cuts the chunks of a schedule into pieces, which pipeline better through its trees."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["cut"]
 
 @lru_cache(maxsize=16)
 def cut(schedule: Schedule, pieces: int) -> Schedule:
-    """Return ``schedule`` with every chunk as ``pieces`` chunks one behind the other, on the same links.
+    """Return ``schedule`` with every chunk as ``pieces`` consecutive chunks on the same links.
 
-    The pieces of chunk c are numbered from c · pieces, so every buffer holds the same at the same place.
-    Raises UsageError where the bytes of a chunk are no multiple of ``pieces``. O(sends · pieces).
+    The pieces of chunk c are numbered from c · pieces, so the layout of every buffer stays the same. Raises
+    UsageError if the bytes of a chunk are no multiple of ``pieces``. O(sends · pieces).
     """
     if schedule.exchanges:
         raise UsageError(f": {schedule.method} exchanges partial sums, which are not cut", argument="pieces")

@@ -1,7 +1,7 @@
 """The choice of each chunk's tree in a phase: the tree that keeps the busiest link or port least busy.
 
-The trees of a schedule are balanced for the data of all ranks. With the data of few ranks they may load some
-links twice: a late rank sends its data to the roots of the others' trees, and its own part to all ranks.
+The trees of a schedule are balanced for the data of all ranks. With the data of few ranks they may overload
+some links: a late rank sends its data to the roots of all other trees, and also its own part to all ranks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ _LOTS = 64
 
 
 def loads(network: Network, chunk_bytes: int, links: Sequence[Indices]) -> Floats:
-    """Return (trees, links and ports): how long a chunk holds each of them that takes ``links[t]`` of
-    tree t.
-    """
+    """Return (trees, links and ports): seconds for which a chunk over the links ``links[t]`` holds each."""
     held = np.zeros((len(links), network.links + len(network.ports)))
     hold_s = network.hold_s(chunk_bytes)
     for tree, used in enumerate(links):
@@ -34,12 +32,12 @@ def loads(network: Network, chunk_bytes: int, links: Sequence[Indices]) -> Float
 def dealt(held: Sequence[Floats], chunks: Sequence[int]) -> list[Indices]:
     """Return a tree for each of the ``chunks[n]`` chunks of each item n; ``held[n]`` is `loads` of its trees.
 
-    Some chunks after the others, items in turn, take the tree with which the busiest link or port of all is
-    held the shortest, then that which holds least in all. Chunks are dealt in at most 64 lots an item.
-    O(items · trees · links), and times 64.
+    Chunks are dealt greedily, in at most 64 lots an item, items in turn. Each lot takes the tree that keeps
+    the busiest link or port least busy, then the one that is held least in total.
+    O(64 · items · trees · links).
     """
     found: list[Indices] = [np.zeros(count, dtype=np.int64) for count in chunks]
-    # A single tree leaves no choice, but its load counts.
+    # Items with a single tree have no choice, but their load counts.
     busy_s = np.zeros(held[0].shape[1])
     for its, count in zip(held, chunks, strict=True):
         if len(its) == 1:

@@ -224,7 +224,7 @@ class Selection:
         return found or self._contradictions()
 
     def _contradictions(self) -> list[str]:
-        """Return a finding for each algorithm of another collective, and each point that contradicts ranges."""
+        """Return a finding for each algorithm of another collective and each point against the ranges."""
         found = [
             f"algorithms[{row}].collective: expected {self.collective.label} as algorithms[0] does, with the "
             f"same ranks and root, found {algorithm.collective.label}"

@@ -4,7 +4,8 @@ List scheduling and justification order given sends. Modulo scheduling and edge 
 a period. Matching, exchange and stars choose the sends of given chunks.
 
 In: a network with sends or chunks. Out: sends in the order of their starts, or with their starts in a period.
-`symmetric_spreading` and `symmetric_paths` do so on symmetric networks, for one send of each orbit.
+
+`symmetric_spreading` and `symmetric_paths` choose sends on symmetric networks, one of each orbit.
 """
 
 import lazy_loader as lazy

@@ -34,7 +34,7 @@ from synth.simulation import replay
 
 __all__ = ["chunk_counts", "pays", "suits", "synthesize"]
 
-# The most sums of blocks that are exchanged at a level; more take long to plan and are slow.
+# The most sums of blocks exchanged at one level; more take long to plan and are slow to run.
 _MOST_SUMS = 5_000
 _MOST_RANKS = 256
 # The most chunks of a buffer for the links out of a rank, and for the ranks of a host.
@@ -43,8 +43,8 @@ _MOST_WAYS, _MOST_OF_HOST = 8, 16
 _MOST_LAPS, _MOST_SENDS = 32, 10_000
 # The number of powers of two tried as chunks in a row, if each rank of a host has a share.
 _LAPS_OF_SHARES = 6
-# Plans are first compared with few chunks. Those within this factor of the best are made with all chunks: at
-# least two, and more if together they have few sends.
+# Plans are first compared with few chunks. Those within _NEAR of the best are then made with all chunks, at
+# least _LEAST_PLANS, and more if together they have at most _MOST_SENDS_OF_PLANS sends.
 _NEAR, _LEAST_PLANS, _MOST_SENDS_OF_PLANS = 1.1, 2, 20_000
 # Sending all bytes at every level may cost this factor times the latency to the farthest rank.
 _FARTHEST = 1.5
@@ -214,7 +214,7 @@ def _shares(network: Network, levels: Sequence[Blocks], joined: Sequence[int], l
 
 @dataclass(frozen=True, eq=False)
 class _Way:
-    """A plan: the blocks for each way out of a rank, the levels that exchange, and the shares."""
+    """A plan: for each way, its levels of blocks and the levels that exchange; and how chunks are shared."""
 
     levels: Sequence[Sequence[Blocks]]
     joined: Sequence[Sequence[int]]
@@ -244,7 +244,7 @@ def _promising(
 
 
 def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> ExchangePlanner:
-    """Return the planned sends; chunk n uses the blocks of way n mod ways, as share n div ways of a block."""
+    """Return the planned sends: chunk n uses way n mod ways, and is share n div ways of a block."""
     found, levels = ExchangePlanner(network, chunks, chunk_bytes), way.levels
     found.plan(
         [
@@ -259,7 +259,7 @@ def _by_digits(network: Network, ways: int) -> list[list[list[Blocks]]]:
     """Return ladders of blocks of ranks that differ in ever more digits of the network's translations.
 
     The second ladder takes the digits in a different order for each way: on a torus some chunks are exchanged
-    along rows first, others along columns, so that links are loaded alike. Return [] without two digits.
+    along rows first, others along columns, so that links are loaded evenly. Return [] without two digits.
     """
     symmetry = found_symmetry(network)
     if symmetry is None or len(symmetry.network.sizes) < 2:

@@ -69,7 +69,7 @@ def _started_s(
     slots: int,
     places: Indices,
 ) -> Floats:
-    """Return the start of each send: the first time at its place after the sends that it waits for."""
+    """Return the start of each send: the first time of its place in a period at which its chunk is there."""
     ready_s = np.zeros(slots)
     start_s = np.zeros(len(place))
     for row in range(len(place)):

@@ -136,7 +136,7 @@ class ExchangePlanner:
         waiting = deque(
             run for chunk, own in enumerate(levels) for run in _in_order(chunk, own) if not run.before
         )
-        # Keys are arrivals as last computed. Arrivals only get later, so the least one is recomputed.
+        # Keys are arrivals as last computed. Arrivals only get later, so recomputing the least is enough.
         heap: list[tuple[float, int, _Job, _Running]] = []
         number = 0
         while waiting or heap:
@@ -198,7 +198,7 @@ class ExchangePlanner:
         run.brought.append((target, row, arrival_s))
 
     def _over(self, run: _Running) -> list[_Running]:
-        """Apply the arrivals of a finished step, and return the steps that waited for no other one."""
+        """Apply the arrivals of a finished step, and return the steps that waited only for it."""
         known, ready_s = self._known[run.chunk], self._ready_s[run.chunk]
         for rank, row, arrival_s in run.brought:
             if isinstance(run.step, Exchange):
@@ -288,7 +288,7 @@ class _Sum:
             inside.append(rank)
 
     def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
-        """Return the same as `_Job`, among the ranks that wait for no other one."""
+        """Return the send to arrive first, as `_Job` does, from ranks that wait for no contribution."""
         found = (math.inf, -1, -1, 0.0)
         for rank in self.left:
             if self._waits[rank]:
@@ -360,7 +360,7 @@ def _paired(blocks: Blocks, distance_s: Floats, table: Ints, used: Floats, hosts
     cost = np.maximum(farthest, farthest.T)
     if not np.isfinite(cost).all():
         raise NotApplicableError("exchange needs ways from every rank to every other")
-    # Rounding makes paths over equal links equally long, in whatever order they were added up.
+    # Round, so that paths over equal links are equally long in whatever order their times were added up.
     one, other = np.triu_indices(len(blocks), 1)
     long = cost[one, other]
     rough = np.round(long / max(float(long.min()), math.ulp(1.0)), 6)

@@ -1,8 +1,8 @@
 """Justification (Wiest; Valls, Ballestín, Quintanilla): lists sends forwards and backwards in turn.
 
-This finds a better order for them. The sends that end last in one pass go first in the next one, in the other
-direction. So sends that others wait for go early, and sends that no other waits for go late. The link of each
-chunk stays the same.
+The sends that end last in one pass go first in the next pass, which runs in the other direction. So sends
+that others wait for go early, and sends that no other waits for go late. Only the order changes, not the
+links.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _improved(
 
 
 def _back_s(schedule: Schedule, backwards: Precedence, arrival_s: Floats) -> Floats:
-    """Return the time left at the start of each send, from listing backwards: the last arrival goes first."""
+    """Return the time left at the start of each send, by listing backwards from the last arrival."""
     link, network = schedule.link.astype(np.int64), schedule.network.transposed()
     return line_up(network, schedule.chunk_bytes, link, backwards, floats(-arrival_s))[1]
 

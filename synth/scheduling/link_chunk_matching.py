@@ -64,7 +64,7 @@ class LinkFigures(NamedTuple):
 
 
 class _Chunks(NamedTuple):
-    """Sets of chunks: those that each rank has, and those that it awaits or does not want.
+    """Sets of chunks by rank: ``has``, and ``awaited``, which includes those that it does not want.
 
     For each level, ``home`` has the chunks that a rank held at first or received over links of higher levels,
     and ``in_cluster`` those that a cluster holds or awaits; with one level both stay empty. ``copies`` counts
@@ -241,7 +241,7 @@ def _end(
                 at = wires.next_group[at]
                 continue
             at += 1
-            # An idle link had nothing to take before, so only this chunk can be of use to it.
+            # An idle link found no chunk to send before, so only this chunk can be new to its target.
             if is_free(state, onward) and not contains(chunks.awaited[wires.dst[onward]], chunk):
                 candidates = offer(state, onward, instant, candidates)
     return candidates, events

@@ -1,4 +1,4 @@
-"""List scheduling (Graham 1969): given sends, ordered event by event, become a schedule.
+"""List scheduling (Graham 1969): orders given sends, event by event, into a schedule.
 
 A method assigns chunks to links and gives each send a turn. A send is ready when all sends of its chunk that
 reach its source in earlier turns have arrived. Whenever a link and its ports are free, the most urgent ready

@@ -1,9 +1,9 @@
 """Modulo scheduling: the sends of one period take places in a cycle, so that periods overlap densely.
 
-Software pipelining of loops (Rau and Glaeser 1981; Lam 1988) for sends: links and ports are the machine's
-units, the sends of a period the body of the loop. A send takes the earliest time at which all its resources
-are free in every period, modulo the period. Chunks of two periods are independent, so a period need only be
-as long as the busiest link or port needs.
+This is software pipelining of loops (Rau and Glaeser 1981; Lam 1988): links and ports are the machine's
+units, and the sends of a period are the body of the loop. A send takes the earliest time at which all its
+resources are free modulo the period. Chunks of two periods are independent, so a period need only be as long
+as the busiest link or port is busy.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def modulo_scheduled(schedule: Schedule, period_s: float) -> tuple[Floats, float
 
 
 class _Waits(NamedTuple):
-    """The slots that each send leaves and enters, its link, and the longest chain from it on.
+    """The slots that each send leaves and enters, its link, and the longest chain of sends after it.
 
     ``travel`` is the ticks to arrive over each link, ``after`` the ticks of the chain. The sends that leave
     slot s are ``out_rows[out_start[s]:out_start[s + 1]]``; those that enter it are in ``in_rows``; both in
@@ -205,7 +205,7 @@ def _place(cycles: _Cycles, link: int, ready: int, period: int) -> int:
 
 @compiled
 def _gap(cycles: _Cycles, resource: int, place: int, period: int) -> tuple[int, int, int]:
-    """Return (number that begin by ``place``, end of the one before, begin of the one after), unwrapped."""
+    """Return (busy times that begin by ``place``, end of the last of them, begin of the next), unwrapped."""
     first, taken = cycles.first[resource], cycles.taken[resource]
     low, high = 0, taken
     while low < high:
@@ -221,7 +221,7 @@ def _gap(cycles: _Cycles, resource: int, place: int, period: int) -> tuple[int, 
 
 @compiled
 def _free_from(cycles: _Cycles, resource: int, hold: int, now: int, period: int) -> int:
-    """Return the earliest free time from ``now`` on that wastes no more places than can be spared."""
+    """Return the earliest free time from ``now`` on whose gaps waste at most ``spare`` places."""
     taken = cycles.taken[resource]
     if not taken:
         return now

@@ -1,8 +1,8 @@
-"""An all_to_all on a symmetric network: chunks take shortest paths that load all orbits of links alike.
+"""An all_to_all on a symmetric network: chunks take shortest paths that load all orbits of links evenly.
 
 Between two ranks many paths are equally short. Paths from one rank of each orbit are chosen one by one, each
 with its last hop over the link with the least load so far; the paths of all other ranks are translates of
-these. Then the hops are list-scheduled (Graham 1969): a free link takes the chunk with the longest way left.
+these. Then the hops are list-scheduled (Graham 1969): a free link takes the chunk with the longest path left.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _ways(
 
 @compiled
 def _distances(links: _Links, ranks: RankDigits, root: int) -> tuple[Floats, int, Indices]:
-    """Return (seconds to each rank, number reached, those in rising order) from ``root`` (Dijkstra 1959)."""
+    """Return (seconds to each rank, number reached, reached ranks by distance) from ``root`` (Dijkstra)."""
     count = len(ranks.cell)
     far_s, done = np.full(count, np.inf), np.zeros(count, np.bool_)
     order = np.empty(count, np.int64)

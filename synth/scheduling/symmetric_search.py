@@ -2,7 +2,7 @@
 
 `spread` makes an all_gather, `all_to_all_sends` an all_to_all. A reduce_scatter is an all_gather backwards in
 time; an all_reduce is a reduce_scatter and then an all_gather. The search covers one link and one chunk of
-each orbit instead of all of them, and every link of an orbit is loaded alike.
+each orbit instead of all of them, and all links of an orbit have the same load.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def comparisons(network: SymmetricNetwork, shape: Collective) -> int:
 def symmetric_schedules(
     network: SymmetricNetwork, shape: Collective, chunk_bytes: int, seed: int
 ) -> Iterator[SymmetricSchedule]:
-    """Yield the strict schedule, and the other one too if links differ in cost.
+    """Yield the strict schedule and, if links differ in cost, the one that is not strict.
 
     In a strict one, slow links never enter a block that has the chunk. Raises NotApplicableError if links do
     not lead from each rank to all others.

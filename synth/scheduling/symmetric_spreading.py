@@ -62,7 +62,7 @@ class RankDigits(NamedTuple):
 
 
 class _Progress(NamedTuple):
-    """The places of chunks, and how far each link has looked through them.
+    """The state of the search: where chunks are, and how far each link has looked through the arrivals.
 
     ``known[chunk, rank]`` and ``entered[block size, chunk, block]`` are 1 once a chunk is there or on its
     way. ``came_chunk[cell, n]`` and ``came_rank[cell, n]`` are the n-th of ``came[cell]`` arrivals at the
