@@ -13,9 +13,9 @@ __all__ = ["cuda_aware", "device_of", "gathered", "on_one_host"]
 
 
 def device_of(comm: Any) -> Device:
-    """Return the GPU of this rank: the n-th rank of a host has its n-th, in turn where there are more ranks.
+    """Return the GPU of this rank: the n-th rank of a host gets GPU n modulo the number of GPUs.
 
-    Collective over ``comm``; raises UnavailableError where this machine has none.
+    Collective over ``comm``; raises UnavailableError if this machine has no GPU.
     """
     from mpi4py import MPI
 
@@ -36,7 +36,10 @@ def on_one_host(comm: Any) -> bool:
 
 
 def gathered(comm: Any, device: Device, room: int) -> Facts:
-    """Return the facts of all ranks, alike on each; collective. ``room`` is what this rank's GPU holds."""
+    """Return the facts of all ranks, the same on each; collective.
+
+    ``room`` is the number of threadblocks that this rank's GPU runs at once.
+    """
     from mpi4py import MPI
 
     runtime = device.cupy.cuda.runtime
@@ -56,7 +59,7 @@ def gathered(comm: Any, device: Device, room: int) -> Facts:
 
 
 def cuda_aware() -> bool:
-    """Return whether the MPI library reads and writes GPU memory, as it says itself."""
+    """Return whether the MPI library reports that it reads and writes GPU memory."""
     from mpi4py import MPI
 
     library = ctypes.CDLL(MPI.__file__)
@@ -71,10 +74,7 @@ def cuda_aware() -> bool:
 
 
 def _reaches(runtime: Any, number: int, gpu: str) -> bool:
-    """Return whether GPU ``number`` reads the memory of another one.
-
-    Not where that is hidden from this process.
-    """
+    """Return whether GPU ``number`` can read the memory of ``gpu``; False if this process does not see it."""
     try:
         return bool(runtime.deviceCanAccessPeer(number, runtime.deviceGetByPCIBusId(gpu)))
     except runtime.CUDARuntimeError:

@@ -1,4 +1,4 @@
-"""A program made ready to run on this rank's GPU: planned once, run many times."""
+"""A program prepared to run on this rank's GPU: planned once, run many times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from synth.program import INPUT, OUTPUT, SCRATCH
 
 __all__ = ["CudaPlan"]
 
-# AdapCC moves chunks by copies, which cost about ten microseconds each to start: larger pieces than a kernel.
+# Larger than the kernel's tiles: AdapCC moves chunks by copies, and starting one costs about ten
+# microseconds.
 _CONTEXT_TILE_BYTES = 4 << 20
 _TO_GPU, _TO_HOST = 1, 2
 
@@ -39,12 +40,12 @@ class _Engine(Protocol):
 
 
 class CudaPlan:
-    """A program on GPU copies of ``send`` and ``recv``, flat arrays of the host of one type.
+    """A program on GPU copies of ``send`` and ``recv``, flat arrays of one type in host memory.
 
-    ``place`` copies them to the GPU, ``run`` carries out the collective there, ``fetch`` copies the result
-    into ``recv``. All of it, and the making, is collective over ``comm``. ``choice`` says which
-    executor it is, over which wires, and why. Raises UsageError where the buffers do not fit the
-    program, UnavailableError where a rank has no GPU.
+    ``place`` copies them to the GPU, ``run`` runs the collective there, ``fetch`` copies the result into
+    ``recv``. Making the plan and all of these are collective over ``comm``. ``choice`` holds the executor,
+    the wires and the reason for them. Raises UsageError if the buffers do not fit the program, and
+    UnavailableError if a rank has no GPU.
     """
 
     def __init__(self, layout: Layout, comm: Any, send: Array, recv: Array, redop: str = "sum") -> None:
@@ -68,12 +69,12 @@ class CudaPlan:
             self._engine = _Streams(comm, device, self._kernels, layout, recv.itemsize, self.choice)
 
     def place(self) -> None:
-        """Copy what the host's buffers hold to the GPU."""
+        """Copy both host buffers to the GPU."""
         self._copied(self._recv, self._addresses[OUTPUT], _TO_GPU)
         self._copied(self._send, self._addresses[INPUT], _TO_GPU)
 
     def run(self) -> None:
-        """Carry out the collective once; raises LostRankError where it got stuck."""
+        """Run the collective once; raises LostRankError if it makes no more progress."""
         self._engine.run(self._addresses)
         if self._sums:
             self._divide()
@@ -83,11 +84,11 @@ class CudaPlan:
         self._copied(self._recv, self._addresses[OUTPUT], _TO_HOST)
 
     def close(self) -> None:
-        """Give the memory of peers back; collective."""
+        """Unmap the memory of peers; collective."""
         self._engine.close()
 
     def _buffers(self) -> tuple[list[Any], tuple[int, int, int]]:
-        """Return the GPU's memory, and where input, output and scratch lie in it."""
+        """Return allocations on the GPU, and the addresses of input, output and scratch in them."""
         layout, rank, itemsize = self._layout, self._rank, self._recv.itemsize
         scratch = self._device.memory(layout.elements(rank, SCRATCH) * itemsize)
         if self._send.size and self._recv.size and np.shares_memory(self._send, self._recv):
@@ -119,7 +120,7 @@ class CudaPlan:
 
 
 class _Kernel:
-    """GC3: one persistent kernel; FIFOs are in peer memory, and a proxy carries those between hosts."""
+    """GC3's executor: one persistent kernel, FIFOs in peer memory, a proxy for FIFOs between hosts."""
 
     def __init__(
         self, comm: Any, device: Device, kernels: Kernels, layout: Layout, itemsize: int, hosts: Sequence[str]
@@ -157,7 +158,7 @@ class _Kernel:
 
 
 class _Streams:
-    """AdapCC: transmission contexts."""
+    """AdapCC's executor: transmission contexts on streams."""
 
     def __init__(
         self,

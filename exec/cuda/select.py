@@ -15,11 +15,11 @@ Wire = Literal["peer", "nccl", "direct", "staged"]
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts about the GPUs of all ranks, alike on each.
+    """The facts about the GPUs of all ranks, the same on each rank.
 
-    ``hosts`` and ``gpus`` name each rank's host and its GPU there; ``reachable`` holds the pairs of GPUs
-    of a host that read each other's memory, as (host, gpu, gpu). ``room`` is how many threadblocks each
-    rank's GPU holds at once.
+    ``hosts`` and ``gpus`` name each rank's host and its GPU there. ``reachable`` holds (host, gpu, other) for
+    each GPU that can read the memory of ``other``. ``room`` is the number of threadblocks that each rank's
+    GPU runs at once. ``nccl`` and ``cuda_aware``: all ranks have NCCL; an MPI that reads GPU memory.
     """
 
     hosts: tuple[str, ...]
@@ -32,11 +32,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class ExecutorChoice:
-    """``executor``: one persistent kernel a GPU (between hosts with proxies), or contexts on streams.
+    """The executor of a program, the reason for it, and the wire of each pair (sender, receiver).
 
-    ``wires`` says for each pair of ranks with a connection how it is carried: "peer" by loads and stores
-    or copies between GPUs, "nccl", "direct" by an MPI that reads GPU memory, "staged" through pinned
-    memory of the hosts.
+    ``executor``: "interpreter" is one persistent kernel on each GPU, with proxies between hosts; "contexts"
+    are AdapCC's, on streams. ``wires``: "peer" is direct access between GPUs, "nccl" is NCCL, "direct" is an
+    MPI that reads GPU memory, "staged" goes through pinned host memory.
     """
 
     executor: Literal["interpreter", "contexts"]
@@ -45,12 +45,11 @@ class ExecutorChoice:
 
 
 def choose(program: Program, facts: Facts) -> ExecutorChoice:
-    """Return the interpreter if GPUs of a host see each other and messages between hosts are staged;
-    else contexts.
+    """Choose the executor: the interpreter wherever it can run, unless contexts avoid its staging.
 
     GC3's kernel has the lower cost for each step, but all its threadblocks must run at the same time and
-    reach the memory of their peers. Between hosts it stages messages in host memory, which a proxy carries;
-    contexts need no such copy where NCCL or MPI reads GPU memory. O(threadblocks).
+    reach the memory of their peers. Between hosts it stages messages in host memory; contexts need no such
+    copy if NCCL or MPI reads GPU memory. O(threadblocks).
     """
     pairs = _pairs(program)
     wires = {pair: _wire(facts, *pair) for pair in pairs}
@@ -73,7 +72,7 @@ def _wire(facts: Facts, sender: int, receiver: int) -> Wire:
     host, gpu = facts.hosts[sender], facts.gpus[sender]
     if facts.hosts[receiver] == host:
         other = facts.gpus[receiver]
-        # Data one way, the counts of what was taken the other.
+        # Access both ways: data goes to the receiver, the count of messages read goes back.
         if other == gpu or {(host, gpu, other), (host, other, gpu)} <= facts.reachable:
             return "peer"
     # NCCL refuses two ranks on one GPU.
@@ -88,7 +87,7 @@ def _alone(facts: Facts, rank: int) -> bool:
 
 
 def _against_the_kernel(program: Program, facts: Facts, wires: dict[tuple[int, int], Wire]) -> str:
-    """Return why the persistent kernel cannot run; empty where it can."""
+    """Return the reason against the persistent kernel; "" if there is none."""
     for (sender, receiver), wire in wires.items():
         if wire != "peer" and facts.hosts[sender] == facts.hosts[receiver]:
             return f"rank {sender} sends to rank {receiver}, whose memory its GPU cannot reach"
@@ -97,7 +96,7 @@ def _against_the_kernel(program: Program, facts: Facts, wires: dict[tuple[int, i
             return f"rank {sender} sends to rank {receiver} on another host, out of its GPU's memory by {by}"
     for rank in range(program.ranks):
         if not _alone(facts, rank):
-            # Kernels of several processes take turns on a GPU: who spins keeps the other from running.
+            # Kernels of several processes take turns on a GPU: one that spins keeps the others from running.
             others = [other for other in _on_gpu_of(facts, rank) if other != rank]
             return f"ranks {rank} and {others[0]} share GPU {facts.gpus[rank]} of {facts.hosts[rank]}"
     return _no_room(program, facts.room)

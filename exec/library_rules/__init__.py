@@ -1,12 +1,12 @@
-"""Which of a library's own algorithms is fastest for which sizes, and the tables that make it take them.
+"""Tuning of other libraries: the fastest of a library's algorithms for each size, and files that select it.
 
-In go times of the library, measured on ranks here (Open MPI) or by nccl-tests elsewhere (NCCL, RCCL); out
-come rules from size to algorithm, and the files that the unmodified libraries load. To be read in order:
+In: times of the library, measured on ranks here (Open MPI, MPICH) or by nccl-tests elsewhere (NCCL, RCCL).
+Out: rules from size to algorithm, and files that the unmodified library loads. Read in this order:
 
-- ``choice``: times with their noise → rules; which size to measure next.
-- ``sweep``: the measurement on ranks, few sizes first, then where the choice changes.
-- ``openmpi``: Open MPI's dynamic rules, read, merged, written; ``nccl``: tuner files of NCCL and RCCL;
-  ``ncclx``: the same for NCCLX.
+- ``choice``: times and their noise → rules; the size to measure next.
+- ``sweep``: the measurement on ranks, at few sizes first, then where the choice changes.
+- The files: ``openmpi`` (dynamic rules), ``mpich`` (selection table), ``nccl`` (tuner files of NCCL and
+  RCCL), ``ncclx`` (tuner files of NCCLX).
 """
 
 import lazy_loader as lazy

@@ -1,7 +1,8 @@
-"""Rules from size to algorithm, of times that are known within their noise.
+"""Rules from size to algorithm, chosen from measured times and their noise.
 
-The library's own choice stays where nothing is faster by more than chance explains: by twice the standard
-error of the difference, and by 2 %. Else so does the algorithm of the next smaller size.
+Another algorithm replaces the library's own choice only if it is faster by 2 %, and by twice the standard
+error of the difference. Likewise an algorithm replaces that of the next smaller size only if it is faster by
+as much.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from exec.program import Array
 __all__ = ["AlgorithmTimes", "MedianTime", "Rule", "next_size", "rules_of", "timing_of"]
 
 _ERRORS, _LEAST_GAIN = 2.0, 0.02
-# The standard error of a median, and the spread as the median absolute deviation has it, for normal noise.
+# For normal noise: standard error of a median over that of a mean, sqrt(pi / 2), and standard deviation over
+# median absolute deviation, 1 / 0.6745.
 _MEDIAN, _DEVIATION = 1.2533, 1.4826
-# Crossovers are not looked for more closely than this ratio of sizes.
+# A crossover between two sizes closer than this ratio is not located more precisely.
 _CLOSE = 2.0
 
 
@@ -40,30 +42,27 @@ class AlgorithmTimes:
 
     @property
     def fastest(self) -> str:
-        """The algorithm with the least median."""
+        """The algorithm with the smallest median."""
         return min(self.timings, key=lambda name: self.timings[name].time_s)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """From ``from_bytes`` on, until the next rule begins, ``algorithm`` is taken."""
+    """The algorithm for sizes from ``from_bytes`` up to the start of the next rule."""
 
     from_bytes: int
     algorithm: str
 
 
 def timing_of(times_s: Array) -> MedianTime:
-    """Return the median of several times, and how well it is known."""
+    """Return the median of several times, and its standard error."""
     median = float(np.median(times_s))
     spread = float(np.median(np.abs(times_s - median))) * _DEVIATION
     return MedianTime(median, _MEDIAN * spread / math.sqrt(len(times_s)))
 
 
 def choices(points: Sequence[AlgorithmTimes], own: str = "") -> list[str]:
-    """Return the algorithm for each point, in the order of sizes.
-
-    ``own`` is the library's choice, if it has one.
-    """
+    """Return the algorithm for each point, in order of size; ``own`` is the library's choice, if any."""
     found: list[str] = []
     for point in points:
         best = point.fastest
@@ -81,9 +80,9 @@ def _faster(point: AlgorithmTimes, one: str, other: str) -> bool:
 
 
 def next_size(points: Sequence[AlgorithmTimes], own: str = "") -> int | None:
-    """Return the size to measure next: in the widest gap in which the choice changes.
+    """Return the size to measure next: the middle of the widest gap over which the choice changes.
 
-    None if all are close.
+    Returns None if all such gaps are narrow.
     """
     taken = choices(points, own)
     gaps = [
@@ -96,7 +95,7 @@ def next_size(points: Sequence[AlgorithmTimes], own: str = "") -> int | None:
 
 
 def rules_of(points: Sequence[AlgorithmTimes], own: str = "") -> tuple[Rule, ...]:
-    """Rules for all sizes; each begins in the middle between the sizes where the choice changes."""
+    """Return rules for all sizes; a rule begins at the geometric mean of the sizes that differ in choice."""
     taken = choices(points, own)
     found = [Rule(0, taken[0])]
     for before, point, algorithm in zip(points, points[1:], taken[1:], strict=False):

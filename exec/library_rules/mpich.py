@@ -1,13 +1,14 @@
 """MPICH's selection table (MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE), changed for some ranks and sizes.
 
-The table is a tree of conditions, first match first, whose leaves name algorithms. A file takes the place of
-all of it, and a call that finds no leaf ends the program: so what is written is the table that the installed
-library carries, with rules put in for communicators of as many ranks as were measured. A leaf is carried out
-unasked: what an algorithm needs stands as a condition above it, and its parameters below it, as else they are
-whatever was in memory.
+The table is a tree of conditions whose leaves name algorithms; the first condition that holds is followed. A
+file replaces the whole table, and a call that reaches no leaf ends the program. The file written here is
+therefore the table inside the installed library, with rules added for communicators of the measured number
+of ranks.
 
-Conditions on the size of the communicator are tried before those on messages. MPICH's devices have
-collectives of their own, which do not ask this table: ``environment`` turns them off for what has rules.
+MPICH runs the algorithm of a leaf without checking what it requires, so the requirements are conditions above
+the leaf. Parameters are given below the leaf, because MPICH leaves missing ones uninitialized. Conditions on
+the size of the communicator come before conditions on messages. MPICH's devices have collectives of their
+own, which ignore this table; ``environment`` turns them off for collectives that have rules.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ COLLECTIVES: dict[Kind, str] = {
     "all_to_all": "alltoall",
     "reduce_scatter": "reduce_scatter_block",
 }
-# Conditions on sizes count as nccl-tests does: the whole buffer, of which all_reduce's is the message itself.
+# The conditions that count bytes as nccl-tests does: the larger buffer of a rank.
 _SIZE: dict[Kind, str] = {
     "all_gather": "total_msg_size",
     "all_reduce": "avg_msg_size",
     "all_to_all": "total_msg_size",
     "reduce_scatter": "total_msg_size",
 }
-# Above a collective's rules, as their algorithms were measured with sums, out of place.
+# Conditions above a collective's rules, because the algorithms were measured with sums and out of place.
 _GUARDS: dict[Kind, tuple[str, ...]] = {
     "all_gather": (),
     "all_reduce": ("is_commutative", "is_op_built_in"),
@@ -55,7 +56,7 @@ _GUARDS: dict[Kind, tuple[str, ...]] = {
     "reduce_scatter": ("is_commutative",),
 }
 _HELD = {"is_commutative": "yes", "is_op_built_in": "yes", "is_sendbuf_inplace": "no"}
-# Parameters of algorithms in the table, and what of the control variables holds them (coll_algorithms.txt).
+# Parameters of algorithms, and the suffixes of the control variables that hold them (coll_algorithms.txt).
 _K, _PHASE = "k", "single_phase_recv"
 _PARAMETERS: dict[tuple[Kind, str], dict[str, str]] = {
     ("all_reduce", "recursive_multiplying"): {_K: "RECURSIVE_MULTIPLYING_KVAL"},
@@ -66,11 +67,11 @@ _PARAMETERS: dict[tuple[Kind, str], dict[str, str]] = {
     ("all_gather", "recexch_halving"): {_K: "RECEXCH_KVAL", _PHASE: "RECEXCH_SINGLE_PHASE_RECV"},
     ("all_to_all", "k_brucks"): {_K: "BRUCKS_KVAL"},
 }
-# Algorithms that split the communicator themselves, or have parameters that no table holds.
+# Algorithms that split the communicator themselves, or whose parameters the table cannot give.
 LEFT_OUT = ("smp", "tree")
-# Algorithms that need as many elements as the power of two below the number of ranks.
+# Algorithms that need at least as many elements as the largest power of two up to the number of ranks.
 _MANY_ELEMENTS = ("reduce_scatter_allgather",)
-# Sizes are read with atoi.
+# MPICH reads sizes with atoi, so they must fit into an int.
 _MOST_BYTES = (1 << 31) - 1
 _ANY, _INTRA = "comm_size=any", "comm_type=intra"
 _FIRST = b'{"collective='
@@ -81,7 +82,7 @@ Table = dict[str, Tree]
 
 @dataclass(frozen=True)
 class MeasuredRules:
-    """The rules of a collective for ``ranks`` ranks; ``parameters`` of the algorithms that have some."""
+    """The rules of a collective for ``ranks`` ranks, and the ``parameters`` of each algorithm."""
 
     kind: Kind
     ranks: int
@@ -90,9 +91,9 @@ class MeasuredRules:
 
 
 def library_table(library: bytes, source: str) -> Table:
-    """Return the table inside libmpi, whose bytes these are; raises DataError where there is none.
+    """Return the table inside ``library``, the bytes of libmpi; raises DataError if there is none.
 
-    The library has others, of the same form, for its devices; this one names algorithms of MPIR.
+    The library also has tables of this form for its devices; the right one names algorithms of MPIR.
     """
     at = library.find(_FIRST)
     while at >= 0:
@@ -105,7 +106,7 @@ def library_table(library: bytes, source: str) -> Table:
 
 
 def read_table(text: str, source: str) -> Table:
-    """Return the table of a file; raises DataError where it is none."""
+    """Return the table of a file; raises DataError if the text is not one."""
     try:
         table = json.loads(text)
     except ValueError as error:
@@ -120,7 +121,7 @@ def read_table(text: str, source: str) -> Table:
 
 
 def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
-    """Return what MPICH would stumble over: an empty branch, or one whose last condition may fail."""
+    """Return a description of the first empty branch, at which MPICH would fail; None if there is none."""
     where = " / ".join(path) or "the table"
     if not isinstance(tree, dict) or not tree:
         return f"{where}: expected an object with conditions in it"
@@ -134,10 +135,7 @@ def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
 
 
 def with_rules(table: Table, measured: MeasuredRules) -> Table:
-    """Return the table with rules for communicators of ``measured.ranks`` ranks.
-
-    For others it stays as it is.
-    """
+    """Return the table with rules for communicators of ``measured.ranks`` ranks, unchanged for others."""
     key = f"collective={COLLECTIVES[measured.kind]}"
     if _INTRA not in table.get(key, {}):
         raise DataError("the table", [f"{key} / {_INTRA} is missing"])
@@ -154,7 +152,10 @@ def with_rules(table: Table, measured: MeasuredRules) -> Table:
 
 
 def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
-    """Branches by the largest number of ranks, None for any, as ``with_rules`` makes them."""
+    """Return (largest number of ranks, branch) pairs, as ``with_rules`` makes them; None is any number.
+
+    A tree that does not branch by ranks is one branch for any number.
+    """
     bounds = [key.removeprefix("comm_size<=") for key in intra]
     if bounds[-1] != _ANY or not all(bound.isdecimal() for bound in bounds[:-1]):
         return [(None, intra)]
@@ -163,9 +164,9 @@ def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
 
 
 def _settled(tree: Tree, ranks: int) -> Tree:
-    """Return the tree as it is for so many ranks.
+    """Return the tree with all conditions on the number of ranks decided for ``ranks``.
 
-    Below conditions on messages MPICH takes ``comm_size<8`` for 8 ranks, too, which it does not above them.
+    They cannot stay: below conditions on messages, MPICH follows ``comm_size<8`` for 8 ranks too.
     """
     if tree and all(_holds(key, ranks) is not None for key in tree):
         return _settled(next(below for key, below in tree.items() if _holds(key, ranks)), ranks)
@@ -201,7 +202,7 @@ def _guarded(measured: MeasuredRules, otherwise: Tree) -> Tree:
 
 
 def _leaf(measured: MeasuredRules, algorithm: str, otherwise: Tree) -> Tree:
-    """Return the branch of an algorithm; "" is what the library would take by itself."""
+    """Return the branch of an algorithm; "" stands for the library's own choice, ``otherwise``."""
     if not algorithm:
         return otherwise
     word = COLLECTIVES[measured.kind].capitalize()
@@ -222,7 +223,7 @@ def parameters_of(kind: Kind, algorithm: str) -> dict[str, str]:
 
 
 def environment(kinds: Sequence[Kind], path: str) -> dict[str, str]:
-    """Return the variables by which MPICH loads the table and asks it for these collectives."""
+    """Return the environment variables that make MPICH load the table and use it for these collectives."""
     device = {f"MPIR_CVAR_{COLLECTIVES[kind].upper()}_DEVICE_COLLECTIVE": "0" for kind in kinds}
     return {
         "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": path,

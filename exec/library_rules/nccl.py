@@ -1,9 +1,9 @@
-"""Tuner files of NCCL's example plugin and of RCCL (2.28.3 and later), made of tables of nccl-tests.
+"""Tuner files of NCCL's example plugin and of RCCL (2.28.3 and later), made from tables of nccl-tests.
 
-A line is ``collective,min,max,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff``, both bounds
-included, and the first line that fits counts. NCCL's plugin runs what no line fits, and lines of -1
-channels, on one channel: so channels are written out, the last line of a collective has no end, and the
-header is a comment, as else it would be read as a rule.
+A line is ``collective,min,max,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff``. Both bounds are
+included, and the first line that matches counts. NCCL's plugin runs a call on one channel if no line matches
+or if the line has -1 channels. So each line gives its channels, and the last line of a collective has no
+upper bound. The header is a comment, because the plugin would read it as a rule.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the library: NCCL_ALGO, NCCL_PROTO and the number of channels."""
+    """Values of NCCL_ALGO and NCCL_PROTO, and the number of channels."""
 
     algorithm: str
     protocol: str
@@ -77,21 +77,22 @@ class Setting:
 
 @dataclass(frozen=True)
 class MeasuredSetting:
-    """A table that nccl-tests wrote under a setting."""
+    """The table that nccl-tests printed when run with a setting."""
 
     setting: Setting
     report: Report
     source: str
 
 
-# The lines of a file in their order, by (collective, nodes, ranks).
+# The lines of a file, in order, by (collective, nodes, ranks).
 Lines = dict[tuple[str, str, str], tuple[str, ...]]
 
 
 def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
-    """Return the fastest setting for every size, by collective.
+    """Return the lines that select the fastest setting for every size.
 
-    All tables must be of the same ranks and sizes.
+    All tables must be of the same number of ranks; sizes that some tables lack are ignored. Raises UsageError
+    if tables differ in ranks, or if no size of a collective is in all of them.
     """
     if not tried:
         raise UsageError("no table of nccl-tests was given")
@@ -136,7 +137,7 @@ def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
 
 
 def read_lines(text: str, source: str) -> Lines:
-    """Return the lines of a tuner file by what they are for; raises DataError for one with too few fields."""
+    """Return the lines of a tuner file; raises DataError for a line that NCCL would not read as a rule."""
     table: dict[tuple[str, str, str], list[str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.strip()
@@ -154,16 +155,14 @@ def read_lines(text: str, source: str) -> Lines:
 
 
 def merged(old: Lines, new: Lines) -> Lines:
-    """Return the new lines before the old ones, of which those for the same collective, nodes and
-    ranks go.
-    """
+    """Return both; new lines replace old ones for the same collective, nodes and ranks."""
     return new | {key: lines for key, lines in old.items() if key not in new}
 
 
 def write_lines(table: Lines, notes: Sequence[str] = ()) -> str:
     """Return the text of a file.
 
-    Rules for any nodes or ranks (-1) come last, as the first that fits counts.
+    Lines for any number of nodes or ranks (-1) come last, because the first match counts.
     """
     ordered = sorted(table.items(), key=lambda item: ("-1" in item[0][1:], item[0]))
     lines = [line for _, found in ordered for line in found]
@@ -171,7 +170,7 @@ def write_lines(table: Lines, notes: Sequence[str] = ()) -> str:
 
 
 def environment(table: Mapping[tuple[str, str, str], Sequence[str]]) -> list[str]:
-    """NCCL_ALGO and NCCL_PROTO, which cannot depend on the size; raises UsageError where a rule does."""
+    """Return NCCL_ALGO and NCCL_PROTO for a table; raises UsageError if the setting depends on size."""
     algorithms, protocols = [], []
     for (collective, _, _), lines in table.items():
         words = {tuple(line.split(",")[3:5]) for line in lines}

@@ -1,9 +1,9 @@
 """Open MPI's dynamic rules of coll/tuned (coll_tuned_dynamic_rules_filename), read, merged and written.
 
-The file nests: collectives, sizes of communicators, sizes of messages. A communicator takes the entry of the
-largest size that does not exceed its own, and where there is none the first; so rules for n ranks would hold
-for all others, too. An entry below and one above that leave the choice to the library keep them to n.
-Algorithm 0 is the library's own choice. Message sizes are those of nccl-tests for all collectives here.
+The file nests collectives, sizes of communicators, and sizes of messages. A communicator uses the entry of
+the largest size that does not exceed its own, or the first entry if there is none. Rules for n ranks alone
+would therefore apply to all other sizes too; entries below and above n that select algorithm 0, the library's
+own choice, prevent that. For all collectives here, message sizes are those of nccl-tests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from synth.collective import Kind
 
 __all__ = ["COLLECTIVES", "RuleEntry", "Table", "merged", "read_rules", "with_rules", "write_rules"]
 
-# COLLTYPE of ompi/mca/coll/base/coll_base_functions.h.
+# COLLTYPE in ompi/mca/coll/base/coll_base_functions.h.
 COLLECTIVES: dict[Kind, int] = {
     "all_gather": 0,
     "all_reduce": 2,
@@ -30,7 +30,10 @@ _OWN_CHOICE = 0
 
 @dataclass(frozen=True)
 class RuleEntry:
-    """From ``from_bytes`` on: the algorithm, its fan in or out, its segment size (0: the library's)."""
+    """The algorithm for messages from ``from_bytes`` on, its fan-in or fan-out, and its segment size.
+
+    0 stands for the library's own value.
+    """
 
     from_bytes: int
     algorithm: int
@@ -43,13 +46,17 @@ Table = dict[int, dict[int, tuple[RuleEntry, ...]]]
 
 
 def with_rules(kind: Kind, ranks: int, entries: Sequence[RuleEntry]) -> Table:
-    """Return the table of one collective, which holds for communicators of ``ranks`` ranks only."""
+    """Return a table with one collective, whose rules apply to communicators of ``ranks`` ranks only."""
     untouched = (RuleEntry(0, _OWN_CHOICE),)
     return {COLLECTIVES[kind]: {0: untouched, ranks: tuple(entries), ranks + 1: untouched}}
 
 
 def merged(old: Table, new: Table) -> Table:
-    """Both tables; of what both have, the new one, but what leaves the choice open replaces no rule."""
+    """Merge two tables: new rules replace old ones for the same collective and size of communicator.
+
+    A new entry that selects the library's own choice for all messages replaces nothing. Where ``old`` has no
+    entry of that size, it becomes a copy of the old entry that has applied there.
+    """
     found = {number: dict(sizes) for number, sizes in old.items()}
     for number, sizes in new.items():
         here = found.setdefault(number, {})
@@ -58,7 +65,7 @@ def merged(old: Table, new: Table) -> Table:
             if not _is_open(entries):
                 here[ranks] = entries
             elif ranks not in here:
-                # Above, what held for that size until now still does.
+                # The largest old entry up to this size has applied to it until now.
                 below = [size for size in held if size <= ranks]
                 here[ranks] = here[below[-1]] if below else entries
     return found
@@ -69,7 +76,7 @@ def _is_open(entries: Sequence[RuleEntry]) -> bool:
 
 
 def read_rules(text: str, source: str) -> Table:
-    """Return the table of a file; raises DataError where it is none."""
+    """Return the table of a file; raises DataError if the text is not one."""
     words = [word for line in text.splitlines() for word in line.partition("#")[0].split()]
     numbers = _Numbers(words, source)
     table: Table = {}

@@ -1,4 +1,4 @@
-"""Measures what the MPI library offers: its algorithms in turn, at few sizes, and more where they cross."""
+"""The measurement of an MPI library's algorithms: in turn, at few sizes first, more where the choice changes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from synth.collective import Collective, Kind, collective
 
 __all__ = ["OWN", "UNTOUCHED", "PrivateBuffers", "Sweep", "SweepRequest", "sweep_task"]
 
-# The decision that is compiled into the component which reads the rules, and the library as it comes.
+# OWN: the choice compiled into the component that reads the rules. UNTOUCHED: the library without any rules.
 OWN, UNTOUCHED = "own", "untouched"
 _NAMES = {"openmpi": "Open MPI", "mpich": "MPICH"}
 _STEP, _TURNS, _MOST_TURNS = 8, 3, 100
-# An algorithm this many times slower than the fastest at first is not measured further at that size.
+# An algorithm this many times slower than the fastest in its first runs is not measured further at that size.
 _HOPELESS = 2.0
-# So many sizes at most are measured between the first ones, for each collective.
+# Most sizes added between the first ones, for each collective.
 _MOST_BETWEEN = 8
 
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """Collectives and the range of sizes, as nccl-tests counts them; ``budget_s`` is for each size.
+    """The collectives and sizes to measure, as nccl-tests counts them; ``budget_s`` is for each size.
 
-    ``library`` is which one the ranks must run: openmpi or mpich.
+    ``library`` is the MPI that the ranks must run: openmpi or mpich.
     """
 
     library: str
@@ -46,10 +46,10 @@ class SweepRequest:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The points of each collective in the order of sizes, and the library's numbers of its algorithms.
+    """The times of each collective, in order of size, and the library's numbers of its algorithms.
 
-    ``parameters`` are those of algorithms as they were measured, and ``table`` what the library itself
-    selects by; only MPICH has both.
+    ``parameters`` are those of the measured algorithms, and ``table`` is the library's own selection table;
+    only MPICH has these.
     """
 
     library: str
@@ -61,15 +61,13 @@ class Sweep:
     table: mpich.Table
 
     def rules(self) -> dict[Kind, tuple[Rule, ...]]:
-        """Return the rules of each collective: from each size on, the algorithm to take."""
+        """Return the rules of each collective."""
         return {
             kind: rules_of([_decided(one) for one in points], OWN) for kind, points in self.points.items()
         }
 
     def summary(self) -> dict[str, object]:
-        """Return the rules, and of each size what the library as it comes took and what the rules'
-        choice did.
-        """
+        """Return, for each size, the chosen algorithm, its time, and the time of the untouched library."""
         told: dict[str, object] = {}
         for kind, rules in self.rules().items():
             rows = []
@@ -92,7 +90,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class PrivateBuffers:
-    """Private memory of one rank, out of place."""
+    """Out-of-place buffers of one rank, in private memory."""
 
     send: Array
     recv: Array
@@ -104,9 +102,9 @@ class PrivateBuffers:
 
 
 def sweep_task(comm: Any, request: SweepRequest, progress: Progress) -> Sweep:
-    """Measure on all ranks of ``comm``; the same result on each.
+    """Measure on all ranks of ``comm``, and return the same result on each.
 
-    Raises UnavailableError where the ranks run another library than the one that was asked for.
+    Raises UnavailableError if the ranks run another library than ``request.library``.
     """
     name = library_name()
     if not name.startswith(_NAMES[request.library]):
@@ -163,7 +161,7 @@ def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Prog
 
 
 def _decided(point: AlgorithmTimes) -> AlgorithmTimes:
-    """Return the times of what rules can select: all but the library as it comes."""
+    """Return the times without UNTOUCHED, which no rule can select."""
     timings = {name: timing for name, timing in point.timings.items() if name != UNTOUCHED}
     return AlgorithmTimes(point.size_bytes, timings)
 
@@ -171,7 +169,7 @@ def _decided(point: AlgorithmTimes) -> AlgorithmTimes:
 def _point(
     comm: Any, wanted: Collective, names: Sequence[str], size_bytes: int, budget_s: float, progress: Progress
 ) -> AlgorithmTimes:
-    """Return all algorithms at one size; those that the library refuses there are left out."""
+    """Measure all algorithms at one size, except those that the library refuses there."""
     sides = _sides(wanted, size_bytes)
     calls: dict[str, Call] = {}
     peers = {UNTOUCHED: "", OWN: "0"} | {name: name for name in names}
@@ -200,14 +198,14 @@ def _point(
 def _times(
     comm: Any, calls: dict[str, Call], effort: Repetitions, progress: Progress
 ) -> dict[str, MedianTime]:
-    """Return the median over turns of the slowest rank's time of each call, the same on all ranks."""
+    """Return for each call the median over turns of the slowest rank's time, the same on all ranks."""
     own_s = interleaved(comm, list(calls.values()), list(calls), effort, progress)
     slowest_s = np.max(np.array(comm.allgather(own_s)), axis=0)
     return {name: timing_of(slowest_s[at]) for at, name in enumerate(calls)}
 
 
 def _sides(wanted: Collective, size_bytes: int) -> PrivateBuffers:
-    """Buffers of float32 of which the larger has about ``size_bytes``."""
+    """Return float32 buffers, the larger of about ``size_bytes``."""
     share = max(size_bytes // (4 * wanted.ranks), 1)
     whole = share * wanted.ranks
     send = share if wanted.kind == "all_gather" else whole

@@ -1,4 +1,4 @@
-"""The ends of a program's connections: in memory that two ranks share, or at a wire of MPI."""
+"""The ends of a program's connections: shared memory within a host, wires between hosts."""
 
 from __future__ import annotations
 
@@ -21,27 +21,30 @@ from synth.simulation import connections as numbered
 
 __all__ = ["Connections", "window_bytes_at_most"]
 
-# Wires want longer tiles than memory does.
+# Longer than tiles in memory, as each message over a wire has a fixed cost.
 _WIRE_TILE_BYTES = 4 << 20
-# Of short ones there are more: their writer seldom asks how many have been read, which costs as much as one.
+# Slots of a connection: short messages get more, up to _MOST_DEPTH, in _SLOTS_BYTES. With more slots the
+# writer fetches the reader's counter less often, and a fetch costs as much as a short message.
 _DEPTH, _MOST_DEPTH, _SLOTS_BYTES = 2 * FIFO_DEPTH, 16 * FIFO_DEPTH, 16 << 10
-# Short messages on wires need more slots to keep the wire busy while the ranks are not.
+# Short messages get more slots on wires too, so that a wire stays busy while its ranks do not run.
 _WIRE_DEPTH, _WIRE_SLOTS_BYTES = 8 * FIFO_DEPTH, 2 << 20
-# A writer's and a reader's counter, apart from each other and from all else.
+# The writer's and the reader's counter, each alone in a block of 128 bytes (two cache lines of x86).
 _COUNTERS_BYTES = 256
 _LINE, _FLAG_BYTES = 128, 8
 _BYTES = np.dtype(np.uint8)
-# Beside the numbers of the connections, which are not negative.
+# The key of the scratch buffer among connection numbers, which are not negative.
 SCRATCH_PLACE = -1
-# The words at the start of a window: where the input and the output are in that rank's memory, and a probe.
+# The first words of a window: the addresses of input and output in that rank's process, and a known word by
+# which other ranks test whether they can read its memory ("ccctl" in ASCII).
 _BASES_BYTES, _PROBE = _LINE, 0x636363746C
 
 
 class Connections:
-    """The connections of this rank: ``rows`` numbers them; collective to make.
+    """The connections of this rank; making them is collective.
 
-    Every rank keeps the counters and slots of what it sends on its host, its own ends of wires and its
-    scratch in one window, laid out so that each knows where everything of the others is.
+    ``rows[connection]`` is the row in the table of links. Each rank keeps three things in one window of
+    shared memory: counters and slots of the connections on which it sends within its host, its own ends of
+    wires, and its scratch. All ranks compute the same layout of every window.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class Connections:
         traced: bool = False,
     ) -> None:
         self.layout, self.comm, self.moves, self._traced = layout, comm, moves, traced
-        # Of each wire that is traced when its messages were through.
+        # For each traced wire, the time at which each message had passed.
         self.through_ns: dict[int, Indices] = {}
         self.rank, self.dtype = comm.Get_rank(), recv.dtype
         self.ends = _ends(layout)
@@ -84,7 +87,7 @@ class Connections:
 
     @property
     def lonely(self) -> bool:
-        """Whether all that this rank waits for comes over wires."""
+        """Whether all connections of this rank are wires."""
         return all(self.wired(number) for number in self.rows)
 
     def wired(self, connection: int) -> bool:
@@ -92,11 +95,11 @@ class Connections:
         return bool(self.host[sender] != self.host[receiver])
 
     def readable(self, connection: int, buffer: int) -> bool:
-        """Return whether the receiver, or MPI in its place, can read the sender's buffer where it lies."""
+        """Return whether the receiver, or MPI in its place, can read the sender's buffer without a slot."""
         if self.wired(connection):
             count = int(self.layout.program.count.max(initial=1))
             return count == 1 or (self.tiling.tiles == 1 and self.layout.even)
-        # LL and LL128: no message is waited for after it was sent, at the price of a copy.
+        # LL and LL128 copy every message into a slot, so that no sender waits for its reader.
         if self.layout.program.protocol != "Simple":
             return False
         if buffer == SCRATCH or self.origins[self.ends[connection][0]][buffer] is not None:
@@ -108,7 +111,7 @@ class Connections:
         return MemoryAddresses((send, recv, scratch), self._address, self.dtype.itemsize)
 
     def linked(self, messages: Traffic) -> tuple[Indices, list[Wire]]:
-        """Return the table of links, and the wires of those that leave the host."""
+        """Return the table of links, and the wires of the links that leave the host."""
         direct, by_connection = set(), defaultdict(list)
         for message in messages.outgoing.values():
             by_connection[message.connection].append(message)
@@ -135,16 +138,16 @@ class Connections:
         return links, wires
 
     def close(self) -> None:
-        """Let go of the others' memory, once they have let go of nothing that is still read."""
+        """Unmap the other ranks' memory once no rank runs any more; collective."""
         self.comm.Barrier()
         self._windows.clear()
 
     def abandon(self) -> None:
-        """Let go of the others' memory, whatever they do."""
+        """Unmap the other ranks' memory without waiting for them."""
         self._windows.clear()
 
     def _longest_messages(self) -> dict[int, int]:
-        """For each connection the bytes of its longest message in a tile."""
+        """Return the bytes of each connection's longest message in a tile."""
         sizes: defaultdict[int, int] = defaultdict(int)
         for move in self.moves:
             if move.to >= 0:
@@ -153,21 +156,17 @@ class Connections:
         return sizes
 
     def _flag_at(self, number: int) -> int:
-        """Return where a slot has its flag: behind the longest message, so that no data is ever taken
-        for one.
-        """
+        """Return the offset of the flag in a slot: behind the longest message, where no data is written."""
         return max(_FLAG_BYTES, -(-self._message_bytes[number] // _FLAG_BYTES) * _FLAG_BYTES)
 
     def _depth(self, number: int) -> int:
-        """Return the slots of a connection."""
+        """Return the number of slots of a connection."""
         if not self.wired(number):
             return max(_DEPTH, min(_MOST_DEPTH, _SLOTS_BYTES // self.slot_bytes[number]))
         return min(_WIRE_DEPTH, max(_DEPTH, _WIRE_SLOTS_BYTES // max(1, self.slot_bytes[number])))
 
     def _laid_out(self, rank: int) -> tuple[dict[int, int], int]:
-        """Return where in the window of ``rank`` its connections and its scratch begin, and the
-        window's size.
-        """
+        """Return the offsets of connections and scratch in the window of ``rank``, and the window's bytes."""
         places, at = {}, _BASES_BYTES
         for number, (sender, receiver, _) in self.ends.items():
             if rank == sender or (rank == receiver and self.wired(number)):
@@ -178,9 +177,9 @@ class Connections:
         return places, at + self.layout.elements(rank, SCRATCH) * self.dtype.itemsize
 
     def _meet(self, send: Array, recv: Array) -> None:
-        """Learn where the others' windows and buffers are, and map those that this rank reads."""
+        """Exchange the places of windows and buffers, and map those that this rank reads; collective."""
         where = tuple(origin_of(array) for array in (send, recv, self.window))
-        # For each rank the origins of its input, its output and its window; None: private.
+        # For each rank the origins of its input, its output and its window; None for private memory.
         self.origins: list[tuple[Origin | None, ...]] = self.comm.allgather(where)
         peers = {end for number in self.rows for end in self.ends[number][:2] if not self.wired(number)}
         peers.discard(self.rank)
@@ -191,7 +190,7 @@ class Connections:
             for origin in self.origins[peer]:
                 if origin is not None and origin[:2] not in self._windows:
                     self._windows[origin[:2]] = mapped(*origin[:2])
-        # All must plan alike. Nobody may leave before all have mapped what they need.
+        # All ranks must plan alike. The exchange also keeps each rank alive until the others have mapped it.
         self._fetches = all(self.comm.allgather(self._can_fetch()))
 
     def _window_of(self, rank: int) -> Array:
@@ -207,7 +206,7 @@ class Connections:
         return origin
 
     def publish(self, send: Array, recv: Array) -> None:
-        """Tell the other ranks of this host where the buffers are in this process; between runs."""
+        """Write the buffers' addresses where other ranks of this host read them; only between runs."""
         self.window[: 3 * 8].view(np.int64)[:] = (send.ctypes.data, recv.ctypes.data, _PROBE)
 
     def _can_fetch(self) -> bool:
@@ -217,12 +216,12 @@ class Connections:
         return self.unreadable() is None
 
     def unreadable(self) -> int | None:
-        """Return a peer on this host whose memory this rank cannot read; None where it can read all."""
+        """Return a peer on this host whose memory this rank cannot read; None if it can read all."""
         peers = (peer for peer, probe in self._probes.items() if fetched_word(*probe) != _PROBE)
         return next(peers, None)
 
     def _address(self, rank: int, buffer: int) -> tuple[int, int, int]:
-        """Return where a buffer of this or another rank of this host is, as `MemoryAddresses` has it."""
+        """Return the address of a buffer of any rank of this host, as in `MemoryAddresses.far`."""
         if rank == self.rank:
             return int(self._bytes[buffer].ctypes.data), 0, 0
         window_at = int(self._window_of(rank).ctypes.data)
@@ -234,7 +233,7 @@ class Connections:
         return int(self._windows[origin[:2]].ctypes.data) + origin.offset, 0, 0
 
     def _wire(self, number: int, place: int, messages: list[Message]) -> Wire:
-        """Return one connection, with its messages in their order."""
+        """Return the wire of a connection, with its messages in order."""
         sender, receiver, channel = self.ends[number]
         outgoing = sender == self.rank
         views, early, depth = [], [], self._depth(number)
@@ -261,18 +260,18 @@ class Connections:
         )
 
     def _leaving(self, message: Message, tile: int, slot: Array) -> Array:
-        """Return the bytes that a message of one tile sends."""
+        """Return the memory from which a message of one tile is sent."""
         return slot if message.copied else self._of_tile(message.spans[0] if message.spans else None, tile)
 
     def _arriving(self, message: Message, tile: int, slot: Array) -> Array:
-        """Return the bytes that a message of one tile fills."""
+        """Return the memory into which a message of one tile is received."""
         if not message.landed:
             return slot
         parts = self.moves[message.received].parts
         return self._of_tile(parts[0].dst if parts else None, tile)
 
     def _size_bytes(self, message: Message, tile: int) -> int:
-        """Return what a message of one tile takes; alike on both ends."""
+        """Return the bytes of a message of one tile; both ends compute the same."""
         item_bytes, ahead = self.dtype.itemsize, tile * self.tiling.tile
         if not message.copied:
             first, stop = self._elements(message.spans[0] if message.spans else None, tile)
@@ -286,7 +285,7 @@ class Connections:
         return int(max(ends, default=0))
 
     def _elements(self, span: Span | None, tile: int) -> tuple[int, int]:
-        """Return the first element and the end of what one tile has of a span."""
+        """Return the first element and the end of the part of a span that one tile covers."""
         if span is None:
             return 0, 0
         first = span.start + tile * self.tiling.tile
@@ -300,7 +299,7 @@ class Connections:
 
 
 def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> int:
-    """Return what the window of ``rank`` takes at most; ``far``: some ranks are on other hosts."""
+    """Return an upper bound on the window of ``rank``; ``far``: some ranks are on other hosts."""
     program = layout.program
     most = int(program.count.max(initial=1))
     own = program.tb_rank == rank
@@ -316,7 +315,7 @@ def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: boo
 
 
 def _paces(layout: Layout) -> dict[int, float]:
-    """For each connection that is paced how many bytes a second it is to send."""
+    """Return the sending rate of each connection, if the program sets rates."""
     program = layout.program
     if not len(program.tb_bytes_per_s):
         return {}
@@ -326,7 +325,7 @@ def _paces(layout: Layout) -> dict[int, float]:
 
 
 def _ends(layout: Layout) -> dict[int, tuple[int, int, int]]:
-    """For each connection its sender, its receiver and its channel."""
+    """Return (sender, receiver, channel) of each connection."""
     program = layout.program
     send, _ = numbered(program)
     columns = (program.tb_rank.tolist(), program.tb_send.tolist(), program.tb_channel.tolist())

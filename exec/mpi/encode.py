@@ -1,4 +1,4 @@
-"""What one rank does in a program, as the tables of numbers that the compiled interpreter reads."""
+"""The part of a program that one rank runs, encoded as tables of integers for the compiled interpreter."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _ADDING = (interpreter.RRC, interpreter.RRS, interpreter.RRCS)
 
 @dataclass(frozen=True)
 class Tiling:
-    """Every chunk is worked on in ``tiles`` runs of the program, ``tile`` elements at a time."""
+    """The cut of every chunk: the program runs ``tiles`` times, on ``tile`` elements of a chunk each time."""
 
     tiles: int
     tile: int
 
 
 def tiling_of(layout: Layout, item_bytes: int, tile_bytes: int) -> Tiling:
-    """Tiles so that the largest message of a tile has about ``tile_bytes``; one where that is enough."""
+    """Return tiles whose largest message has about ``tile_bytes``; a single tile if chunks are shorter."""
     most = int(layout.program.count.max(initial=1))
     if layout.largest * most * item_bytes <= tile_bytes or layout.largest <= 1:
         return Tiling(1, max(1, layout.largest * most))
@@ -48,7 +48,7 @@ def tiling_of(layout: Layout, item_bytes: int, tile_bytes: int) -> Tiling:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables of ``exec.mpi.interpreter``, and for each row of ``steps`` the step of the program."""
+    """The tables of `exec.mpi.interpreter`; ``step_of`` is the program's step of each row of ``steps``."""
 
     blocks: Indices
     steps: Indices
@@ -59,10 +59,10 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class MemoryAddresses:
-    """Addresses: of this rank's three buffers, and of a buffer of another rank that is read in place.
+    """The addresses of this rank's three buffers, and of other ranks' buffers that are read in place.
 
-    ``far(rank, buffer)`` is (where it is mapped here, 0, 0), or, of one that is not, (0, its process, the
-    word that holds its address there).
+    ``far(rank, buffer)`` is (address in this process, 0, 0) for a buffer that is mapped here. For any other
+    it is (0, process id, address of the word that holds the buffer's address in that process).
     """
 
     own: tuple[int, int, int]
@@ -123,7 +123,7 @@ class _Fill:
         self.waits: list[list[int]] = []
 
     def add(self, step: int, move: Move | None, moves: list[Move]) -> None:
-        """One row of steps, with its pieces and its waits."""
+        """Append the row of a step, its pieces and its waits; ``move`` is None if the step moves nothing."""
         into, out = self.messages.incoming.get(step), self.messages.outgoing.get(step)
         first, waited = len(self.pieces), len(self.waits)
         far = None
@@ -151,7 +151,7 @@ class _Fill:
     def _far(
         self, message: Message | None, move: Move, moves: list[Move]
     ) -> tuple[int, tuple[Span | None, ...]] | None:
-        """Return the rank and its spans where a message is read from, if not from a slot."""
+        """Return (rank, spans) of the memory that a message is read from; None if it is read from a slot."""
         if message is None:
             return None
         if message.landed:
@@ -161,7 +161,7 @@ class _Fill:
         return moves[message.sent].rank, message.spans
 
     def fuse(self, starts: list[int], ends: list[int]) -> None:
-        """Let reductions into one place that follow each other run as one, where nobody can tell."""
+        """Fuse consecutive reductions into the same place, unless another step waits for one of them."""
         program = self.program
         awaited = set((program.tb_start[program.wait_tb] + program.wait_step)[program.wait_tb >= 0].tolist())
         for start, end in zip(starts, ends, strict=True):
@@ -173,7 +173,7 @@ class _Fill:
                     self.steps[head][interpreter.FUSED] += 1
 
     def _alike(self, head: int, at: int) -> bool:
-        """Return whether step ``at`` adds to what step ``head`` adds to, and not that to itself."""
+        """Return whether both steps reduce into the same elements and ``at`` reads none of these."""
         first, other = self.steps[head], self.steps[at]
         if first[interpreter.OP] != interpreter.RE or other[interpreter.OP] != interpreter.RE:
             return False
@@ -199,7 +199,7 @@ def pieces_of(
     far: tuple[int, tuple[Span | None, ...]] | None,
     memory: MemoryAddresses,
 ) -> Iterator[list[int]]:
-    """Yield the columns of each piece of a step, as the interpreter has them."""
+    """Yield the columns of each piece of a step, in the order of ``interpreter.PIECE_COLUMNS``."""
     at, item_bytes = 0, memory.item_bytes
     for number, part in enumerate(move.parts):
         spans = (part.src, part.dst, far[1][number] if far else None)
@@ -220,9 +220,10 @@ def pieces_of(
 
 
 def make_input_optional(program: Program, tables: Tables) -> Indices:
-    """Let the steps that add this rank's input do so only once it is there; the rows of their pieces.
+    """Make the steps that add this rank's input skip it while it is missing; return their rows of pieces.
 
-    Raises UsageError where the program does anything else with that input than to add it to what comes.
+    Raises UsageError if the program does anything with that input other than adding it to a received
+    message.
     """
     of = tables.step_of
     reading = np.array(READS_SRC)[program.op[of]] & (program.src_buffer[of] == INPUT)
@@ -235,7 +236,7 @@ def make_input_optional(program: Program, tables: Tables) -> Indices:
 
 
 def slot_bytes(layout: Layout, tiling: Tiling, move: Move, item_bytes: int) -> int:
-    """Return what a message of this step takes in a slot."""
+    """Return the bytes that a message of this step takes in a slot."""
     nowhere = MemoryAddresses((0, 0, 0), lambda rank, buffer: (0, 0, 0), item_bytes)
     pieces = list(pieces_of(layout, tiling, move, None, nowhere))
     return (

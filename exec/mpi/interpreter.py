@@ -1,11 +1,12 @@
 """The interpreter of one rank: its threadblocks in turn, tile by tile, in one compiled call (GC3 Sec. 4.4).
 
-A connection is two counters, messages written and messages read, and slots between them. On one host both
-ends are in shared memory, and a message in a slot has a flag behind its data, its number in all runs, as in
-NCCL's LL and LL128: so a short message is one cache line that goes from core to core once. Messages that are
-read where they lie are counted as written, and so are those of wires, for which ``exec.mpi.wires`` stands at
-the other end. A threadblock that cannot go on lets the next one run; a rank that cannot go on lets others
-have its core.
+A connection consists of two counters, messages written and messages read, and of slots for messages. Within a
+host both ends are in shared memory. There a slot holds a flag behind the data: the message's number, counted
+over all runs. As in NCCL's LL and LL128, data and flag of a short message are one cache line, which moves
+from core to core once. Messages that are read in place have no slot, so the counter of messages written
+announces them. Messages of wires are announced by that counter too; there the other end is the transport, for
+instance ``exec.mpi.wires``. A threadblock that cannot go on yields to the next one; a rank that cannot go on
+yields its core.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ __all__ = [
 ]
 
 BLOCKED, MOVED, DONE, LOST = range(4)
-# What the columns of the tables mean; all memory is given as addresses. JOINS is where it says whether what
-# is optional is there, JOINED where a word for each piece and tile notes that it was added. LOG is where a
-# row for each step and tile is noted (0: nowhere), LOGGED how many there are, CLOCK four words for clocks.
-# BOUNCE is a block of memory for operands that lie in other processes, VECTORS four words to fetch them by.
-# The last words say where the five other tables are, and of how many rows.
+# The columns of the tables. All memory is given by address.
+# JOINS: a word that is 1 once the optional input is there. JOINED: a word for each piece and tile, 1 if the
+# optional input was added. LOG: the table of the log, 0 if nothing is logged; LOGGED: its number of rows.
+# CLOCK: four words for reading clocks. BOUNCE: a block of memory for operands copied from other processes;
+# VECTORS: the four words of the two iovec that such a copy takes. Then address and rows of the five tables.
 HEADER = (
     "RUN",
     "TILES",
@@ -98,11 +99,12 @@ STEP_COLUMNS = (
     "WAIT_FIRST",
     "WAIT_END",
 )
-# Where PID is not 0, what is FAR lies in that process, so many bytes after the address in the word at BASE.
+# If PID is not 0, FAR is an offset in the memory of that process, from the address in the word at BASE.
 PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH", "PID", "BASE")
-# FLAG is where a slot has its flag, 0 on wires; SEEN how many messages its writer knows to be read.
+# FLAG: the offset of the flag in a slot, 0 on wires. SEEN: the reader's counter as its writer last read it.
+# SETTLE: 1 if a run ends only once all messages of the link have been read.
 LINK_COLUMNS = ("WRITTEN", "READ", "SLOTS", "SLOT_BYTES", "DEPTH", "PER_TILE", "SETTLE", "FLAG", "SEEN")
-# When a step began and ended, and how long this rank had no core before it and during it.
+# The times at which a step began and ended, and the time without a core before it and during it.
 LOG_COLUMNS = ("STEP", "TILE", "BEGIN_NS", "END_NS", "OFF_BEFORE_NS", "OFF_NS")
 _TABLES = BLOCK_COLUMNS, STEP_COLUMNS, PIECE_COLUMNS, LINK_COLUMNS
 (
@@ -151,23 +153,26 @@ FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 SRC, DST, FAR, AT, LENGTH, PID, BASE = range(len(PIECE_COLUMNS))
 WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE, FLAG, SEEN = range(len(LINK_COLUMNS))
 NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(OPS))
-# Added to RRC, RRS and RRCS where the local operand is optional: without it they are R, FORWARD and RCS.
+# Added to RRC, RRS and RRCS if the local operand is optional: without it they act as R, FORWARD and RCS.
 OPTIONAL = len(OPS)
 FORWARD = 2 * OPTIONAL
-# After SPINS polls in vain a rank gives its core away at every poll, then for longer, then it returns. Where
-# others want the core each time takes milliseconds, so it looks at the clock now and then.
+# A rank that waits polls SPINS times, then yields its core at each of _YIELDS polls, then sleeps _SLEEP_US at
+# each of _SLEEPS polls, then returns. Where other processes want the core each yield takes milliseconds, so
+# at every _LOOK_AT_CLOCK-th poll it returns if _PATIENCE_NS have passed.
 _YIELDS, _SLEEPS, _SLEEP_US, _LOOK_AT_CLOCK, _PATIENCE_NS = 4000, 100, 50, 16, 20_000_000
-# What two operands and a result take of the innermost cache.
+# Operand bytes of one block of a reduction: two operands and a result fit into a first-level cache of 32 KiB.
 _BLOCK_BYTES = 8192
-# Clocks of Linux: of all processes of a host, and of what this thread computes. The second takes a call into
-# the kernel, half a microsecond, so it is read once in a while: whoever loses its core does so for longer.
+# Clock ids of Linux: CLOCK_MONOTONIC, and CLOCK_THREAD_CPUTIME_ID, the time that this thread had a core.
+# Reading the second is a system call of half a microsecond, so it is read at most every _SELDOM_NS; a thread
+# that loses its core loses it for longer.
 _MONOTONIC, _THREAD_CPU, _SELDOM_NS = 1, 3, 20_000
-# Of the words at CLOCK: two that a clock is read into, then when and at what the second one was read last.
+# Words at CLOCK: two that receive a clock's value, then time and value of the last reading of the thread's
+# clock.
 _READ_AT, _READ = 2, 3
 
 
 def compile_for(dtypes: Iterable[str]) -> None:
-    """Compile, or load, what runs programs on elements of these types."""
+    """Compile the interpreter for elements of these types, or load it from the cache."""
     blocks, steps, pieces, links = [np.zeros((0, len(names)), np.int64) for names in _TABLES]
     for name in dtypes:
         there = np.zeros(1, np.int64)
@@ -189,10 +194,10 @@ def advance(
     links: Indices,
     sample: Array,
 ) -> int:
-    """Run what can run.
+    """Run all steps that can run, and return a state.
 
-    DONE; BLOCKED when nothing could for a while; MOVED when wires must be served; LOST where the memory of
-    another rank could not be read, after which nothing runs any more.
+    DONE: the run is over. BLOCKED: no step could run for a while. MOVED: the caller must serve the wires.
+    LOST: the memory of another rank cannot be read, and the plan can run no more.
     """
     idle, since_ns = 0, 0
     while True:
@@ -233,7 +238,7 @@ def advance(
 
 @compiled_always
 def _begin_run(header_at: int, sample: Array) -> int:
-    """Begin the next run, every threadblock at its first step of the first tile; then as `advance`."""
+    """Set every threadblock to the first step of the first tile of the next run, and `advance`."""
     header = carray(pointer(header_at), len(HEADER), np.int64)
     blocks = carray(pointer(header[BLOCKS_AT]), (header[BLOCKS], len(BLOCK_COLUMNS)), np.int64)
     steps = carray(pointer(header[STEPS_AT]), (header[STEPS], len(STEP_COLUMNS)), np.int64)
@@ -248,9 +253,9 @@ def _begin_run(header_at: int, sample: Array) -> int:
 
 
 def runner(header: Indices, sample: Array, tables: Iterable[Indices]) -> Callable[[], int]:
-    """Return what begins a run and goes on as `advance` does, with little to do in Python.
+    """Return a function that begins a run and advances it as `advance` does, with little work in Python.
 
-    It keeps the addresses of ``header`` and of the other ``tables``, which must stay where they are.
+    The function keeps the addresses of ``header`` and of the other ``tables``, so they must not move.
     """
     for column, table in zip(range(BLOCKS_AT, len(HEADER), 2), tables, strict=True):
         header[column : column + 2] = table.ctypes.data, len(table)
@@ -288,9 +293,10 @@ def _ready(
         number = _number(header, links, link, tile, steps[step, OUT_NUMBER])
         behind = links[link, DEPTH] - 1
         if not links[link, FLAG]:
-            # The first messages of a run wait until the last run's are read: they share the slots.
+            # The first messages of a run wait until those of the last run are read, as they share the slots.
             behind = min(behind, number - header[RUN] * header[TILES] * links[link, PER_TILE])
-        # The reader's counter comes from its core: it is asked for only when its last value is too low.
+        # Reading the reader's counter moves a cache line between cores: do so only if the last value is too
+        # low.
         if links[link, SEEN] < number - behind:
             links[link, SEEN] = load(links[link, READ])
             if links[link, SEEN] < number - behind:
@@ -304,14 +310,14 @@ def _ready(
 
 @compiled_always
 def _number(header: Indices, links: Indices, link: int, tile: int, number: int) -> int:
-    """Return how many messages of the link came before this one, in all runs."""
+    """Return the number of messages that preceded this one on the link, over all runs."""
     before: int = (header[RUN] * header[TILES] + tile) * links[link, PER_TILE] + number
     return before
 
 
 @compiled_always
 def _settled(header: Indices, links: Indices) -> bool:
-    """Return whether all that others read in our buffers has been read."""
+    """Return whether other ranks have read every message that they read out of this rank's buffers."""
     for link in range(len(links)):
         if links[link, SETTLE]:
             whole = (header[RUN] + 1) * header[TILES] * links[link, PER_TILE]
@@ -334,7 +340,7 @@ def _slot(header: Indices, links: Indices, link: int, tile: int, number: int) ->
 def _execute(
     header: Indices, steps: Indices, pieces: Indices, links: Indices, tile: int, step: int, sample: Array
 ) -> bool:
-    """Carry out a step and count its messages; False, and nothing counted, where memory could not be read."""
+    """Run a step and count its messages; return False, counting none, if memory could not be read."""
     into, out = steps[step, IN], steps[step, OUT]
     received, sent = 0, 0
     if into >= 0 and steps[step, IN_SLOT]:
@@ -382,7 +388,10 @@ def _fetch_and_move(
     leaving: int,
     sample: Array,
 ) -> bool:
-    """Return one piece of one tile that lies in another process: copied once, or added block by block."""
+    """Receive one piece of one tile from another process's memory: copy it once, or add it by blocks.
+
+    Returns False if that memory cannot be read.
+    """
     item_bytes = header[ITEM_BYTES]
     pid, far = pieces[piece, PID], load(pieces[piece, BASE]) + ahead
     if op in (R, RCS):
@@ -404,7 +413,7 @@ def _fetch_and_move(
 
 @compiled_always
 def _fetch(header: Indices, pid: int, far: int, to: int, size_bytes: int) -> bool:
-    """Copy bytes of another process; False where that cannot be, as when it has ended."""
+    """Copy bytes out of another process; return False if that fails, for instance because it has ended."""
     here, there = header[VECTORS], header[VECTORS] + 16
     done = 0
     while done < size_bytes:
@@ -421,7 +430,10 @@ def _fetch(header: Indices, pid: int, far: int, to: int, size_bytes: int) -> boo
 
 @compiled_always
 def _with_input_if_there(header: Indices, op: int, piece: int, tile: int) -> int:
-    """RRC, RRS or RRCS where the input is there, which is noted for this tile; else what does without it."""
+    """Return the operation of an optional step now: ``op`` if the input is there, else ``op`` without input.
+
+    If the input is there, its addition is recorded for this piece and tile.
+    """
     if load(header[JOINS]):
         store(header[JOINED] + 8 * (piece * header[TILES] + tile), 1)
         return op
@@ -444,7 +456,7 @@ def _move(
     leaving: int,
     sample: Array,
 ) -> None:
-    """One piece of one tile; ``leaving`` is 0 where the message is read from where it lies."""
+    """Move one piece of one tile; ``leaving`` is 0 if the outgoing message is read in place."""
     item_bytes = header[ITEM_BYTES]
     src, dst = pieces[piece, SRC] + offset, pieces[piece, DST] + offset
     if op == S:
@@ -477,7 +489,7 @@ def _move(
 
 @compiled_always
 def _begin(header: Indices, step: int, tile: int) -> None:
-    """Note in the log that a step begins."""
+    """Log that a step begins."""
     row, now_ns = header[LOG] + 8 * len(LOG_COLUMNS) * header[LOGGED], _now_ns(header, _MONOTONIC)
     store(row, step)
     store(row + 8, tile)
@@ -487,7 +499,7 @@ def _begin(header: Indices, step: int, tile: int) -> None:
 
 @compiled_always
 def _end(header: Indices) -> None:
-    """Note in the log that the step which began last is over."""
+    """Log that the step which began last has ended."""
     row, now_ns = header[LOG] + 8 * len(LOG_COLUMNS) * header[LOGGED], _now_ns(header, _MONOTONIC)
     store(row + 24, now_ns)
     store(row + 40, _off_ns(header, now_ns))
@@ -496,10 +508,7 @@ def _end(header: Indices) -> None:
 
 @compiled_always
 def _off_ns(header: Indices, now_ns: int) -> int:
-    """Return how long this thread had no core since that was asked last.
-
-    0 where that is too short ago to matter.
-    """
+    """Return the time without a core since the last reading; 0 if that is less than _SELDOM_NS ago."""
     clock = header[CLOCK]
     passed_ns = now_ns - load(clock + 8 * _READ_AT)
     if passed_ns < _SELDOM_NS:
@@ -521,7 +530,7 @@ def _now_ns(header: Indices, which: int) -> int:
 
 @compiled_always
 def let_join(header: Indices) -> None:
-    """Accept the optional input from now on; it must already be there."""
+    """Add the optional input from now on; it must already be in the send buffer."""
     store(header[JOINS], 1)
 
 

@@ -1,4 +1,4 @@
-"""Machine words and bytes at addresses, for compiled loops: counters of other processes, copies, yields."""
+"""Memory at addresses, for compiled loops: atomic counters shared by processes, copies, clocks, yields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "yield_core",
 ]
 
-# Numba takes the typing context as the first argument, callers do not give it: types cannot say that.
+# Numba adds the typing context as the first argument, which annotations cannot express.
 compiled_in: Callable[[Callable[..., Any]], Any] = intrinsic
 # Symbols of the C library, which every Python process has loaded.
 copy_bytes: Any = types.ExternalFunction("memcpy", types.voidptr(types.voidptr, types.voidptr, types.intp))
@@ -36,7 +36,7 @@ sleep_us: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 @compiled_in
 def load(context: Any, address: Any) -> Any:
-    """Return the counter at ``address``; what its writer wrote before it is seen after this."""
+    """Return the counter at ``address`` with acquire order: all that its writer wrote before is visible."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
@@ -47,7 +47,7 @@ def load(context: Any, address: Any) -> Any:
 
 @compiled_in
 def store(context: Any, address: Any, value: Any) -> Any:
-    """Set the counter at ``address``; whoever sees the value sees all that was written before."""
+    """Set the counter at ``address`` with release order: readers of it see all earlier writes."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())

@@ -1,9 +1,9 @@
-"""A program made ready to run on this rank's CPU: planned once, run many times.
+"""A program prepared to run on this rank's CPU: planned once, run many times.
 
-Ranks of one host talk through shared memory, and read each other's buffers where they lie: in place in a
-window (``exec.mpi.shared_memory.shared_array``), by one copy where the memory is private and the system lets
-them. Ranks of different hosts talk through persistent requests of MPI, or over TCP connections of their own
-where ``comm`` is a `Group`.
+Ranks of one host communicate through shared memory. They read each other's buffers in place if these lie in a
+window (``exec.mpi.shared_memory.shared_array``); long messages in private memory they copy once, if the
+system allows that. Ranks of different hosts communicate by persistent requests of MPI, or, if ``comm`` is a
+`Group`, over TCP connections.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from synth.program import INPUT, OUTPUT
 
 __all__ = ["MpiPlan"]
 
-# How long nothing may come before it is said who waits for whom, and before the others are looked for.
+# Waiting time after which a rank reports whom it waits for; interval at which it checks that the others live.
 _SAY_AFTER_S, _LOOK_EVERY_S = 0.05, 0.5
-# Polls before a waiting rank gives its core away, where each rank has one, and where they share.
+# Polls before a waiting rank yields its core: with a core for each rank, and with ranks that share cores.
 _SPINS, _SPINS_CROWDED = 1000, 1
 _NONE: Indices = np.zeros(0, dtype=np.int64)
 
 
 class MpiPlan:
-    """A program on this rank's buffers; ``run`` is collective over ``comm``, and so is the making.
+    """A program bound to this rank's buffers; making the plan and ``run`` are collective over ``comm``.
 
-    ``send`` and ``recv`` are flat, contiguous arrays of one type. In place they share memory as the
-    collective defines it (``exec.program.layout.Layout.in_place``); that is seen by itself. Raises UsageError
-    where the buffers do not fit the program or the program cannot run in place. A rank that waits says so
-    to ``progress``.
+    ``send`` and ``recv`` are flat, contiguous arrays of one type. If they share memory, the program runs in
+    place; they must then overlap as ``exec.program.layout.Layout.in_place`` lays them out. Raises UsageError
+    if the buffers do not fit the program, or if the program cannot run in place. ``progress`` shows whom a
+    waiting rank waits for.
 
-    With ``may_be_late`` this rank adds nothing of its own in a run, but passes on what comes, until
-    `let_join` is called; `joined` then tells what was added. With ``traced``, alike on all ranks, `kept`
-    is what the last run did, step by step.
+    With ``may_be_late`` this rank forwards what it receives but adds no input of its own, until `let_join` is
+    called; `joined` then returns which elements were added. With ``traced``, the same on all ranks, `kept`
+    returns the steps of the last run.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class MpiPlan:
         self._tables = tables_of(
             layout, rank, every, messages, ends.tiling, ends.rows, ends.memory(), ends.wired
         )
-        # The word that says whether the input is there, and one for each piece and tile that was added.
+        # Rows of pieces with optional input; a word that is 1 once the input is there.
         self._optional = make_input_optional(program, self._tables) if may_be_late else _NONE
         self._there = np.zeros(1, dtype=np.int64)
         self._clock = np.zeros(4, dtype=np.int64)
-        # Operands that lie in other processes, and four words to fetch them by.
+        # A block for operands copied from other processes, and the arguments of these copies.
         self._bounce = np.zeros(BOUNCE_BYTES, dtype=np.uint8)
         self._vectors = np.zeros(4, dtype=np.int64)
         self._added = np.zeros((len(self._tables.pieces) * may_be_late, ends.tiling.tiles), dtype=np.int64)
@@ -138,10 +138,10 @@ class MpiPlan:
             self._log.open(self._header)
 
     def run(self, without: Mask | None = None) -> None:
-        """Carry out the collective once on what the buffers hold now.
+        """Run the collective once on the current content of the buffers.
 
-        Chunks ``without[chunk]``, the same on all ranks, are not sent, and their outputs are undefined.
-        Raises UsageError where that is asked for on wires of MPI.
+        ``without`` is a mask of chunks, the same on all ranks, that are not sent; their outputs are
+        undefined. Raises UsageError for such a mask on wires of MPI.
         """
         if without is not None and without.any():
             with self._left_out(without):
@@ -160,26 +160,26 @@ class MpiPlan:
             self._log.end()
 
     def kept(self) -> KeptRun:
-        """Return the log of the last run of a plan that is traced."""
+        """Return the log of the last run; only for a traced plan."""
         assert self._log is not None
         return self._log.kept(self._header)
 
     def follow_chunks(self) -> None:
-        """Find out which chunks each step carries, before a run is to leave some out."""
+        """Compute which chunks each step carries, ahead of the first run that leaves some out."""
         if self._contents is None:
             self._contents = contents_of(self._program, self._ends.moves)
 
     def begin_without_input(self) -> None:
-        """Let the next run begin as on a rank that is late; between runs."""
+        """Make the next run begin without this rank's input; only between runs."""
         self._there[0] = 0
         self._added[:] = 0
 
     def let_join(self) -> None:
-        """Let the run under way add the filled send buffer, where it has not passed it on; on any thread."""
+        """Let the remaining steps of the current run add the send buffer, now filled; from any thread."""
         interpreter.let_join(self._header)
 
     def joined(self) -> Mask:
-        """For each element of the send buffer whether the last run has added it, on a rank that was late."""
+        """Return the mask of send buffer elements that the last run added, on a rank that was late."""
         found = np.zeros(self._send.size, dtype=bool)
         item_bytes, tile = self._send.dtype.itemsize, self._ends.tiling.tile
         for piece in self._optional.tolist():
@@ -191,10 +191,10 @@ class MpiPlan:
         return found
 
     def move_to(self, send: Array, recv: Array) -> None:
-        """Run on these buffers from now on; not collective.
+        """Use these buffers from now on; not collective.
 
-        They are as large as those before, and share memory as those do. Possible where the plan was made on
-        private memory and a `Group`; raises UsageError elsewhere, and where the buffers do not fit.
+        Sizes, and how the two overlap, must be as before. This needs a plan whose buffers are in private
+        memory and which uses no wires of MPI; raises UsageError for any other, and if the buffers do not fit.
         """
         _check_alike((self._send, self._recv), (send, recv))
         if any(origin is not None for origin in self._ends.origins[self._rank][:2]):
@@ -221,13 +221,13 @@ class MpiPlan:
         self._comm.Free()
 
     def abandon(self) -> None:
-        """Let go of everything where ranks are lost; not collective, and the plan runs no more."""
+        """Free everything without the other ranks, after one is lost; the plan can run no more."""
         self._release()
         self._ends.abandon()
 
     @contextmanager
     def _left_out(self, chunks: Mask) -> Iterator[None]:
-        """Within the block steps and messages that carry none but these chunks move nothing."""
+        """Disable, within the block, all steps and messages that carry only these chunks."""
         if self._wires is not None and not isinstance(self._wires, FlowWires):
             raise UsageError("MPI's persistent requests send all that the plan was made for")
         self.follow_chunks()
@@ -263,8 +263,9 @@ class MpiPlan:
         return self._ends.readable(connection, span.buffer)
 
     def _compiled(self) -> Callable[[], int]:
-        """Return what begins a run. One rank of each host first: the others find what it compiled in
-        the cache.
+        """Return the function that begins a run.
+
+        One rank of each host compiles first; the others then load the result from the cache.
         """
         header, *tables, sample = self._arguments
         if not self._ends.leads:
@@ -279,7 +280,7 @@ class MpiPlan:
         return begin
 
     def _carry_on(self, state: int) -> None:
-        """Serve the wires, tell who waits, look for the others, until the interpreter is through."""
+        """Advance the run to its end: serve the wires, report waiting, and check that the others live."""
         since_s = looked_s = time.monotonic()
         said = False
         while state != interpreter.DONE:
@@ -314,13 +315,13 @@ class MpiPlan:
         self._progress.waiting(peer, text)
 
     def _give_up(self) -> NoReturn:
-        """Raise LostRankError: the memory of a rank of this host, which could be read, cannot any more."""
+        """Raise LostRankError because the memory of a rank of this host can be read no more."""
         peer = self._ends.unreadable()
         whose = "of a rank of this host" if peer is None else f"of rank {peer}"
         self._lose(self._neighbours.lost() or f"the memory {whose} cannot be read any more")
 
     def _look(self) -> None:
-        """Raise LostRankError where a rank of this host is no more, or stands still."""
+        """Raise LostRankError if a rank of this host has ended or is stopped."""
         if lost := self._neighbours.lost():
             self._lose(lost)
 
@@ -334,7 +335,7 @@ def _closed() -> int:
 
 
 def _bounds(array: Array) -> tuple[int, int]:
-    """Return the first address of an array and the one after its last."""
+    """Return the first address of an array and the address after its end."""
     return array.ctypes.data, array.ctypes.data + array.nbytes
 
 
@@ -351,14 +352,17 @@ def _check_alike(before: tuple[Array, Array], now: tuple[Array, Array]) -> None:
 
 
 def _apart_bytes(send: Array, recv: Array) -> int | None:
-    """Return how many bytes ``send`` begins after ``recv``; None where they share no memory."""
+    """Return the offset of ``send`` from ``recv`` in bytes; None if they share no memory."""
     if not send.size or not recv.size or not np.shares_memory(send, recv):
         return None
     return send.ctypes.data - recv.ctypes.data
 
 
 def _moved(bounds: list[tuple[int, int]], now: list[Array], message: Array) -> Array:
-    """Return what ``message`` becomes where it lies within one of ``bounds``: the same part of ``now``."""
+    """Return the part of ``now[i]`` that corresponds to ``message`` within ``bounds[i]``.
+
+    A message outside all bounds is returned unchanged.
+    """
     at = message.ctypes.data
     for (first, stop), array in zip(bounds, now, strict=True):
         if first <= at < stop:
@@ -367,7 +371,7 @@ def _moved(bounds: list[tuple[int, int]], now: list[Array], message: Array) -> A
 
 
 def _wires(comm: Any, wires: list[Wire]) -> Wires:
-    """Return what moves the messages of ``wires``: the group's own connections, or MPI."""
+    """Return the transport of ``wires``: the group's own connections, or MPI."""
     if isinstance(comm, Group):
         return comm.wires(wires)
     from exec.mpi.wires import MpiWires
@@ -376,7 +380,7 @@ def _wires(comm: Any, wires: list[Wire]) -> Wires:
 
 
 def _shared_anywhere(comm: Any, send: Array, recv: Array) -> bool:
-    """Return whether a rank runs in place: all ranks must plan alike."""
+    """Return whether any rank runs in place, as all ranks must plan alike; collective."""
     return any(comm.allgather(bool(send.size and recv.size and np.shares_memory(send, recv))))
 
 

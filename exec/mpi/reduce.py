@@ -1,6 +1,7 @@
 """Reductions of elements at addresses: one compiled loop for each element type and operator.
 
-16-bit floats are widened to float32 for each operation and rounded back, as NumPy does, but many at a time.
+16-bit floats are widened to float32 for each operation and rounded back, as in NumPy, but in vectorized
+loops.
 """
 
 from __future__ import annotations
@@ -23,16 +24,19 @@ _FLOAT16 = np.dtype([("float16", np.uint16)])
 
 
 def sample_of(dtype: np.dtype[Any]) -> Array:
-    """Return an empty array whose type tells the compiler the element type: numba has no 16-bit floats."""
+    """Return an empty array whose dtype selects the compiled loop; a record stands for each 16-bit float.
+
+    Numba has no type for these.
+    """
     return np.empty(0, _FLOAT16 if dtype == np.float16 else dtype)
 
 
 def combine(redop: int, out: int, first: int, second: int, count: int, sample: Array) -> None:
-    """``out[i] := first[i] (redop) second[i]`` for ``count`` elements; arguments are addresses."""
+    """Set ``out[i]`` to ``first[i] (redop) second[i]`` for ``count`` elements; arguments are addresses."""
     raise NotImplementedError("only compiled code calls this")
 
 
-# Only NaN differs from itself: it wins, as in NumPy.
+# ``a != a`` holds only for NaN: a NaN is the result, as in NumPy.
 @register_jitable
 def _least(a: Any, b: Any) -> Any:
     return a if a < b or a != a else b
@@ -43,7 +47,7 @@ def _most(a: Any, b: Any) -> Any:
     return a if a > b or a != a else b
 
 
-# The annotations differ: numba passes types here, and numbers there.
+# strict=False: the annotations differ because numba passes types here and numbers to `combine`.
 @overload(combine, strict=False)
 def _combine(redop: Any, out: Any, first: Any, second: Any, count: Any, sample: Any) -> Any:
     if isinstance(sample.dtype, types.Record):
@@ -130,7 +134,7 @@ def _widened_brain(bits: Any) -> Any:
 
 @register_jitable
 def _rounded_brain(value: Any) -> Any:
-    """To the nearest, ties to even; a NaN stays one."""
+    """Round to nearest, ties to even; a NaN stays a NaN."""
     bits: Any = _bits_of(np.float32(value))
     if value != value:
         return np.uint16((bits >> np.uint32(16)) | np.uint32(64))

@@ -1,7 +1,7 @@
-"""Memory that the ranks of one host share: each rank's own, which the others map where they need it.
+"""Shared memory of the ranks of one host: each rank makes its own, and the others map what they need.
 
-It has no name in any file system, so that nothing of it is left behind, however its processes end. Where
-the system allows that, ranks also copy out of each other's private memory (``probes.live.process_memory``).
+The memory has no name in any file system, so nothing is left behind however its processes end. If the
+system allows it, ranks also copy out of each other's private memory (``probes.live.process_memory``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WINDOWS: weakref.WeakSet[Window] = weakref.WeakSet()
 
 
 class Origin(NamedTuple):
-    """Where an array of another process lies: the process, its open file, bytes from the file's start."""
+    """The place of an array of another process: process, open file, and byte offset in that file."""
 
     pid: int
     file: int
@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
 
 class Window(mmap.mmap):
-    """``size_bytes`` of zeros; it lives as long as an array in it does."""
+    """``size_bytes`` of zeroed memory that other processes can map; it lives as long as any array in it."""
 
     file: int
     address: int
@@ -59,12 +59,12 @@ class Window(mmap.mmap):
 
 
 def shared_array(elements: int, dtype: np.dtype[Any]) -> Array:
-    """Zeros that other ranks of this host can read in place: what a plan need not copy for them."""
+    """Return zeros in memory that other ranks of this host can read in place, without a copy."""
     return np.frombuffer(Window(elements * dtype.itemsize), dtype, elements)
 
 
 def origin_of(array: Array) -> Origin | None:
-    """Return where other processes find ``array``; None where it is private to this one."""
+    """Return the place of ``array`` for other processes; None if its memory is private."""
     first, size_bytes = array.ctypes.data, array.nbytes
     for window in tuple(_WINDOWS):
         if window.address <= first and first + size_bytes <= window.address + len(window):
@@ -73,10 +73,7 @@ def origin_of(array: Array) -> Origin | None:
 
 
 def fetched_word(pid: int, address: int) -> int | None:
-    """Return the word of 64 bits at ``address`` of another process.
-
-    None where the system does not allow that.
-    """
+    """Return the 64-bit word at ``address`` of another process; None if the system does not allow it."""
     word = ctypes.c_int64()
     return word.value if read_process(pid, address, ctypes.addressof(word), 8) else None
 
@@ -84,7 +81,7 @@ def fetched_word(pid: int, address: int) -> int | None:
 def mapped(pid: int, file: int) -> Array:
     """Return the window of another process of this host, as bytes.
 
-    Raises UnavailableError where it cannot be.
+    Raises UnavailableError if it cannot be mapped.
     """
     path = f"/proc/{pid}/fd/{file}"
     try:

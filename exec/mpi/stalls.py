@@ -1,4 +1,4 @@
-"""Stalls: whom a rank waits for when its interpreter cannot go on, and who is lost."""
+"""Stalls: the rank for which a blocked interpreter waits, and ranks that are lost."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from synth.program import Program
 
 __all__ = ["Neighbours", "waits_for"]
 
-# With a look every half second: after whoever watches all ranks from outside has had time to say so.
+# Eight seconds, as the plan looks every half second. By then a launcher that watches all ranks has reported
+# it.
 _STOPPED_LOOKS = 16
 
 
 class Neighbours:
-    """The other ranks of this host, by their processes ``pids``: looked at while this rank waits for one."""
+    """The processes of other ranks of this host, checked while this rank waits for one of them."""
 
     def __init__(self, pids: Mapping[int, int]) -> None:
         self._pids = pids
         self._stopped = dict.fromkeys(pids, 0)
 
     def lost(self) -> str:
-        """Return a rank that has ended, or has been stopped at every look for a while; "" where there
-        is none.
+        """Return the description of a rank that has ended or has long been stopped; "" if there is none.
 
-        Looks are counted, not seconds: who suspends a job and resumes it does so with all of its ranks.
+        Being stopped is counted in calls, not in seconds: when a whole job is suspended and resumed, this
+        rank makes no calls meanwhile.
         """
         import psutil
 
@@ -49,7 +50,10 @@ class Neighbours:
 
 
 def waits_for(program: Program, tables: Tables, arguments: tuple[Any, ...]) -> tuple[int, str]:
-    """Return (rank, "rank 0 threadblock 1 step 3 (rrc)"); rank -1 where no threadblock is at work."""
+    """Return (peer waited for, place), such as (1, "rank 0 threadblock 1 step 3 (rrc)").
+
+    The peer is -1 if no threadblock waits for another rank.
+    """
     header, blocks, links = arguments[0], tables.blocks, arguments[5]
     best: tuple[int, str] = (-1, f"{program.name}: until all have read")
     for block in blocks.tolist():
@@ -67,7 +71,7 @@ def waits_for(program: Program, tables: Tables, arguments: tuple[Any, ...]) -> t
 
 
 def _peer(program: Program, header: Any, links: Any, row: Any, step: int, tile: int) -> int:
-    """Return the rank whose message, or whose reading of one, is missing; -1 where another step is."""
+    """Return the rank that must send or read a message next; -1 if the step waits for another step."""
     threadblock = program.tb_of[step]
     link = row[interpreter.IN]
     if link >= 0:
@@ -81,9 +85,7 @@ def _peer(program: Program, header: Any, links: Any, row: Any, step: int, tile: 
 
 
 def _told_at(link: Any, row: Any, number: int) -> int:
-    """Return where it says that a message is there: the flag in its slot, or the counter of its
-    connection.
-    """
+    """Return the address that announces a message: the flag of its slot, or its connection's counter."""
     if not (row[interpreter.IN_SLOT] and link[interpreter.FLAG]):
         return int(link[interpreter.WRITTEN])
     at = number % link[interpreter.DEPTH]

@@ -21,7 +21,7 @@ _ADDING = np.array([interpreter.RE, interpreter.RRC, interpreter.RRS, interprete
 
 
 class _Raw(NamedTuple):
-    """The log of one run as it was written."""
+    """The log of one run as the interpreter wrote it."""
 
     start_ns: int
     rows: Indices
@@ -31,14 +31,14 @@ class _Raw(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory."""
+        """Size in memory."""
         return self.rows.nbytes + sum(times_ns.nbytes for times_ns in self.through_ns.values())
 
 
 class RunLog:
-    """Where the interpreter and the wires of one rank note what they do; room for one run.
+    """The log that the interpreter and the wires of one rank write; it holds one run.
 
-    ``clock`` are the four words by which the interpreter reads clocks.
+    ``clock`` are the interpreter's four words for reading clocks.
     """
 
     def __init__(self, tables: Tables, links: Indices, connections: Connections, clock: Indices) -> None:
@@ -47,22 +47,22 @@ class RunLog:
         self._rows = np.zeros(size, dtype=np.int64)
 
     def open(self, header: Indices) -> None:
-        """Tell the interpreter where to write."""
+        """Point the interpreter to this log."""
         header[interpreter.LOG] = self._rows.ctypes.data
 
     def begin(self, header: Indices) -> None:
-        """Forget the last run: the next begins now, on this thread."""
+        """Clear the log and start the clock of the next run, on this thread."""
         header[interpreter.LOGGED] = 0
         self._clock[2:] = time.perf_counter_ns(), time.thread_time_ns()
         self._start_ns = int(self._clock[2])
 
     def end(self) -> None:
-        """End the run on this thread."""
+        """Record the end of the run, on the same thread."""
         off_ns = time.perf_counter_ns() - time.thread_time_ns() - int(self._clock[2] - self._clock[3])
         self._off_after_ns = max(0, off_ns)
 
     def kept(self, header: Indices) -> KeptRun:
-        """Return the last run, which the next would overwrite."""
+        """Return a copy of the last run's log, which the next run overwrites."""
         through_ns = {number: times_ns.copy() for number, times_ns in self._connections.through_ns.items()}
         rows = self._rows[: header[interpreter.LOGGED]].copy()
         item_bytes = int(header[interpreter.ITEM_BYTES])
@@ -70,7 +70,7 @@ class RunLog:
         return KeptRun(raw.nbytes, partial(self._trace, raw))
 
     def _trace(self, raw: _Raw) -> RankTrace:
-        """Return what a run did."""
+        """Convert the log of a run to a trace."""
         rows = raw.rows
         step, tile, begin_ns, end_ns, off_before_ns, off_ns = rows.T
         steps, ends = self._tables.steps, self._connections
@@ -104,18 +104,16 @@ class RunLog:
         )
 
     def _messages(self, link: Indices, tile: Indices, number: Indices) -> Indices:
-        """Return the name of each message, by its row in the table of links (-1: none) and its number
-        there.
-        """
+        """Return the identifier of each message from its row of the table of links (-1: none) and number."""
         if not len(self._links):
             return np.full(len(link), -1, dtype=np.int64)
-        # The rows of connections rise as their numbers are listed.
+        # Rows are numbered in the order of the keys of ``rows``.
         connection = np.array(list(self._connections.rows), dtype=np.int64)[link]
         before = tile * self._links[link, interpreter.PER_TILE] + number
         return np.where(link >= 0, (connection << CONNECTION_BITS) + before, -1)
 
     def _moved(self, step: Indices, tile: Indices) -> Indices:
-        """Elements that each row moved of its tile."""
+        """Return the elements that each row moved in its tile."""
         steps, tiling = self._tables.steps, self._connections.tiling
         first, end = steps[:, interpreter.PIECE_FIRST], steps[:, interpreter.PIECE_END]
         lengths = self._tables.pieces[:, interpreter.LENGTH]
@@ -127,7 +125,7 @@ class RunLog:
         return found
 
     def _readers(self, step: Indices, tile: Indices) -> tuple[Indices, Indices]:
-        """Return (row, message): what must have been read before each row, as its memory is written anew."""
+        """Return pairs (row, message): the message must be read before the row overwrites its memory."""
         steps, links, waits = self._tables.steps, self._links, self._tables.waits
         found = []
         out = steps[step, interpreter.OUT]
@@ -146,7 +144,7 @@ class RunLog:
 
 
 def _through(messages: Indices, through_ns: Mapping[int, Indices]) -> Indices:
-    """Return when each message was through its wire; 0 for those that go over none."""
+    """Return the time at which each message had passed its wire; 0 for messages that use no wire."""
     found = np.zeros(len(messages), dtype=np.int64)
     for number, times_ns in through_ns.items():
         rows = messages >> CONNECTION_BITS == number

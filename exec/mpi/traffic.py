@@ -1,7 +1,7 @@
-"""The messages of a program between its ranks: what each carries, and when its memory is free again.
+"""The messages between the ranks of a program: the data of each, and when its memory is free again.
 
-All ranks compute the same. The order of ``moves`` proves that nobody waits for ever: whatever a step waits
-for comes earlier in that one order, so the ranks may run in any order that respects the waits.
+All ranks compute the same messages. There is no deadlock, because every step waits only for steps that come
+earlier in the order of ``moves``; the ranks may run in any order that respects the waits.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ _LANDING = ("r", "rcs")
 
 @dataclass(eq=False)
 class Message:
-    """One message, in each tile the ``number``-th of its connection.
+    """One message: the ``number``-th of its connection in each tile.
 
-    ``spans`` say what it is on the sender, part by part, where it is not made on the way. ``copied``: the
-    sender puts it into a slot of the connection, and its memory is free at once; else it is read where it
-    lies. ``landed``: a wire brings it straight to its destination, which nothing has used before.
+    ``sent`` and ``received`` are the indices of the moves that send and receive it. ``spans`` are its parts
+    in the sender's buffers. ``copied``: the sender copies it into a slot, after which the sender's memory is
+    free; otherwise it is read in place. ``landed``: a wire delivers it straight to its destination, which no
+    earlier move has used.
     """
 
     connection: int
@@ -38,7 +39,7 @@ class Message:
 
 @dataclass
 class Traffic:
-    """For each step its messages and those of its rank that must have been read before it writes."""
+    """The messages of each step; ``waits[step]`` must have been read before that step writes."""
 
     incoming: dict[int, Message] = field(default_factory=dict)
     outgoing: dict[int, Message] = field(default_factory=dict)
@@ -56,8 +57,8 @@ def traffic(
 ) -> Traffic:
     """Return the messages of all ranks; O(slots that the moves touch).
 
-    ``readable(connection, span)`` says whether what a message would carry can be read where it lies;
-    ``wired(connection)`` whether it goes over a wire, which fetches it without the receiver's doing.
+    ``readable(connection, span)`` says whether a message can be read in place; ``wired(connection)`` says
+    whether it goes over a wire, which reads it without action of the receiver.
     """
     follow = _Follow(cells_of(layout.program, in_place=in_place), readable, wired)
     for at, move in enumerate(moves):
@@ -66,7 +67,7 @@ def traffic(
 
 
 class _Follow:
-    """Follows every move through the memory of all ranks."""
+    """The uses of all ranks' memory, followed move by move."""
 
     def __init__(
         self, memory: Cells, readable: Callable[[int, Span], bool], wired: Callable[[int], bool]
@@ -112,7 +113,7 @@ class _Follow:
                 self._read_from[cell].append(message)
 
     def _overwrite(self, step: int, cells: list[int]) -> None:
-        """Messages that are read from these cells must have been read; where that comes too late, copy."""
+        """Make ``step`` wait until messages in these cells have been read; copy those received later."""
         for message in dict.fromkeys(
             message for cell in cells for message in self._read_from.pop(cell, ()) if not message.copied
         ):

@@ -1,7 +1,7 @@
-"""The connections between hosts over MPI: persistent requests that move messages between a link's counters.
+"""Connections between hosts over MPI: persistent requests that send and receive the messages of links.
 
-The interpreter writes messages and reads messages as on one host; here the other end is MPI. A receive is
-posted as soon as its memory is free, a send started as soon as its message is there.
+The interpreter writes and reads messages as within one host, and MPI takes the place of the other rank. A
+receive is posted as soon as its memory is free, and a send is started as soon as its message is written.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from exec.program import Wire
 __all__ = ["SEGMENT_BYTES", "MpiWires"]
 
 
-# Open MPI sends what is longer over TCP by a protocol that halves a link which carries data both ways.
+# Open MPI sends longer messages over TCP by a protocol that halves the rate of a link with traffic both ways.
 SEGMENT_BYTES = 60 << 10
-# How long a rank sleeps between looks while it holds messages back.
+# Sleep between two checks while messages are held back.
 _NAP_S = 2e-4
 
 
 class MpiWires:
-    """All wires of one rank; ``begin`` before each run, ``serve`` whenever the interpreter comes back.
+    """All wires of one rank; call ``begin`` before each run, and ``serve`` whenever the interpreter returns.
 
-    A message is one request for each of its segments.
+    Each segment of a message has a request of its own.
     """
 
     def __init__(self, comm: Any, wires: Sequence[Wire]) -> None:
@@ -40,14 +40,14 @@ class MpiWires:
         self._base = [0] * len(wires)
         self._started = [0] * len(wires)
         self._prefix = [0] * len(wires)
-        # How many segments of each message have not ended yet.
+        # Segments of each message that have not completed yet.
         self._left: list[list[int]] = [[] for _ in wires]
-        # When the next message of a wire that is paced may start, and the first of these moments.
+        # When the next message of each paced wire may start, and the earliest of these times.
         self._due_s = [0.0] * len(wires)
         self._soonest_s = inf
 
     def begin(self, run: int) -> None:
-        """Post what may arrive from the start of run number ``run``."""
+        """Start run number ``run``: post all receives whose memory is free."""
         for at, requests in enumerate(self._requests):
             self._base[at] = run * len(requests)
             self._started[at] = self._prefix[at] = 0
@@ -56,14 +56,17 @@ class MpiWires:
         self._start()
 
     def serve(self, *, wait: bool) -> bool:
-        """Start and end what can be; with ``wait`` stay until something has ended. Whether anything did."""
+        """Start requests that can start, and count those that have completed; return whether any has.
+
+        With ``wait``, first wait until one completes.
+        """
         self._start()
         if wait and self._soonest_s < inf:
             return self._serve_until_due()
         return self._end(self._waitsome if wait else self._testsome)
 
     def _serve_until_due(self) -> bool:
-        """End what can be until the next message may start, or something has ended; whether anything did."""
+        """Wait until a request completes or the next paced message is due; return whether one completed."""
         while not self._end(self._testsome):
             left_s = self._soonest_s - time.perf_counter()
             if left_s <= 0:
@@ -72,7 +75,7 @@ class MpiWires:
         return True
 
     def _end(self, of: Callable[[list[Any]], list[int] | None]) -> bool:
-        """Count the requests that have ended, and start what can be then; whether any has."""
+        """Count completed requests and start those that can start then; return whether any completed."""
         found = of(self._active) if self._active else None
         if not found:
             return False
@@ -107,15 +110,12 @@ class MpiWires:
                 self._started[at] = number + 1
 
     def _is_due(self, at: int, size_bytes: int) -> bool:
-        """Return whether a message of a wire that is paced may start now.
-
-        If so, when the next one may is set.
-        """
+        """Return whether the next message of a paced wire may start now; if so, set the next due time."""
         now_s = time.perf_counter()
         if now_s < self._due_s[at]:
             self._soonest_s = min(self._soonest_s, self._due_s[at])
             return False
-        # Who comes late may catch up on one message.
+        # A wire that is late may catch up by one message, no more.
         own_s = size_bytes / self._wires[at].bytes_per_s
         self._due_s[at] = max(self._due_s[at], now_s - own_s) + own_s
         return True
@@ -129,7 +129,7 @@ class MpiWires:
         return bool(wire.counters[1] > self._base[at] + number - wire.depth)
 
     def _count(self, at: int) -> None:
-        """Messages end in any order; the counter tells how many have without a gap."""
+        """Set the counter to the messages completed without a gap; they complete in any order."""
         left, prefix = self._left[at], self._prefix[at]
         before = prefix
         while prefix < len(left) and not left[prefix]:

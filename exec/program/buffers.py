@@ -43,14 +43,14 @@ class Buffers:
             self.whole = self.recv
 
     def fill(self, redop: str) -> None:
-        """Poison the output, then lay down the input."""
+        """Set every output element to a value that no result has, then write the input."""
         self.whole[:] = encoded(np.array([_POISON]), self.dtype)
         self.send[:] = self._given(redop)
 
     def wrong(self, result: Array, redop: str) -> int:
         """Return how many elements of ``result`` differ from the exact output.
 
-        Out of place also of the input.
+        Out of place, elements of the input that have changed count as well.
         """
         wrong = int(np.count_nonzero(result != self._expected(redop)))
         if not self.in_place:

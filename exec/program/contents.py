@@ -1,4 +1,7 @@
-"""The chunks that steps and messages of a program carry, which a run may leave out."""
+"""The chunks that each step and each message of a program carries.
+
+A run that leaves chunks out skips the steps and messages that carry nothing else.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ __all__ = ["Carried", "Contents", "contents_of"]
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """Things in an order: thing ``owner[n]`` of ``count`` carries chunk ``chunk[n]``."""
+    """The chunks of ``count`` steps or messages, as pairs: number ``owner[n]`` carries chunk ``chunk[n]``."""
 
     count: int
     owner: Indices
     chunk: Indices
 
     def within(self, chunks: Mask) -> Mask:
-        """Return for each row whether it carries none but these ``chunks``."""
+        """Return for each step or message whether it carries no chunk outside the mask ``chunks``."""
         others = np.bincount(self.owner, ~chunks[self.chunk], minlength=self.count)
         return np.asarray(others == 0)
 

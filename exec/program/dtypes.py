@@ -31,7 +31,7 @@ Redop = Literal["sum", "prod", "min", "max", "avg"]
 Array: TypeAlias = np.ndarray[Any, Any]
 REDOPS: tuple[str, ...] = get_args(Redop)
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
-# NumPy has no such type: its bits are kept under its name, apart from every integer type.
+# NumPy has no bfloat16. A record of one field holds its bits, so that no integer type is mistaken for it.
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 _SHORT = {
     **{"half": "float16", "float": "float32", "double": "float64", "int": "int32", "char": "int8"},
@@ -95,10 +95,10 @@ def combine_of(redop: str, dtype: np.dtype[Any]) -> Callable[[Array, Array], Arr
 
 
 def neutral_of(redop: str, dtype: np.dtype[Any]) -> Array:
-    """Return an array of the one element that, combined with any other, leaves that as it is, to the
-    last bit.
+    """Return the operator's neutral element, as an array of length 1.
 
-    Of a sum of floating-point numbers that is -0.0: 0.0 would turn -0.0 into 0.0.
+    Combining it with any element gives that element bit for bit. For floating-point sums it is -0.0,
+    because 0.0 + -0.0 is 0.0.
     """
     ufunc_of(redop)
     real = dtype == BFLOAT16 or dtype.kind == "f"
@@ -116,7 +116,7 @@ def neutral_of(redop: str, dtype: np.dtype[Any]) -> Array:
 
 
 def encoded(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Return ``values`` as an element type, rounded to the nearest, integers cut to their low bits."""
+    """Convert ``values`` to an element type: floats are rounded to nearest, integers keep their low bits."""
     if dtype != BFLOAT16:
         return values.astype(dtype)
     bits = values.astype(np.float32).view(np.uint32)
@@ -127,17 +127,14 @@ def encoded(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def decoded(values: Array) -> Array:
-    """Elements as numbers that NumPy can calculate with: bfloat16 as float32, the others as they are."""
+    """Convert bfloat16 to float32, which NumPy can calculate with; return other types unchanged."""
     if values.dtype != BFLOAT16:
         return values
     return (values.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def divided(values: Array, by: int) -> Array:
-    """Return the averages of sums of ``by`` elements, of the same type.
-
-    Those of integers are cut towards zero.
-    """
+    """Divide sums by ``by``, keeping their type; integers round towards zero."""
     dtype = values.dtype
     if dtype == BFLOAT16 or dtype == np.float16:
         return encoded(decoded(values).astype(np.float32) / np.float32(by), dtype)

@@ -1,9 +1,9 @@
-"""Inputs whose results are known exactly, and those results.
+"""Test inputs whose results are known exactly, and those results.
 
-Every rank repeats a pattern of small integers whose length is a prime, so that a chunk in the
-wrong place, twice or not at all shows. They are so small that their sums are exact in the element type:
-in float32 for up to two million ranks, in bfloat16 for 256. Of the factors of a product only two ranks'
-differ from one, whatever their number.
+Every rank repeats a pattern of small integers. The length of the pattern is a prime, so a chunk that is
+misplaced, missing or added twice gives a wrong result. The integers are small enough that their sums are
+exact in the element type: up to two million ranks in float32, 256 in bfloat16. For products, at every
+element only two ranks hold a factor other than 1.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from synth.program import INPUT, OUTPUT
 
 __all__ = ["expected", "given"]
 
+# A prime (2^13 - 1), so that no chunk size divides it.
 _PERIOD = 8191
 _LARGEST = 7
-# Up to where every integer is an element.
+# The largest n for which every integer from -n to n can be represented; 2^24 for other types.
 _EXACT = {np.dtype(np.float16): 1 << 11, BFLOAT16: 1 << 8}
 
 
@@ -33,7 +34,7 @@ def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
     own = _repeated(patterns.of(rank), 0, layout.elements(rank, INPUT))
     collective = layout.program.collective
     copied = collective.sources.has(rank) & (collective.sources.sizes() > 1) & ~collective.reduced
-    # Copies of a chunk are the same on all ranks that hold it: those of the first one.
+    # A chunk that is copied, not reduced, must be the same on all ranks that hold it: use the first rank's.
     for chunk in np.flatnonzero(copied).tolist():
         slot = patterns.input_slot(rank, chunk)
         start, length = layout.start(INPUT, slot), layout.length(slot)
@@ -61,7 +62,7 @@ def expected(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Arr
 
 
 class _Patterns:
-    """What the ranks repeat, as elements of one type, and what becomes of it."""
+    """The pattern of each rank, as elements of one type, and reductions of patterns."""
 
     def __init__(self, layout: Layout, dtype: np.dtype[Any], redop: str) -> None:
         self.layout, self.dtype, self.redop = layout, dtype, redop
@@ -77,17 +78,17 @@ class _Patterns:
         return int(self._slots[rank][chunk])
 
     def of(self, rank: int) -> Array:
-        """Return one period of what ``rank`` holds."""
+        """Return one period of the pattern of ``rank``."""
         return encoded(_period(self.ranks, rank, self.largest, self.for_product), self.dtype)
 
     def at_source(self, source: int, chunk: int) -> Array:
-        """Return a period of what ``source`` holds, or longer, from ``chunk`` on."""
+        """Return the elements of ``source`` from the start of ``chunk`` on: a whole period at least."""
         layout = self.layout
         first = layout.start(INPUT, self.input_slot(source, chunk))
         return _repeated(self.of(source), first, max(_PERIOD, layout.largest))
 
     def reduced(self, sources: Iterable[int]) -> Array:
-        """Return one period of what comes of all ``sources``."""
+        """Return one period of the reduction over ``sources``."""
         return self.combined([self.of(source) for source in sources])
 
     def combined(self, parts: list[Array]) -> Array:
@@ -96,7 +97,7 @@ class _Patterns:
 
 
 def _chunk_by_chunk(patterns: _Patterns, rank: int) -> Array:
-    """Return the output from the sources of each of its chunks."""
+    """Return the output of ``rank``, computed chunk by chunk from the sources of each chunk."""
     layout = patterns.layout
     collective = layout.program.collective
     result = np.zeros(layout.elements(rank, OUTPUT), patterns.dtype)

@@ -1,6 +1,6 @@
 """The reference executor: all ranks of a program in one process, on NumPy.
 
-What the other executors give must equal what this one gives.
+The other executors must give the same results.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def interpret(
     in_place: bool = False,
     depth: int = FIFO_DEPTH,
 ) -> list[Array]:
-    """Return the output of every rank; ``inputs`` are flat arrays, one a rank, and stay as they are.
+    """Return the output of every rank; ``inputs``, one flat array for each rank, are not changed.
 
-    In place, input and output of a rank share memory as the collective defines it. Raises
-    UsageError where the inputs do not fit the collective, DataError where the program deadlocks
-    with ``depth`` messages in each connection.
+    In place, input and output of a rank share memory as the collective defines it. Raises UsageError if
+    the inputs do not fit the collective, and DataError if the program deadlocks with at most ``depth``
+    messages under way in each connection.
     """
     layout = Layout(program, _count(program, inputs))
     ranks = _Ranks(layout, inputs, in_place)
@@ -82,7 +82,7 @@ def _value(ranks: _Ranks, rank: int, part: MovePart) -> Array | None:
 
 
 def _count(program: Program, inputs: Sequence[Array]) -> int:
-    """Elements of a block, from the inputs; UsageError where they do not fit."""
+    """Return the elements of a block, from the inputs; raises UsageError if they do not fit."""
     if len(inputs) != program.ranks:
         raise UsageError(f"inputs: expected one for each of {program.ranks} ranks, found {len(inputs)}")
     layout = Layout(program, 1)

@@ -1,4 +1,4 @@
-"""The layout of slots in a rank's buffers, where chunks need not be equal."""
+"""The layout of slots in a rank's buffers; chunks may differ in size."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ __all__ = ["Layout", "count_of", "size_bytes_of"]
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Elements of a program's slots.
+    """The elements that each slot of a program holds.
 
-    ``count`` is the elements of a block, as nccl-tests counts: a buffer of all_reduce, broadcast
-    and reduce, a rank's share of all_gather, reduce_scatter, gather and scatter, a pair's of all_to_all
-    and all_to_next, a chunk of custom collectives and of several at once. A block is cut into its chunks
-    as evenly as whole elements allow, alike on all ranks.
+    ``count`` is the number of elements of a block, as nccl-tests counts them. A block is the whole buffer
+    in all_reduce, broadcast and reduce; one rank's share in all_gather, reduce_scatter, gather and scatter;
+    the data of one pair in all_to_all and all_to_next; and one chunk in custom collectives and in several
+    collectives at once. A block is divided into chunks as evenly as whole elements allow, the same way on
+    all ranks.
     """
 
     program: Program
@@ -34,7 +35,7 @@ class Layout:
 
     @cached_property
     def largest(self) -> int:
-        """Elements of the largest chunk, and so of every scratch slot."""
+        """Elements of the largest chunk, which is also the size of every scratch slot."""
         return -(-self.count // self.program.collective.share)
 
     @cached_property
@@ -45,7 +46,7 @@ class Layout:
 
     @cached_property
     def _sizes(self) -> tuple[list[int], list[int]]:
-        """Return the numbers of slots of the input and the output of each rank."""
+        """The number of input slots and of output slots of each rank."""
         collective = self.program.collective
         inputs, outputs = (
             sets.per_rank(collective.ranks).tolist() for sets in (collective.sources, collective.targets)
@@ -60,18 +61,18 @@ class Layout:
         return block * self.count + self._cuts[part]
 
     def length(self, slot: int) -> int:
-        """Elements of an input or output slot."""
+        """Return the elements of an input or output slot."""
         part = slot % self.program.collective.share
         return self._cuts[part + 1] - self._cuts[part]
 
     def elements(self, rank: int, buffer: int) -> int:
-        """Elements of a whole buffer of ``rank``."""
+        """Return the elements of a whole buffer of ``rank``."""
         if buffer == SCRATCH:
             return self.program.scratch_chunks[rank] * self.largest
         return self._sizes[buffer == OUTPUT][rank] // self.program.collective.share * self.count
 
     def sums(self, rank: int) -> list[tuple[int, int, int]]:
-        """Return (first element, end, summands) of each stretch of ``rank``'s output that is reduced."""
+        """Return (first element, end, number of summands) for each reduced stretch of ``rank``'s output."""
         collective = self.program.collective
         found: list[tuple[int, int, int]] = []
         if not collective.reduces:
@@ -87,7 +88,7 @@ class Layout:
         return found
 
     def in_place(self, rank: int) -> tuple[int, slice, slice]:
-        """Return (elements, input, output): one buffer for both, and where in it each of them lies.
+        """Return (elements, input, output): the size of the shared buffer, and each one's slice of it.
 
         Raises UsageError for a collective that cannot run in place.
         """
@@ -106,7 +107,7 @@ class Layout:
 
 
 def count_of(collective: Collective, size_bytes: int, itemsize: int) -> int:
-    """Elements of a block so that the larger buffer has about ``size_bytes``; at least one."""
+    """Return the elements of a block for which the larger buffer has about ``size_bytes``; at least 1."""
     return max(1, size_bytes // itemsize // _blocks(collective))
 
 

@@ -1,4 +1,4 @@
-"""The steps of a program as moves of elements: what every executor runs, for one count of elements."""
+"""The steps of a program as moves of elements, for one element count; every executor runs these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Move", "MovePart", "Span", "moves"]
 
 
 class Span(NamedTuple):
-    """Elements of one buffer of the rank: ``slot`` and ``slots`` say which slots they fill."""
+    """Elements ``start`` to ``stop`` of one buffer, which fill ``slots`` slots from ``slot`` on."""
 
     buffer: int
     slot: int
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 
 class MovePart(NamedTuple):
-    """One message or one local operation: ``src`` is read, ``dst`` written; None where unused."""
+    """One message or one local operation: it reads ``src`` and writes ``dst``, each None if unused."""
 
     src: Span | None
     dst: Span | None
@@ -34,7 +34,7 @@ class MovePart(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One step: ``to`` and ``from_`` are connections (-1: none); parts of no elements are left out."""
+    """One step: it sends on connection ``to`` and receives on ``from_`` (-1: none). No part is empty."""
 
     step: int
     rank: int
@@ -47,8 +47,8 @@ class Move(NamedTuple):
 def moves(layout: Layout, depth: int = FIFO_DEPTH) -> list[Move]:
     """Return every step of every rank, in an order in which they can run; O(steps).
 
-    Raises DataError, naming who waits for whom, where the program deadlocks, and where it moves a
-    chunk into a slot of another size.
+    Raises DataError if the program deadlocks, naming the ranks that wait for each other, and if it moves
+    a chunk into a slot of another size.
     """
     program = layout.program
     order, _, filled = run(links_of(program), depth)
@@ -58,7 +58,10 @@ def moves(layout: Layout, depth: int = FIFO_DEPTH) -> list[Move]:
 
 
 class _Sizes:
-    """Follows how many elements each scratch slot holds, which only the chunk in it decides."""
+    """The sizes of messages and of scratch slots, followed step by step.
+
+    The size of a scratch slot is not fixed: it is that of the chunk which the slot holds.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.layout, self.program = layout, layout.program
@@ -84,7 +87,7 @@ class _Sizes:
             yield Move(step, rank, OPS[op], to, from_, parts)
 
     def _source_lengths(self, rank: int, step: int) -> list[int]:
-        """Elements of the slots read; one number for all of them where the chunks are equal."""
+        """Return the elements of each slot that the step reads; one total for all if chunks are equal."""
         program, layout = self.program, self.layout
         buffer, first, count = (
             int(column[step]) for column in (program.src_buffer, program.src_slot, program.count)

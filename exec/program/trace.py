@@ -1,6 +1,6 @@
 """Traces: the steps of each rank in one run of a program.
 
-All times are nanoseconds of the monotonic clock, which is one for all processes of a host.
+All times are nanoseconds of the monotonic clock, which all processes of a host share.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from probes.base import Indices, Mask
 
 __all__ = ["CONNECTION_BITS", "Connection", "KeptRun", "RankTrace", "connection_of"]
 
-# A message is named by its connection and its number within a run.
+# A message's identifier is its connection's number, shifted left by this, plus its number within the run.
 CONNECTION_BITS = 32
 
 
 class Connection(NamedTuple):
-    """A connection: its ranks, whether by a wire, whether its sender waits until all has been read."""
+    """A connection of two ranks.
+
+    ``wired``: it goes over a wire to another host. ``settles``: the sender's run ends only once the
+    receiver has read all of its messages.
+    """
 
     sender: int
     receiver: int
@@ -30,13 +34,17 @@ class Connection(NamedTuple):
 class RankTrace:
     """The trace of one rank in one run: a row for each step and tile, in the order in which they ran.
 
-    ``off_before_ns`` and ``off_ns`` say how long the rank had no core before a step and during it, and
-    ``off_after_ns`` after the last; stretches below 20 us are not seen. ``adds``: it added, else it copied,
-    or only passed on what need not be copied. ``takes`` and ``gives`` name messages (-1: none); ``there_ns``
-    says when the one taken had come over its wire (0: within the host it is there when its sender's step
-    ends), ``left_ns`` when the one given had left. Row ``reader_step[n]`` may not begin before message
-    ``reader_message[n]`` has been read, which on a wire is when it has left, at ``reader_ns[n]``; a run ends
-    no sooner than all messages of connections that settle have been read.
+    - ``off_before_ns``, ``off_ns``: time without a core before and during each step; ``off_after_ns``: after
+      the last step. Times below 20 us are not seen.
+    - ``adds``: whether the row reduced; other rows copied, or moved no data.
+    - ``takes``, ``gives``: the messages received and sent (-1: none). ``there_ns``: when the received message
+      had arrived over its wire; 0 within a host, where it is there when its sender's step ends. ``left_ns``:
+      when the sent message had left by its wire.
+    - Row ``reader_step[n]`` may begin only after message ``reader_message[n]`` has been read, because it
+      overwrites the memory of that message. On a wire a message counts as read when it has left, at
+      ``reader_ns[n]``.
+    - ``ends``: the connections of this rank, by number. The run ends only once all messages of connections
+      that settle have been read.
     """
 
     start_ns: int
@@ -58,7 +66,7 @@ class RankTrace:
 
 
 class KeptRun(NamedTuple):
-    """The raw log of one run, which takes so many bytes; ``trace`` reads it."""
+    """The raw log of one run: its size in bytes, and a function that converts it to a trace."""
 
     nbytes: int
     trace: Callable[[], RankTrace]

@@ -13,11 +13,13 @@ __all__ = ["Wire", "Wires", "counters_at"]
 
 
 class Wire(NamedTuple):
-    """Whom it joins, where it counts (two words: written, read), and the bytes of a run's messages in order.
+    """One end of a connection that carries the same messages in every run.
 
-    ``early[n]``: message n arrives where nothing else lies, and need not wait for one of ``depth`` slots.
-    ``through_ns[n]`` is set to when message n was through, by the monotonic clock; empty: nobody asks.
-    What goes out is to go at ``bytes_per_s``; 0: as fast as it can.
+    ``counters`` are two words: the messages written and the messages read. ``messages`` is the memory of
+    each message of a run, in order. With ``early[n]`` message n is received into memory of its own, so it
+    need not wait for one of the ``depth`` slots. ``through_ns[n]`` receives the time at which message n had
+    passed, by the monotonic clock; an empty array turns that off. ``bytes_per_s`` limits the rate of sending;
+    0: no limit.
     """
 
     outgoing: bool
@@ -38,12 +40,15 @@ class Wires(Protocol):
         """Start run number ``run``."""
 
     def serve(self, *, wait: bool) -> bool:
-        """Move what can be; with ``wait`` stay until something has, or a moment. Whether anything did."""
+        """Move all messages that can move now; return whether any did.
+
+        With ``wait``, first wait a moment for one that can.
+        """
 
     def free(self) -> None:
-        """Give back what the wires hold."""
+        """Free the resources of the wires."""
 
 
 def counters_at(memory: Array, offset: int) -> Indices:
-    """Return the two counters that begin at ``offset`` bytes, each in a line of its own."""
+    """Return the two counters that begin at ``offset`` bytes, each in a cache line of its own."""
     return memory[offset : offset + 256].view(np.int64)[:: 128 // 8]

@@ -1,6 +1,6 @@
-"""Kernels compiled by NVRTC for one architecture: no driver, no GPU and no header is needed.
+"""Kernels compiled by NVRTC for one architecture; this needs no driver, no GPU and no header.
 
-Not by CuPy's own modules: they let the GPU flush small numbers to zero, which NumPy and MPI do not.
+CuPy's own modules are not used, because their kernels flush subnormal numbers to zero; NumPy and MPI do not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KERNEL = re.compile(
 
 @dataclass(frozen=True)
 class Needs:
-    """The needs of a kernel: registers a thread, and bytes spilled from them."""
+    """The needs of a kernel: registers per thread, and bytes spilled from registers."""
 
     registers: int
     spilled_bytes: int
@@ -32,7 +32,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code, and what each of its kernels needs."""
+    """The machine code of kernels, and the needs of each."""
 
     code: bytes
     needs: dict[str, Needs]
@@ -40,10 +40,10 @@ class Cubin:
 
 @cache
 def cubin(dtype: str, redop: str, architecture: int, wire_protocol: WireProtocol = "Simple") -> Cubin:
-    """Return the kernels for one type, operator and protocol; ``architecture`` is 90 for compute
-    capability 9.0.
+    """Return the kernels for one type, operator and protocol.
 
-    Raises UnavailableError where NVRTC is not installed or does not know the architecture.
+    ``architecture`` is 90 for compute capability 9.0. Raises UnavailableError if NVRTC is not installed or
+    does not know the architecture.
     """
     known = architectures()
     from cuda.bindings import nvrtc
@@ -66,7 +66,7 @@ def cubin(dtype: str, redop: str, architecture: int, wire_protocol: WireProtocol
 
 
 def needs_of(log: str) -> dict[str, Needs]:
-    """Return what the assembler said of each kernel."""
+    """Return the needs of each kernel, from the log of the assembler (ptxas -v)."""
     return {
         name: Needs(int(registers), int(stores) + int(loads))
         for name, stores, loads, registers in _KERNEL.findall(log)
@@ -74,11 +74,11 @@ def needs_of(log: str) -> dict[str, Needs]:
 
 
 def architectures() -> list[int]:
-    """Return those that NVRTC compiles for; raises UnavailableError where it is not installed."""
+    """Return the architectures that NVRTC compiles for; raises UnavailableError if it is not installed."""
     try:
         from cuda.bindings import nvrtc
 
-        # The binding itself says so where it does not find the library.
+        # The binding raises RuntimeError if it does not find the library.
         _, known = nvrtc.nvrtcGetSupportedArchs()
     except (ImportError, RuntimeError) as error:
         raise UnavailableError(f"NVRTC cannot be loaded: {error}", hint=_HINT) from error

@@ -1,4 +1,4 @@
-"""One GPU of this process through CuPy: its memory, its kernels, and how many blocks it holds at once."""
+"""One GPU of this process through CuPy: its memory, its kernels, and the blocks that it runs at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HOST_TO_DEVICE = 1
 
 
 def gpus() -> int:
-    """Return how many GPUs this process sees; raises UnavailableError for none, and without CUDA or CuPy."""
+    """Return the number of visible GPUs; raises UnavailableError if it is 0, and without CUDA or CuPy."""
     count = gpu_count()
     if not count:
         raise UnavailableError("CUDA sees no GPU", hint="ccctl doctor says what is missing.")
@@ -28,7 +28,7 @@ def gpus() -> int:
 
 
 class Device:
-    """The GPU that this process works on; raises UnavailableError where there is none."""
+    """The GPU that this process uses; raises UnavailableError if there is none."""
 
     def __init__(self, number: int = 0) -> None:
         count = gpus()
@@ -46,15 +46,18 @@ class Device:
             self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
     def told(self) -> AbstractContextManager[None]:
-        """Return what CUDA raises inside becomes an UnavailableError that names the GPU."""
+        """Return a context that turns errors of CUDA into an UnavailableError that names the GPU."""
         return cuda_errors(self.number)
 
     def memory(self, size_bytes: int) -> Any:
-        """Zeroed memory with a ``ptr``; an allocation of its own, so that an IPC handle names just it."""
+        """Allocate zeroed memory, with its address as ``ptr``.
+
+        It is an allocation of its own, outside CuPy's pool, because an IPC handle exports a whole allocation.
+        """
         with self.told():
             found = self.cupy.cuda.Memory(max(size_bytes, 1))
             self._runtime.memset(found.ptr, 0, max(size_bytes, 1))
-            # Another stream, or another process, may use it at once.
+            # Other streams and processes may use the memory as soon as this returns.
             self._runtime.deviceSynchronize()
         return found
 
@@ -65,14 +68,14 @@ class Device:
         return found
 
     def upload(self, memory: Any, table: Array) -> None:
-        """Copy ``table`` to the start of ``memory``; done when it returns."""
+        """Copy ``table`` to the start of ``memory``, and wait until that is done."""
         content = np.ascontiguousarray(table)
         with self.told():
             self._runtime.memcpy(memory.ptr, content.ctypes.data, content.nbytes, _HOST_TO_DEVICE)
             self._runtime.deviceSynchronize()
 
     def pinned(self, shape: tuple[int, ...], dtype: str) -> Array:
-        """Zeros in memory of the host that the GPU reads and writes at the same address."""
+        """Return zeros in host memory that the GPU reads and writes at the same address."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         with self.told():
             memory = self.cupy.cuda.alloc_pinned_memory(max(size, 1))
@@ -82,7 +85,10 @@ class Device:
 
 
 class Kernels:
-    """The kernels for one element type, operator and protocol, loaded before anything spins."""
+    """The kernels for one element type, operator and protocol.
+
+    They are loaded here, because CUDA's lazy loading can deadlock while a kernel spins.
+    """
 
     def __init__(
         self, device: Device, dtype: str, redop: str, wire_protocol: WireProtocol = "Simple"
@@ -95,7 +101,7 @@ class Kernels:
             self.interpret, self.combine, self.divide = (
                 self._module.get_function(f"ccctl_{name}") for name in ("interpret", "combine", "divide")
             )
-            # Blocks of the interpreter that one multiprocessor holds at once.
+            # Blocks of the interpreter that one multiprocessor runs at once.
             self.resident = int(
                 device.cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
                     self.interpret.ptr, THREADS, 0
@@ -104,9 +110,9 @@ class Kernels:
 
 
 def refuse_too_many(blocks: int, resident: int, multiprocessors: int) -> None:
-    """Raise UnavailableError where not all threadblocks run at the same time.
+    """Raise UnavailableError if the GPU cannot run all threadblocks at the same time.
 
-    A cooperative launch of too many is not refused by CuPy: it launches fewer, and they wait for ever.
+    CuPy does not refuse a cooperative launch of too many: it launches fewer, which then wait for ever.
     """
     most = resident * multiprocessors
     if blocks > most:

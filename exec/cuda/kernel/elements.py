@@ -28,7 +28,7 @@ def element_of(dtype: str) -> str:
 
 
 def itemsize_of(dtype: str) -> int:
-    """Return bytes of one element; raises UsageError for a type that is not known."""
+    """Return the bytes of one element; raises UsageError for an unknown type."""
     return dtype_of(dtype).itemsize
 
 

@@ -1,8 +1,8 @@
-"""A program as the flat tables of integers that the interpreter kernel walks (GC3 Sec. 4.1, 4.3).
+"""A program as flat tables of integers, which the interpreter kernel reads (GC3 Sec. 4.1, 4.3).
 
-A step of several chunks becomes one row for each chunk, so that a message is one chunk, tiled; a FIFO
-then holds ``depth`` times the chunks of its largest message, and deadlocks nowhere that the program does
-not. Consecutive local reductions into one place become one row of many sources.
+A step of several chunks becomes one row for each chunk, so each message is one chunk, cut into tiles. A FIFO
+holds ``depth`` times the chunks of its largest message; so the tables deadlock only if the program does.
+Consecutive local reductions into one place become one row with several sources.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = [
     "wire_protocol_of",
 ]
 
-# How a receiver knows that a message has come: by a count of messages, or by a flag in each line of it.
+# How a receiver detects a message: Simple by a count of messages, LL by a flag in each line of the message.
 WireProtocol = Literal["Simple", "LL"]
-# The columns; exec.cuda.kernel.source turns them into the kernel's enumerations.
+# Columns of the tables; exec.cuda.kernel.source turns them into enumerations of the kernel.
 BLOCK = (
     "rank",
     "number",
@@ -49,9 +49,11 @@ BLOCK = (
 )
 LINK = ("out_slots", "out_head", "out_credit", "in_slots", "in_head", "in_credit")
 RECORD = ("state", "reason", "rank", "number", "origin", "peer", "channel", "tile", "slice", "seen", "wanted")
-# GC3 Sec. 4.3: chunks of more than 4 MB are tiled; two places of 512 KB a connection stay in a GPU's L2.
+# GC3 (Sec. 4.3) tiles chunks of more than 4 MB. Here tiles are shorter, so that a connection's two slots of
+# 512 KiB stay in a GPU's L2 cache.
 TILE_BYTES = 512 << 10
-# … and each tile travels in up to four slices, so that the next hop starts before it is whole.
+# Each tile travels in up to _MOST_SLICES slices, so that the next hop starts before the whole tile has
+# arrived.
 SLICE_BYTES = 64 << 10
 _MOST_SLICES = 4
 _PACK_BYTES = 16
@@ -59,12 +61,12 @@ _PACK_BYTES = 16
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The tables of all ranks: rows of ``steps`` by threadblock, of ``blocks`` by rank.
+    """The tables of all ranks: rows of ``steps`` in order of threadblocks, of ``blocks`` in order of ranks.
 
     ``more`` holds (buffer, first element) of the further sources of fused reductions. A tile has ``tile``
-    elements, so each chunk takes ``tiles`` rounds, and travels in ``slices`` parts. ``fifos`` gives each
-    threadblock the FIFO it sends to and the one it receives from (-1: none), ``room`` each FIFO its
-    places, of ``place_bytes`` each.
+    elements, a chunk at most ``tiles`` tiles, and a tile travels in ``slices`` slices. ``fifos`` holds the
+    FIFO that each threadblock sends to and the FIFO that it receives from (-1: none). ``room`` is the number
+    of slots of each FIFO; a slot has ``place_bytes``.
     """
 
     layout: Layout
@@ -81,13 +83,13 @@ class Encoded:
 
     @property
     def place_bytes(self) -> int:
-        """Bytes of a FIFO's slot; by LL each 8 bytes of data take a line of 16."""
+        """Bytes of a FIFO's slot; in LL each 8 bytes of data take a line of 16."""
         size_bytes = self.tile * self.itemsize
         return -(-size_bytes // 8) * 16 if self.wire_protocol == "LL" else size_bytes
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that all steps together read and write: one run of all ranks, FIFOs and all."""
+        """Bytes that all steps of all ranks read and write in one run, in buffers and FIFOs."""
         does, more, length = (self.steps[:, STEP.index(name)] for name in ("does", "more_count", "length"))
         operands = sum((does & bit != 0).astype(np.int64) for bit in DOES.values()) + more
         return int((operands * length).sum()) * self.itemsize
@@ -99,11 +101,10 @@ class Encoded:
 
 
 def wire_protocol_of(program: Program) -> WireProtocol:
-    """Return the protocol by which the kernel carries a program's messages: LL if it asks for LL,
-    else Simple.
+    """Return the kernel's protocol for a program: LL if the program asks for LL, else Simple.
 
-    LL128 becomes Simple: it needs stores of 128 bytes to arrive in order, as NVLink guarantees, which has not
-    been tested here.
+    LL128 becomes Simple: it relies on stores of 128 bytes that arrive in order. NVLink guarantees this, but
+    it has not been tested here.
     """
     return "LL" if program.protocol == "LL" else "Simple"
 
@@ -117,10 +118,10 @@ def encoded(
     depth: int = FIFO_DEPTH,
     wire_protocol: WireProtocol = "Simple",
 ) -> Encoded:
-    """Return the tables of ``layout``'s program; O(chunks moved). By LL a message is one slice.
+    """Return the tables of ``layout``'s program; O(chunks moved). In LL a message is one slice.
 
-    Raises DataError where the program deadlocks with ``depth`` messages in each FIFO or two
-    threadblocks of a rank share one end of a connection.
+    Raises DataError if the program deadlocks with ``depth`` messages in each FIFO, or if two threadblocks of
+    a rank share one end of a connection.
     """
     program = layout.program
     links = links_of(program)
@@ -149,7 +150,7 @@ def encoded(
 
 
 def _tile(largest: int, itemsize: int, tile_bytes: int) -> int:
-    """Elements of a tile: whole packs, and no more than the largest chunk needs."""
+    """Return the elements of a tile: a multiple of 16 bytes, and no more than the largest chunk needs."""
     pack = _PACK_BYTES // itemsize
     wanted = min(max(tile_bytes // itemsize, pack), max(largest, 1))
     return -(-wanted // pack) * pack

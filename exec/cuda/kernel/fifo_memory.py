@@ -1,7 +1,8 @@
-"""The memory of FIFOs: one allocation a rank, laid out alike on all, so that ranks exchange bases only.
+"""The memory of FIFOs: one allocation (arena) for each rank.
 
-A rank's arena holds the places of the FIFOs it receives from, the count of what was put into each, and
-for each FIFO it sends to the count of what was taken out (GC3 Sec. 4.3). Counts are a cache line apart.
+All ranks compute the layout of every arena, so they exchange only base addresses. A rank's arena holds the
+slots of the FIFOs that it receives from, the count of messages put into each of them, and, for each FIFO that
+it sends to, the count of messages taken out (GC3 Sec. 4.3). Each count has a cache line of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ _LINE_BYTES = 128
 
 @dataclass(frozen=True, eq=False)
 class Arenas:
-    """The bytes of each rank's arena, and the ends of each FIFO with their offsets in the arenas."""
+    """The size of each rank's arena, and the two ranks of each FIFO with its offsets in their arenas.
+
+    ``slots`` and ``head`` (the count of messages put in) are in the receiver's arena, ``credit`` (the count
+    of messages taken out) in the sender's.
+    """
 
     sizes: Indices
     sender: Indices
@@ -33,8 +38,7 @@ class Arenas:
     def links(self, encoded: Encoded, bases: Sequence[int], blocks: range) -> Indices:
         """Return the kernel's table of addresses for these threadblocks.
 
-        ``bases[rank]`` is where this process sees the arena of ``rank``; those of ranks that it does not
-        talk to are not looked at.
+        ``bases[rank]`` is the address of that rank's arena in this process; only those of peers are used.
         """
         base = np.array(bases, dtype=np.int64)
         table = np.zeros((len(blocks), len(LINK)), dtype=np.int64)
@@ -53,9 +57,9 @@ class Arenas:
 
 
 def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
-    """Return the arenas of all ranks: counts first, then places; O(threadblocks).
+    """Return the arenas of all ranks: counts first, then slots; O(threadblocks).
 
-    With ``host_of``, the host of each rank, FIFOs between hosts get no slots here: they are in pinned memory.
+    With ``host_of``, the host of each rank, FIFOs between hosts get no slots: theirs are in pinned memory.
     """
     fifos = len(encoded.room)
     sender, receiver = (np.full(fifos, -1, dtype=np.int64) for _ in range(2))
@@ -75,7 +79,7 @@ def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
 
 
 def _placed(owner: Indices, sizes: Indices, used: Indices) -> Indices:
-    """Return an offset for each piece in its owner's arena; ``used`` grows by them."""
+    """Return an offset in its owner's arena for each piece, and add the pieces' sizes to ``used``."""
     offsets = np.zeros(len(owner), dtype=np.int64)
     for piece, (rank, size) in enumerate(zip(owner.tolist(), sizes.tolist(), strict=True)):
         offsets[piece] = used[rank]

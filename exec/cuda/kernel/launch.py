@@ -1,6 +1,6 @@
-"""The interpreter on one GPU: the tables of some ranks uploaded once, launched many times.
+"""The interpreter on one GPU: the tables of some ranks are uploaded once and launched many times.
 
-Where a kernel gives up, `waiters` tells which threadblock waited for which.
+If a kernel gives up, `waiters` describes which threadblock waited for which.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from synth.program import OUTPUT
 __all__ = ["Addresses", "Interpreter", "own_tables", "waiters"]
 
 LIMIT_S = 30.0
-# A threadblock that gives up records that its own time ran out, and the FIFO it waited for.
+# States and reasons that a threadblock records when it gives up: its own time ran out, and whether it waited
+# for a message, for room in a FIFO, or for a step of another threadblock. interpreter.cu has the same
+# numbers.
 _RAN_OUT = 1
 _MESSAGE, _ROOM, _STEP = 1, 2, 3
 Addresses = Sequence[tuple[int, int, int]]
-"""Of each rank that runs here: where its input, output and scratch are."""
+"""The addresses of input, output and scratch, for each rank that runs on this GPU."""
 
 
 class Interpreter:
-    """The threadblocks of ``ranks`` (adjacent ones) in one cooperative kernel.
+    """The threadblocks of consecutive ``ranks`` in one cooperative kernel.
 
-    ``bases`` says where this process sees each rank's arena; ``remote`` are the FIFOs between hosts. Raises
-    UnavailableError where the threadblocks do not all fit on the GPU at once.
+    ``bases`` are the addresses of each rank's arena in this process; ``remote`` are the FIFOs between hosts.
+    Raises UnavailableError if the GPU cannot run all the threadblocks at once.
     """
 
     def __init__(
@@ -66,9 +68,9 @@ class Interpreter:
         self._launches = 0
 
     def launch(self, addresses: Addresses, *, average: bool = False) -> None:
-        """Start the kernel on the device's stream, behind what is there; ``finish`` waits for it.
+        """Queue the kernel on the device's stream; ``finish`` waits for it.
 
-        With ``average`` the outputs are divided in the end by how many ranks were added up.
+        With ``average`` the outputs are divided by the number of summands afterwards.
         """
         stream = self._device.stream
         if self._addresses != addresses:
@@ -91,9 +93,10 @@ class Interpreter:
         self._launches += 1
 
     def finish(self) -> None:
-        """Wait until the kernel has ended; raises LostRankError naming who waited for whom in vain.
+        """Wait until the kernel has ended.
 
-        After that the FIFOs hold what was under way, and the interpreter must be made anew.
+        Raises LostRankError, naming what each threadblock waited for, if the kernel gave up. FIFOs then still
+        hold messages, so a new interpreter must be made.
         """
         with self._device.told():
             self._device.stream.synchronize()
@@ -101,7 +104,7 @@ class Interpreter:
             raise LostRankError(waiters(self._encoded, self._records))
 
     def stop(self) -> None:
-        """Make a kernel that waits give up; it then says for whom."""
+        """Make a waiting kernel give up and record what it waits for."""
         self._stop[0] = 1
 
     def _divide(self, addresses: Addresses) -> None:
@@ -115,7 +118,7 @@ class Interpreter:
 
 
 def own_tables(encoded: Encoded, ranks: range) -> tuple[Indices, Indices]:
-    """Return (blocks, steps) of these ranks alone, their numbers counted from the first of them."""
+    """Return (blocks, steps) of these ranks only, with indices that start at the first of them."""
     rows = range(encoded.blocks_of(ranks[0]).start, encoded.blocks_of(ranks[-1]).stop)
     blocks = encoded.blocks[rows.start : rows.stop].copy()
     first, count, buffers = (BLOCK.index(name) for name in ("first", "steps", "buffers"))
@@ -129,8 +132,7 @@ def own_tables(encoded: Encoded, ranks: range) -> tuple[Indices, Indices]:
 
 
 def waiters(encoded: Encoded, records: Indices) -> list[str]:
-    """Return a line for each threadblock that waited: first those whose own time ran out; none where
-    all ended.
+    """Return a line for each threadblock that waited, first those whose own time ran out.
 
     ``records`` has a row of RECORD for each threadblock that was launched.
     """

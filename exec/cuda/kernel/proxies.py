@@ -1,12 +1,12 @@
-"""FIFOs between hosts, for the persistent kernel: a proxy, a CPU thread, carries their slices (GC3 Sec. 5).
+"""FIFOs between hosts for the persistent kernel, carried by a proxy, a CPU thread (GC3 Sec. 5).
 
-A kernel cannot reach memory of another host. Each end of such a FIFO therefore has its own slots and counts
-in pinned memory of its host, and the kernel uses them as it uses those of a peer. The sender's proxy waits
-until the kernel has counted a slice as put in, sends it to the receiver's proxy and counts it as taken out.
-The receiver's proxy waits for room, receives the slice into a slot and counts it as put in. Each rank has one
-proxy, as it sends and receives through one NIC. A slice is one MPI message.
+A kernel cannot access the memory of another host. Each end of such a FIFO therefore has slots and counts of
+its own in pinned host memory, and the kernel uses them like those of a peer GPU. The sender's proxy waits
+until the kernel counts a slice as put in, sends it to the receiver's proxy, and counts it as taken out. The
+receiver's proxy waits for room, receives the slice into a slot, and counts it as put in. A rank has one
+proxy, because it sends and receives through one NIC. A slice is one MPI message.
 
-Counts are plain words, written after the data that they count; x86 keeps stores in that order.
+Counts are plain words, written after the data that they count; x86 keeps the order of stores.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ __all__ = ["Proxy", "RemoteEnd", "RemoteFifos"]
 
 _LINE_BYTES = 128
 _PACK_BYTES = 16
-# After so many polls without a message the thread sleeps for so long, so that others get its core.
+# After this many polls without a message the thread sleeps for _NAP_S, so that others get its core.
 _POLLS, _NAP_S = 200, 50e-6
 
 
 @dataclass(eq=False)
 class RemoteEnd:
-    """One end of a FIFO between hosts: its counts (put in, taken out), its slots, its slices of a launch.
+    """One end of a FIFO between hosts: its counts (put in, taken out), its slots, the slices of a launch.
 
-    ``spans[n]`` is (first byte within its slot, bytes) of the n-th slice of a launch, the same on both ends.
-    ``peer`` is the other end's process, ``places[slot]`` the bytes of a slot, which holds ``slices`` slices.
+    ``spans[n]`` is (first byte in the slot, bytes) of the n-th slice of a launch, the same on both ends.
+    ``peer`` is the process of the other end. ``places[slot]`` is the memory of a slot, which holds ``slices``
+    slices.
     """
 
     fifo: int
@@ -49,7 +50,7 @@ class RemoteEnd:
     places: Array
     spans: list[tuple[int, int]]
     slices: int
-    # Slices whose message was begun, and whose message is complete, over all launches.
+    # Slices whose message has been started, and slices whose message is complete, over all launches.
     begun: int = 0
     through: int = 0
     under_way: deque[Any] = field(default_factory=deque)
@@ -59,7 +60,7 @@ class RemoteEnd:
         return len(self.places) * self.slices
 
     def view(self, number: int) -> Array:
-        """Return the bytes of slice ``number``, counted from the first launch on."""
+        """Return the memory of slice ``number``, counted from the first launch on."""
         place: Array = self.places[number // self.slices % len(self.places)]
         first, length = self.spans[number % len(self.spans)]
         slice_bytes: Array = place[first : first + length]
@@ -67,10 +68,10 @@ class RemoteEnd:
 
 
 class RemoteFifos:
-    """The ends of all FIFOs between hosts of the ``ranks`` that run here, and their memory.
+    """The ends, with their memory, that the ``ranks`` on this GPU have of FIFOs between hosts.
 
-    ``host_of`` numbers each rank's host, ``process_of`` is its process in the communicator. ``memory(bytes)``
-    returns zeroed memory that the host and the kernel see at one address.
+    ``host_of`` and ``process_of`` are each rank's host and its process in the communicator. ``memory(bytes)``
+    returns zeroed memory that has the same address for the CPU and the kernel.
     """
 
     def __init__(
@@ -114,9 +115,9 @@ class RemoteFifos:
 
 
 def _spans(encoded: Encoded, fifo: int, outgoing: bool) -> list[tuple[int, int]]:
-    """Return (first byte within its slot, bytes) of each slice that a launch moves through a FIFO, in order.
+    """Return (first byte in the slot, bytes) of each slice that a launch moves through a FIFO, in order.
 
-    Slices are cut as the kernel cuts them: tiles, in each the steps of the threadblock, in each its slices.
+    The order is the kernel's: for each tile, for each step of the threadblock, the slices of its chunk.
     """
     (tb,) = np.flatnonzero(encoded.fifos[:, 0 if outgoing else 1] == fifo)
     block = encoded.blocks[tb]
@@ -138,10 +139,10 @@ def _spans(encoded: Encoded, fifo: int, outgoing: bool) -> list[tuple[int, int]]
 
 
 class Proxy:
-    """The thread that carries the slices of all ends of this process while a kernel runs.
+    """The thread that sends and receives the slices of all ends of this process while a kernel runs.
 
-    Call ``begin`` before a launch and ``end`` after the kernel has ended: it returns when all messages are
-    complete and raises errors of the network. Call ``close`` when no launch is under way.
+    Call ``begin`` before a launch, and ``end`` after the kernel has ended: ``end`` waits until all messages
+    are complete, and raises errors of the network. Call ``close`` when no launch is under way.
     """
 
     def __init__(self, comm: Any, ends: Sequence[RemoteEnd]) -> None:
@@ -196,7 +197,7 @@ class Proxy:
         return end.through >= self._goal * len(end.spans)
 
     def _send(self, end: RemoteEnd) -> bool:
-        """Begin to send slices that the kernel has put in, count those sent; whether there was any."""
+        """Start sending slices that the kernel has put in, and count those sent; return whether any moved."""
         before = end.begun + end.through
         while end.begun < int(end.counts[0]):
             view = end.view(end.begun)
@@ -206,7 +207,7 @@ class Proxy:
         return end.begun + end.through > before
 
     def _receive(self, end: RemoteEnd) -> bool:
-        """Begin to receive slices for which there is room, count those received; whether there was any."""
+        """Start receives for which there is room, and count slices received; return whether any moved."""
         before = end.begun + end.through
         last = min(int(end.counts[1]) + end.room, self._goal * len(end.spans))
         while end.begun < last:
@@ -217,7 +218,7 @@ class Proxy:
         return end.begun + end.through > before
 
     def _count(self, end: RemoteEnd, counter: int) -> None:
-        """Write to the kernel's counter how many slices are complete, up to the first that is not."""
+        """Set the kernel's counter to the number of slices complete without a gap."""
         through = end.through
         while end.under_way and (end.under_way[0] is None or end.under_way[0].Test()):
             end.under_way.popleft()

@@ -13,7 +13,7 @@ from synth.program import INPUT, OUTPUT, READS_SRC, RECEIVES, SENDS, WRITES_DST
 
 __all__ = ["DOES", "STEP", "Rows"]
 
-# The columns; exec.cuda.kernel.source turns them into the kernel's enumeration.
+# Columns of the table; exec.cuda.kernel.source turns them into an enumeration of the kernel.
 STEP = (
     "does",
     "src_buffer",
@@ -34,7 +34,7 @@ _FEATURES = {"receives": RECEIVES, "reads": READS_SRC, "writes": WRITES_DST, "se
 
 
 class Rows:
-    """Collects the rows of ``steps``, threadblock by threadblock."""
+    """The rows of ``steps``, built threadblock by threadblock."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout, self.program = layout, layout.program
@@ -43,9 +43,9 @@ class Rows:
         self.first: list[int] = []
         self.sends, self.receives = ([0] * self.program.threadblocks for _ in range(2))
         self.largest_message: dict[int, int] = {}
-        # The last row of each step, counted within its threadblock.
+        # The last row of each step, numbered within its threadblock.
         self._last = np.zeros(self.program.steps, dtype=np.int64)
-        # The steps of the program that the last row stands for.
+        # The steps of the program that the last row implements.
         self._tail: list[int] = []
         self._awaited = np.zeros(self.program.steps, dtype=bool)
         rows = np.flatnonzero(self.program.wait_tb >= 0)
@@ -102,10 +102,10 @@ class Rows:
         }
 
     def _joins(self, tb: int, row: dict[str, int]) -> bool:
-        """Return whether a local reduction can be one more source of the row before it.
+        """Return whether a local reduction can become one more source of the row before it.
 
-        The row before then also waits for what this one waits for. That may be only where nobody waits for
-        that row: a circle of waits would have to go through it.
+        The joined row then waits for what this row waits for. If another threadblock waits for the row
+        before, that could close a circle of waits, so the two are not joined.
         """
         local = DOES["accumulates"] | DOES["reads"] | DOES["writes"]
         if len(self.steps) == self.first[tb] or row["does"] != local or not _apart(row):
@@ -144,7 +144,7 @@ class Rows:
                 yield _shifted(part.src, at, each), _shifted(part.dst, at, each), each
 
     def _resolve_waits(self) -> None:
-        """Turn ``wait_step`` from steps of the program into rows."""
+        """Replace the step in each ``wait_step`` by the row, in its threadblock, that this row waits for."""
         program = self.program
         for row in self.steps:
             step = row["wait_step"]
@@ -155,7 +155,7 @@ class Rows:
 
 
 def _apart(row: dict[str, int]) -> bool:
-    """Return whether what a row reads cannot be what it writes: in place, input and output share memory."""
+    """Return whether source and destination cannot overlap; in place, input and output share memory."""
     if row["src_buffer"] == row["dst_buffer"]:
         return row["src_start"] != row["dst_start"]
     return {row["src_buffer"], row["dst_buffer"]} != {INPUT, OUTPUT}

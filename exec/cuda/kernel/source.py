@@ -1,4 +1,4 @@
-"""The text that NVRTC compiles: the tables' columns as enumerations, what it is compiled for, the kernels."""
+"""The source text that NVRTC compiles: columns of tables as enumerations, definitions, the kernels."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from exec.cuda.kernel.rows import DOES, STEP
 
 __all__ = ["OPTIONS", "THREADS", "kernels"]
 
-# Two threadblocks of 512 threads fit on every multiprocessor from sm_75 on, with 64 registers a thread.
+# With 64 registers a thread, two threadblocks of 512 threads fit on a multiprocessor of sm_75 and later.
 THREADS = 512
 OPTIONS = ("--std=c++17",)
 
 
 def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple") -> str:
-    """CUDA C++ with ``ccctl_interpret``, ``ccctl_combine`` and ``ccctl_divide`` for one type and operator.
+    """Return the CUDA C++ of ``ccctl_interpret``, ``ccctl_combine`` and ``ccctl_divide``.
 
-    The interpreter carries messages by ``wire_protocol``. The text includes no header, so that it compiles
-    wherever there is a compiler.
+    It is for one element type and operator, and for messages by ``wire_protocol``. It includes no header, so
+    any C++ compiler can compile it.
     """
     return "\n".join(
         (

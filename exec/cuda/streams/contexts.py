@@ -1,8 +1,8 @@
-"""Transmission contexts: a stream for each threadblock, chunks moved behind events (AdapCC Sec. V).
+"""Transmission contexts: a stream for each threadblock; events order the copies of chunks (AdapCC Sec. V).
 
-Everything is queued ahead of the device: a context that must wait for another only tells its stream so,
-and the host goes on. It waits itself just where CUDA cannot: an event that another process has not
-recorded yet would not be waited for.
+The CPU queues all work ahead of the GPU: if a context must wait for another, it queues that wait on its
+stream and goes on. The CPU waits itself only until an event has been recorded by its owner, another context
+or process, because CUDA does not wait for an event that is not recorded yet.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Role:
 
 
 class Streams(Protocol):
-    """Queues of work of a GPU; addresses are those of its memory or of pinned memory."""
+    """Streams of a GPU and the work queued on them; addresses are in GPU memory or pinned memory."""
 
     def stream(self) -> Any: ...
     def event(self) -> Any: ...
@@ -47,30 +47,36 @@ class Outgoing(Protocol):
     """The sender's end of a connection."""
 
     def room(self, stream: Any) -> int:
-        """Return where to put the next message once ``stream`` gets there; 0 while there is no room."""
+        """Return the address for the next message; 0 while there is no room.
+
+        The address may be written by work that is queued on ``stream`` after this call.
+        """
 
     def sent(self, size_bytes: int, stream: Any) -> None:
-        """Note that the next message is written where ``stream`` now ends."""
+        """Record that the message is written once the work now queued on ``stream`` is done."""
 
     def idle(self) -> bool:
-        """Do what can be done; whether nothing is under way."""
+        """Start and complete transfers that can be; return whether none is under way."""
 
 
 class Incoming(Protocol):
     """The receiver's end of a connection."""
 
     def message(self, size_bytes: int, stream: Any) -> int:
-        """Return where the next message is once ``stream`` gets there; 0 while none is under way."""
+        """Return the address of the next message; 0 while none has been announced.
+
+        The address may be read by work that is queued on ``stream`` after this call.
+        """
 
     def taken(self, stream: Any) -> None:
-        """Note that the message is used up where ``stream`` now ends."""
+        """Record that the message has been read once the work now queued on ``stream`` is done."""
 
     def idle(self) -> bool:
-        """Do what can be done; whether nothing is under way."""
+        """Start and complete transfers that can be; return whether none is under way."""
 
 
 def role_of(encoded: Encoded, rank: int) -> Role:
-    """Return what ``rank`` does: whether it receives, needs a kernel, sends; O(its steps)."""
+    """Return the role of ``rank``: whether it receives, needs a kernel, sends; O(its steps)."""
     rows = encoded.blocks[encoded.blocks_of(rank).start : encoded.blocks_of(rank).stop]
     first, steps = BLOCK.index("first"), BLOCK.index("steps")
     does = {
@@ -83,15 +89,15 @@ def role_of(encoded: Encoded, rank: int) -> Role:
 
 
 def _needs_kernel(does: int) -> bool:
-    """Return whether a copy is not enough: two sources, or two places to write to."""
+    """Return whether a copy is not enough, because there are two sources or two destinations."""
     sources = [does & DOES[name] for name in ("receives", "accumulates", "reads")]
     return sum(map(bool, sources)) > 1 or bool(does & DOES["writes"] and does & DOES["sends"])
 
 
 class StreamContexts:
-    """The contexts of one rank, set up once; ``run`` carries the program out on the buffers given.
+    """The contexts of one rank, set up once; ``run`` runs the program on the given buffers.
 
-    ``outgoing`` and ``incoming`` are the ends of this rank's connections by FIFO number.
+    ``outgoing`` and ``incoming`` are the ends of this rank's connections, by FIFO number.
     """
 
     def __init__(
@@ -115,17 +121,17 @@ class StreamContexts:
             context.start(addresses)
 
     def advance(self) -> tuple[bool, bool]:
-        """Return (whether something was queued or moved on, whether all is done)."""
+        """Queue all work that can be queued; return (whether any was, whether everything is done)."""
         moved = [context.advance() for context in self._contexts]
         idle = [wire.idle() for wire in self._wires]
         return any(moved), all(context.finished for context in self._contexts) and all(idle)
 
     def waiting(self) -> list[str]:
-        """Return a line for each context that waits, naming for whom."""
+        """Return a line for each waiting context, naming what it waits for."""
         return [context.blocked for context in self._contexts if context.blocked and not context.finished]
 
     def run(self, addresses: Sequence[int], limit_s: float = LIMIT_S) -> None:
-        """Carry out the program; raises LostRankError naming who waits where nothing moves any more."""
+        """Run the program; raises LostRankError, naming what waits, if nothing moves for ``limit_s``."""
         self.start(addresses)
         since = perf_counter()
         done = False
@@ -159,7 +165,8 @@ class _Context:
         to, source = encoded.fifos[block].tolist()
         self._to, self._from = outgoing.get(to), incoming.get(source)
         self._stream = streams.stream()
-        # An event for each step and tile: one used twice could be waited for too late, and in a circle.
+        # Each step and tile has an event of its own. A reused event could already stand for a later step when
+        # a context waits for it, and close a circle of waits.
         self._events: dict[int, Any] = {}
         self.others: dict[int, _Context] = {}
         self.queued, self.blocked = 0, ""
@@ -174,7 +181,7 @@ class _Context:
         self.queued, self.blocked, self._addresses = 0, "", addresses
 
     def advance(self) -> bool:
-        """Queue what can be queued; whether that was anything."""
+        """Queue all steps that can be queued; return whether any was."""
         before = self.queued
         while not self.finished and self._step():
             self.queued += 1
@@ -230,7 +237,8 @@ class _Context:
         second = own if first != own else 0
         sinks = [sink for sink in (into, place) if sink]
         if not second and len(sinks) == 1:
-            # A copy onto itself, as in place there are, is not done: what others write there meanwhile stays.
+            # In place a copy can have its source as destination. It is skipped, so that it does not overwrite
+            # what others write there meanwhile.
             if sinks[0] != first:
                 self._streams.copy(sinks[0], first, size_bytes, self._stream)
             return

@@ -18,11 +18,10 @@ __all__ = ["Endpoints", "arena_bases"]
 def arena_bases(
     comm: Any, device: Device, places: Arenas, arena: Any, host_of: Sequence[int] = ()
 ) -> tuple[list[int], list[int]]:
-    """Return (where this process sees each rank's arena, those that it opened); 0 for ranks it does
-    not talk to.
+    """Return (address of each rank's arena in this process, 0 if not a peer; addresses opened by IPC).
 
-    Collective over ``comm``; ``arena`` is this rank's own memory. With ``host_of``, the host
-    of each rank, arenas of other hosts are not opened.
+    Collective over ``comm``; ``arena`` is this rank's own memory. With ``host_of``, the host of each rank,
+    arenas on other hosts are not opened.
     """
     rank, runtime = comm.Get_rank(), device.cupy.cuda.runtime
     with device.told():
@@ -40,7 +39,7 @@ def arena_bases(
 
 
 class Endpoints:
-    """``outgoing`` and ``incoming`` of this rank by FIFO; making and closing them is collective."""
+    """The ends of this rank's connections, by FIFO; making and closing them is collective."""
 
     def __init__(
         self,
@@ -61,14 +60,14 @@ class Endpoints:
         by_peer = [fifo for fifo, pair in enumerate(ends) if wires[pair] == "peer"]
         if by_peer:
             self._by_peer(places, ends, by_peer)
-        # In the order of their numbers on all ranks: making an NCCL communicator waits for the peer.
+        # All ranks go in the order of FIFO numbers, because making an NCCL communicator waits for the peer.
         for fifo, (sender, receiver) in enumerate(ends):
             wire = wires[sender, receiver]
             if wire != "peer" and comm.Get_rank() in (sender, receiver):
                 self._make(fifo, sender, receiver, wire)
 
     def close(self) -> None:
-        """Give everything back; collective."""
+        """Free everything; collective."""
         for wire in self.incoming.values():
             if isinstance(wire, MessageIn):
                 wire.close()
@@ -80,7 +79,7 @@ class Endpoints:
         self._messages.Free()
 
     def _by_peer(self, places: Arenas, ends: Sequence[tuple[int, int]], fifos: Sequence[int]) -> None:
-        """Open ends over peer memory: each rank exports its events and opens those of its peers."""
+        """Make the ends in peer memory: each rank exports its events and opens those of its peers."""
         rank, room = self._comm.Get_rank(), self._encoded.room
         mine = {
             fifo: [self._streams.shared_event() for _ in range(int(room[fifo]))]
@@ -114,7 +113,7 @@ class Endpoints:
                 self.incoming[fifo] = PeerIn(self._streams, at, theirs, own, told)
 
     def _make(self, fifo: int, sender: int, receiver: int, wire: Wire) -> None:
-        """One end over NCCL or MPI, with places of its own."""
+        """Make one end over NCCL or MPI, with slots of its own."""
         sends = self._comm.Get_rank() == sender
         peer = receiver if sends else sender
         room, size_bytes = int(self._encoded.room[fifo]), self._encoded.place_bytes
@@ -142,7 +141,7 @@ class Endpoints:
 
 
 def _window(address: int, size_bytes: int) -> Any:
-    """Memory as MPI takes it, the GPU's too where it reads that."""
+    """Return memory as an argument for MPI; it may be GPU memory if MPI reads that."""
     from mpi4py import MPI
 
     return [MPI.memory.fromaddress(address, size_bytes), MPI.BYTE]

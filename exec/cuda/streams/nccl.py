@@ -1,7 +1,7 @@
-"""Connections over NCCL: a communicator of two for each, on a stream of its own.
+"""Connections over NCCL: each has a communicator of two ranks and a stream of its own.
 
-NCCL's send may wait for the receive; so it waits on that stream, behind places of our own, and the context
-goes on as the program's FIFO lets it.
+NCCL's send may wait for the receive. It waits on the connection's stream, and messages wait in the slots of
+the program's FIFO meanwhile, so the context can go on until these are full.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INT8 = 0
 
 
 def available() -> bool:
-    """Return whether CuPy finds NCCL; it warns where it does not."""
+    """Return whether CuPy finds NCCL; its warning about a missing NCCL is suppressed."""
     import warnings
 
     with warnings.catch_warnings():
@@ -29,10 +29,7 @@ def available() -> bool:
 
 
 def connected(comm: Any, peer: int, tag: int, *, sends: bool) -> Any:
-    """Return a communicator of this rank and ``peer``.
-
-    Both call it, connections in the same order everywhere.
-    """
+    """Return a communicator of this rank and ``peer``; both call this, all ranks in the same order."""
     from cupy.cuda import nccl
 
     if sends:
@@ -43,7 +40,7 @@ def connected(comm: Any, peer: int, tag: int, *, sends: bool) -> Any:
 
 
 class NcclOut:
-    """The sender's end: ``places`` are this GPU's own memory."""
+    """The sender's end; ``places`` are slots in this GPU's memory."""
 
     def __init__(self, streams: Streams, places: Sequence[int], pair: Any) -> None:
         self._streams, self._places, self._pair = streams, places, pair
@@ -70,7 +67,7 @@ class NcclOut:
 
 
 class NcclIn:
-    """The receiver's end, likewise."""
+    """The receiver's end; ``places`` are slots in this GPU's memory."""
 
     def __init__(self, streams: Streams, places: Sequence[int], pair: Any) -> None:
         self._streams, self._places, self._pair = streams, places, pair

@@ -1,4 +1,4 @@
-"""A GPU's streams as the contexts use them, and events that other processes may wait for."""
+"""A GPU's streams for transmission contexts, and events that other processes may wait for."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from exec.cuda.kernel import THREADS, Device, Kernels
 
 __all__ = ["CudaStreams", "Opened"]
 
-# cudaMemcpyDefault: the driver sees from the addresses whose memory it is, a peer's or the host's too.
+# cudaMemcpyDefault: the driver infers from each address whether it is this GPU's, a peer's or the host's.
 _ANYWHERE = 4
-# Few blocks for each context's kernel: many contexts run at the same time.
+# Few blocks for the kernel of a context, because many contexts run at the same time.
 _BLOCKS = 32
 
 
 class Opened:
-    """An event of another process; only waited for."""
+    """An event of another process; this process only waits for it."""
 
     def __init__(self, pointer: int) -> None:
         self.ptr = pointer
@@ -26,7 +26,7 @@ class Opened:
 class CudaStreams:
     """Streams, events, copies and kernels of one GPU.
 
-    ``kernels`` may be None where the rank's role needs no kernel: then none is compiled.
+    ``kernels`` is None if the rank's role needs none.
     """
 
     def __init__(self, device: Device, kernels: Kernels | None) -> None:
@@ -55,7 +55,7 @@ class CudaStreams:
         self._runtime.streamWaitEvent(stream.ptr, event.ptr)
 
     def done(self, event: Any) -> bool:
-        """Return whether the last record of ``event`` has passed."""
+        """Return whether the GPU has reached the last record of ``event``."""
         with self._device.told():
             return bool(event.done)
 

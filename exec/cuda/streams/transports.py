@@ -1,9 +1,9 @@
 """The ends of connections between contexts: peer memory with events, or messages of MPI.
 
-Each connection has the places of its FIFO. Peer copies (AdapCC Sec. V-B) go straight into the receiver's
-places; its events are opened once through CUDA IPC. Between hosts the places are pinned memory on both
-sides, or the GPUs' own where MPI reads that: the device's copies of later chunks run while earlier
-ones travel ("hidden memory movements").
+Each connection has the slots of its FIFO ("places"). Peer copies (AdapCC Sec. V-B) go straight into the
+receiver's slots, whose events the sender opens once through CUDA IPC. Between hosts the slots are in pinned
+memory on both sides, or in GPU memory if MPI reads that; the GPU copies later chunks while earlier ones
+travel ("hidden memory movements").
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["MessageIn", "MessageOut", "MpiNotices", "Notices", "PeerIn", "PeerOu
 
 
 class Notices(Protocol):
-    """Says how many messages the other end has passed on: what its host has queued, not what is done."""
+    """Counts of the messages that each end has queued on its GPU; that work need not be done yet."""
 
     def tell(self) -> None:
-        """One more, for the other end to see."""
+        """Tell the other end that one more message is queued here."""
 
     def seen(self) -> int:
-        """Return how many the other end has told of."""
+        """Return the number of messages that the other end has queued."""
 
 
 class MpiNotices:
-    """Notices as messages of nothing, on a tag for each direction."""
+    """Notices as empty MPI messages, with a tag for each direction."""
 
     def __init__(self, comm: Any, peer: int, out_tag: int, in_tag: int) -> None:
         self._comm, self._peer, self._out_tag, self._in_tag = comm, peer, out_tag, in_tag
@@ -49,7 +49,7 @@ class MpiNotices:
 
 
 class _PeerEnd:
-    """One end of a wire between memories: places, their events, and the number of messages so far."""
+    """One end of a connection in peer memory: slots, their events, and the number of messages so far."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class _PeerEnd:
 
 
 class PeerOut(_PeerEnd):
-    """The sender's end where the receiver's memory can be written: ``places`` are addresses there.
+    """The sender's end; ``places`` are slots in the receiver's memory, which this GPU can write.
 
-    ``full`` are this end's events, ``free`` the receiver's, one for each place.
+    For each slot, ``full`` is an event of the sender and ``free`` one of the receiver.
     """
 
     def room(self, stream: Any) -> int:
@@ -87,7 +87,7 @@ class PeerOut(_PeerEnd):
 
 
 class PeerIn(_PeerEnd):
-    """The receiver's end: ``places`` are its own memory; the events as in PeerOut."""
+    """The receiver's end; ``places`` are slots in its own memory, with events as in `PeerOut`."""
 
     def message(self, size_bytes: int, stream: Any) -> int:
         if self._notices.seen() <= self._number:
@@ -106,13 +106,13 @@ class PeerIn(_PeerEnd):
 
 
 Window = Callable[[int, int], Any]
-"""(address, bytes) → what MPI takes as a buffer."""
+"""(address, bytes) → a buffer argument for MPI."""
 
 
 class MessageOut:
-    """The sender's end over MPI: a message starts when the device has filled its place.
+    """The sender's end over MPI: a message starts when the GPU has filled its slot.
 
-    ``done`` says whether an event has passed.
+    ``done`` returns whether the GPU has reached an event.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class MessageOut:
 
 
 class MessageIn:
-    """The receiver's end over MPI: a receive is posted for each place that the device has used up."""
+    """The receiver's end over MPI: a receive is posted for each slot that the GPU has finished reading."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class MessageIn:
         return not self._using
 
     def close(self) -> None:
-        """Take back the receives that nothing will come for."""
+        """Cancel the open receives; no message will arrive for them."""
         for _, request in self._requests:
             request.Cancel()
             request.Wait()
