@@ -1,4 +1,4 @@
-"""The measurement of an MPI library's algorithms: in turn, at few sizes first, more where the choice changes."""
+"""The measurement of an MPI library's algorithms: at few sizes first, then more where the choice changes."""
 
 from __future__ import annotations
 
