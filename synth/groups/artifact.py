@@ -10,11 +10,11 @@ from synth.network import Network
 
 __all__ = ["MOST_PERIOD", "MOST_RANKS", "Division", "Groups", "PatternName"]
 
-# A division of all ranks into groups; a rank alone averages with none.
+# A division of all ranks into groups; a rank alone in its group averages with no other.
 Division: TypeAlias = tuple[tuple[int, ...], ...]
 PatternName: TypeAlias = Literal["representatives", "alternating", "butterfly", "mixed_radix"]
 
-# The eigenvalues of a matrix of this many ranks take seconds.
+# Computing the eigenvalues for this many ranks takes seconds.
 MOST_RANKS = 512
 MOST_PERIOD = 4096
 _MOST_BYTES = 1 << 50
@@ -23,13 +23,13 @@ _MOST_LAYERS = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The divisions of a period, and what they promise on ``network``.
+    """The divisions of a period, with their rate of consensus and predicted time on ``network``.
 
-    Iteration t averages within each group of ``iterations[t % period]``. ``slow_racks`` (numbers) and
-    ``slow_ranks`` are those that the groups were adjusted for (Sec. III-B2 and 3). ``rho`` is the second
-    largest modulus of the eigenvalues of the period's product of mixing matrices, ``distance`` the 2-norm
-    of that product less the matrix that averages all, ``predicted_s`` the mean time of an iteration's
-    averaging of ``size_bytes`` in ``layers`` messages.
+    Iteration t averages within each group of ``iterations[t % period]``. The groups were adjusted for
+    ``slow_racks`` (numbers of racks) and ``slow_ranks`` (Sec. III-B2 and 3). ``rho`` is the second largest
+    modulus of the eigenvalues of the period's product of mixing matrices. ``distance`` is the 2-norm of that
+    product minus the matrix that averages all ranks. ``predicted_s`` is the mean time to average
+    ``size_bytes`` in ``layers`` messages, over the iterations.
     """
 
     network: Network
@@ -53,11 +53,11 @@ class Groups:
         return len(self.iterations)
 
     def group_of(self, rank: int, iteration: int) -> tuple[int, ...]:
-        """Return the ranks with which ``rank`` averages in ``iteration``, itself among them."""
+        """Return the group of ``rank`` in ``iteration``, including itself."""
         return next(group for group in self.iterations[iteration % self.period] if rank in group)
 
     def problems(self) -> list[str]:
-        """Return every inconsistency, as ``path: what is wrong``; ``synth.check`` judges what is claimed."""
+        """Return every inconsistency, as ``path: what is wrong``; ``synth.check`` judges claimed rates."""
         found = [f"network.{problem}" for problem in self.network.problems()]
         if not 1 <= self.ranks <= MOST_RANKS:
             return [*found, f"network.hosts: expected 1 to {MOST_RANKS} ranks, found {self.ranks}"]
@@ -94,7 +94,7 @@ class Groups:
 
 
 def _division_problems(path: str, division: Division, ranks: int) -> Iterator[str]:
-    """Yield ranks that are not there, in two groups, or in none, and groups without ranks."""
+    """Yield a finding for each unknown rank, rank in two groups or in none, and empty group."""
     place: dict[int, str] = {}
     for at, group in enumerate(division):
         if not group:

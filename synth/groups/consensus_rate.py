@@ -1,8 +1,8 @@
 """Consensus of periodic averaging: the product of a period's mixing matrices (DS-Sync, Sec. IV-B).
 
-The mixing matrix of a division has 1/n where two ranks are in one group of n: symmetric, doubly stochastic,
-and a projection. Ranks agree in the limit if and only if the groups of a period join all of them: a vector
-that every projection of the period keeps is constant on every group.
+The mixing matrix of a division has 1/n for any two ranks in one group of n. It is symmetric, doubly
+stochastic, and a projection. Ranks agree in the limit if and only if the groups of a period connect all of
+them: a vector that every projection of the period keeps is constant on every group.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from synth.groups.artifact import Division
 
 __all__ = ["Consensus", "average", "consensus", "mixing_product", "parties"]
 
-# Products of projections are exact to some units of the last place.
+# Products of projections are exact to a few units in the last place.
 _ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
 class Consensus:
-    """The speed of agreement: ``rho`` a period in the long run, ``distance`` the worst after one period."""
+    """The factors by which disagreement shrinks in a period: ``rho`` in the limit, ``distance`` at worst."""
 
     rho: float
     distance: float
 
 
 def average(values: Floats, division: Division) -> Floats:
-    """Return ``values``, a row for each rank, with the rows of each group replaced by their mean. O(size)."""
+    """Return ``values``, one row a rank, with the rows of each group replaced by their mean. O(size)."""
     mixed = np.array(values, dtype=np.float64)
     for group in division:
         rows = list(group)
@@ -39,7 +39,7 @@ def average(values: Floats, division: Division) -> Floats:
 
 
 def mixing_product(ranks: int, iterations: Sequence[Division]) -> Floats:
-    """Return the matrix that a whole period applies, W of the last iteration leftmost. O(period · ranks²)."""
+    """Return the product of a period's mixing matrices, the last one leftmost. O(period · ranks²)."""
     product: Floats = np.eye(ranks)
     for division in iterations:
         product = average(product, division)
@@ -47,10 +47,7 @@ def mixing_product(ranks: int, iterations: Sequence[Division]) -> Floats:
 
 
 def parties(ranks: int, iterations: Sequence[Division]) -> list[list[int]]:
-    """Return the sets of ranks that groups of the period join, directly or through others.
-
-    One if all agree.
-    """
+    """Return the sets of ranks that the groups of the period connect; a single set if all agree."""
     leader = list(range(ranks))
 
     def led(rank: int) -> int:
@@ -71,15 +68,15 @@ def parties(ranks: int, iterations: Sequence[Division]) -> list[list[int]]:
 
 
 def consensus(ranks: int, iterations: Sequence[Division]) -> Consensus:
-    """Rho, the second largest modulus of the product's eigenvalues, and ‖product − J‖₂.
+    """Return rho, the second largest modulus of the product's eigenvalues, and the distance ‖product − J‖₂.
 
-    The product is not symmetric, so the norm may exceed rho; both are 1 where ranks never agree. O(ranks³).
+    The product is not symmetric, so the norm may exceed rho; both are 1 if ranks never agree. O(ranks³).
     """
     if len(parties(ranks, iterations)) > 1:
         return Consensus(1.0, 1.0)
     error = mixing_product(ranks, iterations) - 1.0 / ranks
     distance = float(np.linalg.norm(error, 2))
     if np.abs(np.linalg.matrix_power(error, 4)).max() < _ROUNDING:
-        # Nilpotent: eigenvalues of such a matrix are rounding alone.
+        # The matrix is nilpotent: its computed eigenvalues are only rounding.
         return Consensus(0.0, distance if distance > _ROUNDING else 0.0)
     return Consensus(min(1.0, float(np.abs(np.linalg.eigvals(error)).max())), min(1.0, distance))

@@ -1,8 +1,8 @@
 """The cost of averaging per iteration: DS-Sync's groups and other methods (DS-Sync, Tables I and II).
 
-All methods are costed alike, by alpha and beta of their links. A transfer of c bytes holds its link and its
-ports for beta·c, and the times of one link or port add up. Each message is sent for each of L layers, so a
-latency counts L times. On a network with one beta these are Table I's formulas.
+All methods use the same cost model, alpha and beta of their links. A transfer of c bytes holds its link and
+its ports for beta·c, and the times of one link or port add up. Each message is sent once for each of L
+layers, so a latency counts L times. On a network with a single beta these are Table I's formulas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_CHUNKS = 1 << 16
 
 
 def require_all_pairs(network: Network) -> None:
-    """Raise NotApplicableError unless a link leads from each rank to each other one."""
+    """Raise NotApplicableError unless every rank has a link to every other."""
     joined = np.eye(network.ranks, dtype=np.bool_)
     joined[network.src, network.dst] = True
     if not joined.all():
@@ -39,7 +39,7 @@ def require_all_pairs(network: Network) -> None:
 
 @dataclass(frozen=True, eq=False)
 class AveragingCosts:
-    """Seconds of averaging ``size_bytes`` in ``layers`` messages; ``racks`` give the order of rings."""
+    """Times of averaging ``size_bytes`` in ``layers`` messages; rings follow the order of ``racks``."""
 
     network: Network
     racks: tuple[tuple[int, ...], ...]
@@ -56,10 +56,10 @@ class AveragingCosts:
         object.__setattr__(self, "_order", [rank for rack in self.racks for rank in rack])
 
     def division_s(self, division: Division) -> tuple[float, ...]:
-        """Return the time of each group, all of them averaging at once by a ring in the order of the racks.
+        """Return the time of each group if all groups average at once, each by a ring in the order of racks.
 
-        2(n − 1) messages of 1/n of the bytes, each as late as the slowest link of the ring lets it be; what
-        groups share, such as a trunk, each waits for whole.
+        A ring of n takes 2(n − 1) messages of 1/n of the bytes, all paced by its slowest link. Links and
+        ports that groups share, such as a trunk, carry the load of all of them.
         """
         rings = [self._ring(group) for group in division]
         load = self._load([flow for ring in rings for flow in ring])
@@ -69,7 +69,7 @@ class AveragingCosts:
         )
 
     def iteration_s(self, division: Division) -> float:
-        """Return the time of the slowest group, which is that of the iteration (Sec. IV-A)."""
+        """Return the time of an iteration, that of its slowest group (Sec. IV-A)."""
         return max(self.division_s(division))
 
     def mean_s(self, iterations: Sequence[Division]) -> float:
@@ -77,9 +77,7 @@ class AveragingCosts:
         return math.fsum(map(self.iteration_s, iterations)) / len(iterations)
 
     def peers_s(self) -> dict[str, float]:
-        """Return what others take for an iteration, by name: ``ps ring double_tree hierarchical
-        gossip asp``.
-        """
+        """Return the time of an iteration of each other method, by name, such as "ps" and "ring"."""
         return {
             "ps": self.parameter_server_s(),
             "ring": self.ring_s(),
@@ -90,18 +88,19 @@ class AveragingCosts:
         }
 
     def ring_s(self) -> float:
-        """Return a ring all_reduce of all ranks that crosses from each rack to the next once."""
+        """Return the time of a ring all_reduce of all ranks that crosses from each rack to the next once."""
         return self.iteration_s((tuple(self._in_order),))
 
     def double_tree_s(self) -> float:
-        """Return two complementary binary trees with half of the bytes each, in as many chunks as are best.
+        """Return the time of two complementary binary trees with half of the bytes each, in k chunks.
 
-        2(log N + k) steps of 1/k of what the busiest link or port carries one way (Table I).
+        There are 2(log N + k) steps, each of 1/k of the load of the busiest link or port in one direction
+        (Table I). The k is chosen that takes the least time.
         """
         order = self._in_order
         if len(order) < 2:
             return 0.0
-        # Turned within each rack, so that other ranks are leaves and no more edges cross racks.
+        # Rotated within each rack, so that other ranks are leaves and no more edges cross racks.
         turned = [rank for rack in self.racks for rank in (*rack[1:], rack[0])]
         edges = [pair for tree in (order, turned) for pair in _tree(tree)]
         up = [(child, parent, self.size_bytes / 2) for child, parent in edges]
@@ -112,28 +111,29 @@ class AveragingCosts:
         return 2 * (depth + chunks) * (latency_s + busiest_s / chunks)
 
     def hierarchical_s(self) -> float:
-        """Reduce within racks, all_reduce between their first ranks, broadcast within racks, one by one."""
+        """Return the time of a reduce within racks, an all_reduce of their first ranks, and a broadcast.
+
+        The three follow one another; reduce and broadcast together take as long as a ring within racks.
+        """
         firsts = tuple(rack[0] for rack in self.racks)
         return self.iteration_s(self.racks) + self.iteration_s((firsts,))
 
     def parameter_server_s(self) -> float:
-        """Push to and pull from parameter servers, one on each rank, that hold an equal share each."""
+        """Return the time to push to and pull from parameter servers, one a rank, with equal shares."""
         flows = self._to_servers()
         return 2 * (self.network.ranks - 1) * self._latency_s(flows) + 2 * self._most(
             self._load(flows), flows
         )
 
     def asp_s(self) -> float:
-        """Return what the rank that waits least takes for a push and a pull, as nobody waits for others."""
+        """Return the time of a push and a pull of the fastest rank, as ranks do not wait for one another."""
         flows = self._to_servers()
         load = self._load(flows)
         own = ([flow for flow in flows if flow[0] == rank] for rank in range(self.network.ranks))
         return min(2 * self._latency_s(mine) + 2 * self._most(load, mine) for mine in own)
 
     def gossip_s(self) -> float:
-        """Return the mean over steps k of a dynamic exponential graph: all send to the rank 2^k
-        further on.
-        """
+        """Return the mean time of a step of a dynamic exponential graph: each rank sends to rank + 2^k."""
         ranks = self.network.ranks
         steps = [1 << power for power in range((ranks - 1).bit_length())]
         times = []
@@ -170,7 +170,7 @@ class AveragingCosts:
         return self.layers * float(self.network.alpha_s[self._rows(flows)].max()) if flows else 0.0
 
     def _load(self, flows: Sequence[_Flow]) -> Floats:
-        """Return seconds that each link, and after them each port, is held by ``flows``."""
+        """Return the seconds for which ``flows`` hold each link, then each port."""
         load: Floats = np.zeros(self.network.links + len(self.network.ports))
         if not flows:
             return load
@@ -182,7 +182,7 @@ class AveragingCosts:
         return load
 
     def _most(self, load: Floats, flows: Sequence[_Flow]) -> float:
-        """Return the largest load of what ``flows`` use."""
+        """Return the largest load of a link or port that ``flows`` use."""
         if not flows:
             return 0.0
         rows = self._rows(flows)
@@ -191,9 +191,7 @@ class AveragingCosts:
 
 
 def _tree(order: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (child, parent) of a binary tree in which every other rank is a leaf, and the first is
-    the root.
-    """
+    """Return the (child, parent) edges of a binary tree rooted at the first; every other rank is a leaf."""
     edges = []
     for place in range(1, len(order)):
         bit = place & -place

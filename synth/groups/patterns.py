@@ -1,9 +1,9 @@
-"""Periodic patterns of divisions: representatives by turns (DS-Sync, Sec. III-B), and others that agree.
+"""Periodic patterns of divisions: rotating representatives (DS-Sync, Sec. III-B), and others that agree.
 
-`representatives` is the paper's. Racks of two never agree by it: the first ranks of all racks are together
-in one iteration, the second ones in the next, and none of the first meets any of the second. `alternating`
-agrees with racks of any sizes, as whole racks average in every other iteration. `mixed_radix` is exact
-after each period: with 2 as every factor of the number of ranks it is the butterfly.
+`representatives` is the paper's. With racks of two ranks it never reaches consensus: the first ranks of all
+racks average in one iteration, the second ranks in the next, and no first rank meets a second one.
+`alternating` reaches consensus with racks of any sizes, as whole racks average in every other iteration.
+`mixed_radix` averages exactly in each period; if the number of ranks is a power of two, it is the butterfly.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from synth.groups.artifact import MOST_PERIOD, Division
 
 __all__ = ["RackLayout", "alternating", "is_butterfly", "mixed_radix", "representatives"]
 
-# The longest period in which all racks have equally many turns; above it their longest turn is the period.
+# The longest period that gives all ranks of a rack equally many turns; beyond it, the longest turn is used.
 _MOST_FAIR_PERIOD = 64
 
 
 @dataclass(frozen=True)
 class RackLayout:
-    """Ranks by rack, and which racks and ranks are slow: numbers of ``racks``, and ranks."""
+    """The ranks of each rack, the slow racks (indices of ``racks``) and the slow ranks."""
 
     racks: tuple[tuple[int, ...], ...]
     slow_racks: tuple[int, ...] = ()
     slow_ranks: tuple[int, ...] = ()
 
     def candidates(self, rack: int) -> tuple[int, ...]:
-        """Return those that represent a rack by turns: none with a slow NIC, unless all of them are."""
+        """Return the ranks that represent a rack in turn: those without slow NICs, or all if all are slow."""
         regular = tuple(rank for rank in self.racks[rack] if rank not in self.slow_ranks)
         return regular or self.racks[rack]
 
 
 def representatives(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """Return a representative of each rack, by turns, in an inter-rack group; the others in
-    intra-rack groups.
+    """Return divisions in which rotating representatives of racks form a group, the others one in each rack.
 
     A slow rack's representative is in a group of two with a regular one, which changes with each iteration
-    (Sec. III-B2). A rank with a slow NIC never represents its rack, and averages with one regular rank where
-    enough are left for a group of two or more (Sec. III-B3).
+    (Sec. III-B2). A rank with a slow NIC never represents its rack. It averages with one regular rank if at
+    least two others remain for a group of their own (Sec. III-B3).
     """
     return tuple(_division(layout, turn, crossing=True) for turn in range(period or _fair_period(layout)))
 
 
 def alternating(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """Whole racks in one iteration, and in the next `representatives`: agrees whatever the racks' sizes."""
+    """Return divisions that alternate: whole racks, then `representatives`. Racks of any sizes agree."""
     count = period or 2 * _fair_period(layout)
     return tuple(_division(layout, at // 2, crossing=bool(at % 2)) for at in range(count))
 
 
 def mixed_radix(layout: RackLayout) -> tuple[Division, ...]:
-    """Group, in iteration k, the ranks that differ only in digit k of their place: exact after one period.
+    """Return divisions that group, in iteration k, ranks that differ only in digit k of their place.
 
-    The digits' sizes are the prime factors of a rack's ranks, then of the racks, so that the last iterations
-    alone cross racks. Raises NotApplicableError for racks of unequal sizes.
+    Averages are exact after one period. The radices are the prime factors of the ranks of a rack, then of
+    the number of racks, so that only the last iterations cross racks. Raises NotApplicableError for racks of
+    unequal sizes.
     """
     sizes = {len(rack) for rack in layout.racks}
     if len(sizes) > 1:
@@ -93,7 +93,7 @@ def _fair_period(layout: RackLayout) -> int:
         slow = len(layout.slow_racks)
         turns.append(max(slow, len(layout.racks) - slow))
     if len(layout.racks) == 1:
-        # None is sent out, so turns are those of the partners of slow ranks.
+        # With one rack there are no representatives; only the partners of slow ranks rotate.
         turns = [len(layout.candidates(0)) if layout.slow_ranks else 1]
     fair = math.lcm(*turns)
     return fair if fair <= _MOST_FAIR_PERIOD else min(max(turns), MOST_PERIOD // 2)
@@ -112,7 +112,7 @@ def _division(layout: RackLayout, turn: int, *, crossing: bool) -> Division:
 
 
 def _between(racks: int, slow_racks: Sequence[int], turn: int) -> list[tuple[int, ...]]:
-    """Return which racks' representatives form groups; a rack that is in none sends nobody."""
+    """Return the groups of racks whose representatives average; a rack in no group sends none."""
     if racks == 1:
         return []
     if not slow_racks or racks == 2:
@@ -130,7 +130,11 @@ def _between(racks: int, slow_racks: Sequence[int], turn: int) -> list[tuple[int
 
 
 def _within(ranks: list[int], slow_ranks: Sequence[int], turn: int) -> list[tuple[int, ...]]:
-    """Return the groups of those who stay in a rack: slow ones in pairs, the others as their hub."""
+    """Return the groups of the ranks that stay in a rack.
+
+    Each slow rank pairs with a regular one while two regular ones remain, the other slow ones pair up, and
+    all remaining ranks form one group.
+    """
     slow = [rank for rank in ranks if rank in slow_ranks]
     regular = [rank for rank in ranks if rank not in slow_ranks]
     partners = min(len(slow), len(regular) - 2)

@@ -1,4 +1,4 @@
-"""The planner of DS-Sync's groups: a pattern that agrees, chosen by its predicted time (Sec. III)."""
+"""The planner of DS-Sync's groups: the fastest predicted pattern that reaches consensus (Sec. III)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATTERNS: tuple[PatternName, ...] = ("representatives", "alternating", "butterfl
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """The groups, and what is worth knowing of how they were found."""
+    """The groups, remarks on how they were found, and whether they changed."""
 
     groups: Groups
     remarks: tuple[str, ...]
@@ -39,11 +39,10 @@ def plan_groups(
 ) -> Planned:
     """Return the groups for averaging ``size_bytes`` on ``network``, iteration by iteration.
 
-    Without ``racks`` they are found. Without ``pattern`` it is the paper's where its ranks agree, otherwise
-    of the others the one with the least predicted time. ``period`` fixes how many iterations come round.
-
-    Raises NotApplicableError for a network without a link between every two ranks, and for a pattern by which
-    ranks never agree (rho = 1), naming ranks that never exchange anything.
+    Without ``racks`` they are detected. Without ``pattern`` it is the paper's if its ranks agree, otherwise
+    the one of the others with the least predicted time. ``period`` fixes the number of iterations of a
+    period. Raises NotApplicableError for a network without a link between every two ranks, and for a pattern
+    by which ranks never agree (rho = 1), naming ranks that never exchange anything.
     """
     if not 2 <= network.ranks <= MOST_RANKS:
         raise NotApplicableError(f"expected 2 to {MOST_RANKS} ranks, found {network.ranks}")
@@ -58,10 +57,10 @@ def plan_groups(
 
 
 def adjust_groups(previous: Groups, network: Network) -> Planned:
-    """Return ``previous`` on a network measured again, its groups changed only where bandwidth has changed.
+    """Return ``previous`` for a network measured again, with new groups only if slow ranks or racks changed.
 
-    Changed has what is slow: a rank's NIC or a rack's links, with a hysteresis against noise (Sec. III-A, 3).
-    Raises NotApplicableError where the ranks are on other hosts than before.
+    A hysteresis keeps noise from changing them (Sec. III-A, 3). Raises NotApplicableError if the ranks are on
+    other hosts than before.
     """
     if network.hosts != previous.network.hosts:
         raise NotApplicableError(
@@ -80,7 +79,7 @@ def adjust_groups(previous: Groups, network: Network) -> Planned:
 
 
 def pattern_named(name: PatternName, layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """Return the divisions of a pattern; raises NotApplicableError where the layout does not fit it."""
+    """Return the divisions of a pattern; raise NotApplicableError if the layout does not fit it."""
     if name in ("representatives", "alternating"):
         made: Callable[[RackLayout, int | None], tuple[Division, ...]] = (
             representatives if name == "representatives" else alternating
@@ -101,7 +100,7 @@ def pattern_named(name: PatternName, layout: RackLayout, period: int | None = No
 
 
 def disagreement(ranks: int, iterations: tuple[Division, ...]) -> str:
-    """Return why ranks never agree, or "" where they do."""
+    """Return the reason why ranks never agree, or "" if they do."""
     apart = parties(ranks, iterations)
     if len(apart) == 1:
         return ""
@@ -112,7 +111,7 @@ def disagreement(ranks: int, iterations: tuple[Division, ...]) -> str:
 def _chosen(
     costs: AveragingCosts, layout: RackLayout, pattern: PatternName | None, period: int | None
 ) -> tuple[PatternName, tuple[Division, ...], tuple[str, ...]]:
-    """Return (name, divisions, why not the paper's pattern)."""
+    """Return (name, divisions, remarks: the reason if it is not the paper's pattern)."""
     ranks = costs.network.ranks
     if period is not None and not 1 <= period <= MOST_PERIOD:
         raise NotApplicableError(
@@ -135,7 +134,7 @@ def _chosen(
             continue
         if not disagreement(ranks, others):
             found.append((costs.mean_s(others), place, name, others))
-    # Whole racks and all racks' representatives join everybody, so there is always one.
+    # The alternating pattern connects all ranks, so ``found`` is never empty.
     _, _, name, iterations = min(found, key=lambda one: one[:2])
     return name, iterations, (f"not the paper's pattern: {wrong}; {name.replace('_', ' ')} instead",)
 

@@ -1,7 +1,8 @@
-"""Racks of a network, and which racks and ranks are slow, from what its links cost (DS-Sync, Sec. III-A, B).
+"""Racks of a network, and its slow racks and ranks, by the cost of its links (DS-Sync, Sec. III-A, B).
 
-A rack is a set of hosts with no trunk between them: none that a port shows, which links of several hosts to
-several others share, or else none that bandwidth shows, by a step between the links within and those across.
+A rack is a set of hosts with no trunk between them. A trunk is a port that links of several hosts to several
+others share. Without such ports, racks are clusters of hosts: links within them are faster than those across
+by a clear step.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from synth.network import Network
 
 __all__ = ["find_racks", "slow_parts"]
 
-# Links of one rack are measured within some per cent of each other; across racks Sec. II-A has half the rate.
+# Measured links of one rack differ by a few per cent; across racks Sec. II-A has half the rate.
 _STEP = 1.3
-# A delayed pair has half the throughput of a regular one (Sec. II-A); half-way to it is slow. What was slow
-# stays so until it is half-way back.
+# A delayed pair has half the throughput of a regular one (Sec. II-A). _SLOW is half-way to it; a slow rank or
+# rack stays slow until half-way back, at _STILL_SLOW.
 _SLOW, _STILL_SLOW = 1.5, 1.25
-# Means over a cluster vary less than single links.
+# Means over a cluster vary less than single links, so a smaller step decides.
 _TELLING = 1.1
 
 Racks = tuple[tuple[int, ...], ...]
 
 
 def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
-    """Racks of ranks by their lowest ranks, and remarks on what could not be told. O(ranks² log ranks)."""
+    """Return the racks, by their lowest ranks, and remarks on uncertain ranks. O(ranks² log ranks)."""
     beta = _both_ways(network, network.beta_s_per_byte)
     by_trunk = _by_trunks(network)
     if 1 < len(by_trunk) < network.ranks:
@@ -59,11 +60,11 @@ def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
 
 
 def slow_parts(network: Network, racks: Racks, before: RackLayout | None = None) -> RackLayout:
-    """Return the racks with those that are slow among them, and the ranks with slow NICs.
+    """Return the racks, the slow ones among them, and the ranks with slow NICs.
 
-    A rank is slow where its best link in the rack, to another host if there is one, has 1.5 times the beta of
-    the middle rank; a rack where its best link to another rack has it of the middle one's. A rank or
-    rack that was slow ``before`` stays slow from 1.25 times on.
+    A rank is slow if its best link in the rack (to another host if there is one) has over 1.5 times the beta
+    of the median rank's. A rack is slow if its best link to another rack has over 1.5 times the beta of the
+    median rack's. A rank or rack that was slow ``before`` stays slow above 1.25 times.
     """
     beta = _both_ways(network, network.beta_s_per_byte)
     ranks = _slow_ranks(network, racks, beta, before.slow_ranks if before else ())
@@ -87,7 +88,7 @@ def _slow_ranks(network: Network, racks: Racks, beta: Floats, before: Sequence[i
     slow = set(_slow(best, before))
     for rack in racks:
         if len(rack) > 1 and slow.issuperset(rack):
-            # Their links to each other do not tell which of them it is; those to other racks may.
+            # Links inside the rack cannot show which of its ranks is slow; links to other racks may.
             others = [rank for rank in range(network.ranks) if rank not in rack]
             outside = beta[np.ix_(rack, others)].min(axis=1) if others else np.ones(len(rack))
             slow -= {rank for rank, cost in zip(rack, outside, strict=True) if cost < _SLOW * outside.min()}
@@ -95,7 +96,7 @@ def _slow_ranks(network: Network, racks: Racks, beta: Floats, before: Sequence[i
 
 
 def _slow(beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
-    """Return which are slower than the middle one, the faster of two middle ones."""
+    """Return the numbers that are clearly slower than the median, taken as the faster of two middle ones."""
     known = np.sort(beta[np.isfinite(beta)])
     if len(known) < 2:
         return ()
@@ -106,7 +107,7 @@ def _slow(beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
 
 
 def _both_ways(network: Network, cost: Floats) -> Floats:
-    """Return the larger cost of both directions of each two ranks, by the best parallel link; 0 to itself."""
+    """Return (ranks, ranks): the larger cost of both directions, each by its best link; 0 on the diagonal."""
     table: Floats = np.full((network.ranks, network.ranks), np.inf)
     np.minimum.at(table, (network.src, network.dst), cost)
     np.fill_diagonal(table, 0.0)
@@ -114,7 +115,7 @@ def _both_ways(network: Network, cost: Floats) -> Floats:
 
 
 def _by_trunks(network: Network) -> Racks:
-    """Return ranks between which no trunk is: a port of links from several hosts to several others."""
+    """Return the sets of ranks that no trunk (a port of links between several hosts) separates."""
     crosses: Mask = np.zeros((network.ranks, network.ranks), dtype=np.bool_)
     start, links = network.port_links
     for port in range(len(network.ports)):
@@ -128,7 +129,10 @@ def _by_trunks(network: Network) -> Racks:
 
 
 def _clusters(beta: Floats, alpha: Floats) -> tuple[list[list[int]], list[tuple[int, list[int]]]]:
-    """Units that no step in bandwidth parts, and (unit, cluster) of those that are slow to all alike."""
+    """Return clusters of units that no step in bandwidth separates, and (unit, cluster) of uncertain units.
+
+    A unit is uncertain if it is equally slow to all clusters.
+    """
     count = len(beta)
     costs = np.unique(beta[_off_diagonal(count)])
     for fast, next_one in zip(costs[:-1].tolist(), costs[1:].tolist(), strict=True):
@@ -150,9 +154,7 @@ def _clusters(beta: Floats, alpha: Floats) -> tuple[list[list[int]], list[tuple[
 
 
 def _within_step(beta: Floats, clusters: Sequence[Sequence[int]]) -> bool:
-    """Return whether within each cluster the middle link is faster than all across, not only a chain
-    of them.
-    """
+    """Return whether the median link of each cluster, not only a chain, is faster than all links across."""
     inside = [
         float(np.median(beta[np.ix_(cluster, cluster)][_off_diagonal(len(cluster))])) for cluster in clusters
     ]
@@ -163,9 +165,9 @@ def _within_step(beta: Floats, clusters: Sequence[Sequence[int]]) -> bool:
 
 
 def _nearest(stray: int, clusters: Sequence[Sequence[int]], beta: Floats, alpha: Floats) -> tuple[int, bool]:
-    """Return (cluster to which a unit's links are fastest, by bandwidth or latency, else that before it.
+    """Return (cluster of a unit, whether it is certain): the fastest to reach, by bandwidth, then latency.
 
-    Sure).
+    If neither decides, the cluster is the one whose lowest unit is next below ``stray``.
     """
     for cost in (beta, alpha):
         means = [float(cost[stray, list(cluster)].mean()) for cluster in clusters]

@@ -1,4 +1,4 @@
-"""The chunk language: algorithms written as what happens to chunks (GC3 Sec. 3).
+"""The chunk language: algorithms as Python functions that copy and reduce chunks (GC3 Sec. 3).
 
 ::
 

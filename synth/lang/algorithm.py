@@ -1,4 +1,4 @@
-"""A program of the chunk language: a plain function, and what its decorator says about it."""
+"""A program of the chunk language: a plain function, and the settings of its decorator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SETTINGS = ("instances", "protocol", "chunks", "root", "in_place")
 class Algorithm:
     """A decorated function: call it with its parameters to compile it.
 
-    Each setting of the decorator is a value, or a function whose arguments are parameters of the algorithm.
+    Each setting of the decorator is a value, or a function of parameters of the algorithm.
     """
 
     body: Callable[..., None]
@@ -44,17 +44,17 @@ class Algorithm:
         return self.compile(parameters)
 
     def parameters(self) -> Mapping[str, Any]:
-        """Return the parameters and their defaults; where there is none, None."""
+        """Return the parameters and their defaults, None if there is no default."""
         return {
             name: None if value.default is inspect.Parameter.empty else value.default
             for name, value in inspect.signature(self.body).parameters.items()
         }
 
     def trace(self, parameters: Mapping[str, Any], network: Network | None = None) -> tuple[ChunkDag, int]:
-        """Return (what the program does, in how many instances); raises DataError naming the
-        statement at fault.
+        """Run the function and return (its chunk DAG, number of instances).
 
-        With a network, every statement that sends needs a link for it.
+        With a network, every statement that sends needs a link. Raises DataError, naming the statement at
+        fault, and UsageError for wrong parameters.
         """
         values, settings = self._bound(parameters)
         wanted, gpus = self._collective(values, settings)
@@ -80,13 +80,13 @@ class Algorithm:
     def compile(
         self, parameters: Mapping[str, Any], *, network: Network | None = None, fuse: bool = True
     ) -> Program:
-        """Return the program; whether it is right, ``synth.check.program`` says."""
+        """Return the compiled program; ``synth.check.program`` checks its result."""
         dag, instances = self.trace(parameters, network)
         require_threadblocks(dag)
         return compiled_program(dag, instances=instances, fuse=fuse)
 
     def _bound(self, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return (the function's parameters, settings of the decorator that are given in its place)."""
+        """Return (parameters of the function, given settings that override the decorator's)."""
         known = self.parameters()
         settings = {name: value for name, value in parameters.items() if name not in known}
         unknown = [name for name in settings if name not in _SETTINGS]
@@ -107,7 +107,7 @@ class Algorithm:
         return found
 
     def _collective(self, values: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Collective, int]:
-        """Return (the collective, how many GPUs a node has, 0 where nobody says)."""
+        """Return (collective, GPUs of a node, or 0 if ranks are not given as (nodes, gpus))."""
         ranks, gpus = self._setting("ranks", values, settings), 0
         if isinstance(ranks, tuple) and len(ranks) == 2 and all(map(_is_count, ranks)):
             gpus = ranks[1]
@@ -130,21 +130,18 @@ class Algorithm:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    """Return whether a parameter is a whole number.
-
-    True and False are none, though Python counts with them.
-    """
+    """Return whether a parameter is a whole number; True and False are not, though bool is a kind of int."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _shown(value: object) -> str:
-    """Return a value as messages show it; repr refuses whole numbers of thousands of digits."""
+    """Return a value as messages show it; repr raises for whole numbers of thousands of digits."""
     return "a number of thousands of digits" if _is_count(value) and value.bit_length() > 256 else repr(value)
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the search for circles of references: statements make many objects, but no circles."""
+    """Switch the cyclic garbage collector off: statements make many objects, but no cycles."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -165,11 +162,11 @@ def program(
     root: Any = 0,
     name: str = "",
 ) -> Callable[[Callable[..., None]], Algorithm]:
-    """Decorate a function whose statements say what happens to the chunks of a collective.
+    """Decorate a function whose statements copy and reduce the chunks of a collective.
 
-    ``ranks`` is a number or (nodes, gpus); ``chunks`` is how many each rank starts with, as
-    ``synth.collective.collective`` counts; ``in_place`` says that output and input share memory. Each may
-    be a function of parameters that the decorated function has.
+    ``ranks`` is a number or (nodes, gpus). ``chunks`` is the number that each rank starts with, as
+    ``synth.collective.collective`` counts. ``in_place``: output and input share memory. Each may also be a
+    function of parameters of the decorated function.
     """
 
     def decorate(body: Callable[..., None]) -> Algorithm:

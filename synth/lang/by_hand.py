@@ -1,4 +1,4 @@
-"""Threadblocks that the author assigns (GC3 Sec. 5.4), held to what a threadblock can do."""
+"""Checks of threadblocks that the author assigns (GC3 Sec. 5.4) against the limits of a threadblock."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MOST = 255
 
 
 def require_threadblocks(dag: ChunkDag) -> None:
-    """Raise DataError, naming the statements, where threadblocks or channels cannot be as they are asked for.
+    """Raise DataError, naming the statements, if the assigned threadblocks or channels break a rule.
 
-    All statements assign threadblocks or none; one threadblock sends to one rank, receives from one, on
-    one channel; and a channel between two ranks belongs to one threadblock on each side.
+    Either all statements assign threadblocks or none does. A threadblock sends to one rank and receives from
+    one, on one channel. A channel between two ranks belongs to one threadblock on each side.
     """
     for what, column in (("sendtb", dag.send_tb), ("recvtb", dag.recv_tb), ("ch", dag.channel)):
         for row in np.flatnonzero((column < -1) | (column > _MOST))[:1]:
@@ -48,7 +48,7 @@ def require_threadblocks(dag: ChunkDag) -> None:
 
 
 def _same(dag: ChunkDag, rows: Indices, keys: Indices, values: Indices, words: str) -> None:
-    """Rows with the same key must have the same value."""
+    """Raise DataError unless rows with the same key have the same value."""
     _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     group = group.ravel()
     wrong = np.flatnonzero(values != values[first][group])

@@ -1,4 +1,4 @@
-"""References to chunks, and the two things that can be done to them (GC3 Table 1)."""
+"""References to chunks, and their two operations, assign and reduce (GC3 Table 1)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Chunk", "chunk"]
 
 
 def chunk(buffer: Any, rank: Any, index: Any = 0, size: int = 1) -> Chunk:
-    """Return a reference to ``size`` chunks from slot ``index`` on of a buffer of ``rank``.
+    """Return a reference to ``size`` chunks of a buffer of ``rank``, from slot ``index`` on.
 
-    ``buffer`` is "input", "output" or the name of scratch, which grows as it is written; ``rank`` is a
-    number or (node, gpu), and so is ``index``. Rank and buffer may also come in the other order.
+    ``buffer`` is "input", "output" or the name of a scratch buffer, which grows as it is written. ``rank``
+    and ``index`` are numbers or (node, gpu). Rank and buffer may also be given in the other order.
     """
     trace = current()
     if buffer.__class__ is not str and rank.__class__ is str:
@@ -31,7 +31,7 @@ def chunk(buffer: Any, rank: Any, index: Any = 0, size: int = 1) -> Chunk:
 
 
 class Chunk:
-    """Chunks where they were when the reference was made; using it after they changed is an error."""
+    """A reference to the contents of slots; using it after the slots were overwritten is an error."""
 
     __slots__ = ("_buffer", "_index", "_made", "_size", "_trace")
 
@@ -48,9 +48,9 @@ class Chunk:
         recvtb: int = -1,
         ch: int = -1,
     ) -> Chunk:
-        """Copy these chunks to slot ``index`` on of a buffer of ``rank``; a reference to the copy.
+        """Copy these chunks to a buffer of ``rank``, from slot ``index`` on; return a reference to the copy.
 
-        Given another reference instead, copy what that one refers to into this one's slots.
+        Given another reference instead of a buffer, copy its chunks into this one's slots.
         """
         if buffer.__class__ is Chunk:
             source, target = buffer, self
@@ -59,7 +59,7 @@ class Chunk:
         return source._apply(ASSIGN, target, sendtb, recvtb, ch)
 
     def reduce(self, other: Chunk, *, sendtb: int = -1, recvtb: int = -1, ch: int = -1) -> Chunk:
-        """Add the chunks of ``other`` to these, in place of these; a reference to the sum."""
+        """Add the chunks of ``other`` to these, in place; return a reference to the sum."""
         trace = self._trace
         if other.__class__ is not Chunk:
             trace.fail(f"reduce: expected a reference to chunks, found {other!r}")
@@ -85,7 +85,7 @@ class Chunk:
             trace.fail(f"{to.slot(low, size)} is the caller's: out of place, a program only reads it")
         if trace.links is not None and source.rank != to.rank and (source.rank, to.rank) not in trace.links:
             trace.fail(f"there is no link from rank {source.rank} to rank {to.rank}")
-        # Two buffers that share memory share the list of who wrote it.
+        # Two buffers that share memory share one list of writers.
         apart = abs(self._index + source.start - low - to.start)
         if 0 < apart < size and source.writers is to.writers:
             trace.fail(
@@ -121,7 +121,7 @@ class Chunk:
         return Chunk(trace, to, target._index, size, number + 1)
 
     def _check(self) -> None:
-        """Refuse chunks that are not there, or no longer those that were referred to."""
+        """Raise DataError if these slots were never written, or overwritten since this reference was made."""
         buffer, low = self._buffer, self._index + self._buffer.start
         if self._index + self._size > buffer.size:
             self._trace.fail(f"{self._slots(buffer.size)} was never written")

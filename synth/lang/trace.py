@@ -1,4 +1,4 @@
-"""The state of a program while it is traced: which slot was written last by which statement."""
+"""The state of a program while it is traced: the statement that last wrote each slot."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _active: list[Trace] = []
 
 
 def current() -> Trace:
-    """Return the program that is being traced; UsageError outside of one."""
+    """Return the trace of the program that is being run; raise UsageError outside of one."""
     if not _active:
         raise UsageError("chunk() belongs in a function that @program decorates", hint="see synth/lang")
     return _active[-1]
 
 
 def statement() -> tuple[str, int]:
-    """Return the file and line of the statement outside of the language that is being executed."""
+    """Return (file, line) of the program's statement that is being executed."""
     frame = sys._getframe(1)
     here = __file__.rpartition("/")[0]
     while frame.f_back is not None and frame.f_code.co_filename.rpartition("/")[0] == here:
@@ -40,9 +40,9 @@ def statement() -> tuple[str, int]:
 
 
 class Buffer:
-    """One buffer of one rank: for each slot the number of the operation that wrote it last.
+    """One buffer of one rank: ``writers`` holds the number of the operation that last wrote each slot.
 
-    A buffer that shares memory with another shares its list too, ``start`` slots into it.
+    Buffers that share memory share the list; this one begins at index ``start`` of it.
     """
 
     __slots__ = ("grows", "kind", "name", "number", "rank", "size", "start", "writers")
@@ -55,7 +55,7 @@ class Buffer:
         self.number = -1
 
     def slot(self, index: int, size: int = 1) -> str:
-        """Slots as a person writes them."""
+        """Return slots in the notation of messages: ``input[2:4] of rank 0``."""
         places = f"{index}" if size == 1 else f"{index}:{index + size}"
         return f"{self.name}[{places}] of rank {self.rank}"
 
@@ -132,7 +132,7 @@ class Trace:
         self.fail(f"index {index!r}: expected a whole number, or (node, gpu)")
 
     def buffer(self, rank: int, name: str) -> Buffer:
-        """Return a buffer of ``rank``; any name but input and output is scratch, made when first named."""
+        """Return a buffer of ``rank``; names other than input and output are scratch, made at first use."""
         found = self.buffers.get((rank, name))
         if found is None:
             if not isinstance(name, str):
@@ -143,30 +143,30 @@ class Trace:
         return found
 
     def grow(self, buffer: Buffer, size: int) -> None:
-        """Make room in scratch."""
+        """Extend a scratch buffer to ``size`` slots."""
         if size > _MOST_SCRATCH:
             self.fail(f"{buffer.slot(size - 1)}: scratch has at most {_MOST_SCRATCH} slots")
         buffer.writers.extend([UNWRITTEN] * (size - buffer.size))
         buffer.size = size
 
     def written_by(self, operation: int) -> str:
-        """Return who wrote a slot: the place of the statement."""
+        """Return the place of the statement that is operation number ``operation``, for messages."""
         if operation < 0:
             return "the program's input" if operation == _START else "nobody"
         return f"line {self.rows[operation][-1]}"
 
     def fail(self, problem: str, hint: str = "") -> NoReturn:
-        """Refuse the statement that is being executed."""
+        """Raise DataError at the statement that is being executed."""
         file, line = statement()
         raise DataError(f"{file}:{line}", [problem], hint=hint)
 
     def refuse(self, operations: Iterable[int], problem: str) -> NoReturn:
-        """Refuse a program because of statements that do not fit together."""
+        """Raise DataError at the first of the statements ``operations``, which do not fit together."""
         lines = sorted({self.rows[operation][-1] for operation in operations})
         raise DataError(f"{self.source}:{lines[0]}", [problem])
 
     def chunk_dag(self, name: str, protocol: Protocol) -> ChunkDag:
-        """Return the operations, with all named scratch of a rank put into one buffer."""
+        """Return the operations as a chunk DAG; all scratch buffers of a rank become one."""
         sizes = [0] * self.collective.ranks
         offset = []
         for buffer in self.scratch:
@@ -177,7 +177,7 @@ class Trace:
         starts = np.array([*offset, 0, 0], dtype=np.int64)
 
         def settled(kind: Indices, slot: Indices) -> tuple[Indices, Indices]:
-            # Scratch buffers are written down as SCRATCH plus their number.
+            # In ``rows`` the kind of a scratch buffer is SCRATCH plus its number.
             return np.minimum(kind, SCRATCH), slot + np.where(kind >= SCRATCH, starts[kind - SCRATCH], 0)
 
         src_buffer, src_at = settled(src_kind, src_slot)

@@ -1,4 +1,4 @@
-"""MSCCL's XML, the exchange format of GC3: read, written, and held to the limits of its runtimes."""
+"""MSCCL's XML, the exchange format of GC3: reader, writer, and the limits of its runtimes."""
 
 import lazy_loader as lazy
 

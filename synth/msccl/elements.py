@@ -1,4 +1,4 @@
-"""The elements of an MSCCL XML file as columns, read in one pass and in little memory."""
+"""The elements of an MSCCL XML file as columns, read in one pass with little memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNREADABLE = np.iinfo(np.int64).min
 
 
 class ElementTable:
-    """All elements of one name: ``parent`` is the row of the element each lies in."""
+    """All elements of one name as columns; ``parent`` is the row of each element's parent."""
 
     def __init__(self, name: str, above: ElementTable | None) -> None:
         self.name, self.above = name, above
@@ -32,7 +32,7 @@ class ElementTable:
         self._numbers: dict[str, list[tuple[int, Indices]]] = {}
 
     def add(self, parent: int, attributes: list[str]) -> None:
-        """One more element; ``attributes`` are names and values in turn."""
+        """Add an element; ``attributes`` alternates names and values."""
         self._parents.append(parent)
         self._batch.append(attributes)
         self.rows += 1
@@ -40,7 +40,7 @@ class ElementTable:
             self.flush()
 
     def flush(self) -> None:
-        """Turn what came since the last time into columns."""
+        """Convert the elements added since the last flush into columns."""
         first = self.rows - len(self._batch)
         alike: list[list[str]] = []
         names: list[str] = []
@@ -68,7 +68,10 @@ class ElementTable:
         return np.array(self._parents, dtype=np.int64)
 
     def numbers(self, name: str, found: list[str], default: int | None = None) -> Indices:
-        """Return an attribute as numbers; what lacks it or is none is a problem unless there is a default."""
+        """Return an attribute as numbers.
+
+        An unreadable value, or a missing one without ``default``, is added to the problems ``found``.
+        """
         column = np.full(self.rows, _UNREADABLE if default is None else default, dtype=np.int64)
         for first, values in self._numbers.get(name, ()):
             column[first : first + len(values)] = values
@@ -79,7 +82,7 @@ class ElementTable:
     def choices(
         self, name: str, known: Sequence[str], found: list[str], default: str | None = None
     ) -> Indices:
-        """Return an attribute as the place of its value in ``known``."""
+        """Return an attribute as the index of its value in ``known``; others are added to ``found``."""
         number = {value: at for at, value in enumerate(known)}
         column = np.full(self.rows, -1 if default is None else number[default], dtype=np.int64)
         for first, values in self._columns.get(name, ()):
@@ -90,7 +93,7 @@ class ElementTable:
         return column
 
     def place(self, row: int) -> str:
-        """Return an element by its number within its parent: ``gpu 2 tb 0 step 7``, counted as they stand."""
+        """Return the position of an element in the file, counted within its parent: ``gpu 2 tb 0 step 7``."""
         parent = self._parents[row]
         number = row - self._parents.index(parent)
         above = "" if self.above is None else f"{self.above.place(parent)} "
@@ -111,7 +114,7 @@ _TEXT = {"type", "srcbuf", "dstbuf", "name", "bid"}
 
 
 def parse(content: bytes, source: str) -> Elements:
-    """Return the elements of the file; raises DataError, with line and column, where it is no such XML."""
+    """Return the elements of the file; raise DataError, with line and column, if it is no such XML."""
     reader = _Reader(source)
     parser = expat.ParserCreate()
     parser.ordered_attributes = True
@@ -127,7 +130,7 @@ def parse(content: bytes, source: str) -> Elements:
     except DataError:
         raise
     except Exception as error:
-        # Whatever a codec of Python raises when expat asks it for all 256 bytes of an encoding.
+        # Expat asks Python's codecs for all 256 bytes of an encoding, and they may raise anything.
         raise DataError(source, [f"expected XML in UTF-8 or UTF-16: {error}"]) from error
     for table in (reader.elements.gpus, reader.elements.blocks, reader.elements.steps):
         table.flush()
@@ -135,7 +138,7 @@ def parse(content: bytes, source: str) -> Elements:
 
 
 def _feed(parser: expat.XMLParserType, content: bytes, reader: _Reader) -> None:
-    """Parse piece by piece, so that what is too long is refused before all of it is held."""
+    """Parse piece by piece, so that a tag or table that is too long is refused before it fills memory."""
     tables = (reader.elements.gpus, reader.elements.blocks, reader.elements.steps)
     for start in range(0, len(content), _PIECE):
         parser.Parse(content[start : start + _PIECE], False)
@@ -160,7 +163,7 @@ class _Reader:
         if depth >= _DEEPEST:
             raise DataError(self.source, [f"nested deeper than {_DEEPEST} elements"])
         self._path.append(name)
-        # Elements that no executor reads are passed over, with all that is in them.
+        # Skip elements that no executor reads, and everything inside them.
         if depth == 3 and name == "step" and self._path[2] == "tb":
             self._steps.add(self._blocks.rows - 1, attributes)
         elif depth == 2 and name == "tb" and self._path[1] == "gpu":
@@ -181,7 +184,7 @@ class _Reader:
 
 def _numbers(values: Sequence[str]) -> Indices:
     joined = "".join(values)
-    # int() alone is twice as fast, where it cannot meet a number too long or digits of another script.
+    # int() alone is twice as fast; use it if no number is too long or has digits of another script.
     if joined.isascii() and "_" not in joined and max(map(len, values)) < 10:
         try:
             return np.fromiter(map(int, values), dtype=np.int64, count=len(values))

@@ -1,6 +1,6 @@
 """Limits of the runtimes that execute MSCCL XML, and the places where a program exceeds them.
 
-The figures are those of the executors' parsers: Azure's MSCCL executor for NCCL, and RCCL's.
+The limits are those of the executors' parsers: Azure's MSCCL executor for NCCL, and RCCL's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENOUGH = 8
 
 @dataclass(frozen=True)
 class RuntimeLimits:
-    """The most of each that one runtime takes."""
+    """The limits of one runtime; ``awaited_threadblock`` and ``slot`` are the largest numbers it stores."""
 
     steps: int
     threadblocks: int
@@ -39,7 +39,10 @@ TARGETS = {
 
 
 def beyond(program: Program, target: str) -> list[str]:
-    """Return each limit of ``target`` that the program exceeds, and where; UsageError for another name."""
+    """Return a finding for each limit of ``target`` that the program exceeds, with its place.
+
+    Raises UsageError for an unknown target.
+    """
     if target not in TARGETS:
         raise UsageError(f": expected {' or '.join(TARGETS)}, found {target!r}", argument="target")
     limits = TARGETS[target]

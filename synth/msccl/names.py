@@ -22,13 +22,11 @@ COLL: dict[str, str] = {kind: name for name, kind in KIND.items() if name != "re
 
 
 def collective_of(kind: Kind, ranks: int, per_loop: int, root: int) -> Collective:
-    """Return the collective whose larger buffer has ``per_loop`` chunks; whether that is possible, its
-    ``problems`` say.
-    """
+    """Return the collective whose larger buffer has ``per_loop`` chunks; it may have ``problems``."""
     factor = {"all_to_all": ranks, "all_to_next": ranks - 1}.get(kind, 1)
     return Collective(kind, ranks, per_loop * factor, root)
 
 
 def chunks_per_loop(collective: Collective) -> int:
-    """Into how many chunks the larger buffer is cut."""
+    """Return the number of chunks of the larger buffer."""
     return collective.total_bytes(1)

@@ -1,4 +1,4 @@
-"""MSCCL XML → program, as its executors understand it: src of rrc, rrs and rrcs is the local operand."""
+"""Reads MSCCL XML as its executors do: the src of rrc, rrs and rrcs is the local operand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_xml(content: bytes, source: str) -> Program:
     if found or program is None:
         raise DataError(source, first_of(found, _ENOUGH, "problem"), hint="is it MSCCL's <algo> format?")
     if found := program.problems():
-        # The file can be read; what it describes cannot be.
+        # The file is readable, but its program is inconsistent.
         in_place = any(line.startswith("in_place:") for line in found)
         hint = 'The attributes of one that runs out of place are inplace="0" outofplace="1".'
         raise DataError(source, first_of(found, _ENOUGH, "problem"), hint=hint if in_place else "")
@@ -46,12 +46,12 @@ def read_xml(content: bytes, source: str) -> Program:
 
 
 class _Unreadable(Exception):  # noqa: N818 - never leaves this module
-    """Too much is wrong to go on; the problems say what."""
+    """Raised to stop reading; the problems found so far are the reason."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Threadblocks sorted by rank and id: the file's row of each, its rank, its number."""
+    """Threadblocks sorted by rank and id: the row of each in the file, its rank; the first of each rank."""
 
     row: Indices
     rank: Indices
@@ -77,7 +77,7 @@ def _program(elements: Elements, found: list[str]) -> Program:
     per_loop = _number(algo, "nchunksperloop", found, int(sizes[:, :2].max(initial=0)))
     known = kind != "custom"
     wanted = _collective(kind, ranks, per_loop, _number(algo, "root", found, 0), sizes, found)
-    # Files without the attribute outofplace are of tools that wrote inplace of any collective.
+    # Tools that write no attribute outofplace write inplace even for collectives that cannot be in place.
     apart = known and wanted.keeps_apart and "outofplace" not in algo
     protocol = _PROTOCOLS.get(algo.get("proto", "Simple").lower())
     if protocol is None:
@@ -112,7 +112,7 @@ def _collective(
     kind: str, ranks: int, per_loop: int, root: int, sizes: Indices, found: list[str]
 ) -> Collective:
     if kind == "custom":
-        # The buffers' contents are known, but not what they must hold at the end.
+        # The file states the sizes of buffers, but not the result.
         if sizes[:, 0].sum() > MOST_CHUNKS:
             found.append(f"i_chunks: expected at most {MOST_CHUNKS} on all gpus, found {sizes[:, 0].sum()}")
             raise _Unreadable
@@ -188,7 +188,7 @@ def _waits(
     columns: dict[str, Any],
     found: list[str],
 ) -> None:
-    """Resolve the step that each step waits for: threadblock ``other`` of its rank, step ``goal`` of that."""
+    """Resolve the step that each step waits for: step ``goal`` of threadblock ``other`` of its rank."""
     rank = blocks.rank[tb] if len(tb) else tb
     waits = other >= 0
     of_rank = (blocks.first[1:] - blocks.first[:-1])[rank]

@@ -1,4 +1,4 @@
-"""Program → MSCCL XML, with everything that its executors require."""
+"""Writes a program as MSCCL XML, with all attributes that its executors require."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NOP, _RRS = OPS.index("nop"), OPS.index("rrs")
 
 
 def write_xml(program: Program) -> bytes:
-    """Return the ``<algo>`` element; src of rrc, rrs and rrcs is the local operand, where the runtime
-    reads it.
+    """Return the ``<algo>`` element. O(steps).
 
-    Slots that a step does not use are -1. O(steps).
+    The src of rrc, rrs and rrcs is the local operand, as the runtime expects. Slots that a step does not use
+    are -1.
     """
     return "".join(_lines(program)).encode()
 

@@ -3,7 +3,8 @@
 A resource has a capacity in GB/s, in one direction. It is a bundle of NVLinks, a GPU's links into or out of
 NVSwitches, a PCIe link up or down, the link from one NUMA node to another, or one direction of a NIC. A byte
 uses each resource of its path once; PCIe links 1.2 times if Intel's CPUs forward it. A rate measured between
-two GPUs is a resource of that pair alone, and a lower limit of all resources on the path.
+two GPUs is a further resource that only this pair uses; it also raises the capacity of each resource on the
+path to at least that rate.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from probes.topology import Gpu, Host, Nic
 __all__ = ["PathCapacities", "capacities_of"]
 
 _Key = tuple[str, ...]
-# Assumed if nothing on a path is known, as for networks of topologies: 16 lanes of PCIe 4.0.
+# Assumed if nothing on a path is known, as in nominal networks: 16 lanes of PCIe 4.0.
 _UNKNOWN_GBS = 24.0
 _NEAR_TO_FAR: tuple[PathType, ...] = (
     "LOC",
@@ -42,7 +43,7 @@ class PathCapacities:
     """The paths between the GPUs of a host and to its NICs, as shares of resources.
 
     ``between[a, b, r]``, ``out[a, n, r]`` and ``into[n, a, r]`` are the shares of resource r that 1 GB/s
-    takes from GPU a to GPU b, from GPU a to NIC n, and from NIC n to GPU a. ``names`` are the resources.
+    takes from GPU a to GPU b, from GPU a to NIC n, and from NIC n to GPU a. ``names`` name the resources.
     ``path[a][b]`` and ``net_path[a][n]`` are path types; ``near[n]`` are the GPUs nearest to NIC n.
     """
 
@@ -58,7 +59,7 @@ class PathCapacities:
 
     @property
     def alike(self) -> bool:
-        """Whether all orders of the GPUs are equally good: NVSwitches join all of them at the same rates."""
+        """Whether all orders of the GPUs are equally good: NVSwitches connect all of them at equal rates."""
         pairs = [(a, b) for a in range(len(self.gpus)) for b in range(len(self.gpus)) if a != b]
         most = {round(float(self.between[a, b].max()), 9) for a, b in pairs}
         used = np.array([self.between[a, b] > 0 for a, b in pairs])
@@ -77,7 +78,7 @@ def capacities_of(
 ) -> PathCapacities:
     """Return the resources of a host's usable GPUs and these NICs.
 
-    ``measured`` GB/s by (bus id from, bus id to).
+    ``measured`` maps (bus id from, bus id to) to GB/s.
     """
     ways = _Ways(host, tables)
     gpus, measured = host.usable_gpus, measured or {}
@@ -139,7 +140,7 @@ def _with_measured(
 
 
 class _Ways:
-    """The parts of each path: (resource, its GB/s, how often a byte crosses it)."""
+    """Yields the parts of each path: (resource, its GB/s, number of times that a byte crosses it)."""
 
     def __init__(self, host: Host, tables: Bandwidths) -> None:
         self._host = host
@@ -213,7 +214,7 @@ class _Ways:
             yield ("PCIe link of", b.bus_id or "b", "down"), _UNKNOWN_GBS, factor
 
     def _direct(self, a: Gpu, b: Gpu) -> float:
-        """Return GB/s of the links between two GPUs, as the end with fewer of them says."""
+        """Return the GB/s of the links between two GPUs, by the end that reports less."""
         ends = [
             sum(
                 link.count * (link_gbs(link, one, self._tables) or 0)

@@ -1,8 +1,8 @@
-"""The channels of a host's graph: orders of its GPUs that share its links, and the speed of all of them.
+"""The channels of a host's graph: orders of its GPUs that share its links, and their common speed.
 
 All channels of an NCCL graph have the same speed, which the busiest resource limits. Channels are chosen
-greedily, each so that the busiest resource is least busy, and are then replaced one by one while that helps.
-A linear program over all candidates gives an upper bound on the rate of any set of them.
+greedily, each so that the busiest resource stays least busy, and are then replaced one by one while that
+helps. A linear program over all candidates gives an upper bound on the rate of any set of them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from synth.nccl_graphs.capacities import PathCapacities
 
 __all__ = ["MOST_CHANNELS", "GraphChannel", "Packed", "candidates", "packed", "total_gbs", "usage"]
 
-# NCCL doubles the channels of a file, and had room for 32 until 2.19.
+# NCCL doubles the channels of a file, and has room for 32 up to version 2.19.
 MOST_CHANNELS = 16
 _MOST_CANDIDATES = 12_000
 _MOST_ALL_ORDERS = 8
 _SWEEPS = 4
-# More channels must carry more than fewer ones divided by this.
+# More channels are taken only if they carry more than fewer ones by the factor 1 / _ALIKE.
 _ALIKE = 0.98
-# Faster channels than what one block of threads copies are doubled.
+# A faster channel is split in two: one block of threads copies about this much.
 _DOUBLED_GBS = 25.0
 
 
 @dataclass(frozen=True)
 class GraphChannel:
-    """GPUs in their order, numbered as in the host, and the NIC at both ends; None for jobs of one host."""
+    """The GPUs of a channel in order, as indices of the host's GPUs, and the NIC at both ends.
+
+    ``nic`` is None for jobs of one host.
+    """
 
     gpus: tuple[int, ...]
     nic: int | None = None
@@ -39,7 +42,7 @@ class GraphChannel:
 
 @dataclass(frozen=True)
 class Packed:
-    """Channels of ``gbs`` each; ``most_gbs`` bounds what any set of the candidates carries together."""
+    """Channels of ``gbs`` each; ``most_gbs`` is an upper bound on the total of any set of candidates."""
 
     channels: tuple[GraphChannel, ...]
     gbs: float
@@ -51,7 +54,7 @@ class Packed:
 
 
 def candidates(host: PathCapacities, *, between_hosts: bool, seed: int = 0) -> list[GraphChannel]:
-    """Orders of the GPUs: all if there are up to 8, for more a random sample that prefers fast neighbours.
+    """Return candidate channels: all orders of up to 8 GPUs, or a random sample that prefers fast neighbours.
 
     Between hosts each order begins at a GPU that is nearest to the channel's NIC. The NIC is the same at both
     ends, as NCCL keeps rails apart.
@@ -81,9 +84,7 @@ def _orders(host: PathCapacities, first: Sequence[int], most: int, seed: int) ->
 
 
 def _near_first(host: PathCapacities, first: int, chance: np.random.Generator) -> tuple[int, ...]:
-    """Return a random order that mostly goes on to the GPU to which 1 GB/s takes the least share of a
-    resource.
-    """
+    """Return a random order in which the next GPU is mostly the one with the fastest path."""
     order, left = [first], set(range(len(host.gpus))) - {first}
     while left:
         ways = sorted(left)
@@ -95,10 +96,10 @@ def _near_first(host: PathCapacities, first: int, chance: np.random.Generator) -
 
 
 def usage(host: PathCapacities, channels: Sequence[GraphChannel], *, tree: bool = False) -> Floats:
-    """[channel, resource]: the share of the resource that the channel takes at 1 GB/s.
+    """Return [channel, resource]: the share of the resource that the channel takes at 1 GB/s.
 
-    A ring returns to its first GPU, or leaves by the NIC by which it came. A tree is NCCL's chain: it ends at
-    its last GPU, and its second GPU sends to the NIC (a balanced tree).
+    A ring returns to its first GPU, or between hosts leaves through the NIC through which it entered. A tree
+    is NCCL's chain: it ends at its last GPU, and its second GPU sends to the NIC (a balanced tree).
     """
     orders: Indices = np.array([channel.gpus for channel in channels])
     found = np.zeros((len(orders), host.between.shape[-1]))
@@ -116,10 +117,10 @@ def usage(host: PathCapacities, channels: Sequence[GraphChannel], *, tree: bool 
 def packed(
     host: PathCapacities, offered: Sequence[GraphChannel], *, tree: bool = False, channels: int | None = None
 ) -> Packed:
-    """Return the set of channels that carries most together; of sets that carry about the same the smallest.
+    """Return the channels with the largest total rate; of about equal sets, the smallest.
 
-    ``channels`` fixes their number. Otherwise channels that are faster than one block of threads copies
-    (25 GB/s) are doubled at half the speed, as in NCCL's own search.
+    ``channels`` fixes their number. Otherwise a channel that is faster than one block of threads copies
+    (25 GB/s) becomes two of half the speed, as in NCCL's own search.
     """
     shares, kept = np.unique(usage(host, offered, tree=tree).round(12), axis=0, return_index=True)
     most_gbs, good = _bound(shares)
@@ -140,14 +141,12 @@ def packed(
 
 
 def total_gbs(host: PathCapacities, channels: Sequence[GraphChannel], *, tree: bool = False) -> float:
-    """Return GB/s that these channels carry together, all at the same speed."""
+    """Return the total GB/s of these channels, all at the same speed."""
     return len(channels) / float(usage(host, channels, tree=tree).sum(axis=0).max())
 
 
 def _bound(shares: Floats) -> tuple[float, Indices]:
-    """Return (the most GB/s of any mix of the candidates, the candidates that are in such a mix, or
-    nearly).
-    """
+    """Return (largest total GB/s of any mix of candidates, the candidates of such a mix or close to it)."""
     from scipy.optimize import linprog
 
     solved = linprog(-np.ones(len(shares)), A_ub=shares.T, b_ub=np.ones(shares.shape[1]), method="highs")
@@ -177,6 +176,6 @@ def _chosen(shares: Floats, count: int) -> list[int]:
 
 
 def _least_busy(shares: Floats, load: Floats) -> int:
-    """Return the candidate with which the busiest resource is least busy; then the other resources decide."""
+    """Return the candidate that keeps the busiest resource least busy; the other resources break ties."""
     then = shares + load
     return int(np.argmin(then.max(axis=1) + 1e-6 * (then**4).sum(axis=1)))

@@ -1,9 +1,9 @@
 """Reads and writes the file that NCCL_GRAPH_FILE names (``src/graph/search.cc``, ``src/graph/xml.cc``).
 
-NCCL's parser takes less than XML: only spaces and line feeds between elements, exactly one space between
+NCCL's parser accepts a subset of XML: only spaces and line feeds between elements, exactly one space between
 attributes, no declaration, no entities, and names and values of at most 254 characters. Devices are
-hexadecimal. GPUs are written without ``rank``: NCCL then looks the device up, so that the file serves every
-host and communicator with just these GPUs. NCCL takes an unknown path type for LOC.
+hexadecimal. GPUs are written without ``rank``: NCCL then looks up the device, so the file serves every host
+and communicator with exactly these GPUs. NCCL reads an unknown path type as LOC.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def graph_file(graphs: HostGraphs) -> bytes:
 
 
 def _graph(graph: PlannedGraph, graphs: HostGraphs) -> Iterator[str]:
-    """Yield the lines of a graph; channels have the same NIC at both ends, so none crosses rails."""
+    """Yield the lines of a graph; crossnic is 0, as channels have the same NIC at both ends."""
     inter = graph.gbs if graphs.net_numbers else 0.0
     yield (
         f'  <graph id="{_IDS[graph.kind]}" pattern="{_PATTERNS[graph.kind]}" crossnic="0" '
@@ -61,9 +61,9 @@ def _graph(graph: PlannedGraph, graphs: HostGraphs) -> Iterator[str]:
 
 
 def read_graphs(content: bytes, source: str) -> list[FileGraph]:
-    """Return the graphs of such a file, also of one that NCCL_GRAPH_DUMP_FILE names.
+    """Return the graphs of a file that NCCL_GRAPH_FILE or NCCL_GRAPH_DUMP_FILE names.
 
-    Raises DataError for others.
+    Raises DataError for other content.
     """
     root = parse_xml(content, source)
     if root.tag != "graphs":

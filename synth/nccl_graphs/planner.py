@@ -16,8 +16,8 @@ from synth.nccl_graphs.channels import GraphChannel, Packed, candidates, packed,
 
 __all__ = ["HostGraphs", "PlannedGraph", "plan_graphs"]
 
-# The words that all versions of NCCL and RCCL know, from near to far. They take an unknown word for LOC,
-# which is nearer than NVLink, and would use the protocol LL128 where that loses data.
+# Path types in words that all versions of NCCL and RCCL know, from near to far. They read an unknown word as
+# LOC, nearer than NVLink, and would use the protocol LL128 on paths where it loses data.
 _WORDS: Mapping[PathType, str] = {
     "LOC": "LOC",
     "NVL": "NVL",
@@ -39,7 +39,7 @@ _FAR = ("LOC", "NVL", "NVB", "PIX", "PXB", "PXN", "PHB", "SYS")
 class PlannedGraph:
     """One graph: channels of ``gbs`` each, and the farthest path types inside the host and to NICs.
 
-    ``most_gbs`` bounds what any set of candidate channels carries together.
+    ``most_gbs`` is an upper bound on the total rate of any set of candidate channels.
     """
 
     kind: Literal["ring", "tree"]
@@ -56,9 +56,9 @@ class PlannedGraph:
 
 @dataclass(frozen=True)
 class HostGraphs:
-    """The graphs of a host. ``gpu_numbers`` and ``net_numbers`` are NCCL's numbers of GPUs and NICs.
+    """The graphs of a host; ``gpu_numbers`` and ``net_numbers`` are NCCL's numbers of GPUs and NICs.
 
-    ``plain_gbs`` is the rate of one ring in the order of the GPU numbers, with the nearest NIC; ``alike``:
+    ``plain_gbs`` is the rate of one ring in the order of the GPU numbers, with the nearest NIC. ``alike``:
     all orders of these GPUs are equally good.
     """
 
@@ -80,10 +80,10 @@ def plan_graphs(
     measured: Mapping[tuple[str, str], float] | None = None,
     seed: int = 0,
 ) -> HostGraphs:
-    """Rings and trees of the usable GPUs of ``host``.
+    """Return the best rings and trees found for the usable GPUs of ``host``.
 
-    ``measured`` are GB/s by (bus id from, bus id to). Raises UsageError if there are fewer than two GPUs, if
-    NCCL's numbers of them are unknown, and ``between_hosts`` if there is no NIC.
+    ``measured`` maps (bus id from, bus id to) to GB/s. Raises UsageError if there are fewer than two GPUs, if
+    NCCL's numbers of them are unknown, and, with ``between_hosts``, if there is no NIC.
     """
     gpus = host.usable_gpus
     if len(gpus) < 2:
@@ -101,7 +101,7 @@ def plan_graphs(
     room = capacities_of(host, nics, load(), measured)
     offered = candidates(room, between_hosts=between_hosts, seed=seed)
     ring = packed(room, offered)
-    # Ring and tree share the channels: NCCL takes the smaller number of the two.
+    # NCCL uses the smaller number of channels of ring and tree, so both get equally many.
     tree = packed(room, _chains(ring.channels, offered), tree=True, channels=len(ring.channels))
     plain = tuple(sorted(range(len(gpus)), key=lambda at: numbers[at]))
     first = [GraphChannel(plain, nic) for nic in range(len(nics)) if plain[0] in room.near[nic]]
@@ -126,10 +126,7 @@ def plan_graphs(
 
 
 def _chains(rings: Sequence[GraphChannel], offered: Sequence[GraphChannel]) -> list[GraphChannel]:
-    """Return the candidates for trees: rings cut open at any GPU, in both directions.
-
-    With NICs all ``offered``.
-    """
+    """Return candidates for trees: with NICs all ``offered``, else rings cut open anywhere, both ways."""
     if offered[0].nic is not None:
         return list(offered)
     found: dict[GraphChannel, None] = {}

@@ -1,4 +1,4 @@
-"""The few schedules of each method that are worth predicting, of the many that a search finds."""
+"""Selects the few schedules of each method whose runs are worth predicting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from synth.simulation import replay
 
 __all__ = ["Table", "promising", "sort_of"]
 
-# The chunks of a schedule, and the columns that say what is sent in which order.
+# The number of chunks of a schedule, and the columns of its table of sends.
 Table = tuple[int, tuple[bytes, ...]]
 
 # Schedules predicted of each method: the soonest by links alone, and those with the fewest sends.
@@ -37,5 +37,5 @@ def promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
 
 
 def sort_of(schedule: Schedule) -> tuple[str, bool]:
-    """Return the method, and whether it moves the whole buffer as one chunk."""
+    """Return (method, whether the whole buffer is one chunk), the key by which `promising` groups."""
     return schedule.method, schedule.collective.chunks == 1

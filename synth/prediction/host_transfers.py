@@ -4,12 +4,11 @@ from __future__ import annotations
 
 __all__ = ["BOUNCE_BYTES", "FETCHED_BYTES", "TILE_BYTES"]
 
-# From this size on a rank of the same host copies a message out of the sender's private memory: one copy
-# instead of two. Shorter ones go through a slot: a call into the kernel costs more than their copy.
+# Messages of at least this size are copied out of the sender's private memory: one copy instead of two.
+# Shorter ones go through a slot, as a system call costs more than a second copy.
 FETCHED_BYTES = 32 << 10
-# On one host a tile of a chunk is sent, added to and sent on while it is in the caches. Shorter tiles fit
-# closer caches, but ranks wait for each other more often, which costs most where they share cores.
+# A chunk moves in tiles, which stay in the caches while they are received, added and sent on. Shorter tiles
+# fit closer caches, but ranks wait for each other more often, which costs most if they share cores.
 TILE_BYTES = 512 << 10
-# Bytes fetched at once from another process to be added: fewer cost more calls into the kernel, more leave
-# the caches.
+# Bytes fetched at once from another process to be added: fewer need more system calls, more leave the caches.
 BOUNCE_BYTES = 128 << 10

@@ -1,8 +1,8 @@
 """A model of a program on one host, whose ranks copy and add in shared memory.
 
 There are no links: a message is a copy that its receiver makes. Each rank is one process, which runs the
-ready steps of its threadblocks one after the other (``exec.mpi``) on one of the host's cores. So the time of
-a run is the time its ranks copy and add, at the costs that ``profile`` measured while all of them did so.
+ready steps of its threadblocks one after the other (``exec.mpi``) on one of the host's cores. So a run takes
+as long as its ranks copy and add, at the costs that ``profile`` measured while all ranks copied at once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Spent = Literal["memory", "core", "step"]
 _STEP_S, _RUN_S, _SWITCH_S = 0.1e-6, 0.4e-6, 3e-6
 # The tiles that are simulated; a second run with half of them gives the time of each further tile.
 _TILES = 4
-# Values of ``cause``, why a step did not start earlier: 0 its rank was busy, 1 its input was missing, 2
-# it had no core.
+# The ``cause`` that a step did not start earlier: 0 its rank was busy, 1 its input was missing, 2 no core was
+# free.
 _CORE = 2
 # The cost of a compiled sum, which reads two operands and writes one, relative to a copy.
 _SUM = 1.5
@@ -41,7 +41,7 @@ _ADDS = tuple(op in ("re", "rrc", "rrs", "rrcs") for op in OPS)
 
 @dataclass(frozen=True)
 class HostTiming:
-    """Predicted seconds of a run, and how they are ``spent``, by (kind, rank).
+    """Predicted seconds of a run; ``spent`` divides those of the critical path by (kind, rank).
 
     *memory*: the rank copies and adds; *core*: it waits for a core; *step*: it goes from step to step, and
     notices messages. Their sum is ``time_s``.
@@ -52,10 +52,10 @@ class HostTiming:
 
 
 def host_timing(program: Program, network: Network, chunk_bytes: int, memory: HostMemory) -> HostTiming:
-    """Time a program on ranks of one host; infinite where it deadlocks.
+    """Predict the time of a program on ranks of one host; infinite if it deadlocks.
 
     ``memory`` gives the costs of copies and fetches. A few tiles are simulated, and the others extrapolated.
-    No FIFO is ever full. Raises UsageError where the network lacks a rank or a link of the program.
+    The model has no limit on FIFOs. Raises UsageError if the network lacks a rank or a link of the program.
     O(steps · threadblocks).
     """
     links = links_of(program)
@@ -143,7 +143,7 @@ def _received_s_per_byte(
     memory: HostMemory,
     costs: _Costs,
 ) -> Floats:
-    """Return the cost of each receiving step to read its message, from a slot or its sender's memory."""
+    """Return the cost per byte of each receiving step to read its message, from a slot or sender's memory."""
     op, receives = program.op, sender >= 0
     sent_from = _sent_from(program)
     fetches = receives & in_place[sender] & (sent_from[sender] != SCRATCH)
@@ -159,7 +159,7 @@ def _received_s_per_byte(
 
 
 def _local_s_per_byte(program: Program, costs: _Costs) -> Floats:
-    """Return the cost of each step to copy and add in its own rank's memory, apart from slots."""
+    """Return the cost per byte of each step to copy and add in its own rank's memory, apart from slots."""
     op = program.op
     operand = np.array(READS_SRC)[op] & (op != _SEND) & (program.src_buffer == INPUT)
     found = np.where(np.array(_ADDS)[op], _SUM * costs.copy_s, 0.0)
@@ -169,13 +169,13 @@ def _local_s_per_byte(program: Program, costs: _Costs) -> Floats:
 
 
 def _sent_s_per_byte(program: Program, in_place: Mask, costs: _Costs) -> Floats:
-    """Return the cost of each sending step to pass on its message, without computing it."""
+    """Return the cost per byte of each sending step to hand over its message, without computing it."""
     op, sends = program.op, np.array(SENDS)[program.op]
     into_slot = sends & ~in_place
     # rrs adds directly into the slot.
     found = np.where(into_slot & (op != _FORWARD_SUM), costs.copy_s, 0.0)
     found += np.where(into_slot & (op == _SEND) & (program.src_buffer == INPUT), costs.beyond_s, 0.0)
-    # Before a rank writes where others have read, its core takes the lines back from theirs.
+    # Before a rank writes memory that others have read, its core takes the cache lines back from theirs.
     found += np.where(sends & in_place & np.array(WRITES_DST)[op], costs.transfer_s, 0.0)
     return floats(found)
 
@@ -193,7 +193,7 @@ def _read_in_place(program: Program, most_bytes: float, memory: HostMemory) -> M
 
 
 def _buffer_bytes(program: Program, chunk_bytes: int) -> float:
-    """Return half of the mean bytes of input and output: measured copies have two buffers of one size."""
+    """Return half of a rank's mean bytes of input and output, as measured copies use two equal buffers."""
     if program.input_chunks:
         slots = sum(program.input_chunks) + sum(program.output_chunks)
     else:
@@ -203,10 +203,7 @@ def _buffer_bytes(program: Program, chunk_bytes: int) -> float:
 
 
 def _at(memory: HostMemory, costs_s_per_byte: tuple[float, ...], size_bytes: float | Floats) -> Floats:
-    """Return a cost at a size, interpolated along the logarithms of the measured ones.
-
-    0 where there are none.
-    """
+    """Return a cost at a size, interpolated over the logarithm of the measured sizes; 0 if there are none."""
     if not costs_s_per_byte:
         return np.zeros_like(size_bytes, dtype=np.float64)
     sizes = np.log(memory.sizes_bytes)
@@ -227,8 +224,8 @@ def _run(
 ) -> tuple[Floats, Floats, Indices, Indices]:
     """Return, for each tile and step: start, end, cause of its last wait, and the step it waited for.
 
-    The step that can begin soonest always runs next. A waiting rank gives its core away. Steps that never
-    run end at infinity.
+    The step that can begin soonest always runs next. A waiting rank frees its core. Steps that never run end
+    at infinity.
     """
     blocks, steps = len(tb_rank), len(goal)
     ranks = tb_rank[blocks - 1] + 1 if blocks else 0

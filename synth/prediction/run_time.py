@@ -1,4 +1,4 @@
-"""A prediction of a program's time on a measured network: between FIFO and fair sharing of ports."""
+"""Predicts a program's time on a measured network, between FIFO order and fair sharing at ports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COSTS = Costs(step_s=10e-6, fifo=8)
 _COSTS_OF_ONE_HOST = Costs(fifo=8)
 # The most steps times links for which flows are simulated one by one.
 _MOST_WORK = 20_000_000
-# Predictions are about this exact: a schedule replaces the first only if it is sooner by more.
+# The accuracy of predictions: a schedule replaces the first one only if it beats it by more than this.
 _CLEARLY = 0.94
 # Links whose betas differ by more than this factor count as uneven.
 _UNEVEN = 1.2
@@ -42,9 +42,9 @@ MOST_SENDS = 20_000
 class Prediction:
     """The parts of a program's predicted time.
 
-    ``in_turn``: transfers that meet at a port wait for each other, in the schedule's order. ``sharing_s`` (of
-    either sign) is the correction because they in part slow each other down instead. ``on_host`` replaces
-    both where all ranks are on one host whose memory was measured.
+    ``in_turn`` is the simulation in which transfers that meet at a port wait for each other. ``sharing_s`` is
+    added to it, with either sign, because they partly share the port instead. ``on_host`` replaces both if
+    all ranks are on one host whose memory was measured.
     """
 
     costs: Costs
@@ -59,7 +59,7 @@ class Prediction:
 
 
 def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
-    """Return predicted seconds on ``network`` with chunks of ``chunk_bytes``; see ``prediction``."""
+    """Return the predicted seconds on ``network`` with chunks of ``chunk_bytes``; see ``prediction``."""
     if network.is_measured_host:
         return host_timing(program, network, max(1, chunk_bytes), network.memory[0]).time_s
     return prediction(program, network, chunk_bytes, costs).time_s
@@ -70,12 +70,12 @@ def prediction(
 ) -> Prediction:
     """Predict the time of a program on ``network`` with chunks of ``chunk_bytes``.
 
-    On one host whose memory was measured it is the time that ranks copy and add
-    (`synth.prediction.one_host`). Elsewhere it is the geometric mean of two models. Transfers that meet at a
-    port either wait for each other, in the schedule's order, or slow each other down. TCP lies between: the
-    transfer that began first has filled the queues. Large programs use only the first model. ``costs``
-    default to those of steps between hosts, or within one host if the network has only one. Raises UsageError
-    where the network lacks a rank or a link of the program.
+    On one host whose memory was measured, the model is `synth.prediction.one_host`. Elsewhere the result is
+    the geometric mean of two models of transfers that meet at a port: they wait for each other in the
+    schedule's order, or they share it. TCP lies between, as the transfer that began first has filled the
+    queues. Large programs use only the first model. ``costs`` defaults to the costs of steps between hosts,
+    or inside a host if the network has only one. Raises UsageError if the network lacks a rank or a link of
+    the program.
     """
     chunk_bytes = max(1, chunk_bytes)
     costs = costs or (_COSTS if len(set(network.hosts)) > 1 else _COSTS_OF_ONE_HOST)
@@ -89,26 +89,26 @@ def prediction(
 
 
 def schedule_run_s(schedule: Schedule) -> float:
-    """Return the predicted seconds of a run; for more than ``MOST_SENDS`` sends, only those of its links."""
+    """Return the predicted seconds of a run; above ``MOST_SENDS`` sends, the simulated time of its links."""
     if schedule.sends > MOST_SENDS:
         return replay(schedule).time_s
     return predicted_s(lower(schedule), schedule.network, schedule.chunk_bytes)
 
 
 def is_clearly_sooner(time_s: float, other_s: float) -> bool:
-    """Return whether a run is sooner than another by more than the error of predictions."""
+    """Return whether a run is faster than another by more than the error of predictions."""
     return time_s < _CLEARLY * other_s
 
 
 def soonest(schedules: Sequence[Schedule]) -> Schedule:
-    """Return the schedule predicted to end soonest, or the first unless another clearly beats it.
+    """Return the schedule with the least predicted time; the first one unless another is clearly faster.
 
-    The first also wins if there are no links or if it is too long to predict. On one host a shorter one beats
-    a long first one, because thousands of short messages cost more there than they gain; among schedules
-    close to the soonest, the one with the fewest sends wins, because the model of links underestimates
-    messages. Where links between hosts differ, a forest or a ring close to the soonest wins: measured times
-    of these agree with predictions to 5 %. Others took up to a third longer, because TCP does not keep their
-    order at ports.
+    - If there are no links, or the first is too long to predict, the first is returned.
+    - On one host, a first schedule that is too long to predict loses to shorter ones, because thousands of
+      short messages cost more there than they gain. Among schedules close to the fastest, the one with the
+      fewest sends wins, because the model of links underestimates the cost of messages.
+    - If links between hosts differ, a forest or a ring close to the fastest wins: their measured times agree
+      with predictions to 5 %. Others took up to a third longer, as TCP does not keep their order at ports.
     """
     first, *others = schedules
     short = [one for one in others if one.sends <= MOST_SENDS]
@@ -116,7 +116,7 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
     if not first.network.links or (first.sends > MOST_SENDS and (several or not short)):
         return first
     compared = short if first.sends > MOST_SENDS else [first, *short]
-    # The cost of steps decides on one host, too: by links alone a forest of a thousand chunks would win.
+    # Count the cost of steps on one host, too: by links alone a forest of a thousand chunks would win.
     expected_s = [predicted_s(lower(one), one.network, one.chunk_bytes, _COSTS) for one in compared]
     near = [at for at, time_s in enumerate(expected_s) if time_s < min(expected_s) / _CLEARLY]
     beta = first.network.beta_s_per_byte[~first.network.within_host]
@@ -128,7 +128,7 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
 
 
 def _is_steady(schedule: Schedule) -> bool:
-    """Return whether the order at ports does not change the time, as in forests and rings."""
+    """Return whether the time does not depend on the order at ports, as in forests and rings."""
     if schedule.method == "forest":
         return True
     network = schedule.network

@@ -1,9 +1,10 @@
-"""The communication patterns of libraries' fixed algorithms, by places in the order of ranks.
+"""The communication patterns of libraries' fixed algorithms: messages between places in the order of ranks.
 
-As the sources of the libraries have them: Open MPI (``ompi/mca/coll/base``), MPICH (``src/mpi/coll``), gloo
-(``gloo/allreduce.cc``, whose ring goes down), NCCL (``src/graph/connect.cc``, ``src/graph/trees.cc``).
-Recursive doubling and Rabenseifner's algorithm double their distance from the neighbour on; where the number
-of ranks is no power of two the first ones are folded two to one (Thakur, Rabenseifner and Gropp 2005).
+The patterns follow the sources of the libraries: Open MPI (``ompi/mca/coll/base``), MPICH (``src/mpi/coll``),
+gloo (``gloo/allreduce.cc``, whose ring runs towards lower ranks), NCCL (``src/graph/connect.cc``,
+``src/graph/trees.cc``). Recursive doubling and Rabenseifner's algorithm exchange at distances 1, 2, 4 …; if
+the number of ranks is no power of two, pairs of the first ones are folded into one (Thakur, Rabenseifner and
+Gropp 2005).
 """
 
 from __future__ import annotations
@@ -49,12 +50,13 @@ class LibraryAlgorithm:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Messages between places, round by round: row m is sent in round ``round[m]``, rising.
+    """The messages of an algorithm between places, round by round.
 
-    ``share`` is the part of the buffer; in a round a place sends one message at most and receives one.
-    Round k comes ``repeats[k]`` times in a row. A ``pipelined`` pattern has all its messages under way at
-    once; its rounds then are the levels at which latency comes to it, ``repeats[k]`` times. A pattern is
-    ``symmetric`` if for any place there is an order that costs the same and has the same rank there.
+    Message m goes from ``src[m]`` to ``dst[m]`` in round ``round[m]``, ascending, with the fraction
+    ``share[m]`` of the buffer. In a round a place sends at most one message and receives at most one. Round k
+    is repeated ``repeats[k]`` times in a row. In a ``pipelined`` pattern all messages are in flight at once,
+    and round k only adds its latency, ``repeats[k]`` times. In a ``symmetric`` pattern, fixing the rank at
+    one place excludes no order's cost.
     """
 
     places: int
@@ -68,9 +70,9 @@ class Pattern:
 
 
 def algorithm_of(text: str, kind: Kind) -> LibraryAlgorithm:
-    """Return what ``LIBRARY`` or ``LIBRARY:ALGORITHM`` means for a collective.
+    """Return the algorithm that ``LIBRARY:ALGORITHM`` names for a collective.
 
-    A library alone means its ring.
+    ``LIBRARY`` alone names its ring. Raises UsageError for unknown words.
     """
     library, colon, name = text.partition(":")
     if library not in LIBRARIES:
@@ -127,9 +129,7 @@ def _all_gather_doubling(algorithm: LibraryAlgorithm, places: int, *, symmetric:
 
 
 def _recursive_doubling(algorithm: LibraryAlgorithm, places: int, *, symmetric: bool) -> Pattern:
-    """Return exchanges of whole buffers at doubling distances; the odd rank of each folded pair
-    takes part.
-    """
+    """Return exchanges of whole buffers at doubling distances; the odd rank of a folded pair takes part."""
     if algorithm.kind == "all_gather":
         return _all_gather_doubling(algorithm, places, symmetric=symmetric)
     active, folded = _folded(places, odd=True)
@@ -142,8 +142,9 @@ def _recursive_doubling(algorithm: LibraryAlgorithm, places: int, *, symmetric: 
 
 
 def _rabenseifner(algorithm: LibraryAlgorithm, places: int, *, symmetric: bool) -> Pattern:
-    """Return a reduce-scatter by halves and an all-gather; Open MPI folds into even ranks, MPICH into odd
-    ones.
+    """Return a reduce-scatter by halving and an all-gather by doubling.
+
+    Open MPI folds pairs into their even ranks, MPICH into their odd ones.
     """
     openmpi = algorithm.library == "openmpi"
     active, folded = _folded(places, odd=not openmpi)
@@ -161,7 +162,7 @@ def _rabenseifner(algorithm: LibraryAlgorithm, places: int, *, symmetric: bool) 
 
 
 def _folded(places: int, *, odd: bool) -> tuple[list[int], int]:
-    """Return (the places that take part, a power of two; how many pairs are folded into one)."""
+    """Return (places that take part, a power of two; number of pairs that are folded into one)."""
     most = 1 << (places.bit_length() - 1)
     folded = places - most
     return [2 * pair + odd for pair in range(folded)] + list(range(2 * folded, places)), folded
@@ -176,7 +177,7 @@ def _exchange(active: Sequence[int], distance: int, share: float) -> list[_Messa
 
 
 def _nccl_ring(sizes: Sequence[int], kind: Kind) -> Pattern:
-    """Return a ring for each channel, which enters and leaves every host at a rank of its own."""
+    """Return a ring for each channel; channels enter and leave a host at different ranks."""
     places, channels = sum(sizes), min(sizes)
     factor = (places - 1) / places * (2 if kind == "all_reduce" else 1)
     rings = [_channel(sizes, channel) for channel in range(channels)]
@@ -251,7 +252,7 @@ _GPU: dict[Kind, tuple[str, ...]] = {
     "all_gather": ("ring",),
     "reduce_scatter": ("ring",),
 }
-# Per library, the algorithms of each collective; the first is the one for large buffers.
+# The algorithms of each library and collective, the one for large buffers first.
 LIBRARIES: dict[str, dict[Kind, tuple[str, ...]]] = {
     "openmpi": {**_MPI, "reduce_scatter": ("ring",)},
     "mpich": _MPI,

@@ -1,11 +1,11 @@
 """The predicted time of a library's algorithm with a given order of ranks.
 
-``time_s`` follows messages one by one: one is sent once both of its ends are through with what comes before
-it, as MPI sends large messages, and what meets at a port shares it by max-min fairness. ``price_s`` takes
-round after round, each as long as its busiest link or port; it costs so little that a search can ask it at
-every step, and of a pipelined algorithm, whose messages are all under way at once, it is the time.
+``time_s`` simulates message by message. A message starts once both of its ends have finished their earlier
+rounds, as MPI sends large messages; messages that meet at a port share it by max-min fairness. ``price_s``
+adds up rounds, each as long as its busiest link or port. It is cheap enough for every step of a search. For a
+pipelined algorithm, whose messages are all in flight at once, both are the same.
 
-Ranks that no link joins reach each other over the fastest path, as packets are routed.
+Ranks without a link between them use the fastest path through other ranks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_MESSAGES = 4096
 class RankPaths(NamedTuple):
     """Paths between ranks: latency, seconds per byte, and the shared resources crossed, padded with -1.
 
-    ``capacity`` is what each resource carries, in bytes a second.
+    ``capacity`` is the rate of each resource in bytes a second.
     """
 
     alpha_s: Floats
@@ -68,11 +68,10 @@ def paths_of(network: Network, size_bytes: int) -> RankPaths:
 
 
 def both_ways(paths: RankPaths, host_of: Indices, share: float) -> RankPaths:
-    """Return ``paths`` with the rate of two ranks of different hosts that send to each other at the
-    same time.
+    """Return ``paths`` with a limit on two ranks of different hosts that send to each other at the same time.
 
-    Each such pair shares one more resource, of ``share`` times the rate of its faster direction. It does not
-    limit messages in one direction alone.
+    The two directions of each such pair share one more resource, of ``share`` times the rate of the faster
+    direction. With ``share`` ≥ 1 it does not limit messages in one direction alone.
     """
     ranks, first = len(paths.alpha_s), len(paths.capacity)
     pairs = [(a, b) for a in range(ranks) for b in range(a) if host_of[a] != host_of[b]]
@@ -106,7 +105,7 @@ class OrderCosts:
     size_bytes: int
 
     def price_s(self, order: Indices) -> tuple[float, float]:
-        """Return (seconds round by round, a measure of how uneven links and ports are used, for ties)."""
+        """Return (seconds round by round, unevenness of the loads of links and ports, to break ties)."""
         pattern, busy = self.pattern, np.zeros(len(self.paths.capacity))
         found = price(self.messages, self.paths, pattern.repeats, order, pattern.pipelined, busy)
         return float(found[0]), float(found[1])
@@ -137,7 +136,7 @@ class OrderCosts:
 
 
 class MessageRounds(NamedTuple):
-    """Round k's messages are ``start[k]:start[k + 1]``, from place to place; ``pair`` numbers both ends."""
+    """The messages by round: round k has ``start[k]:start[k + 1]``; ``pair`` numbers the (src, dst) pairs."""
 
     start: Indices
     src: Indices
@@ -150,9 +149,9 @@ class MessageRounds(NamedTuple):
 def price(
     messages: MessageRounds, paths: RankPaths, repeats: Floats, order: Indices, pipelined: bool, busy: Floats
 ) -> tuple[float, float]:
-    """Return (seconds round by round, how unevenly links and ports are used); O(messages).
+    """Return (seconds round by round, unevenness of the loads of links and ports); O(messages).
 
-    ``busy`` is room for the seconds of each resource, all 0.
+    ``busy`` is working memory, one entry a resource.
     """
     busy[:] = 0.0
     own = np.zeros(len(messages.pair) if pipelined else 0)
@@ -186,7 +185,7 @@ def price(
 
 @compiled
 def _ends_by_round(messages: MessageRounds, ranks: int) -> tuple[Indices, Indices]:
-    """Return, per round and place, the message it sends and the place it receives from; -1 for none."""
+    """Return, for each round and place, the message it sends and the place it receives from; -1 for none."""
     kinds = len(messages.start) - 1
     sent = np.full((kinds, ranks), -1, dtype=np.int64)
     sender = np.full((kinds, ranks), -1, dtype=np.int64)
@@ -199,7 +198,7 @@ def _ends_by_round(messages: MessageRounds, ranks: int) -> tuple[Indices, Indice
 
 @compiled
 def _start_flow(flows: Flows, paths: RankPaths, place: int, src: int, dst: int, size_bytes: float) -> None:
-    """Turn the message of a place into its flow, from rank ``src`` to ``dst``."""
+    """Start the flow of ``place``, with its message from rank ``src`` to ``dst``."""
     width, resources, places = paths.crossed.shape[2], len(paths.capacity), len(flows.head)
     first = place * (width + 1)
     flows.capacity[place] = 1.0 / max(paths.beta_s_per_byte[src, dst], 1e-18)
@@ -215,11 +214,12 @@ def _start_flow(flows: Flows, paths: RankPaths, place: int, src: int, dst: int, 
 
 @compiled
 def _follow(messages: MessageRounds, paths: RankPaths, rounds: Indices, order: Indices) -> float:
-    """Return seconds until the last message of all ``rounds`` has arrived."""
+    """Return the seconds until the last message of all ``rounds`` has arrived."""
     ranks, width = len(order), paths.crossed.shape[2]
     resources = len(paths.capacity)
     sent, sender = _ends_by_round(messages, ranks)
-    # The flow of a place is what it sends; it crosses its own link, then ports, then what has no limit.
+    # Each place has one flow, the message that it sends. It crosses its own link, then ports; the rest of its
+    # row is padded with a resource of infinite capacity.
     capacity = np.empty(ranks + resources + 1)
     capacity[ranks : ranks + resources] = paths.capacity
     capacity[ranks + resources] = np.inf
@@ -236,7 +236,7 @@ def _follow(messages: MessageRounds, paths: RankPaths, rounds: Indices, order: I
         np.arange(ranks + 1) * (width + 1),
         crossed,
     )
-    # Where each place stands, how many ends of messages it waits for, and whether its message is sent.
+    # The round of each place, and how many of its messages in that round are still unfinished.
     at_round = np.full(ranks, -1, dtype=np.int64)
     waits = np.zeros(ranks, dtype=np.int64)
     key, what = np.empty(2 * ranks + 2), np.empty(2 * ranks + 2, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Plan an order of hosts and ranks for a library's algorithm, and say what it gains at most."""
+"""Plans an order of hosts and ranks for a library's algorithm, and bounds the gain of any order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from synth.rank_order.search import every_order, improved_orders
 
 __all__ = ["MOST_RANKS", "HostRanks", "RankOrder", "plan_order"]
 
-# The paths between this many ranks are tables of a quarter of a million rows.
+# Paths between this many ranks fill tables of a quarter of a million rows.
 MOST_RANKS = 512
-# A smaller predicted gain is not worth an order that differs from that of all other jobs.
+# For a smaller predicted gain the given order is kept, as all other jobs use it.
 _LEAST_GAIN = 1.02
-# Open MPI over TCP: the rate at which two ranks exchange data over that at which one of them sends alone. It
-# is between the values for recursive doubling (1.3) and Rabenseifner's algorithm (1.1), measured on 4 hosts
-# with 100 Mbit/s (benchmarks/order_lab.py).
+# Open MPI over TCP: the rate of two ranks that exchange data, relative to one that only sends. The value lies
+# between those of recursive doubling (1.3) and Rabenseifner's algorithm (1.1), measured on 4 hosts with
+# 100 Mbit/s (benchmarks/order_lab.py).
 _BOTH_WAYS = 1.18
 # With more ranks the pairs would be too many to model one by one.
 _MOST_PAIRED = 64
@@ -31,7 +31,7 @@ _MOST_PAIRED = 64
 
 @dataclass(frozen=True)
 class HostRanks:
-    """A host and its ranks, in their order; ``slots`` says which of the host's ranks each was."""
+    """A host and its ranks, in order; ``slots`` are their positions among the host's ranks before."""
 
     host: str
     ranks: tuple[int, ...]
@@ -40,10 +40,11 @@ class HostRanks:
 
 @dataclass(frozen=True)
 class RankOrder:
-    """An order of hosts and of ranks in them; a rank's place is its rank in the job that is started so.
+    """An order of hosts and of ranks in them; a job started in this order numbers its ranks by place.
 
-    ``as_it_comes_s`` and ``time_s`` are predicted; ``bound_s`` is a lower bound for every order. If
-    ``exact``, no order is faster. An order that would gain less than 2 % is replaced by the given one.
+    ``as_it_comes_s`` (given order) and ``time_s`` (this order) are predicted; ``bound_s`` is a lower bound
+    for every order. If ``exact``, no order is faster. If the best order gains less than 2 %, the given one is
+    kept.
     """
 
     network: str
@@ -88,7 +89,7 @@ def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *
     hosts = _hosts(network)
     sizes = {len(ranks) for ranks in hosts}
     paths, inner = _paths(network, algorithm, size_bytes), not algorithm.by_hosts and max(sizes) > 1
-    # Places of a host move with the sizes of those before it: a pattern by hosts would be another each time.
+    # With hosts of different sizes, each order of hosts would have another pattern.
     if len(sizes) > 1 and algorithm.by_hosts:
         raise UsageError(f" {algorithm}: only for hosts of equally many ranks", argument="for")
     costs = OrderCosts(pattern(algorithm, [len(ranks) for ranks in hosts]), paths, size_bytes)
@@ -118,7 +119,7 @@ def _paths(network: Network, algorithm: LibraryAlgorithm, size_bytes: int) -> Ra
 
 
 def _hosts(network: Network) -> list[Indices]:
-    """Return the ranks of each host, in the order of the first of each."""
+    """Return the ranks of each host; hosts are in the order of their first ranks."""
     found: dict[str, list[int]] = {}
     for rank, host in enumerate(network.hosts):
         found.setdefault(host, []).append(rank)
@@ -126,7 +127,7 @@ def _hosts(network: Network) -> list[Indices]:
 
 
 def _bound_s(network: Network, algorithm: LibraryAlgorithm, costs: OrderCosts) -> float:
-    """Return the larger of two bounds: that of any order, and that of any schedule of the collective."""
+    """Return the larger of two lower bounds: for any order, and for any schedule of the collective."""
     if network.ranks < 2:
         return 0.0
     kind, ranks = algorithm.kind, network.ranks

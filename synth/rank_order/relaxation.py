@@ -1,10 +1,10 @@
 """Lower bounds on the time of a pattern under any order.
 
-Each place must be taken by some rank, and whoever takes it needs at least the time of its messages over its
-fastest links, largest on fastest: the best bottleneck assignment of ranks to places is below every order. In
-a ring each rank has a successor, so the bottleneck assignment of successors is, too; and the links of a ring
-join all ranks. Bottleneck assignments are found by bisection over matchings (Burkard, Dell'Amico and Martello
-2009, Sec. 6.2).
+A rank at a place needs at least the time of the place's messages over the rank's fastest links, the largest
+message on the fastest link. So the best bottleneck assignment of ranks to places is a lower bound for every
+order. In a ring each rank has a successor, so the bottleneck assignment of successors is a bound, too. The
+links of a ring also connect all ranks, which gives a third. Bottleneck assignments are found by bisection
+over matchings (Burkard, Dell'Amico and Martello 2009, Sec. 6.2).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _between(costs: OrderCosts) -> tuple[Floats, Floats]:
 
 
 def _by_place(alpha: Floats, beta: Floats, size: Floats, count: Floats, *, pipelined: bool) -> Floats:
-    """Return the least seconds that each rank needs for the sends of each place, as (ranks, places)."""
+    """Return (ranks, places): the least seconds that each rank needs for the sends of each place."""
     most = max(1, int((count > 0).sum(axis=1).max()))
     fastest, soonest = _least_others(beta, most), _least_others(alpha, most)
     largest = -np.sort(-size, axis=1)[:, :most]
@@ -59,14 +59,14 @@ def _by_place(alpha: Floats, beta: Floats, size: Floats, count: Floats, *, pipel
 
 
 def _least_others(cost: Floats, most: int) -> Floats:
-    """Return each rank's ``most`` least costs to others, rising."""
+    """Return each rank's ``most`` least costs to other ranks, ascending."""
     others = cost.copy()
     np.fill_diagonal(others, np.inf)
     return np.asarray(np.sort(others, axis=1)[:, :most])
 
 
 def _bottleneck(cost: Floats, enough: Callable[[Mask], bool]) -> float:
-    """Return the least cost up to which entries are ``enough``."""
+    """Return the least value for which the entries up to it are ``enough``, by bisection."""
     values = np.unique(cost[np.isfinite(cost)])
     low, high = 0, len(values) - 1
     while low < high:

@@ -1,11 +1,9 @@
 """The best order of hosts: all orders of a small cluster, a local search in a large one.
 
-The local search takes the moves of 2-opt (a piece turned round: Croes 1958), those of Or-opt that move one
-host (Or 1976), and swaps of two hosts, or of two ranks of a host, and is repeated after random double-bridge
-moves (Martin, Otto and Felten 1991). It goes by
-``price``, and among orders of one price by how evenly links are used: the worst link alone does not tell
-which way is down. Its length is counted in prices, not seconds, so that the same network gives the same
-order everywhere.
+The local search reverses pieces (2-opt: Croes 1958), moves one host (Or-opt: Or 1976), and swaps two hosts or
+two ranks of a host. It is repeated after random double-bridge moves (Martin, Otto and Felten 1991). It
+minimizes ``price``, then the unevenness of link loads, because the worst link alone gives a search no slope.
+Its length is limited in prices, not seconds, so that the same network gives the same order everywhere.
 """
 
 from __future__ import annotations
@@ -24,16 +22,16 @@ from synth.rank_order.costs import MessageRounds, OrderCosts, RankPaths, price
 
 __all__ = ["every_order", "improved_orders"]
 
-# How many messages all orders may have together so that all are timed: 8 hosts in a ring are 5,040 · 112.
+# All orders are timed if together they have at most this many messages: 8 hosts in a ring are 5,040 · 112.
 _MOST_TIMED = 2_000_000
-# How many messages are priced in a search, and after how many random moves that bring nothing it ends.
+# Messages that are priced in a search, and random moves without gain that end it.
 _MOST_PRICED = 100_000_000
 _MOST_KICKS = 50
 _LONGEST_ORDERED = 128
 
 
 def every_order(costs: OrderCosts, hosts: Sequence[Indices], *, inner: bool) -> Iterator[Indices] | None:
-    """Return all orders that differ in time, the given one first; None if they are too many.
+    """Return all orders that may differ in time, the given one first; None if they are too many.
 
     ``hosts`` are the ranks of each host; with ``inner`` the ranks of a host are permuted, too.
     """
@@ -73,7 +71,7 @@ def improved_orders(costs: OrderCosts, hosts: Sequence[Indices], *, inner: bool,
 
 
 class _Search:
-    """Descents from any order of the hosts; ``left`` is the number of prices that may still be computed."""
+    """Local search from any order of the hosts; ``left`` is the number of prices it may still compute."""
 
     def __init__(self, costs: OrderCosts, hosts: Sequence[Indices], inner: bool) -> None:
         self._costs, self._inner = costs, inner
@@ -84,7 +82,7 @@ class _Search:
     def descended(
         self, host: Indices, ranks: Indices | None = None
     ) -> tuple[Indices, Indices, tuple[float, float]]:
-        """Return (order of hosts, ranks host by host, cost) at the end of a descent."""
+        """Return (order of hosts, ranks host by host, cost) at the local optimum."""
         pattern = self._costs.pattern
         host, ranks = host.astype(np.int64).copy(), (self._ranks if ranks is None else ranks).copy()
         price_s, uneven, asked = _descend(
@@ -147,7 +145,11 @@ def _expand(start: Indices, host: Indices, ranks: Indices, order: Indices) -> No
 
 @compiled
 def _moved(kind: int, first: int, last: int, host: Indices, tried: Indices) -> None:
-    """Write to ``tried``: 0, two hosts swapped; 1, a piece turned round; 2 and 3, its end moved over it."""
+    """Write ``host`` to ``tried`` after a move.
+
+    Kind 0 swaps the ends of a piece, 1 reverses it, 2 moves its last host to its front, 3 its first to its
+    end.
+    """
     tried[:] = host
     if kind == 0:
         tried[first], tried[last] = host[last], host[first]
@@ -166,7 +168,7 @@ def _moved(kind: int, first: int, last: int, host: Indices, tried: Indices) -> N
 
 @compiled
 def _less(price_s: float, uneven: float, than_s: float, than_uneven: float) -> bool:
-    """Return whether an order is cheaper by more than rounding, or as cheap and more even."""
+    """Return whether an order is cheaper by more than rounding, or equally cheap and more even."""
     if price_s < than_s * (1 - 1e-9):
         return True
     return price_s <= than_s * (1 + 1e-9) and uneven < than_uneven * (1 - 1e-9)
@@ -184,7 +186,10 @@ def _descend(
     inner: bool,
     most: int,
 ) -> tuple[float, float, int]:
-    """Change ``host`` and ``ranks`` until no move is cheaper: (price, unevenness, prices asked)."""
+    """Improve ``host`` and ``ranks`` in place until no move helps.
+
+    Return (price, unevenness, number of orders that were priced).
+    """
     hosts, busy = len(host), np.zeros(len(paths.capacity))
     order, tried = np.empty(len(ranks), dtype=np.int64), np.empty(hosts, dtype=np.int64)
     _expand(start, host, ranks, order)
@@ -194,7 +199,7 @@ def _descend(
         better = False
         for first in range(hosts):
             for last in range(first + 1, hosts):
-                # In a piece of two hosts all moves are the same.
+                # On a piece of two hosts all moves are the same.
                 for kind in range(1 if last == first + 1 else 4):
                     _moved(kind, first, last, host, tried)
                     _expand(start, tried, ranks, order)

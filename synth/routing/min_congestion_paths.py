@@ -35,7 +35,7 @@ class Demands(NamedTuple):
 
 
 class _Paths(NamedTuple):
-    """The paths: that of chunk c is ``link[c, : hops[c]]``; hops are -1 if there is none."""
+    """The paths: chunk c takes ``link[c, : hops[c]]``; all hops are -1 if some chunk has no path."""
 
     hops: Ints
     link: Ints
@@ -45,9 +45,10 @@ class _Paths(NamedTuple):
 def route(
     through: Resources, demands: Demands, load_s: Floats, passes: int, batch: int, most_hops: int, seed: int
 ) -> tuple[Ints, Ints]:
-    """Return (hops, links) with a path ``links[c, : hops[c]]`` for every chunk; hops are -1 without one.
+    """Return (hops, links): chunk c takes the path ``links[c, : hops[c]]``.
 
-    ``load_s`` (links, then ports) is the load before, and includes the chunks afterwards.
+    All hops are -1 if some chunk has no path. ``load_s`` (links, then ports) is the load before the call; the
+    chunks are added to it.
     """
     np.random.seed(seed)
     chunks = len(demands.source)

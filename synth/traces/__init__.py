@@ -1,10 +1,9 @@
-"""Traces for other simulators: what each rank of a schedule sends, receives and adds, and after what.
+"""Traces for other simulators: the sends, receives and adds of each rank of a schedule.
 
-In goes a schedule that has been checked; out come GOAL (``goal_text``) and Chakra execution traces
-(``chakra_trace``), with the files that ASTRA-sim wants beside them (``astra_sim_files``). To be read in this
-order:
+In: a schedule that has been checked. Out: GOAL (``goal_text``) and Chakra execution traces
+(``chakra_trace``), with the files that ASTRA-sim needs beside them (``astra_sim_files``). Read in this order:
 
-- ``operations``: the operations of each rank, and what each waits for.
+- ``operations``: the operations of each rank, and their dependencies.
 - ``goal``: as text for LogGOPSim and ATLAHS.
 - ``chakra``: as messages of MLCommons Chakra.
 - ``astra_sim``: configurations of system, workload and network.

@@ -1,8 +1,9 @@
 """ASTRA-sim's files beside the traces of a collective: its system, workload, memory and network.
 
-The traces are the implementation of a collective that the workload calls. Its analytical network knows one
-dimension of equal links: a ring or a clique is what we have, too; its switch passes messages on whole, which
-takes a second time on the wire. Other networks go to ns-3, as links that cost the same both ways.
+The traces are the implementation of a collective that the workload calls. ASTRA-sim's analytical network
+models one dimension of equal links. Its ring and clique agree with ours; its switch stores and forwards
+messages, so each takes its transfer time twice. Other networks are written for ns-3, whose links cost the
+same in both directions.
 """
 
 from __future__ import annotations
@@ -32,17 +33,16 @@ _ALIKE = 1e-9
 
 
 class Files(NamedTuple):
-    """Contents by name, and what of the schedule ASTRA-sim cannot be told."""
+    """Contents by file name, and ``cautions``: differences that ASTRA-sim's files cannot express."""
 
     contents: dict[str, bytes]
     cautions: tuple[str, ...]
 
 
 def astra_sim_files(schedule: Schedule) -> Files:
-    """Return ``collective.RANK.et`` of each rank, and ``workload.RANK.et`` and configurations where
-    they can be.
+    """Return ``collective.RANK.et`` of each rank and, if possible, ``workload.RANK.et`` and configurations.
 
-    Paths in them are relative to the folder of the files. Raises UnavailableError where `protobuf` is not
+    Paths in them are relative to the folder of the files. Raises UnavailableError if `protobuf` is not
     installed.
     """
     traces = [chakra_trace(operations) for operations in operations_of(schedule)]
@@ -56,7 +56,7 @@ def astra_sim_files(schedule: Schedule) -> Files:
         contents["system.json"] = _json(
             {
                 "scheduling-policy": "FIFO",
-                # With more its parts would each do all that the traces say.
+                # With more splits, each would run the whole traces.
                 "preferred-dataset-splits": 1,
                 f"{name}-implementation-custom": ["collective"],
                 "local-mem-bw": 50,
@@ -77,7 +77,7 @@ def _json(document: dict[str, object]) -> bytes:
 
 
 def _network(network: Network) -> tuple[dict[str, bytes], str]:
-    """Return the network's file, if it can be told, and what is not the same there."""
+    """Return (the network's file, or none if ASTRA-sim has no such network; a caution, or "")."""
     if network.hold_alpha:
         return {}, "a network whose links are held for alpha, too, is not one of ASTRA-sim's: it has no file"
     shape = _shape(network)
@@ -98,10 +98,7 @@ def _network(network: Network) -> tuple[dict[str, bytes], str]:
 
 
 def _shape(network: Network) -> str | None:
-    """Return which one-dimensional network of equal links it is, by ASTRA-sim's name.
-
-    None where it is none.
-    """
+    """Return ASTRA-sim's name of a one-dimensional network of equal links; None for other networks."""
     ranks = network.ranks
     costs = (network.alpha_s, network.beta_s_per_byte)
     if not network.links or any(np.ptp(cost) > _ALIKE * cost.max() for cost in costs):
@@ -118,9 +115,7 @@ def _shape(network: Network) -> str | None:
 
 
 def _one_port_a_way(network: Network) -> bool:
-    """Return whether a link uses the one port out of its source and the one into its destination, and
-    no others.
-    """
+    """Return whether each link uses exactly one port out of its source and one into its destination."""
     held = [set(network.ports_of(link).tolist()) for link in range(network.links)]
     ways = []
     for ends in (network.src, network.dst):
@@ -136,7 +131,7 @@ def _one_port_a_way(network: Network) -> bool:
 
 
 def _both_ways(network: Network) -> bool:
-    """Return whether each link has one the other way that costs the same, and no other beside it."""
+    """Return whether each link has a reverse link of the same cost, and no parallel link."""
     cost = {
         (src, dst): (alpha_s, beta)
         for src, dst, alpha_s, beta in zip(
@@ -151,7 +146,7 @@ def _both_ways(network: Network) -> bool:
 
 
 def _ns3(network: Network) -> bytes:
-    """Nodes, no switches, and each pair of links as one: bits per second, milliseconds, no errors."""
+    """Return the ns-3 file: nodes, no switches, each pair of links as one, with no errors."""
     lines = [
         f"{src} {dst} {8e-9 / beta:.12g}Gbps {alpha_s * 1e3:.12g}ms 0"
         for src, dst, alpha_s, beta in zip(

@@ -1,9 +1,9 @@
 """Execution traces of MLCommons Chakra (schema 0.0.4): one file for each rank, as ASTRA-sim reads them.
 
-A file is a row of messages, each behind its length: the metadata, then the nodes. A send and its receive
-find each other by tag, source, destination and size. The part of the schema (et_def.proto) that they use is
-built at run time from numbers and types, so that the `protobuf` package is all it needs: mlc-chakra has the
-whole of it, and brings tools along that depend on a hundred packages.
+A file is a sequence of length-prefixed messages: the metadata, then the nodes. A send matches its receive by
+tag, source, destination and size. The needed part of the schema (et_def.proto) is built at run time, so that
+only the `protobuf` package is needed: mlc-chakra has the whole schema, but its tools depend on a hundred
+packages.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _REPEATED = ("attr", "data_deps")
 
 
 def chakra_trace(operations: Sequence[TraceOperation]) -> bytes:
-    """Return the trace of one rank; an add is a computation of whole microseconds (0 is 1 ns to ASTRA-sim).
+    """Return the trace of one rank; an add takes whole microseconds (ASTRA-sim reads 0 as 1 ns).
 
-    Raises UnavailableError where `protobuf` is not installed.
+    Raises UnavailableError if `protobuf` is not installed.
     """
     made = messages()
     nodes = [made.metadata(version=_VERSION)]
@@ -49,7 +49,7 @@ def chakra_trace(operations: Sequence[TraceOperation]) -> bytes:
 
 
 def collective_trace(name: str, kind: int, size_bytes: int) -> bytes:
-    """Return a workload of one rank: one collective of a kind as Chakra numbers them."""
+    """Return a workload of one rank: one collective, its ``kind`` in Chakra's numbers."""
     made = messages()
     node = made.node(id=0, name=name, type=_COLLECTIVE_NODE)
     node.attr.add(name="is_cpu_op", bool_val=False)
@@ -75,7 +75,7 @@ def _delimited(nodes: Sequence[Any]) -> bytes:
 
 
 class ChakraClasses(NamedTuple):
-    """The classes of the messages."""
+    """The classes of Chakra's messages."""
 
     metadata: Any
     node: Any
@@ -83,7 +83,7 @@ class ChakraClasses(NamedTuple):
 
 @cache
 def messages() -> ChakraClasses:
-    """Raise UnavailableError where `protobuf` is not installed."""
+    """Return the classes of Chakra's messages; raise UnavailableError if `protobuf` is not installed."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as error:
@@ -94,7 +94,7 @@ def messages() -> ChakraClasses:
     )
 
     def message(name: str, *fields: tuple[int, str, Any], one_of: str = "") -> None:
-        """Define a message; a field typed by a name is a message, one whose name ends in s is repeated."""
+        """Define a message; a field whose type is a name is a message of that name."""
         made = file.message_type.add(name=name)
         if one_of:
             made.oneof_decl.add(name=one_of)
@@ -118,7 +118,7 @@ def messages() -> ChakraClasses:
         one_of="value",
     )
     message("GlobalMetadata", (1, "version", of.TYPE_STRING), (2, "attr", "AttributeProto"))
-    # The type is an enum there; on the wire that is an int32.
+    # In the schema the type is an enum; on the wire that is an int32.
     message(
         "Node",
         (1, "id", of.TYPE_UINT64),

@@ -1,7 +1,7 @@
 """A schedule in GOAL, the language of LogGOPSim and ATLAHS (Hoefler, Siebert, Lumsdaine, ICPP 2009).
 
-The network is not in the file: LogGOPSim takes one latency L and one gap G a byte, for ports that are one a
-rank and way, on its command line.
+The file does not describe the network: LogGOPSim takes a latency L and a gap per byte G on its command line,
+for one port into and one out of each rank.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The operations of each rank of a schedule for traces: sends, receives, adds, each after others of its rank.
+"""The operations of each rank of a schedule for traces: sends, receives and adds, with their dependencies.
 
-An operation waits for what makes its data whole and for nothing else: a send for the last that came for its
-chunk, an add for the message that it adds and for the add before it. The order of sends on one link is not
-in a trace: simulators take them as they become ready.
+An operation depends only on its data: a send on the last arrival of its chunk, an add on the message that it
+adds and on the add before it. A trace does not state the order of sends on one link: simulators start them as
+they become ready.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SEND, RECV, ADD = "send", "recv", "add"
 
 
 class TraceOperation(NamedTuple):
-    """``after`` are the numbers of operations of the same rank.
+    """One operation of a rank; ``after`` are the numbers of the rank's operations that it waits for.
 
-    Messages between two ranks have a ``tag`` each. An add has no peer; it takes ``seconds``, 0 where nobody
-    measured what sums cost.
+    Each message between two ranks has its own ``tag``. An add has no peer; it takes ``seconds``, 0 if the
+    cost of sums was not measured.
     """
 
     kind: str
@@ -41,7 +41,7 @@ def operations_of(schedule: Schedule) -> list[list[TraceOperation]]:
     found: list[list[TraceOperation]] = [[] for _ in range(network.ranks)]
     add_s = _add_s(network, size)
     needs, entered_before = (column.tolist() for column in dependencies(schedule))
-    # The operation at the target that ends each row's send.
+    # The operation at the target that completes each row's send.
     ended: list[int] = []
     messages: dict[tuple[int, int], int] = {}
     ends = zip(network.src[schedule.link].tolist(), network.dst[schedule.link].tolist(), strict=True)
@@ -61,7 +61,7 @@ def operations_of(schedule: Schedule) -> list[list[TraceOperation]]:
 
 
 def _add_s(network: Network, size_bytes: int) -> list[float]:
-    """Return what it takes each rank to add a chunk, 0 where that was not measured."""
+    """Return the seconds that each rank takes to add a chunk, 0 if that was not measured."""
     of_host = {
         memory.host: float(np.interp(size_bytes, memory.sizes_bytes, memory.add_s_per_byte)) * size_bytes
         for memory in network.memory
