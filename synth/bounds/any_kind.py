@@ -1,4 +1,4 @@
-"""The bounds on what a schedule of whatever kind does."""
+"""Lower bounds on the time of a schedule's collective, for every kind of schedule."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ __all__ = ["schedule_bounds"]
 
 
 def schedule_bounds(made: AnySchedule) -> list[Bound]:
-    """Every proven lower bound on the time of what a schedule does, the largest first.
+    """Return every proven lower bound on the time of a schedule's collective, the largest first.
 
-    A table is held to its own chunks. Of a schedule that stands for more sends than it lists only the bytes
-    count, in chunks of whatever size.
+    Bounds for a table of all sends use its chunk size. Bounds for other kinds hold for any chunk size.
     """
     if isinstance(made.network, SymmetricNetwork):
         size_bytes = made.whole.total_bytes(made.chunk_bytes)

@@ -4,7 +4,7 @@ Take a set of ranks, some ranks S in it and some ranks W outside. Data enters th
 ports, and links without one. A byte that starts through gate g at time t can hold data of rank w in W only if
 the shortest path from w to g takes at most t. It serves rank v in S by time T only if the shortest path from
 g to v, with the latency of g, takes at most T − t. Let a_k be the k-th shortest path time from W to g, and
-b_j the j-th shortest from g into S. S needs a number of triples (byte, w, v); the bound is the least T by
+b_j the j-th shortest from g into S. Count the triples (byte, w, v) that S needs; the bound is the least T by
 which the gates can serve that number. The gates can serve:
 
 - for sums, whose bytes may hold data of all of W: Σ_g rate_g · Σ_k Σ_j max(0, T − a_k − b_j);
@@ -47,10 +47,10 @@ _MOST_TERMS = 250_000
 # gate.
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
 _HALVINGS = 24
-# The bound by far pairs is tried only if the plain one is at least this part of the best known bound.
+# The bound by far pairs is tried only if the plain one is at least this fraction of the best known bound.
 _WORTH_PAIRING = 0.8
-# An arrival bound exceeds the cut bound by at most the longest path. It is skipped if that is below this
-# part.
+# An arrival bound exceeds the cut bound by at most the longest path. It is skipped if that path is below this
+# fraction of the best known bound.
 _NOTICEABLE = 0.002
 
 
@@ -131,14 +131,14 @@ class _Crossing:
         from_s = from_s.min(axis=1, keepdims=True) if carried == "points" else np.sort(from_s, axis=1)
         if not needed or to_s.shape[1] * from_s.shape[1] * len(self.start) > _MOST_TERMS:
             return 0.0
-        # A gate serves at any time at most as much as one link with the shortest paths on both sides would.
+        # Replace each gate's links by one link with the shortest paths on both sides, which serves no less.
         first_s = np.minimum.reduceat(to_s, self.start, axis=0)[:, :, None]
         first_s = first_s + np.minimum.reduceat(from_s, self.start, axis=0)[:, None, :]
         rate = np.broadcast_to(self.rate[:, None, None], first_s.shape)
         return _filled_s(first_s.ravel(), rate.ravel(), needed)
 
     def paired_s(self, cut: Cut, pairs: Mask, need_bytes: Floats, at_least_s: float) -> float:
-        """Return the least T by which ``pairs[outside, inside]`` can be served; 0 if up to ``at_least_s``."""
+        """Return the least T that serves all ``pairs[outside, inside]``; 0 if at most ``at_least_s``."""
         outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
         needed = float(need_bytes[np.ix_(outside, inside)][pairs].sum())
         to_s, ahead = _told_apart(self.to_s[outside].T)
@@ -215,7 +215,8 @@ def _filled_s(first_s: Floats, rate: Floats, total_bytes: float) -> float:
     order = np.argsort(first_s, kind="stable")
     rates = np.cumsum(rate[order])
     ahead = np.cumsum(rate[order] * first_s[order])
-    # T from the first n terms alone is never below the answer, and equals it for the n terms positive at T.
+    # The T of the first n terms alone is never below the answer, and equals it if n is the terms positive at
+    # T.
     return float(((total_bytes + ahead) / rates).min())
 
 

@@ -47,10 +47,10 @@ def spread_s(network: Network, cut: Cut, chunk_bytes: int) -> float:
 def drained_s(
     network: Network, cut: Cut, needed: int, chunk_bytes: int, supply: Indices, at_least_s: float
 ) -> float:
-    """Return a lower bound on when all ranks inside have the last chunks, if all want all chunks.
+    """Return a lower bound on the time at which all ranks inside have all chunks, if all want all chunks.
 
     The last j of ``needed`` chunks cross no sooner than ``needed`` − j + 1 can have crossed. Each rank inside
-    still has to receive those j, from outside or over an inner link that starts after that.
+    must still receive those j, from outside or over an inner link that starts after that.
     """
     worst_s = at_least_s
     doors = len(gates(network, cut).alpha_s)
@@ -93,7 +93,7 @@ def _costs_s(network: Network, passed: Gates, chunk_bytes: int) -> tuple[Floats,
 def _stock(
     network: Network, tails: Indices, chunk_bytes: int, supply: Indices | None
 ) -> tuple[Floats, Floats]:
-    """Return for each gate the chunks that its tail holds at 0, and when the next one can reach the tail."""
+    """Return for each gate the chunks that its tail holds at 0, and the time at which it can get another."""
     restock_s = np.zeros(len(tails))
     if supply is None:
         return np.full(len(tails), np.inf), restock_s

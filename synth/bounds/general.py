@@ -8,10 +8,10 @@ all_to_next, custom collectives, subsets of the ranks and several collectives at
 - *latency*: a chunk that leaves at 0 travels the shortest path from its nearest source, or from the farthest
   contribution to a sum;
 - *flow*: the optimum of the concurrent-flow LP, if it is small;
-- *distance*: let every link and port have a price y. All of them together offer T·Σy. A chunk needs at least
-  the cheapest path to its farthest target, and at least a last link into each target. Three kinds of prices
-  are tried: equal ones, those of one cost level, and those found by raising the prices of busy resources over
-  many rounds. The last approach the optimum of the dual of the concurrent-flow LP.
+- *distance*: let every link and port have a price y. In time T they offer T·Σy together. A chunk costs at
+  least the cheapest path to its farthest target, and at least a last link into each target. Three kinds of
+  prices are tried: equal ones, those of one cost level, and those found by raising the prices of busy
+  resources over many rounds. The last approach the optimum of the dual of the concurrent-flow LP.
 """
 
 from __future__ import annotations

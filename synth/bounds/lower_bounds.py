@@ -1,4 +1,4 @@
-"""Proven lower bounds on the time of a collective, and which one binds.
+"""Proven lower bounds on the time of a collective; the largest one binds.
 
 With a fixed chunk size the bounds count whole chunks: a gate that is free at 0 can have delivered floor((T −
 travel) / hold) + 1 of them by T. With ``fluid`` the chunk size is free, and a bound is bytes over bandwidth
@@ -15,7 +15,7 @@ plus the least alpha. All bounds hold for every schedule that reduces at ranks o
 - *wavefront*: chunks spread from rank to rank, with several hops of alpha before a bottleneck.
 
 reduce_scatter and reduce are the reversals in time of all_gather and broadcast on the transposed network, and
-are bounded as those.
+have the same bounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from synth.schedules import Bound
 
 __all__ = ["bounds", "least_s_per_byte"]
 
-# So large that alpha is negligible.
+# A buffer so large that alpha is negligible.
 _LARGE_BYTES = 1 << 40
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 

@@ -20,13 +20,12 @@ _FAR_S = 1e30
 
 
 class Prices:
-    """Links, then ports, as resources with prices; a link costs its hold time at the prices that it holds."""
+    """Links, then ports, as resources with prices; a link costs its hold time times the prices it holds."""
 
     def __init__(self, network: Network, held_s: Floats) -> None:
         self.network, self.held_s = network, held_s
         self.resources = network.links + len(network.ports)
-        # A link that holds a port for its whole hold time is no limit beyond the port, so it has no price
-        # itself.
+        # A link that holds a port for its whole hold time limits nothing beyond the port, so it has no price.
         self.free = np.ones(network.links, dtype=bool)
         self.free[network.port_user[network.port_part >= 1.0]] = False
 

@@ -1,4 +1,4 @@
-"""Lower bounds of collectives that spread to, or sum up from, all ranks."""
+"""Lower bounds for collectives that spread data to all ranks or sum data of all ranks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["spreading_bounds"]
 
 _MOST_SOURCES = 256
 _MOST_CUTS = 12
-# Limits of the latency inside parts: the most ranks for all shortest paths, and the least part of the bytes'
-# time that a latency must be to count.
+# The latency inside parts is computed up to _MOST_PATHS_RANKS, and if the latency is at least _NOTICEABLE of
+# the time of the bytes.
 _MOST_PATHS_RANKS = 1024
 _NOTICEABLE = 0.002
 # Only an arrival bound that exceeds the others by more than rounding is listed.

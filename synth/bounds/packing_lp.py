@@ -17,7 +17,8 @@ from synth.network import Network
 __all__ = ["Shares", "Trees", "link_load", "solve"]
 
 _HEIGHT_WEIGHT = 1e-2
-# A link counts as slower than its port only beyond this ratio: equal rates are measured slightly apart.
+# A link counts as slower than its port only beyond this ratio, as measurements of equal rates differ
+# slightly.
 _ALIKE = 1.03
 
 

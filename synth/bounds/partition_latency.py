@@ -1,9 +1,9 @@
 """The latency inside parts that an all_reduce adds to the partition bound.
 
-The partition bound says that each byte crosses between k parts of a network at least 2(k − 1) times. This
-takes longer than the crossing links need for these bytes, because links cannot be used fully at either end. A
-crossing that starts early holds contributions only of ranks of its part that are near its link. A crossing
-that arrives late serves only ranks of its part that are near its link.
+By the partition bound each byte crosses between k parts of a network at least 2(k − 1) times. This takes
+longer than the crossing links need for these bytes, because links cannot be used fully at the start and at
+the end. A crossing that starts early holds contributions only of ranks of its part that are near its link. A
+crossing that arrives late serves only ranks of its part that are near its link.
 
 Let all parts have s ranks, and all crossing links the latency α. m(t) is the largest number of ranks of a
 part that are at most t away from one of its ranks, o(t) the largest number that one of its ranks reaches in

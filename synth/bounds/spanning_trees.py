@@ -2,10 +2,10 @@
 
 Let every port, and every link without one, have a price y. A send costs the sum over these resources of hold
 time times price. In time T all resources offer T·Σy. Between k parts of the network every chunk crosses at
-least 2(k−1) times (Nash-Williams, Tutte). Summed over the parts that links below each cost join, as in
-Kruskal's algorithm, that is twice the cost of a minimum spanning tree, where a pair of ranks costs as much as
-its cheaper direction. So T ≥ 2·MST(y)/Σy bytes. The best prices are the dual of packing spanning trees:
-*count* and *partition* are this bound at prices of their own.
+least 2(k−1) times (Nash-Williams, Tutte). Take for each cost the parts that cheaper links connect, as in
+Kruskal's algorithm; summed over all costs, the crossings cost twice a minimum spanning tree, where a pair of
+ranks costs as much as its cheaper direction. So T ≥ bytes · 2·MST(y)/Σy. The best prices are the dual of
+packing spanning trees; *count* and *partition* are this bound at special prices.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _search(network: Network) -> Iterator[tuple[float, float]]:
     best, before, steady = 0.0, 0, np.zeros_like(used)
     for rounds in range(_MOST_ROUNDS):
         found = solve(busy, trees, np.ones(1))
-        # All trees together prove no more than the trees found so far.
+        # No prices prove more than the optimum over the trees found so far.
         yield found.s_per_byte, best
         if len(trees) == before or not found.price.any():
             return

@@ -1,7 +1,7 @@
 """Lower bounds on collectives of all ranks of a symmetric network, computed from one link of each orbit.
 
 A block is all ranks that agree in all digits from some digit on: one rank, a host, a group, all ranks below a
-switch. Translations map blocks to blocks, so the rate into a block is computed once for its orbit:
+switch. Translations map blocks to blocks, so the rate into a block is computed once for each orbit:
 
 - *ingress*, *egress*, *cut*: data that the ranks of a block need from outside enters over the block's links
   and ports (ForestColl, Sec. 4); data that is summed outside leaves over them.
@@ -122,8 +122,7 @@ def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
     inner = math.prod(network.sizes[axis] for axis in network.axes if axis < level)
     src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
     rows = np.flatnonzero(src // block != dst // block)
-    # ``inner`` translations map a block to itself, so ``inner`` links and ``inner`` ports of each orbit lead
-    # in.
+    # This many translations map a block to itself, so this many links and ports of each orbit lead into it.
     orbit_of = network.cell_of(np.arange(0, network.ranks, block))
     orbits, of_block = np.unique(orbit_of, return_inverse=True)
     rate = 1.0 / network.beta_s_per_byte[rows]

@@ -1,10 +1,10 @@
 """A lower bound that counts chunks as they spread: no rank can pass on more than it has received.
 
-For each rank v, every link sends as soon as its source holds one more chunk than the link has sent, as if
-every arrival were new to its receiver and wanted by v. But no rank holds more chunks than are near enough to
-have reached it. No schedule is faster: at any time each rank holds here at least as many of the chunks that v
-wants. Unlike the cuts of ``synth.bounds`` this bound counts several hops of alpha before a bottleneck. It
-ignores ports.
+The bound simulates an ideal: for each rank v, every link sends as soon as its source holds one more chunk
+than the link has sent, as if every arrival were new to its receiver and wanted by v. But no rank holds more
+chunks than are near enough to have reached it. No schedule is faster, as at any time each rank holds at least
+as many chunks in the ideal as in any schedule. Unlike cuts, this bound counts several hops of alpha before a
+bottleneck. It ignores ports.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _filled_s(
 ) -> float:
     """Return the earliest time at which ``sink`` holds all chunks.
 
-    ``near_s[rank, n]`` is when n + 1 chunks can be near enough to the rank.
+    ``near_s[rank, n]`` is the time by which n + 1 chunks are near enough to have reached the rank.
     """
     ranks, most = near_s.shape
     has, free_s = np.zeros(ranks, np.int64), np.zeros(len(dst))

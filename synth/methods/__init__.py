@@ -1,7 +1,7 @@
 """Methods: one algorithm a file, each with ``synthesize(network, collective, chunk_bytes, *, seed, …)``.
 
 In: a whole collective on a network. Out: a `Schedule`, or NotApplicableError if the algorithm does not serve
-it. No method vouches for its schedule: `synth.check` judges it. The registry is `synth.portfolio.attempts`.
+it. Methods do not check their schedules; `synth.check` does. The registry is `synth.portfolio.attempts`.
 """
 
 import lazy_loader as lazy

@@ -110,7 +110,7 @@ def choose(
     solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
 ) -> tuple[Schedule, TwoLevelPlan | Routes]:
-    """Return ``solve`` for the candidate chunk size that simulates best; sizes as in nccl-tests."""
+    """Return ``solve`` for the candidate chunk size with the least simulated time; sizes as in nccl-tests."""
     best: tuple[Schedule, TwoLevelPlan | Routes] | None = None
     one = collective(kind, network.ranks, 1, root)
     for candidate in candidates:
@@ -167,7 +167,7 @@ def _planned(
 def _piped(
     network: Network, shape: Collective, chunk_bytes: int, planned: TwoLevelPlan, seed: int
 ) -> Schedule:
-    """Return the schedule at the pace that simulates best; chunks follow their trees, oldest first."""
+    """Return the schedule at the pace with the least simulated time; chunks follow their trees in order."""
     made = [_at_pace(network, shape, chunk_bytes, planned, seed, *pace) for pace in _PACES]
     return min(made, key=lambda schedule: replay(schedule).time_s)
 

@@ -7,10 +7,10 @@ is a power of two, and a few more otherwise. The reduction is such a broadcast r
 ranks numbered backwards. It uses the same links in each round: every rank sends and receives one chunk of the
 reduction and one of the broadcast.
 
-The slowest rank is the root. It sends and receives one chunk a round while the others do two, so half of
-their bandwidth is enough for it, and its peer in a round has nothing else to do on that port. The all_reduce
-takes about n + 2q rounds. A tree of depth 1, as a packing has on a switch, instead ends with N sends one
-after the other.
+The slowest rank is the root. It sends and receives one chunk a round while the others send and receive two,
+so half of their bandwidth is enough for it, and its peer in a round uses that port for nothing else. The
+all_reduce takes about n + 2q rounds. By contrast, a packing of trees of depth 1, as on a switch, ends with N
+sends one after the other.
 """
 
 from __future__ import annotations
@@ -115,8 +115,7 @@ def _over(skips: list[int], places: int, chunks: int) -> _Sends:
     at, chunk, src, dst = _broadcast(skips, places, chunks)
     rounds = int(at.max()) + 1
     begins = rounds - chunks + 1 + _PAUSE
-    # The reduction goes through the skips backwards, so the broadcast does too, to use the same one each
-    # round.
+    # The reduction uses the skips backwards, so the broadcast does too: both use the same skip in each round.
     phase = (rounds - 1 - begins) % count
     met = [skips[(phase - step) % count] for step in range(count)]
     then, copied, giver, taker = _broadcast(met, places, chunks)

@@ -76,7 +76,7 @@ def _steps(ranks: int) -> int:
 
 
 def _partners(ranks: int) -> Iterator[_Partner]:
-    """Yield the ways to pair ranks, the better one first."""
+    """Yield the functions that pair ranks, the better one first."""
     if ranks & (ranks - 1) == 0:
         yield lambda owner, place: owner ^ place
     yield lambda owner, place: (owner - place) % ranks

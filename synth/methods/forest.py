@@ -1,16 +1,16 @@
-"""Collectives over packings of trees, pipelined in chunks, at the most that the network can carry at once.
+"""Collectives over packings of trees, pipelined in chunks, at the full rate that the network can carry.
 
 All_reduce uses spanning trees: a chunk is reduced up a tree and broadcast down the same tree, which uses both
 directions of every link all the time. Reduce-scatter followed by all-gather cannot do that: the corner of a
 mesh needs its egress for one half and its ingress for the other. If the directions of links differ in cost, a
-chunk is broadcast down another tree of the same root, if that carries more. All_gather and broadcast use
-rooted trees, as ForestColl does; reduce_scatter and reduce are their reversals in time on the transposed
+chunk may be broadcast down another tree with the same root, if that carries more. All_gather and broadcast
+use rooted trees, as ForestColl does; reduce_scatter and reduce are their reversals in time on the transposed
 network.
 
-Chunks enter in proportion to the trees' shares. In an all_reduce the order of the reductions of later chunks
-and the broadcasts of earlier ones decides how fast the pipeline fills and drains. A few leads of reductions,
-in chunks, are tried, and the fastest is kept. A network that queues keeps no such order; there each link of a
-tree is one stream for each direction (``synth.streams``).
+Chunks enter in proportion to the trees' shares. In an all_reduce, reductions of later chunks compete with
+broadcasts of earlier ones; their order decides how fast the pipeline fills and drains. Reductions are given a
+lead of some chunks; a few leads are tried, and the fastest is kept. A network that queues keeps no such
+order; there each link of a tree is one stream for each direction (``synth.streams``).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _MOST_ROOTS = 40
 # A packing of pairs of trees is used only if its load is lower by this factor.
 _WORTH_PAIRS, _WORTH_PAIRS_IN_QUEUES = 1.01, 1.04
 _SENDS_FOR_ALL_LEADS = 300_000
-# Headroom that ports keep, as a part of their capacity; then the factors in time that it, and few trees, may
-# cost.
+# The headroom of ports that is tried, as a fraction of their capacity. It may cost time by the factor
+# _AS_GOOD, and having few trees by _FEWER_MAY_COST.
 _HEADROOMS = (0.5, 0.3, 0.2, 0.1, 0.05)
 _AS_GOOD, _FEWER_MAY_COST = 1.005, 1.02
 
@@ -162,9 +162,9 @@ def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
 
 
 def _packed(network: Network, enough_s: float, seed: int) -> list[Packing]:
-    """Return packings of spanning trees; if the network queues, with free headroom, and with few trees.
+    """Return packings of spanning trees; if the network queues, one with headroom and one with few trees.
 
-    A network that queues keeps no order: flows that use a resource near its limit fall behind, and trees of
+    A network that queues keeps no order: flows through a resource near its limit fall behind, and trees with
     small shares forward a chunk slowly.
     """
     edges = pair_links(network)

@@ -31,7 +31,7 @@ from synth.tacos_ilp import CLOSE, HorizonSearch, Mechanism, copies_to_all
 
 __all__ = ["both_halves", "solve", "suits", "synthesize"]
 
-# An all_gather on nine ranks. CBC mostly ends within seconds up to this size, and rarely beyond it.
+# The deliveries of an all_gather on nine ranks. CBC mostly ends within seconds up to this, and rarely beyond.
 _MOST_DELIVERIES = 72
 _GREEDY_SENDS = 60_000
 _MOST_GREEDY_RUNS = 48

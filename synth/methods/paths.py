@@ -32,8 +32,8 @@ _WORK = 600_000_000
 _MOST_WORK_ON_TREES = 2_000_000_000
 _MOST_HOPS_MORE = 4
 _CLOSE = 1.01
-# If latency is at least this part of the busiest link's time, a second set of paths is tried. There an alpha
-# counts as much as the bytes of a link half as busy as the busiest: exp(ETA / 2) times.
+# If latency is at least this fraction of the busiest link's time, a second set of paths is tried. Its cost of
+# an alpha is that of the same time on a link half as busy as the busiest: exp(ETA / 2) times.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
 _MOST_TURNS = 4

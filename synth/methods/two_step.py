@@ -36,7 +36,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def three_step(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Return an all_to_all in three steps: to the rank that serves the target's host, across, within.
+    """Return an all_to_all in three steps: to the rank that serves the target's host, across, inside.
 
     As in GC3 Sec. 6.2, all data of one host for another crosses together, in few and large messages. Each
     host has size // hosts ranks (at least one) for each other host, so that all NICs work. Raises as

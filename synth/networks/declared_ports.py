@@ -32,7 +32,7 @@ def with_declared_ports(network: Network, devices: Sequence[str], topology: Topo
     """Return the network with the PCIe and NUMA ports of the topology; ``devices[rank]`` is like "cuda:0".
 
     Raises UsageError if the topology lacks a rank's host or GPU, or if a rank has no GPU: topologies do not
-    tell where in a host the memory of such a rank is.
+    state where in a host the memory of such a rank is.
     """
     homes = [_home(topology, host, device) for host, device in zip(network.hosts, devices, strict=True)]
     tables = load()

@@ -1,16 +1,17 @@
 """Named families of networks, each a product of dimensions: ``mesh:10x10``, ``rfs:2x4x64``.
 
-| family                  | dimensions                                                    |
-|-------------------------|---------------------------------------------------------------| | ring:N
-| one ring, both directions                                     | | mesh:AxB…, torus:AxB…   | lines, rings
-| | hypercube:N             | log2 N lines of 2                                             | |
-fully_connected:N (fc)  | a link between every two ranks                                | | switch:N
-| a link between every two, one egress and one ingress port each | | switch_switch:AxB       | a switch over
-A, a switch over B (TACOS Sec. VII)             | | ring_fc_switch:AxBxC (rfs) | a ring of A, fully connected
-B, a switch over C (TACOS Sec. VII) | | KIND_KIND…:AxB…         | any hierarchy of ring, line, fc and switch:
-fc_ring:4x8, line_switch_ring:4x8x2 | | dragonfly:GxA           | G groups of A fully connected ranks, a link
-between groups    | | fat_tree:AxB…, fat_tree:K | A ranks a leaf, B leaves a switch …; or k-ary; /2
-oversubscribes |
+| family                     | dimensions                                                         |
+|----------------------------|--------------------------------------------------------------------|
+| ring:N                     | one ring, both directions                                          |
+| mesh:AxB…, torus:AxB…      | lines, rings                                                       |
+| hypercube:N                | log2 N lines of 2                                                  |
+| fully_connected:N (fc)     | a link between every two ranks                                     |
+| switch:N                   | a link between every two; each rank has one egress and one ingress |
+| switch_switch:AxB          | a switch over A, a switch over B (TACOS Sec. VII)                  |
+| ring_fc_switch:AxBxC (rfs) | a ring of A, fully connected B, a switch over C (TACOS Sec. VII)   |
+| KIND_KIND…:AxB…            | any hierarchy of ring, line, fc and switch, such as fc_ring:4x8    |
+| dragonfly:GxA              | G groups of A fully connected ranks, a link between every two      |
+| fat_tree:AxB…, fat_tree:K  | A ranks a leaf, B leaves a switch …; or k-ary; /2 oversubscribes   |
 
 The first dimension varies fastest in the rank number. Alpha and bandwidth are one value, or one for each
 dimension; for a dragonfly one of local links, then one of global links.

@@ -1,8 +1,9 @@
 """Networks from a topology alone: each link has the nominal cost of its kind, without measurement.
 
-GPUs joined by NVLink or xGMI get a link of that bundle's speed; behind NVSwitches each GPU has one egress and
-one ingress port; other GPUs of a host communicate over PCIe, with one port a GPU and direction; GPUs of
-different hosts communicate through the nearest NIC of each, a port that its GPUs share.
+- GPUs joined by NVLink or xGMI get a link of that bundle's speed.
+- Behind NVSwitches each GPU has one egress and one ingress port.
+- Other GPUs of a host communicate over PCIe, with one port for each GPU and direction.
+- GPUs of different hosts communicate through the nearest NIC of each, a port that its GPUs share.
 """
 
 from __future__ import annotations

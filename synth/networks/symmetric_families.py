@@ -1,11 +1,11 @@
 """Network families and named machines as symmetric networks, without listing all their links.
 
-| network                 | translations                                                     |
-|-------------------------|------------------------------------------------------------------| | hierarchies
-of kinds    | along each ring, switch and fc, and along lines of two           | | dragonfly:GxA           |
-of the groups                                                    | | fat_tree:AxB…           | along all
-levels; if oversubscribed only of the topmost switches | | machines by name        | of the hosts, and of the
-NICs' GPUs where GPUs meet in a switch  |
+| network              | translations                                                               |
+|----------------------|----------------------------------------------------------------------------|
+| hierarchies of kinds | along each ring, switch and fc, and along lines of two                     |
+| dragonfly:GxA        | of the groups                                                              |
+| fat_tree:AxB…        | along all levels; if oversubscribed, only of the topmost switches          |
+| machines by name     | of the hosts; if a switch joins the GPUs, also of the groups that share a NIC |
 """
 
 from __future__ import annotations

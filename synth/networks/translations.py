@@ -29,7 +29,7 @@ _MOST_PLACES = 1 << 22
 class FoundSymmetry:
     """A symmetry found in a plain network.
 
-    ``link[n, shift]`` is the row there of listed link n translated by ``shift``.
+    ``link[n, shift]`` is the plain network's row of listed link n translated by ``shift``.
     """
 
     network: SymmetricNetwork
@@ -37,7 +37,7 @@ class FoundSymmetry:
 
     @cached_property
     def orbit(self) -> Indices:
-        """The listed link of each row of the plain network."""
+        """The listed link of the orbit of each row of the plain network."""
         found = np.empty(self.network.links, np.int64)
         shifts = self.network.shifts
         found[self.link[:, shifts].ravel()] = np.repeat(np.arange(len(self.link)), len(shifts))
@@ -193,7 +193,7 @@ class _Table:
         return cls(network, link.reshape(shape), cost.reshape(shape), place)
 
     def step(self, low: int, high: int) -> _Step | None:
-        """Return the translation of the digit between the divisors ``low`` and ``high``; None if it is none.
+        """Return the images under adding 1 to the digit between ``low`` and ``high``; None if no symmetry.
 
         Return None also if a power of it, other than the identity, leaves a port in place.
         """
