@@ -1,12 +1,12 @@
 """Tensors that call back before a script reads or writes them.
 
-A wrapper that finishes its work on a parameter later than the script expects must notice when the script uses
-it. A watched tensor gets a subclass of its class, like torch's lazy parameters, whose `__torch_function__`
-sees every call of torch with the tensor among its arguments. The tensor itself, its memory, hooks and place
-in the graph stay.
+A wrapper that updates a parameter later than the script expects must notice when the script uses the
+parameter. A watched tensor's class is replaced by a subclass, as with torch's lazy parameters; its
+`__torch_function__` sees every call of torch with the tensor among the arguments. The tensor keeps its
+identity, memory, hooks and place in the graph.
 
-Uses that bypass torch's Python functions are not seen: code in C++ that takes the tensor directly, compiled
-graphs (TorchScript), and earlier tensors on the same memory, which `shared_memory` finds.
+Uses that bypass torch's Python functions are not seen: C++ code that takes the tensor directly, compiled
+graphs (TorchScript), and other tensors on the same memory, which `shared_memory` finds.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _OF_OTHER = {
 class Watch:
     """Monitor that calls ``touched(tensor, gradient)`` before a script uses a watched tensor.
 
-    ``gradient`` says whether its ``.grad`` is used, or else its values. The tensor is not watched during the
-    call and the use; afterwards it is watched again if ``touched`` returned True.
+    ``gradient`` is True if the script uses the tensor's ``.grad``, False if it uses its values. The tensor is
+    not watched during the call and the use; afterwards it is watched again if ``touched`` returned True.
     """
 
     def __init__(self, touched: Callable[[Any, bool], bool]) -> None:
@@ -122,7 +122,7 @@ class _Watched:
 
 @contextmanager
 def _told(tensors: Iterable[Any], gradient: bool) -> Iterator[None]:
-    """Call the watches of ``tensors``, and leave these unwatched within the block."""
+    """Call the `Watch` of each tensor, and leave the tensors unwatched within the block."""
     kinds = [(each, type(each)) for each in {id(each): each for each in tensors}.values()]
     again = kinds
     for each, kind in kinds:
@@ -142,11 +142,11 @@ def _told(tensors: Iterable[Any], gradient: bool) -> Iterator[None]:
 def shared_memory(tensors: Iterable[Any]) -> list[Any]:
     """Return those of ``tensors``, all distinct, whose memory has references from elsewhere.
 
-    Such references are `.data`, `.detach()`, a view, an array of NumPy or a graph of autograd, as long as it
-    is kept. Memory shared among ``tensors`` themselves does not count.
+    Examples of such references are `.data`, `.detach()`, a view, an array of NumPy, and a graph of autograd.
+    Memory shared among ``tensors`` themselves does not count.
     """
     storages = [(each, each.untyped_storage()) for each in tensors]
-    # One reference is that of the storage's own object in Python.
+    # The storage's own Python object holds one more reference.
     known = Counter(storage._cdata for _, storage in storages)
     known.update(known.keys())
     return [

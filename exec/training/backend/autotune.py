@@ -1,8 +1,8 @@
-"""Autotuning between two ways to carry out a collective, on the calls that a job makes anyway.
+"""Autotuning between two ways to run a collective, on the calls that a job makes anyway.
 
-The first calls of a class use both ways in turn. A trial takes as long as its slowest rank. All ranks compare
-the best trial of each way, and reach the same answer: after the last trial, or earlier if one way took so
-much longer that another trial of it would only waste time.
+The first calls of a class use both ways in turn. The time of a trial is that of its slowest rank. All ranks
+compare the best trial of each way, so they reach the same decision: after the last trial, or earlier if one
+way is slower by _HOPELESS.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Autotuner:
         self.decided: dict[Hashable, int] = {}
 
     def serve(self, key: Hashable, ways: tuple[Callable[[], None], Callable[[], None]]) -> None:
-        """Carry out one call by the way whose turn it is, or by the faster one; collective."""
+        """Run one call by the decided way, or, before the decision, by the two in turn; collective."""
         if key in self.decided:
             ways[self.decided[key]]()
             return

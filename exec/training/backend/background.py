@@ -1,7 +1,7 @@
 """Work beside a training job, in a separate process: searches for schedules, and compilation.
 
-In the job's own process it would hold Python's lock, which the script needs. The process has a lower priority
-than the job, and ends with it.
+In the job's own process the work would hold Python's global lock, which the script needs. The separate
+process has a lower priority than the job, and ends with it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Compile:
 
 
 class Background:
-    """Runner of one group's background work; ``close`` ends work under way."""
+    """Runner of one group's background work."""
 
     def __init__(self, budget_s: float) -> None:
         self._budget_s = budget_s
@@ -83,7 +83,7 @@ class Background:
                 self._process.kill()
 
     def _asked(self, question: _Search | _Compile) -> object:
-        """Return a process's answer; raises UnavailableError if it ends first."""
+        """Return the answer of a new process; raises UnavailableError if it ends without one."""
         with self._lock:
             if self._closed:
                 raise UnavailableError("the process group is closed")

@@ -1,8 +1,8 @@
 """The collectives of a group that are under way, to report which ranks a hanging rank waits for.
 
 One thread watches all groups of the process. A rank whose collective takes seconds writes the collective's
-number to the store. So a rank whose collective runs out of time can report which ranks have called it and
-which have not. While collectives are fast, nothing is written.
+number to the store. If a collective exceeds its time limit, a rank can therefore report which ranks have
+called it and which have not. While collectives are fast, nothing is written.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["CallLog"]
 _log = logging.getLogger(__name__)
 
 _LOOK_S = 0.5
-# A collective is slow after this many seconds, or this share of its limit; late just before its limit.
+# A collective is slow after _SLOW_S seconds or the share _SLOW of its limit, and late after the share _LATE.
 _SLOW_S, _SLOW = 5.0, 0.25
 _LATE = 0.9
-# Calls watched at a time, the earliest ones; a job may have thousands under way.
+# Most calls watched at a time, the earliest ones; a job may have thousands under way.
 _MOST_CALLS = 64
-# Ranks that a message names.
+# Most ranks that a message names.
 _MOST_NAMED = 8
 _LOGS: weakref.WeakSet[CallLog] = weakref.WeakSet()
 _starting = threading.Lock()
@@ -53,7 +53,7 @@ class _Call:
         return 0.0 if began_s is None else time.monotonic() - began_s
 
     def once(self, what: str) -> bool:
-        """Return True at the first call with ``what``, else False."""
+        """Return whether this is the first call with ``what``."""
         first = what not in self.told
         self.told.add(what)
         return first
@@ -92,7 +92,7 @@ class CallLog:
             _begin_watching()
 
     def explained(self, number: int, name: str, why: str) -> str:
-        """Return the reason why a collective failed, with what is known of it and of the other ranks."""
+        """Return the reason why a collective failed, with its name and the ranks that have not called it."""
         missing = self._missing(number)
         return f"{self._named(number, name)}: {why}" + (f"; {missing}" if missing else "")
 
@@ -124,7 +124,7 @@ class CallLog:
                 store.set(f"at/{self._rank}", f"{call.number} {call.name}")
 
     def _missing(self, number: int) -> str:
-        """Return which ranks have not called the collective, by their records; "" if unknown."""
+        """Return the ranks that have not called the collective, as text from their records; "" if unknown."""
         lines = []
         try:
             store = self._others()
@@ -149,7 +149,7 @@ class CallLog:
     def _others(self) -> Any:
         """Return a separate connection to the store; None if it has none.
 
-        The client that all groups share serves one request at a time, and may be waiting.
+        The client that all groups share handles one request at a time, and may be blocked in one.
         """
         if self._own_store is None and hasattr(self._store, "clone"):
             self._own_store = self._store.clone()

@@ -11,13 +11,13 @@ __all__ = ["MessageExchange"]
 
 # Above the tags that scripts choose.
 _FIRST_TAG = 0x7CCC0000
-# Ranks must wait for the slowest of them, however long it takes; gloo would end a shorter wait by closing the
+# Ranks wait for the slowest one without a limit of their own: when a wait times out, gloo closes the
 # connection.
 _PATIENCE = timedelta(days=7)
 
 
 class MessageExchange:
-    """An all-gather of bytes over ``gloo``, a process group; every rank calls it equally often."""
+    """An all-gather of bytes over ``gloo``, a process group; every rank must make the same calls."""
 
     def __init__(self, gloo: Any, rank: int, size: int) -> None:
         self._gloo, self._rank, self._size = gloo, rank, size

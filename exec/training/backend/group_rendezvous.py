@@ -1,9 +1,9 @@
 """Rendezvous of a training script's ranks, and their orderly shutdown.
 
-The ranks' launcher (torchrun, mpirun, srun) gave them a store of keys and values. Only rank 0's message at
-the making of a group goes through it. The store may still hold entries of an earlier start of the job, so a
-rank only accepts an answer to its own question. Everything later goes over the ranks' own connections. No
-call ever blocks in the store, whose client all groups of a process share.
+PyTorch gives the ranks a store of keys and values. Only one message goes through it: rank 0's, when a group
+is made. The store may still hold entries of an earlier start of the job, so a rank accepts only an answer to
+its own question, which is a random number. All later messages use the ranks' own connections. No call blocks
+in the store, because all groups of a process share its client.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOPIC = "shutdown"
 _LOOK_S = 0.02
 # Pauses between two reads of the store: short at first, longer later.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.02
-# How long a failed rank 0, which may serve the store, stays so that others can read the reason.
+# Time for which a failed rank 0, which may serve the store, waits until the others have read the reason.
 _TELLING_S = 20.0
 
 
@@ -45,7 +45,7 @@ class TorchStore(Protocol):
 
 @dataclass(frozen=True)
 class Word(Generic[_T]):
-    """Rank 0's message at the making of a group.
+    """Rank 0's message to all ranks when a group is made.
 
     ``scope`` is a name unique to this group and this start of the job. ``text`` is for all ranks, ``made``
     stays on rank 0.
@@ -59,9 +59,10 @@ class Word(Generic[_T]):
 def hear_rank_0(
     store: TorchStore, rank: int, size: int, make: Callable[[], tuple[_T | None, str]], limit_s: float
 ) -> Word[_T]:
-    """Return rank 0's word, built from ``make``'s local value and its text for all; collective.
+    """Return rank 0's message; collective.
 
-    An error of ``make`` is raised on all ranks. Raises UnavailableError after ``limit_s`` seconds.
+    On rank 0, ``make`` returns a value that stays there and the text for all ranks. An error of ``make`` is
+    raised on all ranks. Raises UnavailableError after ``limit_s`` seconds.
     """
     if rank > 0:
         return _heard(store, rank, limit_s)
@@ -130,7 +131,7 @@ def _read(store: TorchStore, key: str) -> str:
 
 
 def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) -> Exchange:
-    """Return an all-gather of bytes over an empty store, such as one under the scope of a word."""
+    """Return an all-gather of bytes over an empty store, such as the one of a word's ``scope``."""
     rounds = itertools.count()
 
     def exchange(said: bytes) -> list[bytes]:
@@ -149,20 +150,17 @@ def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) ->
 
 
 def rendezvous(exchange: Exchange, rank: int, size: int) -> Group:
-    """Return the group of all ranks, which share an all-gather of bytes; collective.
+    """Return the group of all ranks; collective. ``exchange`` is an all-gather of bytes among them.
 
-    The key of the connections is agreed on over ``exchange`` without being sent in it. If all ranks have the
-    same CCCTL_SECRET, not even somebody who can change their messages learns the key.
+    The ranks agree on a key for their connections over ``exchange`` without sending it. If all ranks have the
+    same CCCTL_SECRET, even somebody who can change their messages cannot learn the key.
     """
     key = agree(rank, size, exchange, os.environ.get("CCCTL_SECRET", "").encode())
     return join(rank, size, exchange, key)
 
 
 class Shutdown:
-    """Permission to leave, given to a rank once all others have finished as many collectives.
-
-    ``done`` counts the collectives of this rank.
-    """
+    """An orderly exit: a rank may leave once all others have finished as many collectives as it has."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -173,7 +171,7 @@ class Shutdown:
         group.mesh.subscribe(_TOPIC, self._hear)
 
     def count(self) -> None:
-        """Note that a collective is done."""
+        """Count a finished collective."""
         with self._changed:
             self._done += 1
             self._answer()

@@ -1,8 +1,8 @@
 """A cache of schedules: found for one group of ranks, used by other groups of its job and by later jobs.
 
-The key of a schedule is the place of its group (a given network, or the hosts of the ranks), its collective
-and its size class. Each group measures its links, which is quick, and uses a cached schedule only if they
-cost about as much as when it was made. A search takes seconds.
+The key of a schedule has three parts: the place of its group (a given network, or the hosts of the ranks),
+its collective and its size class. Measuring links is quick, while a search takes seconds. So each group
+measures its links, and uses a cached schedule if they cost about as much as when it was made.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def place_of(group: Group, given: Network | None) -> dict[str, object]:
 
 
 def _alike(before: Network, now: Network, size_bytes: int) -> bool:
-    """Return whether a rank's share of ``size_bytes`` takes about as long on each link as before."""
+    """Return whether each link takes about as long for a rank's share of ``size_bytes`` as before."""
     if before.ranks != now.ranks or not (
         np.array_equal(before.src, now.src) and np.array_equal(before.dst, now.dst)
     ):

@@ -1,9 +1,10 @@
 """Rendezvous of ranks started by mpirun or srun: `init_method="ccctl://"`.
 
 PyTorch's own `env://` reads the variables of torchrun. mpirun and srun give a process its rank in variables
-of their own, and no address. Rank 0 serves the store at a port that the system chooses, and announces it at a
-place that all ranks know. On one host that is a socket in a private folder of the user. Between hosts it is
-one of several ports, where both ends first prove that they have the secret of the job.
+of their own, but no address of rank 0's store. Rank 0 serves the store at a port that the system chooses, and
+announces the port at a place that all ranks can compute. On one host that place is a socket in a private
+folder of the user. Between hosts it is one of several ports, at which both ends first prove that they know
+the secret of the job.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ __all__ = ["SCHEME", "Rendezvous", "ask_rank_0", "launched", "meet", "tell_other
 SCHEME = "ccctl"
 SECRET = "CCCTL_SECRET"
 
-# (rank, number of ranks, ranks on this host): of Open MPI, MPICH and Intel MPI, Slurm.
+# Variables with (rank, number of ranks, ranks on this host) of Open MPI, of MPICH and Intel MPI, and of
+# Slurm.
 _LAUNCHERS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
@@ -41,10 +43,10 @@ _LAUNCHERS = (
 _LOOPBACK = "127.0.0.1"
 # Below the range of ephemeral ports.
 _FIRST_PORT, _PORTS = 20_000, 12_000
-# Rank 0 takes the first free port of this many; the others try all.
+# Ports derived from a job's name and secret: rank 0 listens at the first free one, the others try all.
 _CHOICES = 4
 _BACKLOG = 4096
-# Interval between tries to reach rank 0, and their limit without a timeout: TCPStore's.
+# Interval between tries to reach rank 0, and TCPStore's default timeout, for calls without one.
 _AGAIN_S, _LIMIT_S = 0.1, 300.0
 
 
@@ -94,9 +96,9 @@ class Rendezvous:
 def launched(variables: Mapping[str, str]) -> Rendezvous | None:
     """Return the rendezvous from a rank's environment; None if torchrun's variables are set.
 
-    MASTER_ADDR and MASTER_PORT come first. Otherwise rank 0 is on this host if all ranks are, or on the first
-    host of Slurm's step. Raises UnavailableError if that is unknown, if no launcher has started this process,
-    or if ranks on several hosts cannot tell each other from strangers.
+    MASTER_ADDR and MASTER_PORT have precedence. Without them, rank 0 is on this host if all ranks are, and
+    otherwise on the first host of Slurm's step. Raises UnavailableError if rank 0's host is unknown, if no
+    launcher has started this process, or if ranks on several hosts have no secret to authenticate each other.
     """
     if "RANK" in variables and "WORLD_SIZE" in variables:
         return None
@@ -173,7 +175,7 @@ def tell_others(found: Rendezvous, port: int, limit_s: float) -> None:
 
 
 def ask_rank_0(found: Rendezvous, limit_s: float) -> int:
-    """Return rank 0's port, on another rank; ends that do not know the key are ignored.
+    """Return the port of rank 0's store, on another rank; servers that do not know the key are ignored.
 
     Raises UnavailableError after ``limit_s`` seconds.
     """
@@ -297,5 +299,5 @@ def _job(variables: Mapping[str, str], rank: int, size: int) -> str:
 
 
 def _by_slurm(variables: Mapping[str, str], rank: int, size: int) -> bool:
-    """Return whether Slurm's variables are this rank's; under mpirun in a step they are its parent's."""
+    """Return whether Slurm's variables are this rank's; below an mpirun in a step they are mpirun's own."""
     return variables.get("SLURM_PROCID") == str(rank) and variables.get("SLURM_STEP_NUM_TASKS") == str(size)

@@ -1,7 +1,7 @@
 """Collectives of a group of ranks on arrays, by schedules made for its network.
 
-A schedule is made for a kind, a root and a class of sizes; a plan for an exact size, type and operator. Both
-are cached. A plan is not bound to memory: it moves to the arrays of each call, so it needs no copies.
+A schedule is made for a kind, a root and a class of sizes; a plan is made for an exact size, type and
+operator. Both are cached. A plan is moved to the arrays of each call, so no data is copied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["BrokenGroupError", "PlannedCollectives", "Prepared", "Search", "size
 _T = TypeVar("_T")
 
 Search = Callable[[Network, CollectiveCall], Schedule]
-"""How a schedule is found for a request on a network."""
+"""A function that finds a schedule for a request on a network."""
 
 # Collectives whose input must be preserved or cannot share memory with the output.
 _APART = ("reduce_scatter", "all_to_all")
@@ -50,7 +50,7 @@ class BrokenGroupError(CcctlError):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A plan, its idle buffers between calls, and the spans of both in one shared buffer."""
+    """A plan, the buffers that it holds between calls, and, in place, the spans of both in one buffer."""
 
     plan: MpiPlan
     idle: tuple[Array, Array]
@@ -60,9 +60,9 @@ class Prepared:
 class PlannedCollectives:
     """The planned collectives of ``group``.
 
-    ``make`` is collective and runs on one thread, in one order on all ranks; ``keep`` and ``run`` on another,
-    also in one order. ``given`` is rank 0's network, None to measure it. With ``search`` rank 0 finds
-    schedules that it does not know yet.
+    ``make`` is collective and runs on one thread; ``keep`` and ``run`` run on another. On each of the two,
+    all ranks make their calls in the same order. ``given`` is rank 0's network, None to measure it. Rank 0
+    uses ``search`` for schedules that are not in ``known``.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class PlannedCollectives:
         self._plans: collections.OrderedDict[CollectiveCall, Prepared] = collections.OrderedDict()
 
     def make(self, request: CollectiveCall, group: Group) -> Prepared:
-        """Make the plan for ``request``, whose op may be avg, by messages of ``group``; collective."""
+        """Make the plan for ``request``, which may average, over connections of ``group``; collective."""
         # Imported late, as it takes a second or two and jobs with small collectives never need it.
         from exec.mpi import MpiPlan
 
@@ -112,12 +112,12 @@ class PlannedCollectives:
         return request in self._plans
 
     def run(self, request: CollectiveCall, data: Array, result: Array | None = None) -> None:
-        """Carry out one collective on flat arrays by its kept plan.
+        """Run one collective on flat arrays by its kept plan.
 
-        ``data`` is the larger buffer, as in `exec.program.layout.Layout.in_place`. For an all_gather it is
-        the result with this rank's share in its place; for a gather and a scatter likewise at the root, and a
-        share on the others. A reduce_scatter and an all_to_all read ``data`` and fill ``result``. Raises
-        BrokenGroupError if the ranks do not complete it together.
+        ``data`` is the larger buffer, as in `exec.program.layout.Layout.in_place`: for an all_gather the
+        whole result, which already holds this rank's share; for a gather or scatter the same at the root, and
+        one share on other ranks. A reduce_scatter and an all_to_all read ``data`` and fill ``result``. Raises
+        BrokenGroupError if the ranks do not complete the collective.
         """
         self._plans.move_to_end(request)
         prepared = self._plans[request]
@@ -132,7 +132,7 @@ class PlannedCollectives:
         except Exception as error:
             raise BrokenGroupError(str(error)) from error
         finally:
-            # The caller's memory is not held longer than the call.
+            # The plan must not refer to the caller's memory after the call.
             prepared.plan.move_to(*prepared.idle)
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class PlannedCollectives:
         return self._programs[key]
 
     def _schedule(self, request: CollectiveCall) -> Schedule:
-        """Return the schedule for this kind, root and class of sizes, known or found now; on rank 0."""
+        """Return the cached schedule for this kind, root and class of sizes, or search for one; on rank 0."""
         ranks = self.group.Get_size()
         size_bytes = request.size_bytes(ranks)
         asked = {"kind": request.kind, "root": request.root, "size class": size_class(size_bytes)}

@@ -1,8 +1,9 @@
-"""Preparation of plans beside the job: gloo carries collectives out until every rank has the plan.
+"""Preparation of plans beside the job: gloo runs collectives until every rank has the plan.
 
-Each rank makes plans on a separate thread, in the order of their collectives. Once all have a plan, they
-agree on the number of the first collective that uses it. A rank whose next collective could be that one waits
-for the others' answers. This takes milliseconds, as the answering threads wait for no collective.
+Each rank makes plans on a separate thread, in the order in which the job first needs them. Once all ranks
+have a plan, they agree on the number of the first collective that uses it. A rank whose next collective could
+be that one waits for the others' answers. The wait is milliseconds, because the threads that answer never
+wait for a collective.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ __all__ = ["Preparation"]
 _log = logging.getLogger(__name__)
 
 _GIVEN_UP = "plan given up"
-# How long `close` waits for the thread, which ends once its connections are closed.
+# Limit of the wait in `close` for the thread, which ends once its connections are closed.
 _CLOSING_S = 5.0
-# Calls after which a plan is worth seconds of CPU time, as more calls are likely.
+# Calls after which a plan is made: further calls are likely, and a plan costs seconds of CPU time.
 _CALLS = 3
-# Jobs whose sizes change all the time have their counts dropped at this number.
+# Counts of calls are dropped beyond this number, for jobs whose sizes change all the time.
 _MOST_COUNTED = 1000
 _announced: list[bool] = []
 
 
 class Preparation:
-    """The plans of one rank of a group, which ``meet`` connects at the first need of a plan.
+    """The plans of one rank of a group; ``meet`` connects the ranks when the first plan is needed.
 
-    ``ready`` is called for each collective, in order, on one thread. With ``at_once`` it waits for the plan
-    instead of going on without one. ``given``, ``budget_s`` and ``known`` are passed to `PlannedCollectives`
-    and its search.
+    ``ready`` must be called for each collective, in order, on one thread. With ``at_once`` it waits for the
+    plan instead of going on without one. ``given``, ``budget_s`` and ``known`` are passed to
+    `PlannedCollectives` and its search.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Preparation:
         self._asked: queue.SimpleQueue[CollectiveCall | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        # The next collective is number ``_next``. Collectives from ``_held`` on, if set, wait.
+        # The number of the next collective; the first collective that must wait for an agreement, if any.
         self._next = 0
         self._held: int | None = None
         self._waiting = False
@@ -96,12 +97,12 @@ class Preparation:
             return self.has(request)
 
     def revoke(self, why: str) -> None:
-        """Make operations under way raise."""
+        """Make all operations under way raise an error."""
         if self._group is not None:
             self._group.revoke(why)
 
     def close(self, leave: Callable[[Shutdown], None]) -> None:
-        """Release everything; ``leave`` is called before the connections are closed."""
+        """Free everything; ``leave`` is called before the connections are closed."""
         self._closed = True
         self._background.close()
         self._asked.put(None)
@@ -140,7 +141,7 @@ class Preparation:
             raise UnavailableError(self._failed or self._refused[request])
 
     def _use_agreed(self) -> None:
-        """Take over the plans whose number has come."""
+        """Start using the plans whose agreed number is reached."""
         while self._agreed and self._agreed[0].number <= self._next:
             agreed = self._agreed.popleft()
             assert self.plans is not None

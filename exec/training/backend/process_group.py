@@ -1,12 +1,12 @@
 """The process group that torch.distributed calls under the name ccctl.
 
-Large collectives on CPU tensors go through a queue to gloo, and once all ranks have a plan, to the faster of
-the two. Small ones, and operations without plans (messages between two ranks, bitwise operators, types that
-executors do not reduce), go to gloo at once. Tensors on a GPU go to NCCL.
+Large collectives on CPU tensors go through a queue. They run on gloo until all ranks have a plan, and then by
+the faster of plan and gloo. Small collectives and operations without plans (messages between two ranks,
+bitwise operators, types that executors do not reduce) go to gloo at once. Tensors on a GPU go to NCCL.
 
-The choice depends only on what all ranks have in common: kind, type, operator, root and the sizes that
-PyTorch requires to be equal. Properties of one rank (layout, lateness, how it splits its own buffer) have no
-influence.
+The choice depends only on properties that are equal on all ranks: kind, type, operator, root, and the sizes
+that PyTorch requires to be equal. Properties of one rank, such as layout, lateness or how it splits its own
+buffer, have no influence.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ __all__ = ["LEAST_BYTES", "PREFERENCES", "Settings", "TorchGroup"]
 
 _log = logging.getLogger(__name__)
 
-# Below this size gloo takes little longer than waking a thread does.
+# Below this size gloo takes little longer than waking the queue's thread would.
 LEAST_BYTES = 64 << 10
 PREFERENCES = ("measured", "ccctl", "gloo")
-# How long a rank that leaves waits for others that still need it.
+# Limit of the wait of a leaving rank for others that still need it.
 _SHUTDOWN_S = 60.0
 # Extra time for a collective that waits for its plan: compilation, measurements, searches.
 _PLANNING_S = 240.0
@@ -73,7 +73,7 @@ _OPERATORS = {
 _CPU = torch.device("cpu")
 _BLOCKS = ("all_gather", "reduce_scatter", "gather", "scatter")
 _GROUPS: weakref.WeakSet[TorchGroup] = weakref.WeakSet()
-# Collectives already logged as carried out by gloo or NCCL: a job may have many groups.
+# Collectives without plans that are already logged, once for all groups of the job.
 _SAID: set[tuple[str, str]] = set()
 # A function that runs a request on its arrays by plans.
 _Planned = Callable[[PlannedCollectives, CollectiveCall], None]
@@ -83,10 +83,12 @@ _Planned = Callable[[PlannedCollectives, CollectiveCall], None]
 class Settings:
     """The settings of a group; rank 0's apply on all ranks.
 
-    ``network`` returns the given network, None to measure it. ``prefer``: "measured" uses gloo until plans
-    are ready and then tries both ways on some calls of each class; "ccctl", which waits for plans, and "gloo"
-    use one way. ``least_bytes``: smaller collectives go to gloo. ``budget_s``: how long rank 0 may search for
-    a schedule; ``known``: schedules that need no search.
+    - ``network`` returns the network, or None to measure it.
+    - ``prefer``: "measured" uses gloo until plans are ready, and then tries both on some calls of each class;
+      "ccctl" uses plans only, and waits for them; "gloo" uses gloo only.
+    - ``least_bytes``: smaller collectives go to gloo.
+    - ``budget_s``: seconds that rank 0 may search for a schedule.
+    - ``known``: cached schedules, which need no search.
     """
 
     network: Callable[[], Network | None] = lambda: None
@@ -98,9 +100,9 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """A collective on ``tensors``, equal on all ranks: by a group of gloo, or by plans.
+    """A collective on ``tensors``, equal on all ranks, with functions that run it by gloo and by a plan.
 
-    ``size_bytes`` is that of the larger buffer, ``result`` the value of the work.
+    ``size_bytes`` is the size of the larger buffer, ``result`` the value of the work.
     """
 
     kind: Kind
@@ -115,7 +117,7 @@ class _Call:
 
 
 class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for mypy
-    """A process group over ``store``, which waits for the other ranks only as gloo does.
+    """A process group over ``store``; making it waits for the other ranks no longer than making gloo's does.
 
     Ranks connect, measure the network and make plans beside the job, from the first large collective on. An
     error of the settings' ``network`` on rank 0 is raised on all ranks.
@@ -137,8 +139,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         prefer, least_bytes = json.loads(word.text)
         self._settings = replace(own, prefer=prefer, least_bytes=least_bytes)
         self._store = PrefixStore(word.scope, store)
-        # Two groups, as gloo pairs collectives by their order, and the two threads that use them have no
-        # common order.
+        # Two groups of gloo: it matches collectives by their order, and there is no order between the calls
+        # of the script's thread and the queue's.
         self._direct, self._queued = (self._gloo(name) for name in ("direct", "queued"))
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
         self._register_backend(_CPU, ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(_CPU))
@@ -150,8 +152,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             own.known,
             at_once=prefer == "ccctl",
         )
-        # With a strong reference, the group and gloo's threads would outlive destroy_process_group, and a
-        # process forked later would join threads that it does not have.
+        # A weak reference: a strong one would keep the group and gloo's threads alive after
+        # destroy_process_group, and a process forked later would try to join threads that it does not have.
         itself = weakref.ref(self)
         self._calls = CallLog(self._store, rank, size, lambda: _name_of_group(itself()))
         self._queue = WorkQueue("ccctl collectives")
@@ -361,7 +363,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
             _spread(row, outputs[0])
 
-        # Arguments of this rank alone must not influence who carries it out.
+        # Arguments of this rank alone must not influence the choice between plan and gloo.
         result = list(outputs[0]) if at_root and outputs else []
         size = _size_bytes(inputs) * self._size
         return self._carry_out(
@@ -431,9 +433,10 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         group_desc: str | None = None,
         device_types: Any = None,
     ) -> Any:
-        """Make the group of ``ranks``, numbers of this one, for its members; collective among them.
+        """Return the group of ``ranks`` of this group, None on other ranks; collective among ``ranks``.
 
-        It has the settings of this group, whatever ``opts`` and ``device_types`` say. Its links are measured.
+        The new group has the settings of this one, and measures its links; ``opts`` and ``device_types`` are
+        ignored.
         """
         if self._rank not in ranks:
             return None
@@ -447,7 +450,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return group
 
     def shutdown(self) -> None:
-        """Leave once no rank needs this one any more."""
+        """Leave the group once no other rank needs this one."""
         if self not in _GROUPS:
             return
         _GROUPS.discard(self)
@@ -460,7 +463,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         self._preparation.revoke("the process group was aborted")
 
     def _carry_out(self, call: _Call) -> Any:
-        """Carry a collective out by gloo at once, or through the queue; the same on all ranks."""
+        """Run a collective by gloo at once, or through the queue; the choice is the same on all ranks."""
         first = call.tensors[0]
         if why := self._unplanned(call):
             return self._hand_over(why, first, call.gloo, call.result)
@@ -477,7 +480,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     ) -> Any:
         number, calls, plans = self._calls.begin(), self._calls, self._preparation
         work = QueuedWork(run, result, partial(calls.explained, number, what))
-        # A call that waits for a plan gets the plan's time in addition.
+        # A call that waits for a plan gets the time for making the plan in addition.
         limit_s = self._limit_s(limit) + (_PLANNING_S if waits else 0.0)
         calls.watch(number, what, limit_s, work, plans.revoke)
         return self._queue.put(work)
@@ -520,7 +523,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return CollectiveCall(call.kind, "sum", "uint8", first.numel() * first.dtype.itemsize, 1, call.root)
 
     def _serve(self, request: CollectiveCall, call: _Call) -> Any:
-        """Return gloo's work, or None after a run by plans; runs on the queue's thread."""
+        """Run a request by its plan and return None, or return gloo's work; on the queue's thread."""
         if self._settings.prefer == "gloo":
             return call.gloo(self._queued)
         if not self._preparation.ready(request):
@@ -572,7 +575,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return 0 <= root < self._size
 
     def _of_one_root(self, root: int, tensors: Sequence[Any], lists: Sequence[Any]) -> bool:
-        """Return whether there is one tensor here and, at the root alone, one list with one for each rank."""
+        """Return whether there is one tensor, and at the root only, one list with a tensor for each rank."""
         if not self._has(root) or len(tensors) != 1 or len(lists) != int(root == self._rank):
             return False
         like = {(each.numel(), each.dtype) for parts in lists for each in (*parts, tensors[0])}
@@ -586,7 +589,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
 
     def _own(self, row: Any) -> Any:
-        """Return this rank's block of a row with one for each rank."""
+        """Return this rank's block of a row that has a block for each rank."""
         return row.chunk(self._size)[self._rank]
 
     def _gloo(self, name: str) -> Any:
@@ -616,7 +619,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
 
 class _Several(dist.Work):  # type: ignore[misc]  # torch is not there for mypy
-    """Several works, waited for together."""
+    """Several works that the caller waits for together."""
 
     def __init__(self, works: list[Any], result: list[Any]) -> None:
         super().__init__()
@@ -663,7 +666,7 @@ def _name_of_group(group: TorchGroup | None) -> str:
 
 
 def _check_writable(what: str, tensors: Sequence[Any]) -> None:
-    """Raise ValueError for a tensor with two elements in one place: gloo would write past its memory."""
+    """Raise ValueError for a tensor whose elements overlap in memory: gloo would write past its memory."""
     for tensor in tensors:
         if tensor.layout == torch.strided and torch._debug_has_internal_overlap(tensor) == 1:
             raise ValueError(
@@ -723,7 +726,7 @@ def _size_bytes(tensors: Sequence[Any]) -> int:
 
 
 def _in_place(tensor: Any, view: Callable[[Any], Array]) -> _Planned:
-    """Return a function that runs a collective on ``tensor``, with its memory from ``view``."""
+    """Return a function that runs a collective in place on ``tensor``; ``view`` gives its array."""
 
     def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
         with flat(tensor) as row:

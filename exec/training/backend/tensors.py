@@ -28,7 +28,7 @@ REDUCIBLE: dict[Any, str] = {
 
 @contextlib.contextmanager
 def flat(tensor: Any) -> Iterator[Any]:
-    """Yield the elements of ``tensor`` in one row: its own memory, or a copy that is written back."""
+    """Yield the elements of ``tensor`` as a flat tensor: its own memory, or a copy that is written back."""
     row = tensor.detach()
     if row.is_contiguous():
         yield row.view(-1)
@@ -39,7 +39,7 @@ def flat(tensor: Any) -> Iterator[Any]:
 
 
 def array_of(row: Any) -> Array:
-    """Return a flat CPU tensor as an array on its memory; bfloat16, which NumPy lacks, by its bits."""
+    """Return a flat CPU tensor as an array on the same memory; `BFLOAT16` for bfloat16, which NumPy lacks."""
     if row.dtype == torch.bfloat16:
         bits: Array = row.view(torch.int16).numpy()
         return bits.view(BFLOAT16)

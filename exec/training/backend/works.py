@@ -1,4 +1,4 @@
-"""Collectives under way: the works that callers wait for, and the thread that runs them in order."""
+"""Collectives under way: the works for which callers wait, and the thread that runs them in order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ __all__ = ["QueuedWork", "WorkQueue"]
 
 
 class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
-    """A requested collective; ``run`` carries it out, or returns another group's work that does.
+    """A requested collective.
 
-    Waiting raises DistBackendError on failure; ``explain`` adds to the reason.
+    ``run`` performs it and returns None, or starts it in another group and returns that group's work. Waiting
+    raises DistBackendError on failure; ``explain`` turns the reason into its message.
     """
 
     def __init__(
@@ -32,12 +33,12 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._raw = torch.futures.Future()
-        # Readers in C++ take an exception set on a future for its value; a callback that raises counts as a
-        # failure there, too.
+        # C++ code would take an exception set on the future for its value. It does see the failure of a
+        # future whose callback raised.
         self._future = self._raw.then(self._checked)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it is done; raises DistBackendError on failure or after ``timeout``."""
+        """Wait until the collective is done; raises DistBackendError on failure or after ``timeout``."""
         limit_s = timeout.total_seconds() if timeout is not None and timeout > timedelta(0) else None
         if not self._done.wait(limit_s):
             raise DistBackendError(f"ccctl: a collective is not done after {limit_s} s")
@@ -86,7 +87,7 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
             self.finish()
 
     def attend(self) -> None:
-        """Wait until it is done, with or without an error."""
+        """Wait until the collective is done, and ignore its error."""
         self._done.wait()
 
     def _checked(self, future: Any) -> list[Any]:
@@ -119,13 +120,13 @@ class WorkQueue:
         return work
 
     def settle(self) -> None:
-        """Wait for the works passed to other groups; on the queue's thread."""
+        """Wait for the works that other groups run; on the queue's thread."""
         for work in tuple(self._elsewhere):
             work.attend()
         self._elsewhere.clear()
 
     def close(self, limit_s: float) -> None:
-        """Finish the queued works, for at most ``limit_s``, and end."""
+        """Finish the queued works, for at most ``limit_s``, and end the thread."""
         self._waiting.put(None)
         if self._thread is not None:
             self._thread.join(limit_s)
@@ -145,7 +146,7 @@ class WorkQueue:
             else:
                 work.finish(self.error)
             self._elsewhere = [one for one in self._elsewhere if not one.is_completed()]
-            # A reference kept until the next work would keep the process group alive.
+            # A reference held until the next work would keep the process group alive.
             work = None
         self.settle()
 
@@ -171,7 +172,7 @@ class WorkQueue:
 
 
 def _as_torch_error(error: BaseException, explain: Callable[[str], str]) -> BaseException:
-    """Return the error that PyTorch's users expect of a failed backend."""
+    """Return the error as PyTorch's DistBackendError, which scripts expect of a failed backend."""
     found: BaseException = DistBackendError(f"ccctl: {explain(str(error))}")
     found.__cause__ = error
     return found

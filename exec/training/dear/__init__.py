@@ -1,13 +1,13 @@
 """DeAR: each all_reduce in two halves, one behind the backward pass and one behind the next forward pass.
 
-In: an optimizer of torch, a model, and which tensors are fused (a `synth.fusion.plan.FusionPlan` or a size).
-Out: a `DistributedOptimizer` that trains like DistributedDataParallel; `capture` also makes the model
-artifact that `synth.fusion` plans for.
+In: an optimizer of torch, a model, and the tensors to fuse (a `synth.fusion.plan.FusionPlan` or a size). Out:
+a `DistributedOptimizer` that trains like DistributedDataParallel. `capture` makes the model artifact for
+which `synth.fusion` plans.
 
 Read `elementwise` (the supported optimizers), `bucket_assignment` (tensors to buckets),
-`decoupled_all_reduce` (reduce_scatter on each backend), `bucket`, `backpipe` and `feedpipe`, the paper's two,
-`clipping`, `bucket_tuning`, and `optimizer`, which joins them; then `model_capture`. This module imports no
-torch.
+`decoupled_all_reduce` (reduce_scatter on each backend), `bucket`, the paper's `backpipe` and `feedpipe`,
+`clipping`, `bucket_tuning`, and `optimizer`, which combines them; then `model_capture`. This module imports
+no torch.
 """
 
 import lazy_loader as lazy

@@ -1,4 +1,4 @@
-"""BackPipe: a bucket's reduce_scatter starts in the backward pass as soon as its last gradient is there.
+"""BackPipe: a bucket's reduce_scatter starts in the backward pass as soon as its last gradient is ready.
 
 Paper: DeAR, Sec. III-B. All ranks start the reduce_scatters in the same order, that of the buckets.
 """
@@ -17,9 +17,9 @@ __all__ = ["BackPipe"]
 class BackPipe:
     """Counter of arriving gradients that starts each complete bucket.
 
-    A round is one reduce_scatter of every bucket. It ends with `end`. It is repeated if a gradient arrives a
-    second time before that, as the accumulated gradient then counts. ``update_all`` finishes the updates of
-    the buckets that the last forward pass did not use.
+    A round is one reduce_scatter of every bucket, and `end` ends it. If a gradient arrives a second time
+    before that, a new round starts, because the accumulated gradient replaces the first. ``update_all``
+    finishes the updates of buckets that the last forward pass did not use.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class BackPipe:
         return bool(self._arrived or self._launched)
 
     def arrived(self, parameter: Any, accumulating: bool = False) -> None:
-        """Count a gradient; with ``accumulating`` it is not final, and is not counted."""
+        """Count a gradient, unless it is not final yet (``accumulating``)."""
         bucket = self.bucket_of.get(parameter)
         if bucket is None:
             return
@@ -61,7 +61,7 @@ class BackPipe:
 
     def reduce_all(self) -> None:
         """Start the remaining buckets, even those with unused parameters, and wait for all."""
-        # Otherwise gradients gathered for an update would be overwritten.
+        # A launch overwrites gradients that were gathered for an update.
         self._update_all()
         while self._launched < len(self.buckets):
             self._launch()
@@ -69,14 +69,14 @@ class BackPipe:
             bucket.finish_reducing()
 
     def end(self) -> None:
-        """End the round, and drop its reduced gradients that were not used."""
+        """End the round, and drop reduced gradients that were not used."""
         self.reduce_all()
         for bucket in self.buckets:
             bucket.exchange.gathered()
         self.reset()
 
     def reset(self) -> None:
-        """Expect new gradients."""
+        """Start a round."""
         self._arrived.clear()
         self._launched = self._summed = 0
         for bucket in self.buckets:

@@ -1,4 +1,4 @@
-"""Gradients that travel together, in one row of memory."""
+"""Gradients that are communicated together, in one flat tensor."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["GradientBucket"]
 class GradientBucket:
     """The gradients of ``parameters``, of one type on one device, followed by a flag for each.
 
-    A flag is 1 if a rank has a gradient. After the sum, a parameter that no rank used is thus known: it gets
-    no gradient, and optimizers leave it unchanged, as with DistributedDataParallel. ``reduced`` is set after
-    a reduce_scatter, ``gathering`` while the all_gather is under way or done, ``pending`` while the
-    parameters wait for their update.
+    A flag is 1 if this rank has a gradient for the parameter. A sum of 0 shows that no rank used the
+    parameter: it gets no gradient, and optimizers leave it unchanged, as with DistributedDataParallel.
+    ``reduced`` is set after the reduce_scatter, ``gathering`` once the all_gather has started, and
+    ``pending`` while the parameters wait for their update.
     """
 
     def __init__(self, parameters: Sequence[Any], group: Any) -> None:
@@ -82,7 +82,7 @@ class GradientBucket:
         )
 
     def show(self, pairs: Sequence[tuple[Any, Any]]) -> None:
-        """Put the averages in ``pairs``, from `finish_gathering`, into ``.grad``.
+        """Copy the averages in ``pairs``, from `finish_gathering`, into ``.grad``.
 
         A gradient that the script has dropped or replaced since it was sent stays as it is.
         """
@@ -97,7 +97,7 @@ class GradientBucket:
                     parameter.grad.copy_(average)
 
     def forget(self) -> None:
-        """Leave gradients alone from now on, as the script has dropped them."""
+        """Stop writing averages into ``.grad``, because the script has dropped the gradients."""
         self._sent = []
 
     def gather(self) -> None:

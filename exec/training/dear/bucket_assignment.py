@@ -10,7 +10,7 @@ from synth.fusion import Bucket, FusionPlan, Model, by_size, by_tensor
 
 __all__ = ["DEFAULT_BYTES", "Plan", "buckets_of"]
 
-# Sec. IV-B of the paper; also DDP's default.
+# DeAR, Sec. IV-B; also DDP's default.
 DEFAULT_BYTES = 25 << 20
 Plan = FusionPlan | int | None
 _MOST_TOLD = 5
@@ -19,9 +19,9 @@ _MOST_TOLD = 5
 def buckets_of(named: Sequence[tuple[str, Any]], plan: Plan) -> list[list[Any]]:
     """Return the parameters of ``named`` (in forward order) by bucket; bucket 0 is ready first.
 
-    ``plan`` says which tensors are fused. A number of bytes fuses neighbouring layers up to that total (0:
-    each parameter is alone); None is 25 MiB. Tensors of different types or devices are never fused. Raises
-    UsageError if a plan is for another model.
+    ``plan`` is a fusion plan or a number of bytes, which fuses neighbouring layers up to that size. 0 puts
+    each parameter into a bucket of its own; None is 25 MiB. Tensors of different types or devices are never
+    fused. Raises UsageError if a plan is for another model.
     """
     if isinstance(plan, FusionPlan):
         groups = _planned(named, plan)

@@ -15,9 +15,9 @@ __all__ = ["Retuning"]
 
 
 class Retuning:
-    """A search over ``trials`` sizes, each for ``steps`` iterations after an uncounted one.
+    """A search over ``trials`` bucket sizes, each timed for ``steps`` iterations after an untimed one.
 
-    An iteration's time is that of the slowest rank; rank 0 chooses the next size.
+    The time is that of the slowest rank; rank 0 chooses the next size.
     """
 
     def __init__(self, search: Tuning, trials: int, steps: int, group: Any, device: Any) -> None:
@@ -33,7 +33,10 @@ class Retuning:
         return self._agreed(self.search.next_bytes())
 
     def stepped(self, size_bytes: int) -> int | None:
-        """Count a step with ``size_bytes``; return the next size if it changes; collective then."""
+        """Count a step with ``size_bytes``; return the next size at the end of a trial, else None.
+
+        The end of a trial is collective.
+        """
         self._counted += 1
         if self._counted < self._steps:
             if self._counted == 0:

@@ -23,7 +23,8 @@ def clip_shards(
 ) -> Any:
     """Scale the reduced gradients so that their norm is at most ``max_norm``; return the norm before.
 
-    Uses one all_reduce of one number. As in `torch.nn.utils.clip_grad_norm_`, but summed in double precision.
+    The norm is that of `torch.nn.utils.clip_grad_norm_`, but summed in double precision. It takes one
+    all_reduce of one number.
     """
     shards = [shard for bucket in buckets for shard in bucket.shards if shard.numel()]
     device = buckets[0].exchange.row.device

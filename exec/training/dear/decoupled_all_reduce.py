@@ -1,8 +1,9 @@
 """An all_reduce in two halves, a reduce_scatter and an all_gather, on any backend (DeAR, Sec. III).
 
-NCCL has its own reduce_scatter, and so has ccctl for sizes that it does not leave to gloo. Gloo's moves as
-much data as an all_reduce (measured by the bytes on its sockets). So on gloo and other backends, blocks are
-exchanged by all_to_all and summed here, in pieces of at most 4 MiB: larger ones take longer per byte.
+NCCL has a reduce_scatter of its own, and so has ccctl for sizes that it does not pass to gloo. Gloo's
+reduce_scatter moves as much data as an all_reduce (measured by the bytes on its sockets). On gloo and other
+backends, blocks are therefore exchanged by all_to_all and summed here, in pieces of at most 4 MiB, because
+larger pieces take longer per byte.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from exec.training.backend import LEAST_BYTES
 
 __all__ = ["Halves", "ShardedRow"]
 
-# The smallest row in bytes for which a backend's own reduce_scatter is used.
+# The least bytes for which a backend's own reduce_scatter is used.
 _NATIVE_FROM = {"ccctl": LEAST_BYTES, "nccl": 0}
 _PIECE_BYTES = 4 << 20
 
@@ -34,7 +35,7 @@ class Halves:
         self._native_from = _NATIVE_FROM.get(_backend(self.group, device.type), math.inf)
 
     def lengths(self, count: int, itemsize: int) -> list[int]:
-        """Return the pieces, in elements, of a row of at least ``count``; each is a multiple of the ranks."""
+        """Return the lengths of a row's pieces, multiples of the ranks; together at least ``count``."""
         whole = -(-count // self.size) * self.size
         if self._is_native(whole * itemsize):
             return [whole]
@@ -42,7 +43,7 @@ class Halves:
         return [most] * (whole // most) + ([whole % most] if whole % most else [])
 
     def exchange(self, row: Any) -> ShardedRow:
-        """Return the carrier of the elements of ``row``, whose length is a sum of `lengths`."""
+        """Return the communication of ``row``, whose length is the sum of `lengths`."""
         native = self._is_native(row.numel() * row.element_size())
         return (_Native if native else _Summed)(self, row)
 
@@ -52,7 +53,7 @@ class Halves:
 
 
 class ShardedRow(ABC):
-    """A row of elements that is reduced and gathered; ``shards`` hold this rank's block of each piece."""
+    """A flat tensor that is reduced and gathered; ``shards`` hold this rank's block of each piece."""
 
     def __init__(self, halves: Halves, row: Any) -> None:
         self._group, self._size, self._rank = halves.group, halves.size, halves.rank
@@ -73,7 +74,7 @@ class ShardedRow(ABC):
 
     @abstractmethod
     def reduce_scatter(self) -> None:
-        """Start to sum the row over all ranks, into their shards."""
+        """Start the reduce_scatter: sum the row over all ranks into their shards."""
 
     def poll(self) -> bool:
         """Sum arrived data without waiting; return whether nothing is left to sum."""
@@ -84,7 +85,7 @@ class ShardedRow(ABC):
         self._wait()
 
     def all_gather(self) -> None:
-        """Start to gather the shards of all ranks in the row."""
+        """Start the all_gather of all ranks' shards into the row."""
         gather = _named("all_gather_single", "all_gather_into_tensor")
         self._works = [
             gather(piece, shard, group=self._group, async_op=True)
@@ -111,7 +112,7 @@ class _Native(ShardedRow):
 
 
 class _Summed(ShardedRow):
-    """Blocks that are exchanged, then summed in the order of the ranks for the same bits everywhere."""
+    """A row whose blocks are exchanged by all_to_all, then summed in the order of ranks."""
 
     def __init__(self, halves: Halves, row: Any) -> None:
         super().__init__(halves, row)
@@ -153,7 +154,7 @@ def _sum(blocks: Sequence[Any], into: Any) -> None:
 
 
 def _named(new: str, old: str) -> Any:
-    """Return a collective of torch.distributed by its name since 2.12, or by the earlier one."""
+    """Return a collective of torch.distributed by its name since PyTorch 2.12, or by its earlier name."""
     return getattr(dist, new, None) or getattr(dist, old)
 
 

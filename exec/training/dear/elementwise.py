@@ -37,8 +37,8 @@ _REASONS = {
 def refuse_unless_elementwise(optimizer: Any, declared: bool) -> None:
     """Raise UsageError unless ``optimizer`` is of a class of torch.optim known to be elementwise.
 
-    Buckets are updated one after another, and their contents change when they are retuned. ``declared`` is
-    the caller's assurance for an unknown class.
+    This is required because buckets are updated one after another, and tuning changes what they contain. With
+    ``declared`` the caller asserts that an unknown class is elementwise.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
@@ -56,10 +56,10 @@ def refuse_unless_elementwise(optimizer: Any, declared: bool) -> None:
 
 
 class SharedNumbers:
-    """The numbers shared by all parameters of an optimizer, in its groups and itself, at one moment.
+    """A copy of the numbers that parameters of an optimizer share, in its groups and in the optimizer.
 
-    An update of one bucket must not change them, as the next bucket's would see the change; an example is a
-    count of steps that the class keeps for a group.
+    The update of a bucket must not change them, because the update of the next bucket would use the change.
+    An example is a count of steps that a class keeps for each group.
     """
 
     def __init__(self, optimizer: Any) -> None:

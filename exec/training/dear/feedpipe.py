@@ -1,7 +1,7 @@
 """FeedPipe: a bucket is updated before the forward pass of the layers that need it.
 
-Paper: DeAR, Sec. III-B. The all_gathers start at the end of `step`, in the order of the forward pass. So the
-next bucket's data moves while a layer computes, and no rank depends on another's forward pass.
+Paper: DeAR, Sec. III-B. All all_gathers start at the end of `step`, in the order of the forward pass. The
+data of later buckets moves while a layer computes, and no rank waits for another's forward pass.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["FeedPipe"]
 class FeedPipe:
     """Hooks on the modules of ``model`` that update parameters before each module's forward pass.
 
-    ``need`` is called with the parameters of a layer. ``need_all`` is called if it is unknown what will be
-    used: in a forward pass without gradients, in evaluation, or of a module outside a pass of the whole
-    model. If a module's own forward never runs, because its parent uses its parameters, it counts as part of
-    the nearest module that runs; the first pass shows which.
+    ``need`` is called with the parameters of a layer. ``need_all`` is called if it is unknown which
+    parameters will be used: in a forward pass without gradients, in evaluation, or in a forward pass of a
+    module alone. If a module's own forward never runs, because its parent uses its parameters, these count as
+    the parameters of the nearest module that runs; the first pass shows which ones run.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class FeedPipe:
         self._handles.append(model.register_forward_hook(_weak(after), always_call=True))
 
     def expect(self, parameters: Sequence[Any]) -> None:
-        """Use other parameters from now on."""
+        """Replace the parameters, from the next forward pass on."""
         self._parameters = list(parameters)
         if self._needs is not None:
             self._needs = self._learnt()
@@ -62,7 +62,8 @@ class FeedPipe:
             if not (module.training and torch.is_grad_enabled()):
                 self._need_all()
         elif not self._depth and torch._C._current_graph_task_id() == -1:
-            # Within a backward pass, which may recompute activations, parameters are already up to date.
+            # A module alone. Within a backward pass, which may recompute activations, all is up to date
+            # already.
             self._need_all()
         if self._needs is None:
             if self._depth:
@@ -73,12 +74,12 @@ class FeedPipe:
 
     def _after(self, module: Any, *_: Any) -> None:
         self._depth -= 1
-        # In evaluation other modules may run, as some have a faster path there.
+        # Learn from training only: in evaluation other modules may run, because some have a faster path.
         if self._needs is None and module.training and torch.is_grad_enabled():
             self._needs = self._learnt()
 
     def _learnt(self) -> dict[Any, list[Any]]:
-        """Return the parameters of each module that runs: its own, and those of parts that do not run."""
+        """Return the parameters of each module that runs: its own and those of submodules that do not run."""
         model = self._model()
         at = dict(model.named_modules(remove_duplicate=False))
         left = {id(each): each for each in self._parameters}
@@ -100,7 +101,7 @@ class FeedPipe:
 
 
 def _weak(method: Any) -> Callable[..., None]:
-    """Return a hook that holds no reference to its owner, and that compilers leave alone."""
+    """Return a hook that holds no reference to its owner, and that torch.compile does not trace."""
 
     def hook(*args: Any) -> None:
         if (call := method()) is not None:

@@ -26,15 +26,16 @@ def capture(
 ) -> Model:
     """Measure ``model`` on ``batch``, for `synth.fusion`; ``ccctl.save("model.json", …)`` keeps it.
 
-    ``batch`` is the model's input: a tensor, a tuple of arguments, or a dict of named ones. ``loss`` turns
-    its output into one number; the default is the output's ``loss``, if it has one, or the sum of its
-    tensors. A layer is a module that runs and has parameters that require gradients, its own or those of
-    parts that never run by themselves. Its forward time is from its start to that of the next layer; its
-    backward time ends when its last gradient is there. Both are medians of ``steps`` passes, after an
-    uncounted one.
+    ``batch`` is the model's input: a tensor, a tuple of arguments, or a dict of keyword arguments. ``loss``
+    turns the output into one number; by default it is the output's ``loss``, or else the sum of its tensors.
 
-    The model keeps its state: gradients, buffers, and the random number generators, too. Capture it before
-    its optimizer is distributed. Raises UsageError if no parameter gets a gradient.
+    A layer is a module that runs and has parameters that require gradients: its own, or those of submodules
+    that never run by themselves. The forward time of a layer is from its start to the start of the next. Its
+    backward time is from the last gradient of later layers to its own last gradient. Both are medians of
+    ``steps`` passes, after an untimed one.
+
+    Gradients, buffers and random number generators keep their state. Capture the model before its optimizer
+    is distributed. Raises UsageError if no parameter gets a gradient.
     """
     if steps < 1:
         raise UsageError(f"steps: expected at least 1, found {steps}")
@@ -63,14 +64,14 @@ def capture(
 
 
 class _Pass:
-    """The forward seconds of each layer, and when each gradient was ready, in one pass."""
+    """The times of one pass: forward seconds of each layer, and the time at which each gradient was ready."""
 
     def __init__(self) -> None:
         self.forward_s: dict[Any, float] = {}
         self.ready_s: dict[int, float] = {}
 
     def backward_s(self, order: Mapping[Any, Sequence[Any]]) -> list[float]:
-        """Return the seconds of each layer, from the completion of all later ones to its own."""
+        """Return the seconds of each layer, from the completion of all later layers to its own."""
         found: list[float] = []
         done_s = 0.0
         for parameters in reversed(list(order.values())):
@@ -141,7 +142,7 @@ class _Clock:
         self._now.ready_s[id(parameter)] = self._seconds() - self._began_s
 
     def _homes(self) -> dict[Any, list[Any]]:
-        """Return each layer's parameters; a parameter belongs to its first module that ran, or one around."""
+        """Return each layer's parameters; a parameter belongs to the first module with it that ran."""
         at = dict(self._model.named_modules(remove_duplicate=False))
         turn = {module: number for number, module in enumerate(self._ran)}
         found: dict[Any, list[Any]] = {}

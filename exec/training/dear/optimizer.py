@@ -37,24 +37,26 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
     needs it, with the learning rate and other settings of the parameter groups at `step`.
 
     ``plan`` says which tensors share a bucket: a fusion plan (``ccctl.load("fusion.json")``), a number of
-    bytes (0: each parameter is alone), or None, which is 25 MiB. All ranks must give the same. Parameters and
-    buffers are those of rank 0 at first; later each rank keeps its own buffers, and those of rank 0 are the
-    same as with DistributedDataParallel.
+    bytes (0: each parameter has a bucket of its own), or None for 25 MiB. All ranks must give the same plan.
+    Parameters and buffers start as rank 0's. Later each rank keeps its own buffers; rank 0's are the same as
+    with DistributedDataParallel.
 
-    Every rank updates all parameters, from gathered gradients. The alternative is that each parameter's owner
-    updates it and parameters are gathered. It moves the same bytes and computes less, but its state would be
-    in parts. Here `state_dict` is that of the wrapped optimizer, on every rank, for any number of ranks, and
-    updates of whole tensors give the same bits as DistributedDataParallel.
+    Every rank updates all parameters, from gathered gradients. Updating each parameter on one rank and
+    gathering parameters would move the same bytes and compute less, but divide the optimizer's state among
+    the ranks. Here every rank has the whole state, `state_dict` is that of the wrapped optimizer for any
+    number of ranks, and updates give the same bits as with DistributedDataParallel.
 
-    Scripts see the same values as with DistributedDataParallel. A parameter that is read or written after
-    `step` is updated first, on this rank alone; one whose memory other tensors share is updated in `step`. If
-    ``.grad`` is read or written between the backward pass and `step`, the averages are gathered into it at
-    once, and `step` updates from its contents: that step does not overlap with the next forward pass. The
-    gathering completes when all other ranks have reached `step` or such a use, too. `exec.training.watching`
-    says which uses are not noticed; call `synchronize` before those.
+    Scripts see the same values as with DistributedDataParallel:
 
-    Raises UsageError for optimizers that are not elementwise; ``elementwise`` is the caller's assurance for a
-    class outside torch.optim.
+    - A parameter that the script reads or writes after `step` is updated first, on this rank only. A
+      parameter whose memory other tensors share is updated in `step`.
+    - If the script reads or writes ``.grad`` between the backward pass and `step`, the averages are gathered
+      into it at once, and `step` updates from it. That step does not overlap with the next forward pass, and
+      the gathering waits until all other ranks have reached `step` or such a use.
+    - Some uses cannot be noticed (`exec.training.watching`); call `synchronize` before those.
+
+    Raises UsageError for optimizers that are not elementwise. For a class outside torch.optim, pass
+    ``elementwise=True`` to assert that it is.
     """
 
     def __init__(
@@ -92,12 +94,12 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         this = weakref.ref(self)
         self._watch = Watch(lambda *use: living._touched(*use) if (living := this()) is not None else False)
         self._watch.check(each for group in self.param_groups for each in group["params"])
-        # The backward pass at whose end parameters will be watched.
+        # The current backward pass; parameters are watched again at its end.
         self._backward = -1
-        # Whether gradients hold averages, and `step` takes them as they are.
+        # Whether ``.grad`` already holds averages, which `step` then uses as they are.
         self._shown = self._said_shown = False
         self._shared_checked = False
-        # Whether a compiler has read parameters. It would recompile for watched ones.
+        # Whether torch.compile has traced the model. It would recompile for watched parameters.
         self._compiled = False
         self._share_first_values()
         self._build(plan)
@@ -137,7 +139,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Wait for the reduce_scatters and leave the update to the next forward pass.
 
-        Return the result of ``closure``. All ranks must call it, even without gradients.
+        Returns the result of ``closure``. All ranks must call `step`, even without gradients.
         """
         loss = None
         if closure is not None:
@@ -151,7 +153,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
             for bucket in reversed(self._back.buckets):
                 bucket.gather()
                 bucket.pending = True
-            # Memory that a script may use through other tensors is up to date when `step` returns.
+            # Scripts may use this memory through other tensors, which are not watched: update it now.
             self._need(shared_memory(self._back.bucket_of))
         self._back.reset()
         self._shown = False
@@ -161,7 +163,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         return loss
 
     def synchronize(self) -> None:
-        """Finish all updates left to the next forward pass; needs no call of another rank."""
+        """Finish all updates that wait for the next forward pass; other ranks need not call it."""
         self._need_all()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -177,7 +179,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Only accumulate gradients within the block; the first backward pass after it communicates them."""
+        """Accumulate gradients within the block; the first backward pass after it communicates them."""
         before, self._syncing = self._syncing, False
         try:
             yield
@@ -195,9 +197,9 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         """Scale the averaged gradients so that their norm is at most ``max_norm``; return the norm before.
 
         Call it on all ranks, between the backward pass and `step`. The norm is summed from the ranks' parts,
-        and differs from that of `torch.nn.utils.clip_grad_norm_` by rounding. With ``bitwise`` it is that
-        function's, of whole gradients: they are gathered at once, so this step does not overlap with the next
-        forward pass.
+        so it differs by rounding from that of `torch.nn.utils.clip_grad_norm_`. With ``bitwise`` the result
+        is exactly that function's: gradients are gathered at once, and this step does not overlap with the
+        next forward pass.
         """
         if bitwise or self._shown:
             self._show_averages()
@@ -211,7 +213,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         return total
 
     def rebucket(self, plan: Plan) -> None:
-        """Fuse by ``plan`` from now on; on all ranks, between `step` and the next backward pass."""
+        """Use the buckets of ``plan``; call it on all ranks between `step` and the next backward pass."""
         if self._back.begun:
             raise UsageError("buckets cannot change while their gradients are under way")
         self._build(plan)
@@ -222,11 +224,11 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
     ) -> None:
         """Search for the bucket size with the shortest iteration during training (Sec. IV-B).
 
-        Each of ``trials`` takes ``steps`` iterations after an uncounted one; then the best size stays. Call
-        it on all ranks, between `step` and the next backward pass. ``search`` has the range, and trials so
-        far.
+        Each of ``trials`` takes ``steps`` iterations after an untimed one; then the best size stays. Call it
+        on all ranks, between `step` and the next backward pass. ``search`` gives the range of sizes, and
+        earlier trials.
         """
-        # It loads scipy, which nothing else here needs.
+        # Imported here, as it loads scipy.
         from synth.fusion import begun
 
         if trials < 1 or steps < 1:
@@ -251,7 +253,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         self._optimizer.load_state_dict(state_dict)
 
     def close(self) -> None:
-        """Finish all updates and remove all hooks; the wrapped optimizer can go on alone."""
+        """Finish all updates and remove all hooks; the wrapped optimizer can then be used alone."""
         self.synchronize()
         self._watch.disarm(self._back.bucket_of)
         self._feed.close()
@@ -278,7 +280,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
                 self._hooked[each] = each.register_post_accumulate_grad_hook(_call(this, "_arrived"))
 
     def _rebuild(self) -> None:
-        """Rebuild buckets for the parameters that require gradients now; their gradients are sent again."""
+        """Rebuild buckets for the parameters that require gradients now, and reduce their gradients again."""
         self._back.end()
         self._shown = False
         plan = self._plan if isinstance(self._plan, int) else DEFAULT_BYTES
@@ -295,7 +297,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
             torch.autograd.Variable._execution_engine.queue_callback(self._watch_again)
 
     def _watch_again(self) -> None:
-        """Watch the parameters whose values or gradients are not yet what the script expects."""
+        """Watch the parameters whose values or gradients are not up to date."""
         if self._compiled:
             self.synchronize()
             if self._back.begun:
@@ -308,9 +310,9 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
                     self._watch.arm(bucket.parameters)
 
     def _touched(self, parameter: Any, gradient: bool) -> bool:
-        """Make what the script uses current; return whether to keep watching the parameter."""
+        """Bring the used value or gradient up to date; return whether to keep watching the parameter."""
         if gradient and torch._C._current_graph_task_id() != -1:
-            # In a backward pass gradients are this rank's, as with DistributedDataParallel.
+            # In a backward pass, scripts see this rank's gradients, as with DistributedDataParallel.
             return True
         if not self._compiled and torch._guards.TracingContext.try_get() is not None:
             self._compiled = self._said_shown = True
@@ -324,7 +326,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         return self._back.begun and not self._shown
 
     def _show_averages(self) -> None:
-        """Put the averaged gradients into ``.grad`` before `step`, which takes them from there."""
+        """Gather the averaged gradients into ``.grad``; `step` then uses them from there."""
         if self._shown:
             return
         if not self._said_shown and dist.get_rank(self._group) == 0:
@@ -341,7 +343,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         self._shown = True
 
     def _reduce(self) -> None:
-        """Wait for the averaged gradients of all parameters that are trained now; stop watching."""
+        """Stop watching, and wait for the averaged gradients of all parameters that require gradients."""
         self._watch.disarm(self._back.bucket_of)
         if set(self._trainable()) != self._back.bucket_of.keys():
             self._rebuild()
@@ -382,7 +384,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         """Run the wrapped optimizer on the parameters of ``groups``, as if they were its own."""
         optimizer, before = self._optimizer, self._optimizer.param_groups
         step = type(optimizer).step
-        # Hooks of a step run once for this optimizer's step, not for each bucket.
+        # The undecorated step: hooks run once for each step of this optimizer, not for each bucket.
         step = step.__wrapped__ if getattr(step, "hooked", False) else step
         device = self._back.buckets[0].exchange.row.device.type
         outside = torch.inference_mode(False), torch.no_grad(), torch.autocast(device, enabled=False)
@@ -398,7 +400,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
                 optimizer.param_groups = before
 
     def _capture_groups(self) -> None:
-        """Keep the current settings of the groups; tensors, such as a learning rate, by value."""
+        """Copy the current settings of the groups, including values of tensors such as a learning rate."""
         self._groups = [
             {key: each.clone() if isinstance(each, torch.Tensor) else each for key, each in group.items()}
             for group in self.param_groups
@@ -465,7 +467,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
 @contextmanager
 def _gradients(pairs: Sequence[tuple[Any, Any]]) -> Iterator[None]:
-    """Give parameters other gradients within the block."""
+    """Replace the parameters' ``.grad`` within the block."""
     before = [(parameter, parameter.grad) for parameter, _ in pairs]
     try:
         for parameter, gradient in pairs:

@@ -18,18 +18,18 @@ from synth.network import Network
 
 __all__ = ["Adjustment"]
 
-# Size and number of the messages that time links.
+# Size of the messages that time links, and their number.
 _SIZE_BYTES = 512 << 10
 _TRIES = 5
-# Stands for a time too short for the clock.
+# Replaces a time too short for the clock.
 _LEAST_S = 1e-9
 
 
 class Adjustment:
-    """The groups in use, ``groups``, and the conditions for changing them.
+    """The groups in use, and their changes when links become slow or recover.
 
-    ``network_now`` returns the current link costs on rank 0. Without it, links are timed with messages on
-    ``device`` whenever the times of groups differ from those at the last timing.
+    On rank 0, ``network_now`` returns the current link costs. Without it, links are timed by messages on
+    ``device`` whenever the times of groups have changed since links were last timed.
     """
 
     def __init__(self, groups: Groups, network_now: Callable[[], Network] | None, device: Any) -> None:
@@ -39,9 +39,9 @@ class Adjustment:
         self._timed = False
 
     def look(self, rank: int, records: Iterable[Communication]) -> bool:
-        """Return whether the groups have changed; collective.
+        """Adjust the groups; return whether they changed; collective.
 
-        ``records`` are those of ``rank`` since the last look.
+        ``records`` are the records of ``rank`` since the last call.
         """
         given = self._network_now
         if given is None:
@@ -56,7 +56,7 @@ class Adjustment:
         return planned.changed
 
     def _times_have_changed(self, rank: int, records: Iterable[Communication]) -> bool:
-        """Return whether groups' times have changed, or links were never timed; collective."""
+        """Return whether the times of groups have changed, or links were never timed; collective."""
         by_row: dict[int, list[float]] = {}
         for record in records:
             if record.group == self.groups.group_of(rank, record.iteration):
@@ -67,7 +67,7 @@ class Adjustment:
             self._timed, self._usual_s = True, now
             return True
         if self._usual_s is None:
-            # First times of the groups in use.
+            # These are the first times of new groups, so there is nothing to compare with.
             self._usual_s = now
             return False
         if not have_changed(self._usual_s, now):
@@ -86,7 +86,7 @@ def _timed_on(device: Any) -> Time:
         cost: Cost | None = None
         own = next((pair for pair in pairs if rank in pair), None)
         if own is not None:
-            # The first message connects both and synchronizes them.
+            # The first message connects the two ranks and synchronizes them.
             _there_and_back(empty, own)
             alpha_s = min(_there_and_back(empty, own) for _ in range(_TRIES)) / 2
             whole_s = min(_there_and_back(full, own) for _ in range(_TRIES)) / 2
@@ -103,7 +103,7 @@ def _timed_on(device: Any) -> Time:
 
 
 def _there_and_back(message: Any, pair: Pair) -> float:
-    """Return the seconds of a message to the other rank and one back, one after the other."""
+    """Return the seconds of a message to the other rank and one back."""
     low, high = pair
     started_s = time.perf_counter()
     for src, dst in ((low, high), (high, low)):

@@ -1,4 +1,4 @@
-"""Parameters averaged in one message: those of a layer, or of small neighbouring layers."""
+"""Parameters averaged in one message: those of a large layer, or of several small neighbouring layers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from exec.training import Watch
 
 __all__ = ["AveragedBucket", "Layer", "buckets_of", "layers_of"]
 
-# Half precision would lose the small changes of a moving average.
+# Types of moving averages: half precision would lose their small changes.
 _PRECISE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 @dataclass(eq=False)
 class Layer:
-    """The parameters of a module itself, and those of its buffers that are averaged with them."""
+    """The parameters of a module, without those of its submodules, and the buffers averaged with them."""
 
     parameters: list[Any]
     buffers: list[Any] = field(default_factory=list)
@@ -27,8 +27,8 @@ class Layer:
 def layers_of(model: Any, trained: Iterable[Any], buffers: Iterable[Any] = ()) -> list[Layer]:
     """Return the layers of ``model`` in the order of the backward pass, estimated from the modules' order.
 
-    They hold only ``trained`` parameters, a shared one in the first module that has it. A module with
-    ``buffers`` and no such parameter is a layer as well.
+    Layers contain only ``trained`` parameters; a shared parameter belongs to the first module that has it. A
+    module that has only ``buffers`` is a layer too.
     """
     left, averaged = {id(one) for one in trained}, {id(one) for one in buffers}
     found = []
@@ -43,7 +43,7 @@ def layers_of(model: Any, trained: Iterable[Any], buffers: Iterable[Any] = ()) -
 
 
 def buckets_of(layers: Sequence[Layer], least_bytes: int) -> list[AveragedBucket]:
-    """Return buckets in the order of ``layers``; neighbours join until a bucket has ``least_bytes``.
+    """Return buckets in the order of ``layers``; a bucket takes layers until it has ``least_bytes``.
 
     All tensors of a bucket have one type and device. Every rank gets the same buckets.
     """
@@ -64,8 +64,8 @@ def buckets_of(layers: Sequence[Layer], least_bytes: int) -> list[AveragedBucket
 class AveragedBucket:
     """Tensors that are averaged together, and their progress in this iteration.
 
-    ``left`` counts the parameters whose gradients are awaited. ``averages`` is the moving average of the
-    tensors (SWA), flat, or None.
+    ``left`` is the number of parameters without a gradient yet. ``averages`` is the moving average of the
+    tensors as a flat tensor (stochastic weight averaging, SWA), or None.
     """
 
     def __init__(self, parameters: Sequence[Any], buffers: Sequence[Any]) -> None:
@@ -91,27 +91,28 @@ class AveragedBucket:
         return int(self._row.numel() * self._row.element_size())
 
     def begin(self) -> None:
-        """Await the gradients of the next iteration."""
+        """Reset the progress for the next iteration."""
         self.left, self.stepped, self.launched = len(self.parameters), False, False
 
     def launch(
         self, ranks: int, reduce: Callable[[Any], Callable[[], None]], factor: float | None = None
     ) -> None:
-        """Start to average over ``ranks`` ranks.
+        """Start the average over ``ranks`` ranks.
 
-        ``reduce`` starts the sum of a row over them, and returns a function that waits for it. The tensors
-        stay unchanged until `settle`. The moving average then moves by 1 − ``factor``; None leaves it.
+        ``reduce`` starts the sum of a flat tensor over the ranks, and returns a function that waits for it.
+        `settle` writes the average to the tensors, and moves the moving average towards it by the share
+        1 − ``factor``; None leaves the moving average unchanged.
         """
         self.launched, self._factor = True, factor
         with torch.no_grad():
             torch.cat([one.detach().reshape(-1) for one in self.tensors], out=self._row)
             if ranks > 1:
-                # Before the sum, which could overflow in half precision.
+                # Divide before the sum, because the sum could overflow in half precision.
                 self._row.div_(ranks)
         self._arrived = reduce(self._row) if ranks > 1 else _nothing
 
     def settle(self) -> None:
-        """Wait for the average and take it; return at once if nothing is under way."""
+        """Wait for the average and write it to the tensors; do nothing if none is under way."""
         if self._arrived is None:
             return
         arrived, self._arrived = self._arrived, None
@@ -130,7 +131,7 @@ class AveragedBucket:
         return [part.view(tensor.shape) for part, tensor in zip(parts, self.tensors, strict=True)]
 
     def put_averages(self, known: dict[int, Any]) -> None:
-        """Take the moving averages from ``known``, by the tensors' ids, if all are there."""
+        """Set the moving average from ``known``, by the ids of tensors, if it has all of them."""
         if all(id(one) in known for one in self.tensors):
             precise = _PRECISE.get(self._row.dtype, self._row.dtype)
             self.averages = torch.cat([known[id(one)].reshape(-1).to(precise) for one in self.tensors])
@@ -144,4 +145,4 @@ class AveragedBucket:
 
 
 def _nothing() -> None:
-    """Wait for nothing, on a rank that averages alone."""
+    """Return at once: the wait of a rank that is alone in its group."""

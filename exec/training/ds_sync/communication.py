@@ -1,4 +1,4 @@
-"""Averages within groups, their times and bytes, and values that all ranks must share."""
+"""Communication within groups, its times and bytes, and values that all ranks agree on."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ __all__ = ["Communication", "Iteration", "ProcessGroups", "agreed", "broadcast",
 
 _T = TypeVar("_T")
 
-# Size of one message of the first broadcast.
+# Least size of a message in which rank 0's tensors are broadcast.
 _BROADCAST_BYTES = 25 << 20
 
 
 @dataclass(frozen=True)
 class Communication:
-    """An iteration's averaging on one rank: its group, its bytes, and how long it took.
+    """The averaging of one iteration on one rank: its group, its bytes, and its time.
 
-    ``seconds`` are from the first message's start to the last one's end, waiting for other ranks included.
+    ``seconds`` is the time from the start of the first message to the end of the last, including waits for
+    other ranks.
     """
 
     iteration: int
@@ -35,7 +36,7 @@ class Communication:
 
 
 class ProcessGroups:
-    """Process groups by their ranks, cached because making one takes milliseconds."""
+    """A cache of process groups by their ranks; making one takes milliseconds."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], Any] = {tuple(range(dist.get_world_size())): dist.group.WORLD}
@@ -96,9 +97,9 @@ class _Message:
             self._begun.record()
 
     def follow(self, work: Any) -> None:
-        """Note when ``work`` ends."""
+        """Record the time at which ``work`` ends."""
         if self._on_gpu:
-            # A separate stream, so that computation meanwhile does not count.
+            # On a separate stream, so that the recorded time does not include computation.
             with torch.cuda.stream(torch.cuda.Stream()):
                 work.wait()
                 self._ended.record()
@@ -106,7 +107,7 @@ class _Message:
         try:
             work.get_future().then(self._end)
         except RuntimeError:
-            # A backend without futures: the end is when the wait returns.
+            # The backend has no futures: `waited_s`, when the wait returned, stands for the end.
             return
 
     def seconds_since(self, first: _Message) -> float:
@@ -147,7 +148,7 @@ def agreed(make: Callable[[], _T]) -> _T:
 
 
 def broadcast(tensors: Sequence[Any]) -> None:
-    """Copy rank 0's ``tensors`` to every rank, some megabytes at a time; collective."""
+    """Copy rank 0's ``tensors`` to every rank, in messages of some megabytes; collective."""
     rows: dict[tuple[Any, Any], list[Any]] = {}
     for tensor in tensors:
         key = (tensor.dtype, tensor.device)

@@ -1,4 +1,4 @@
-"""An optimizer that steps some parameters behind backward, and the others at its own step."""
+"""An optimizer that steps some parameters during the backward pass, and the others at its own step."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from synth.errors import NotApplicableError
 
 __all__ = ["PartialSteps", "matching_rate"]
 
-# Optimizers whose steps are divided by the root of mean squares (or sums, or maxima) of gradients.
+# Optimizers that divide the step by the root of mean squares (or sums, or maxima) of gradients.
 _NORMALIZING = (
     *("Adam", "AdamW", "SparseAdam", "Adamax", "NAdam", "RAdam"),
     *("RMSprop", "Adagrad", "Adadelta"),
 )
-# Optimizers whose weights decay by the learning rate, and not through the gradient.
+# Optimizers with decoupled weight decay: it is scaled by the learning rate and not added to the gradient.
 _DECOUPLED = ("AdamW", "Adafactor", "Muon")
-# Optimizers without a learning-rate factor that makes the mean of their steps that of the whole batch.
+# Optimizers for which no learning-rate factor makes the mean of the ranks' steps DDP's step.
 _WITHOUT_FACTOR = {
     "Muon": "it normalizes what its momentum has averaged, in which noise may weigh more than the gradient "
     "or less: the factor is anything from 1 to √ranks",
@@ -35,11 +35,11 @@ _RECTIFIED_FROM = 5.0
 def matching_rate(optimizer: Any, ranks: int) -> float:
     """Return the learning-rate factor for which the mean of the steps of ``ranks`` ranks is DDP's step.
 
-    A rank's gradient is of 1/``ranks`` of the batch, so its noise is √ranks times as large. Adam and similar
-    optimizers divide by the noise, so the mean of their steps is too short by the same ratio: the factor is
-    √ranks, as in the square root scaling rule (Malladi et al., On the SDEs and Scaling Rules for Adaptive
-    Gradient Algorithms, NeurIPS 2022). SGD's step is linear in the gradient: 1. Raises NotApplicableError if
-    no factor exists.
+    A rank computes its gradient on 1/``ranks`` of the batch, so its noise is √ranks times as large. Adam and
+    similar optimizers divide by the size of gradients, which is mostly noise. So the mean of their steps is
+    too short by √ranks, and √ranks is the factor, as in the square root scaling rule (Malladi et al., On the
+    SDEs and Scaling Rules for Adaptive Gradient Algorithms, NeurIPS 2022). SGD's step is linear in the
+    gradient, so its factor is 1. Raises NotApplicableError if no factor exists.
     """
     for name, reason in _WITHOUT_FACTOR.items():
         if ranks > 1 and _is_one_of(optimizer, (name,)):
@@ -52,10 +52,9 @@ def matching_rate(optimizer: Any, ranks: int) -> float:
 
 
 class PartialSteps:
-    """Steps of ``optimizer`` for given parameters, the same as the optimizer's own for each of them.
+    """Steps of ``optimizer`` on some of its parameters, each the same as in a step of all.
 
-    Learning rates are multiplied by ``rate_factor`` during a step; weight decay that is not part of the
-    gradient stays unchanged.
+    Learning rates are multiplied by ``rate_factor`` during a step; decoupled weight decay stays unchanged.
     """
 
     def __init__(self, optimizer: Any, rate_factor: float = 1.0) -> None:
@@ -67,7 +66,7 @@ class PartialSteps:
             )
         self._optimizer = optimizer
         step = type(optimizer).step
-        # Hooks of the optimizer are for whole steps.
+        # The undecorated step, because the optimizer's hooks must run once for a whole step.
         self._bare = step.__wrapped__ if getattr(step, "hooked", False) else step
         self._place: dict[int, int] = {}
         self._hidden: list[dict[str, Any]] | None = None
@@ -79,7 +78,7 @@ class PartialSteps:
         return [one for group in self._optimizer.param_groups for one in group["params"]]
 
     def step(self, parameters: Iterable[Any]) -> None:
-        """Step these parameters alone."""
+        """Step only these parameters."""
         groups = self._optimizer.param_groups
         if not self._place:
             self._place = {id(one): at for at, group in enumerate(groups) for one in group["params"]}
@@ -107,14 +106,14 @@ class PartialSteps:
         self._hide([[one for one in group["params"] if id(one) not in known] for group in groups])
 
     def restore(self) -> None:
-        """Return all parameters and the original learning rates to the optimizer."""
+        """Give all parameters and the original learning rates back to the optimizer."""
         if self._hidden is not None:
             for group, own in zip(self._optimizer.param_groups, self._hidden, strict=True):
                 group.update(own)
         self._hidden = None
 
     def forget_groups(self) -> None:
-        """Forget the parameters' groups, as scripts may change them between iterations."""
+        """Forget which parameter is in which group, as scripts may change that between iterations."""
         self._place = {}
 
     def _hide(self, kept: list[list[Any]]) -> None:
@@ -127,7 +126,7 @@ class PartialSteps:
             group.update(changed)
 
     def _scaled(self, group: dict[str, Any], parameters: list[Any]) -> dict[str, Any]:
-        """Return the settings that a group needs for a step at ``rate_factor`` times its learning rate."""
+        """Return the changed settings of a group for a step at ``rate_factor`` times its learning rate."""
         if self._rate_factor == 1 or "lr" not in group or self._is_linear(group, parameters):
             return {}
         found = {"lr": group["lr"] * self._rate_factor}
@@ -158,6 +157,6 @@ class PartialSteps:
 
 
 def _is_one_of(optimizer: Any, names: Iterable[str]) -> bool:
-    """Return whether it is one of these `torch.optim` classes, if the installed version has them."""
+    """Return whether ``optimizer`` is of one of these `torch.optim` classes; unknown names are ignored."""
     known = tuple(getattr(torch.optim, name) for name in names if hasattr(torch.optim, name))
     return isinstance(optimizer, known)

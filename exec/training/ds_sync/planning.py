@@ -15,7 +15,7 @@ __all__ = ["TrainingJob", "adjusted", "equal_links", "planned_for", "require_agr
 
 _log = logging.getLogger(__name__)
 
-# Costs for unknown links; as all are equal, they do not influence the groups.
+# Costs of unknown links. As they are the same for all links, they do not influence the groups.
 _ALPHA_S, _BETA_S_PER_BYTE = 50e-6, 1 / 1.25e9
 
 
@@ -42,9 +42,9 @@ def equal_links(job: TrainingJob) -> Network:
 def planned_for(network: Network, job: TrainingJob) -> Groups:
     """Return the groups for ``job`` on ``network``.
 
-    The paper's pattern divides by racks, so a single rack would be one group of all ranks. Its ranks average
-    by mixed radix instead, in pairs if they are a power of two: exact after a period, with less traffic.
-    Raises NotApplicableError as `plan_groups` does.
+    The paper's pattern divides by racks, so ranks of a single rack would be one group. These average by mixed
+    radix instead (in pairs, if their number is a power of two): exact after one period, with less traffic.
+    Raises NotApplicableError under the conditions of `plan_groups`.
     """
     planned = plan_groups(network, job.size_bytes, layers=job.messages)
     found = planned.groups
@@ -58,9 +58,9 @@ def planned_for(network: Network, job: TrainingJob) -> Groups:
 
 
 def adjusted(first: Groups, now: Groups, network: Network) -> Planned:
-    """Return ``now`` on the newly measured network, changed only if the slow parts changed (Sec. III-A, 3).
+    """Return groups for the newly measured ``network`` (DS-Sync, Sec. III-A, step 3).
 
-    If the slow parts are those of the ``first`` groups again, the first groups are restored.
+    They are ``now`` unless the slow racks or ranks changed, and ``first`` if these are as at first again.
     """
     planned = adjust_groups(now, network)
     found = planned.groups
@@ -71,7 +71,7 @@ def adjusted(first: Groups, now: Groups, network: Network) -> Planned:
 
 
 def require_agreement(groups: Groups, ranks: int) -> None:
-    """Raise unless ``groups`` are for this many ranks, in order, and the ranks reach agreement (rho < 1)."""
+    """Raise an error unless ``groups`` are valid, are for ``ranks`` ranks, and reach consensus (rho < 1)."""
     if problems := groups.problems():
         raise DataError("groups", problems)
     if groups.ranks != ranks:

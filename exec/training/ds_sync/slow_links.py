@@ -1,8 +1,8 @@
-"""Detection of slow links: suspected from times of averaging, then timed (DS-Sync, Sec. III-A).
+"""Detection of slow links: the times of groups raise a suspicion, then links are timed (DS-Sync, Sec. III-A).
 
-A group takes as long as its slowest link, so its time shows that a link is slow but not which: the inter-rack
-group of the paper's pattern contains every rack. Links are therefore timed, but only when times have changed.
-No link is timed at the same time as another of its rank or of its rack's trunk.
+A group takes as long as its slowest link, so its time shows that a link is slow but not which one: the
+inter-rack group of the paper's pattern contains every rack. Links are therefore timed, but only when the
+times of groups have changed. Links that share a rank or a rack's trunk are not timed at the same time.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from synth.network import Link, Network, build
 
 __all__ = ["Cost", "Pair", "Time", "group_times", "have_changed", "measured", "tournament"]
 
-# The planner's threshold for slow parts; smaller changes are noise.
+# The planner's ratio above which a slow part stays slow (`synth.groups.racks`); smaller changes are noise.
 _CHANGED = 1.25
 
 Pair = tuple[int, int]
 # (alpha_s, beta_s_per_byte)
 Cost = tuple[float, float]
-# A collective function that times disjoint pairs of ranks at the same time, and returns all costs.
+# A collective function that times disjoint pairs of ranks concurrently, and returns the costs of all pairs.
 Time = Callable[[Sequence[Pair]], Mapping[Pair, Cost]]
-# Times by row of the period and group.
+# Times by (iteration within the period, group).
 _Times = dict[tuple[int, tuple[int, ...]], float]
 
 
 def group_times(groups: Groups, seconds: Sequence[Mapping[int, float]]) -> _Times:
-    """Return the time of each group, by row of the period, from each rank's time in each row.
+    """Return the time of each group from the ranks' times in each iteration of the period.
 
-    It is the least time of its ranks: that rank came last and did not wait for the others.
+    It is the least time among its ranks: the rank with the least time came last and waited for no other.
     """
     return {
         (row, group): min(known)
@@ -41,13 +41,13 @@ def group_times(groups: Groups, seconds: Sequence[Mapping[int, float]]) -> _Time
 
 
 def have_changed(before: _Times, now: _Times) -> bool:
-    """Return whether a group takes longer or shorter than before, by more than noise."""
+    """Return whether the time of a group has changed by more than noise."""
     ratios = [now[key] / before[key] for key in now.keys() & before.keys() if before[key] > 0]
     return any(not 1 / _CHANGED <= ratio <= _CHANGED for ratio in ratios)
 
 
 def tournament(players: Sequence[int]) -> list[list[Pair]]:
-    """Return rounds in which each player meets each other once, one at a time (the circle method)."""
+    """Return rounds of disjoint pairs in which every two players meet once (the circle method)."""
     seats: list[int | None] = [*players, *([None] if len(players) % 2 else [])]
     rounds = []
     for _ in range(len(seats) - 1):
@@ -61,9 +61,9 @@ def tournament(players: Sequence[int]) -> list[list[Pair]]:
 def measured(groups: Groups, time: Time) -> Network:
     """Return the network of ``groups`` with the current link costs; collective.
 
-    Links within racks are timed first, all racks at once. Then one link is timed between each two racks,
-    between their fastest ranks. Other links between two racks cost the same, or as much as the slower of
-    their ranks' own links.
+    Links within racks are timed first, in all racks concurrently. Then, for each two racks, the link between
+    their fastest ranks is timed. The other links between the two racks get the same cost, or that of the
+    slower one of their two ranks if it is larger.
     """
     racks = groups.racks
     costs: dict[Pair, Cost] = {}

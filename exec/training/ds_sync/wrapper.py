@@ -1,4 +1,4 @@
-"""DS-Sync around a model: local steps behind backward, averages within changing groups (Sec. III)."""
+"""DS-Sync around a model: local steps in the backward pass, averages in changing groups (Sec. III)."""
 
 from __future__ import annotations
 
@@ -50,15 +50,19 @@ _STEPPED = (
 
 
 class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
-    """``model``, trained by DS-Sync with ``optimizer`` on all ranks of the job.
+    """``model``, trained by DS-Sync with ``optimizer`` on all ranks of the job; collective.
 
-    ``groups``: a plan, a function that makes one on rank 0, or None for links of equal cost. Messages join
-    until they have ``bucket_bytes``; 0 is one per layer. The first ``warmup`` iterations average over all
-    ranks. ``swa_factor``: factor of each rank's moving average of parameters, from iteration ``swa_from`` on;
-    None keeps no average. Every ``adjust_every`` iterations the groups adapt to slow links; 0 never. Link
-    costs are measured for that, or returned by ``network_now`` on rank 0. Learning rates are multiplied by
-    ``rate_factor``; None is the result of `matching_rate`, so that rates are those of DDP. Collective. Raises
-    UsageError on all ranks for anything that cannot be trained this way.
+    - ``groups``: a plan, or a function that makes one on rank 0. None plans for links of equal cost.
+    - ``bucket_bytes``: layers share a message until it has this size. 0 gives each layer its own message.
+    - ``warmup``: the first iterations, in which all ranks average together.
+    - ``swa_factor``: decay of each rank's moving average of parameters (SWA), from iteration ``swa_from`` on.
+      None keeps no average.
+    - ``adjust_every``: iterations between adjustments of the groups to slow links. 0 never adjusts.
+    - ``network_now``: returns the current link costs on rank 0. None measures them when they are needed.
+    - ``rate_factor``: multiplies learning rates. None uses `matching_rate`, with which the learning rates of
+      DDP can be kept.
+
+    Raises UsageError on all ranks for a model or an optimizer that cannot be trained this way.
     """
 
     def __init__(
@@ -91,9 +95,9 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._trained = self._trained_parameters()
         self._watch = Watch(self._touched)
         self._watch.check(self._trained)
-        # The backward pass at whose end parameters will be watched.
+        # The current backward pass; parameters are watched from its end on.
         self._backward = -1
-        # Whether a compiler has read parameters. It would recompile for watched ones.
+        # Whether torch.compile has traced the model. It would recompile for watched parameters.
         self._compiled = False
         self._require_same_model()
         broadcast([*model.parameters(), *model.buffers()])
@@ -113,10 +117,10 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._now: Iteration | None = None
         self._before: Iteration | None = None
         self._averaging = True
-        # In the order in which gradients arrived.
+        # The numbers of parameters in the order of their gradients.
         self._came: dict[int, None] = {}
         self._gradients: list[tuple[Any, Any, int]] = []
-        # Copies of gradients that the script has used: GradScaler changes them without a new version.
+        # Gradients that the script has used, with copies: GradScaler changes gradients without a new version.
         self._shown: list[tuple[Any, Any]] = []
         self._next = 0
         self._hook(optimizer)
@@ -140,7 +144,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         return self.module(*args, **options)
 
     def train(self, mode: bool = True) -> DivideAndShuffle:
-        """Set the mode as `torch.nn.Module.train` does; for evaluation, wait for this replica's averages."""
+        """Set the mode like `torch.nn.Module.train`; before evaluation, wait for the averages."""
         if not mode:
             self.synchronize()
         super().train(mode)
@@ -154,7 +158,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Only accumulate gradients within the block, without steps or averages."""
+        """Accumulate gradients within the block, without steps or averages."""
         before, self._averaging = self._averaging, False
         try:
             yield
@@ -162,14 +166,14 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._averaging = before
 
     def clip_grad_norm_(self, *_args: Any, **_options: Any) -> NoReturn:
-        """Raise NotApplicableError, as there is no moment at which all gradients wait for a step."""
+        """Raise NotApplicableError, because parameters are stepped before all gradients are known."""
         raise NotApplicableError(_CLIPPING)
 
     def finish(self, samples: float | None = None) -> None:
-        """Make all ranks' models the mean of all replicas, or of their moving averages (SWA); collective.
+        """Set all ranks' models to the mean of all replicas, or of their moving averages (SWA); collective.
 
-        ``samples``: how many this rank has learned from, if ranks differ. Buffers without floating-point
-        numbers become rank 0's.
+        ``samples`` weights this rank by the number of its samples, if ranks differ. Buffers of integers
+        become rank 0's.
         """
         self.synchronize()
         weight = self._weight(samples)
@@ -183,7 +187,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
 
     @contextlib.contextmanager
     def consensus(self, samples: float | None = None) -> Iterator[None]:
-        """Give the model the result of `finish` within the block, then restore the replica; collective."""
+        """Apply `finish` within the block, then restore this rank's replica; collective."""
         self.synchronize()
         tensors = [*self._trained, *self.module.buffers()]
         kept = [one.detach().clone() for one in tensors]
@@ -255,10 +259,10 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         return found
 
     def _divide(self, order: Sequence[int]) -> None:
-        """Put layers into buckets.
+        """Divide layers into buckets.
 
-        ``order`` has the numbers of parameters in the order of their gradients; if empty, the last module is
-        first.
+        ``order`` has the numbers of parameters in the order of their gradients. If it is empty, the order is
+        the reverse of that of the modules.
         """
         known = self._ensemble()
         place = {id(self._trained[number]): at for at, number in enumerate(order)}
@@ -299,7 +303,10 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             bucket.settle()
 
     def _assign_waits(self) -> None:
-        """Assign to each module the buckets of its own parameters and of modules that are not called."""
+        """Assign to each module the buckets that it must wait for before its forward pass.
+
+        They are the buckets of its own tensors, and of those of submodules whose forward is never called.
+        """
         above: dict[int, Any] = {}
         for module in self.module.modules():
             for child in module.children():
@@ -317,7 +324,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
                     waits.append(bucket)
 
     def _accumulated(self, parameter: Any) -> None:
-        """Count a complete gradient; step and average the buckets that have all of theirs."""
+        """Count a complete gradient; step its bucket once that has all gradients, and start averages."""
         if not self._averaging:
             return
         if self._backward != (now := torch._C._current_graph_task_id()):
@@ -336,11 +343,11 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._launch(lambda bucket: bucket.stepped)
 
     def _has_stepped(self) -> bool:
-        """Return whether parameters were stepped in an iteration that `optimizer.step` has not ended."""
+        """Return whether parameters were stepped since the last `optimizer.step`."""
         return any(bucket.stepped for bucket in self._buckets)
 
     def _gradients_unchanged(self) -> bool:
-        """Return whether gradients are still those by which parameters were stepped."""
+        """Return whether gradients are unchanged since parameters were stepped by them."""
         same = all(each.grad is known and known._version == at for each, known, at in self._gradients)
         return same and all(
             torch.allclose(one, kept, rtol=0.0, atol=0.0, equal_nan=True) for one, kept in self._shown
@@ -351,7 +358,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._watch.arm(one for bucket in self._buckets if bucket.stepped for one in bucket.parameters)
 
     def _watch_averaged(self) -> None:
-        """Watch tensors that wait for averages; wait at once if their memory is shared with other tensors."""
+        """Watch tensors that wait for averages; if other tensors share their memory, wait now instead."""
         shared = set(map(id, shared_memory(one for bucket in self._buckets for one in bucket.tensors)))
         for bucket in self._buckets:
             if self._compiled or any(id(one) in shared for one in bucket.tensors):
@@ -360,7 +367,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
                 self._watch.arm(bucket.tensors)
 
     def _touched(self, tensor: Any, gradient: bool) -> bool:
-        """Bring a tensor that the script uses up to date."""
+        """Bring a used tensor up to date; return whether to keep watching it."""
         if _in_backward_pass():
             return True
         bucket = self._holding[id(tensor)]
@@ -384,7 +391,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._gradients += [(one, one.grad, one.grad._version) for one in given]
 
     def _launch(self, may: Callable[[AveragedBucket], bool]) -> None:
-        """Average buckets in their order, the same on all ranks, up to the first that ``may`` refuses."""
+        """Start averages in the order of buckets, the same on all ranks, up to the first not in ``may``."""
         while self._next < len(self._buckets) and may(self._buckets[self._next]):
             bucket = self._buckets[self._next]
             self._next += 1
@@ -403,7 +410,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         return groups.group_of(self._rank, self.iteration)
 
     def _before_step(self, _optimizer: Any, args: Any, options: Any) -> None:
-        """Let the optimizer step only parameters that were not stepped behind backward."""
+        """Hide the parameters that the backward pass has stepped from the optimizer's step."""
         if any(value is not None for value in (*args[1:], *options.values())):
             raise UsageError("optimizer.step: expected no closure, as DS-Sync steps behind the backward pass")
         Watch.disarm(self._trained)
@@ -441,13 +448,16 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._watch_averaged()
 
     def _keep_record(self) -> None:
-        """Record the iteration before this one, whose averages are complete."""
+        """Record the iteration before this one, whose averages are complete now."""
         if self._before is not None:
             self._records.append(self._before.record())
         self._before = None
 
     def _settle_order(self, came: list[int]) -> None:
-        """Sort buckets by rank 0's gradients after the first iteration, and add the buffers that change."""
+        """Sort buckets by the order of rank 0's gradients, and add the buffers that change.
+
+        Runs after the first iteration; collective.
+        """
         self.synchronize()
         order = agreed(lambda: came)
         buffers, before = self._float_buffers(), self._buffers_before or []
@@ -485,7 +495,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             )
 
     def _require_known_parameters(self) -> None:
-        """Raise UsageError for a parameter that became trained after the wrapper was made."""
+        """Raise UsageError for a parameter that is trained now but was not when the wrapper was made."""
         for one in self._steps.parameters():
             if one.requires_grad and id(one) not in self._number:
                 raise UsageError(
@@ -521,7 +531,7 @@ def _in_backward_pass() -> bool:
 
 
 class _Hook:
-    """A hook on a module that does nothing in copies of the module, which the wrapper does not know."""
+    """A hook on a module that does nothing in copies of the module, as they are not the wrapper's."""
 
     __slots__ = ("_call",)
 

@@ -1,4 +1,4 @@
-"""Training that goes on with late and lost ranks (AdapCC, Sec. IV-C): a hook for DDP, a sampler, all_to_all.
+"""Training that continues with late and lost ranks (AdapCC, Sec. IV-C): DDP hook, sampler, all_to_all.
 
 In: a model in DistributedDataParallel and the store of its ranks, or an existing session. Out: gradients
 reduced by an adaptive session, and batches divided among the remaining ranks. Read `elastic_sampler` (needs

@@ -1,7 +1,7 @@
-"""A hook for DDP whose gradients an adaptive session reduces (AdapCC, Sec. IV-C).
+"""A hook that lets an adaptive session reduce the gradients of DDP (AdapCC, Sec. IV-C).
 
-Late ranks relay, and their gradients follow in later parts, so that each sum includes all ranks. One decision
-for all leaves out a rank that dies; the same DDP object goes on with the rest.
+Late ranks only relay at first, and their gradients are added in a later phase, so each sum includes all
+ranks. When a rank dies, all others agree to leave it out, and the same DDP object continues with them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["AdaptiveHook"]
 
 @dataclass(frozen=True, eq=False)
 class _Bucket:
-    """A bucket under way: the place of its result, and the weight of each rank's gradient in it."""
+    """A bucket under way: its work, the buffer and future of its result, and the weight of each rank."""
 
     work: Work
     buffer: Any
@@ -36,13 +36,13 @@ class _Bucket:
 class AdaptiveHook:
     """Reduction of the gradients of ``replica``, a DistributedDataParallel, by ``session``; collective.
 
-    It registers itself. Without a session it makes one that it also closes (`adaptive_session`). The
-    gradients are the mean over the ranks that contribute, weighted by each rank's samples in ``batches``,
-    else equally. All live ranks get the same bits.
+    The hook registers itself. Without a session it makes one by `adaptive_session`, and `close` closes that
+    too. Gradients become the mean over the ranks that contribute. Ranks have equal weights, or with
+    ``batches`` the weights of their samples. All live ranks get the same bits.
 
-    DDP's broadcast of buffers is switched off, since it would fail once a rank is lost: call ``sync_buffers``
-    before a model is evaluated or saved. Raises UsageError for ``find_unused_parameters``, for which DDP
-    communicates in each step.
+    DDP's broadcast of buffers is switched off, because it would fail once a rank is lost; call
+    ``sync_buffers`` before a model is evaluated or saved. Raises UsageError for ``find_unused_parameters``,
+    with which DDP itself communicates in each step.
     """
 
     def __init__(self, replica: Any, session: Session | None = None) -> None:
@@ -57,15 +57,15 @@ class AdaptiveHook:
         self._replica = replica
         # The weight of each rank's gradient in this step; empty for equal weights.
         self._weights: dict[int, float] = {}
-        # The ranks in the last result, the same on all; the ranks whose gradients are in all buckets of this
-        # step.
+        # The ranks in the last result, the same on all ranks; the ranks whose gradients are in every bucket
+        # of this step.
         self._agreed = set(self.session.members)
         self._used: set[int] | None = None
         self._buckets: queue.SimpleQueue[_Bucket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._finish, name="adaptive hook", daemon=True)
         self._thread.start()
         replica.broadcast_buffers = False
-        # DDP checks annotations, which must be its own; a lambda has none.
+        # DDP accepts only its own annotations on a hook; a lambda has none.
         replica.register_comm_hook(self, lambda hook, bucket: hook.reduce(bucket))
 
     @property
@@ -75,7 +75,7 @@ class AdaptiveHook:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The ranks that take part now; another rank may hear of a loss a moment later."""
+        """The live ranks, as far as this rank knows; another rank may learn of a loss a moment later."""
         return self.session.members
 
     @property
@@ -86,9 +86,9 @@ class AdaptiveHook:
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
         """Yield the remaining batches of ``epoch`` from ``loader``, weighted by their samples; collective.
 
-        ``loader.batch_sampler`` is an `ElasticSampler`. Once a rank is lost, its samples of that step and of
-        later ones are divided among the others. Batches without a synchronizing backward pass (``no_sync``)
-        count with the next one that has it.
+        ``loader.batch_sampler`` must be an `ElasticSampler`. When a rank is lost, its samples of that step
+        and of later ones are divided among the others. A batch in ``no_sync`` is counted with the next batch
+        whose backward pass reduces gradients.
         """
         sampler = loader.batch_sampler
         sampler.set_epoch(epoch)
@@ -112,7 +112,7 @@ class AdaptiveHook:
         self._weights = {}
 
     def sync_buffers(self) -> None:
-        """Give all ranks the buffers of the lowest live one, as DDP does before a step; collective."""
+        """Copy the buffers of the lowest live rank to all ranks, as DDP does before a step; collective."""
         buffers = [tensor.detach() for tensor in self._replica.module.buffers()]
         if not buffers:
             return
@@ -141,7 +141,7 @@ class AdaptiveHook:
         return future
 
     def _broadcast(self, data: Array) -> Array:
-        """Return the ``data`` of the lowest live rank; if that is lost meanwhile, of the next one."""
+        """Return the ``data`` of the lowest live rank; if it is lost meanwhile, that of the next rank."""
         for root in sorted(self._agreed):
             try:
                 self.session.setup(data.size, "uint8", kind="broadcast", root=root)
@@ -162,13 +162,13 @@ class AdaptiveHook:
         return used
 
     def _finish(self) -> None:
-        """Hand over each reduced bucket in order; runs on its own thread."""
+        """Complete the buckets in order as they are reduced; runs on its own thread."""
         while (bucket := self._buckets.get()) is not None:
             try:
                 found = tensor_of(bucket.work.wait())
                 members = bucket.work.members
                 bucket.buffer.copy_(found)
-                # If all ranks with samples of a small last batch are lost, the divisor is 0.
+                # The sum is 0 if all ranks with samples of a small last batch are lost.
                 bucket.buffer.div_(sum(bucket.weights.get(rank, 1.0) for rank in members) or 1.0)
                 self._agreed = set(members)
                 self._used = self._agreed & (self._agreed if self._used is None else self._used)

@@ -1,4 +1,4 @@
-"""The all_to_all of a mixture of experts by an adaptive session, forward and backward (AdapCC, Sec. VI-D)."""
+"""A differentiable all_to_all by an adaptive session, for mixtures of experts (AdapCC, Sec. VI-D)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["all_to_all"]
 
 
 def all_to_all(tensor: Any, session: Session) -> Any:
-    """Send block r of ``tensor`` to rank r, and return a tensor whose block r is from rank r. Collective.
+    """Send block r of ``tensor`` to rank r, and return a tensor whose block r is from rank r; collective.
 
-    Blocks are equal parts of the first dimension, one for each rank of the session's start, as for
-    ``torch.distributed.nn.functional.all_to_all_single``. Blocks to lost ranks are dropped, and zeros replace
-    theirs, so that shapes stay. Gradients go the other way. It returns when the data is there. Raises
-    UsageError if the first dimension does not divide by the ranks.
+    As in ``torch.distributed.nn.functional.all_to_all_single``, blocks are equal parts of the first
+    dimension, one for each rank at the session's start. Blocks for lost ranks are dropped, and blocks from
+    lost ranks are zeros, so shapes stay the same. The call waits for the data. Gradients take the reverse
+    way. Raises UsageError if the number of ranks does not divide the first dimension.
     """
     return _AllToAll.apply(tensor, session)
 

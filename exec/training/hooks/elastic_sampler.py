@@ -20,7 +20,7 @@ _Samples: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """A global batch: its samples, and the ranks that they were divided among."""
+    """A global batch: its samples, and the ranks among which they are divided."""
 
     samples: _Samples
     members: tuple[int, ...]
@@ -31,15 +31,16 @@ class _Batch:
 
 
 class ElasticSampler:
-    """The batches of one rank, for ``DataLoader(batch_sampler=...)``; all ranks' batches form global ones.
+    """The batches of one rank for ``DataLoader(batch_sampler=...)``, whose sum over ranks is a global batch.
 
-    ``samples`` is the size of the data set, ``global_batch`` the samples of all ranks in a step. The order of
-    an epoch depends only on ``seed`` and ``epoch``. Ranks call ``record`` with the ranks whose samples a step
-    has used; samples of lost ranks go to the remaining ones, in the next global batch of the same size.
+    ``samples`` is the size of the data set, and ``global_batch`` the number of samples of all ranks in a
+    step. The order of an epoch depends only on ``seed`` and ``epoch``. After a step, all ranks call
+    ``record`` with the ranks whose samples were used. Samples of lost ranks go to the remaining ranks, in the
+    next global batch of the same size.
 
-    Every rank has one and makes the same calls. Iteration starts with the first batch that is not recorded,
-    and ends when the members change. A rank without a sample in a small last batch gets another rank's sample
-    with weight 0; with ``drop_last`` there is no smaller batch.
+    Every rank has a sampler and makes the same calls. An iterator starts with the first batch that is not
+    recorded, and ends when the members change. A rank without a sample in a small last batch gets another
+    rank's sample with weight 0; with ``drop_last`` there is no small batch.
     """
 
     def __init__(
@@ -64,15 +65,15 @@ class ElasticSampler:
         self.members = tuple(sorted(members))
         self._shuffle, self._seed, self._drop_last = shuffle, seed, drop_last
         self.epoch = 0
-        # The order of the epoch, and how much of it is used; samples returned by lost ranks come before the
-        # rest.
+        # The order of the epoch, and the number of its samples already used. Samples returned from lost ranks
+        # are used before the rest.
         self._order, self._cursor = self._ordered(), 0
         self._returned: _Samples = np.zeros(0, np.int64)
         self._drawn: deque[_Batch] = deque()
         self._iteration: object | None = None
 
     def __len__(self) -> int:
-        """Return how many global batches of this epoch are left."""
+        """Return the number of global batches left in this epoch."""
         return self.left // self.global_batch if self._drop_last else -(-self.left // self.global_batch)
 
     @property
@@ -81,7 +82,7 @@ class ElasticSampler:
         return int(self._returned.size + self.samples - self._cursor)
 
     def set_epoch(self, epoch: int) -> None:
-        """Start an epoch; do nothing if it has already started, so that one may be resumed."""
+        """Start an epoch; do nothing if it is the current one, so that an epoch can be resumed."""
         if epoch != self.epoch:
             self.epoch = epoch
             self._begin()
@@ -100,7 +101,7 @@ class ElasticSampler:
             yield (share if share.size else samples[:1]).tolist()
 
     def weights(self, batches: int = 1) -> dict[int, int]:
-        """Return how many samples each rank has in the first ``batches`` that are drawn and not recorded."""
+        """Return the samples of each rank in the first ``batches`` that are drawn but not recorded."""
         found = dict.fromkeys(self.members, 0)
         for batch in islice(self._drawn, batches):
             for rank in batch.members:
@@ -108,9 +109,9 @@ class ElasticSampler:
         return found
 
     def record(self, used: Collection[int], batches: int = 1) -> bool:
-        """Note that a step has used the samples of the ranks ``used``; return whether others are lost.
+        """Record that a step has used the samples of the ranks ``used``; return whether others are lost.
 
-        It applies to the first ``batches`` drawn. Members outside ``used`` are removed.
+        The step consists of the first ``batches`` drawn. Members outside ``used`` are removed.
         """
         lost = [rank for rank in self.members if rank not in used]
         if len(lost) == len(self.members):
@@ -125,13 +126,13 @@ class ElasticSampler:
         if lost:
             self._returned = np.concatenate([*unused, self._returned])
             self.members = tuple(rank for rank in self.members if rank in used)
-            # Batches drawn ahead were divided among other members.
+            # Batches drawn ahead were divided among the former members.
             self._iteration = None
             self._drawn.clear()
         return bool(lost)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: the same on every rank, and independent of the members."""
+        """Return the state for a checkpoint; it is the same on every rank and does not depend on members."""
         return {
             "samples": self.samples,
             "shuffle": self._shuffle,
@@ -142,7 +143,7 @@ class ElasticSampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, with the current members and global batch."""
+        """Continue from a checkpoint, with the current members and global batch."""
         own = self.state_dict()
         for name in ("samples", "shuffle", "seed"):
             if state[name] != own[name]:

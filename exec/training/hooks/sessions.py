@@ -17,9 +17,9 @@ from synth.network import Network
 
 __all__ = ["PATIENT", "adaptive_session", "dtype_of_tensor", "tensor_of"]
 
-# Training holds the interpreter longer than communication alone does.
+# Training holds Python's global lock longer than communication alone, so a rank may be silent for longer.
 PATIENT = WaitPolicy(silent_s=5.0)
-# Longest time for ranks to arrive: PyTorch's default.
+# Longest wait for ranks to arrive: PyTorch's default timeout for gloo.
 _MEETING_S = 1800.0
 _NUMBERS = itertools.count()
 
@@ -34,8 +34,8 @@ def adaptive_session(
 ) -> Session:
     """Return a session of all ranks of the default process group; collective.
 
-    The ranks meet through the store of that group, and then need neither it nor the group any more. Arguments
-    are those of `Session`; links are measured every ``profile_every`` requests, 0 for never.
+    The ranks meet through the store of that group, and need neither afterwards. The arguments are those of
+    `Session`; links are measured every ``profile_every`` requests, 0 for never.
     """
     store = dist.PrefixStore(f"ccctl/adaptive/{next(_NUMBERS)}", dist.distributed_c10d._get_default_store())
     rank, size = dist.get_rank(), dist.get_world_size()

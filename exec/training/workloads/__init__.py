@@ -1,10 +1,11 @@
-"""Training runs of `ccctl training compare`, with each method to synchronize replicas.
+"""Small training runs that compare methods to synchronize replicas (`ccctl training compare`).
 
-In: a `TrainRequest`. Out: a `TrainingReport`: losses, accuracy, iteration times, bytes on the wire, equality.
+In: a `TrainRequest`. Out: a `TrainingReport`: losses, accuracy, iteration times, bytes on the wire, and
+whether replicas are equal.
 
-Read `request` and `report`, which need no torch; then `models` and `data`; `replicas`, one per method;
-`loop`, which trains them in turn, and `elastic_loop`, where ranks may be lost; `join` and `traffic`, how
-ranks meet and how much they have sent.
+Read `request` and `report`, which need no torch; `models` and `data`; `replicas`, with one for each method;
+`loop`, which trains them in turn; `elastic_loop`, in which ranks may be lost; `join`, by which ranks enter
+torch.distributed; and `traffic`, which counts sent bytes.
 """
 
 import lazy_loader as lazy

@@ -1,4 +1,4 @@
-"""Generated data for classification, from a seed alone, the same on every rank."""
+"""Generated classification data, which depends only on a seed and is the same on every rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CLASSES", "IMAGE", "LENGTH", "TOKENS", "TRAINING", "Dataset", "datas
 
 CLASSES = 10
 FEATURES = 64
-# The side of an image; the length of a sequence, and the number of different tokens.
+# The side of an image in pixels, the length of a sequence, and the number of different tokens.
 IMAGE, LENGTH, TOKENS = 12, 8, 20
 TRAINING, _HELD_OUT = 8192, 1024
 _CENTRES = 4
@@ -36,10 +36,10 @@ class Dataset:
 
 
 def dataset(model: str, seed: int) -> Dataset:
-    """Return the data that ``model`` learns.
+    """Return the data for ``model``.
 
-    mlp, moe: points around four centres of each class. cnn: images with the pattern of their class anywhere,
-    in noise. transformer: sequences of tokens in which the token after a mark gives the class.
+    For mlp and moe: points around four centres of each class. For cnn: noisy images with the pattern of their
+    class at a random place. For transformer: sequences in which the token after a mark gives the class.
     """
     chance = torch.Generator().manual_seed(seed)
     count = TRAINING + _HELD_OUT
@@ -50,7 +50,7 @@ def dataset(model: str, seed: int) -> Dataset:
 
 
 def indices(step: int, batch: int, rank: int, ranks: int, seed: int) -> Any:
-    """Return the examples of ``rank`` in iteration ``step``: its share of a permutation for each pass."""
+    """Return the examples of ``rank`` in iteration ``step``; each epoch has a permutation of its own."""
     together = batch * ranks
     epoch, at = divmod(step, max(1, TRAINING // together))
     order = np.random.default_rng([seed, epoch]).permutation(TRAINING)

@@ -1,4 +1,4 @@
-"""Training of modes that survive the loss of ranks: the others take over their share of each batch."""
+"""Training of modes that survive the loss of ranks: the remaining ranks take over their samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["train_elastic"]
 
 
 def train_elastic(comm: Group, request: TrainRequest, progress: Safekeeping) -> bool:
-    """Train all modes by one adaptive session; return True. The lowest rank left sends the reports."""
+    """Train all modes by one adaptive session, and return True. The lowest live rank sends the reports."""
     torch.set_num_threads(1)
     # DDP needs the process group once, to check that all ranks have the same model.
     join_process_group(comm, "gloo", request.timeout_s)

@@ -1,4 +1,4 @@
-"""Entry of the launcher's ranks into torch.distributed: a store on rank 0, reachable by all ranks."""
+"""Initialization of torch.distributed on ranks that ccctl launched, by a store on rank 0."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REACHED_S = 5.0
 def join_process_group(comm: Group, backend: str, timeout_s: float) -> None:
     """Initialize torch.distributed on the ranks of ``comm``; collective.
 
-    gloo uses the interface by which ranks reach each other, unless GLOO_SOCKET_IFNAME names one.
+    Gloo uses the network interface by which the ranks reach rank 0, unless GLOO_SOCKET_IFNAME is set.
     """
     rank, size = comm.Get_rank(), comm.Get_size()
     timeout = timedelta(seconds=timeout_s)
@@ -33,7 +33,7 @@ def join_process_group(comm: Group, backend: str, timeout_s: float) -> None:
     where = ["127.0.0.1"] if alone else _addresses(comm)
     found = ("127.0.0.1", "127.0.0.1") if rank == 0 else _reached(where, port)
     every = comm.allgather(found)
-    # Rank 0's address is the one at which the others have reached it.
+    # Rank 0 uses the address at which another rank has reached it.
     own = every[1][0] if rank == 0 and size > 1 else found[1]
     if not alone:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(own))
@@ -68,7 +68,7 @@ def _addresses(comm: Group) -> list[str]:
 
 
 def _reached(addresses: list[str], port: int) -> tuple[str, str]:
-    """Return (the first address at which the store answers, this host's address towards it)."""
+    """Return (first address at which the store answers, this host's own address on that connection)."""
     for address in addresses:
         try:
             with socket.create_connection((address, port), _REACHED_S) as end:

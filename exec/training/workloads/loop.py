@@ -40,9 +40,9 @@ class TrainingCurve:
 
 
 def train_all(comm: Group, request: TrainRequest, progress: Safekeeping) -> NDArray[np.float32] | None:
-    """Train all modes on the ranks of ``comm``; return DDP's parameters if it is among them.
+    """Train all modes on the ranks of ``comm``; return DDP's final parameters, if DDP is among the modes.
 
-    Rank 0 sends a report of each mode as soon as it is trained; the first such report has no rows.
+    Rank 0 sends a report at the start, without rows, and another after each mode.
     """
     torch.set_num_threads(1)
     device = device_of(request.backend, comm)
@@ -100,7 +100,7 @@ def _trained(
     progress: Safekeeping,
     number: int,
 ) -> tuple[TrainedMode, NDArray[np.float32]]:
-    """Train one mode; return (its row, the final parameters), the same on all ranks; collective."""
+    """Train one mode; return (row of the report, final parameters), the same on all ranks; collective."""
     data = dataset(request.model, request.seed).to(device)
     model = build(request.model, request.layers, request.width, request.seed).to(device)
     if request.compute_s:
@@ -129,7 +129,7 @@ def _trained(
 
 
 def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, told: Any) -> TrainingCurve:
-    """Train one replica; an iteration's time is from one forward pass to the next."""
+    """Train one replica; return its losses and times, each from one forward pass to the next."""
     rank, size = comm.Get_rank(), comm.Get_size()
     mine, before_bytes = TrainingCurve(), 0
     for step in range(request.steps):
@@ -151,7 +151,7 @@ def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, 
         if evaluates:
             mine.evaluated.append(step + 1)
             mine.accuracies.append(accuracy_of(replica.model, data))
-    # After the barrier, everything that other ranks need from this one is sent.
+    # After the barrier, this rank has sent everything that other ranks need.
     comm.Barrier()
     mine.sent_bytes = sent_bytes() - before_bytes
     return mine

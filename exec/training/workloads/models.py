@@ -1,4 +1,4 @@
-"""Four small models, and delays in their layers that emulate longer work on a GPU."""
+"""Four small models, and delays in their layers that emulate the computation of a GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXPERTS, _HEADS = 4, 4
 
 
 def build(model: str, layers: int, width: int, seed: int) -> nn.Module:
-    """Return a model with parameters from the seed; ``layers`` or ``width`` 0 are its defaults."""
+    """Return a model with initial parameters from ``seed``; 0 for ``layers`` or ``width`` is the default."""
     own_layers, own_width = _DEFAULT[model]
     torch.manual_seed(seed)
     made: dict[str, Any] = {"mlp": _mlp, "cnn": _cnn, "transformer": _Transformer, "moe": _moe}
@@ -40,7 +40,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 
 
 class _Pause(torch.autograd.Function):  # type: ignore[misc]  # torch is not there for mypy
-    """A delay on the way forward and, twice as long, on the way back."""
+    """A delay in the forward pass, and twice that in the backward pass."""
 
     @staticmethod
     def forward(context: Any, value: Any, seconds: float) -> Any:
@@ -57,8 +57,8 @@ class _Pause(torch.autograd.Function):  # type: ignore[misc]  # torch is not the
 def emulate_compute(model: nn.Module, seconds: float) -> None:
     """Make each layer's forward pass ``seconds`` longer, and its backward pass twice that, in training.
 
-    The gradients of a layer are ready after its sleep, and its sleep starts after the work before its forward
-    pass. So other work can overlap as with a GPU.
+    The process sleeps meanwhile, so communication can overlap with the delay as it overlaps with a GPU's
+    work. A layer's gradients are ready only after its delay.
     """
 
     def after(module: nn.Module, given: Any, result: Any) -> Any:
@@ -80,7 +80,7 @@ def _cnn(layers: int, width: int) -> nn.Module:
     parts: list[nn.Module] = []
     channels = 1
     for _ in range(layers):
-        # GroupNorm: no state that replicas would have to agree on.
+        # GroupNorm, because it has no running statistics that replicas would have to synchronize.
         parts += [nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(4, width), nn.ReLU()]
         channels = width
     return nn.Sequential(*parts, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES))
@@ -92,8 +92,8 @@ class _Attention(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int) -> None:
         super().__init__()
         self.inward, self.outward = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        # Softmax cancels the bias of keys, so its gradient is only rounding noise. Adam would turn that into
-        # steps of full length, which differ for each order of sums.
+        # Softmax cancels the bias of keys, so its gradient is rounding noise only. Adam would turn the noise
+        # into steps of full length, which depend on the order of sums.
         self.inward.bias.register_hook(lambda gradient: _without_keys(gradient, width))
 
     def forward(self, value: Any) -> Any:
@@ -125,7 +125,7 @@ class _Block(nn.Module):  # type: ignore[misc]
 
 
 class _Transformer(nn.Module):  # type: ignore[misc]
-    """Blocks over tokens and places; the class is read from the mean."""
+    """Transformer blocks over embedded tokens and positions; their mean gives the class."""
 
     def __init__(self, layers: int, width: int) -> None:
         super().__init__()
@@ -141,10 +141,10 @@ class _Transformer(nn.Module):  # type: ignore[misc]
 
 
 class _Experts(nn.Module):  # type: ignore[misc]
-    """A mixture of experts: each input goes to the expert that its gate prefers (Switch).
+    """A mixture of experts: each input goes to the expert with the highest gate value (Switch Transformer).
 
-    Every rank has all experts. An expert without inputs runs on an empty batch, so its gradient is zero and
-    not missing.
+    Every rank has all experts. An expert without inputs runs on an empty batch, so its gradient is zero
+    rather than missing.
     """
 
     def __init__(self, width: int) -> None:
@@ -172,9 +172,9 @@ def _moe(layers: int, width: int) -> nn.Module:
 
 
 def shape_of(model: torch.nn.Module, layer_s: float, name: str = "workload") -> Model:
-    """Return the layers and tensors of ``model``, with forward times ``layer_s`` and twice that backward.
+    """Return the model artifact of ``model``, for planning of buckets and predictions.
 
-    This is for planners of buckets, and for predictions with emulated layer times.
+    Each layer's forward pass takes ``layer_s``, and its backward pass twice that.
     """
     names = {module: label for label, module in model.named_modules()}
     layers = layers_of(model)

@@ -1,4 +1,4 @@
-"""Methods to synchronize replicas: their work before the forward pass, after backward, and at the end."""
+"""Methods to synchronize replicas: the actions of each before forward, after backward, and at the end."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Replica:
-    """A model that is trained with others.
+    """One rank's model, and the actions of a method that synchronizes it with other ranks.
 
-    ``forward`` is called for the loss, ``before`` before it and ``after`` after the backward pass, which also
-    steps the optimizer. ``settle`` waits until ``model`` is up to date, ``finish`` unites the replicas after
-    training, for methods that do; ``close`` releases resources.
+    An iteration calls ``before``, then ``forward`` for the loss, then, after the backward pass, ``after``,
+    which also steps the optimizer. ``settle`` waits until ``model`` is up to date. ``finish`` averages the
+    replicas after training, if the method does so. ``close`` frees resources.
     """
 
     model: torch.nn.Module
@@ -43,7 +43,7 @@ class Replica:
 
 
 def replica_of(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    """Return this rank's replica; collective. ``hosts`` has a number for the host of each rank."""
+    """Return this rank's replica; collective. ``hosts`` has the number of each rank's host."""
     made: dict[str, Callable[..., Replica]] = {
         "none": _none,
         "ddp": _ddp,
@@ -59,7 +59,10 @@ def replica_of(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts:
 
 
 def groups_of_hosts(request: TrainRequest, hosts: list[int]) -> tuple[tuple[int, ...], ...]:
-    """Return the requested groups; else the ranks of each host, or pairs if that gives no groups."""
+    """Return the requested groups, or else the ranks of each host, or else pairs of ranks.
+
+    Pairs are used if all ranks are on one host, or each is on a host of its own.
+    """
     if request.racks:
         return request.racks
     ranks = range(len(hosts))
@@ -88,7 +91,7 @@ def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hos
     groups = groups_of_hosts(request, hosts)
     way = synchronizer("hierarchical")(groups)
     replica, optimizer = _ddp_of(mode, model), optimizer_of(request.model, model.parameters())
-    # DDP checks annotations, which must be its own; a lambda has none.
+    # DDP accepts only its own annotations on a hook; a lambda has none.
     replica.register_comm_hook(None, lambda state, bucket: way.hook(state, bucket))
     told = " ".join("{" + ", ".join(map(str, group)) + "}" for group in groups)
     return Replica(
@@ -173,7 +176,7 @@ def _dear(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list
 
     plan: Any = mode.bucket_bytes or None
     if mode.name == "dear-nl":
-        # Times do not influence which layers are together.
+        # Times do not influence which layers share a bucket.
         plan = fusion_plan(shape_of(model, 1e-3), RingCosts(len(hosts), 0.0, 1e-9), mode.name)
     optimizer = DistributedOptimizer(optimizer_of(request.model, model.parameters()), model, plan)
     note = plural(len(optimizer.buckets), "bucket")

@@ -16,20 +16,23 @@ _MOST_TOLD = 5
 
 @dataclass(frozen=True, eq=False)
 class TrainedMode:
-    """One mode, trained to its end.
+    """The results of one trained mode.
 
-    ``time_s`` is the median time of an iteration after the warm-up, ``spread`` the spread of these times.
-    They are means over the ranks, some of which may be ahead of others. ``rank_s`` is the mean time of each
-    rank. ``wire_bytes`` is the mean over the ranks of the bytes sent over TCP in such an iteration, and
-    ``most_wire_bytes`` the maximum. ``losses`` has the mean over the ranks for each iteration.
+    The time of an iteration is the mean over ranks. ``time_s`` is its median after the warm-up, ``spread``
+    holds its quartiles, and ``rank_s`` the mean time of each rank. ``start_s`` is the excess of the first
+    iteration, in which connections and buffers are made.
 
-    ``start_s`` is the excess of the first iteration over ``time_s``, as connections and buffers are made.
-    Held-out data was evaluated after ``evaluated`` iterations, ``evaluated_s`` seconds of training without
-    the start, on every rank's own replica; ``accuracies`` are means over ranks. ``reached_s`` is when the
-    target accuracy was first reached, ``accuracy`` that of the final model. ``replica_difference`` is the
-    largest difference of a parameter between replicas when training ended, before a mode averages them for
-    the last time. ``ddp_difference`` is that of the final model to DDP's, None if DDP was not trained.
-    ``lost`` are ranks that died meanwhile; ``note`` gives details that the mode does not show.
+    ``wire_bytes`` is the number of bytes that a rank sends over TCP in an iteration, as a mean over ranks;
+    ``most_wire_bytes`` is the maximum over ranks. ``losses`` are means over ranks.
+
+    Held-out data is evaluated on each rank's replica after ``evaluated`` iterations, at ``evaluated_s``
+    seconds of training without ``start_s``; ``accuracies`` are means over ranks. ``reached_s`` is the time at
+    which the target accuracy was first reached, None if never. ``accuracy`` is that of the final model.
+
+    ``replica_difference`` is the largest difference of a parameter between replicas at the end of training,
+    before a mode averages them for the last time. ``ddp_difference`` is the largest difference of the final
+    model from DDP's, None if DDP was not trained. ``lost`` are ranks that died; ``note`` gives details that
+    the mode's name does not show.
     """
 
     mode: str
@@ -58,7 +61,7 @@ class TrainedMode:
 
     @property
     def equal(self) -> bool:
-        """Whether all replicas held the same bits."""
+        """Whether all replicas had the same bits at the end of training."""
         return self.replica_difference == 0
 
 
@@ -66,8 +69,8 @@ class TrainedMode:
 class TrainingReport:
     """A training run: its model, ranks and settings, and a row for each mode.
 
-    ``parameter_bytes`` is the size of the model. ``target`` is the accuracy whose time is reported.
-    ``interrupted`` says why rows are missing, if the run ended early.
+    ``parameter_bytes`` is the size of the model. ``target`` is the accuracy for which ``reached_s`` is
+    reported. ``interrupted`` is the reason for missing rows, if the run ended early.
     """
 
     model: str
@@ -87,7 +90,7 @@ class TrainingReport:
     interrupted: str = ""
 
     def problems(self) -> list[str]:
-        """Return every inconsistency, as ``path: what is wrong``."""
+        """Return a line for each inconsistency, as ``path: what is wrong``."""
         found = [
             f"{name}: expected an integer ≥ 1, found {getattr(self, name)}"
             for name in ("parameter_bytes", "ranks", "steps")

@@ -11,7 +11,7 @@ from synth.network import Network
 
 __all__ = ["BACKENDS", "MODELS", "MODES", "SURVIVING", "Mode", "TrainRequest"]
 
-# The treatment of the replicas' gradients or parameters in each mode.
+# The modes, each with its way to synchronize replicas.
 MODES = {
     "none": "each rank alone: what computing takes without communication",
     "ddp": "all_reduce of gradient buckets behind the backward pass (PyTorch's DistributedDataParallel)",
@@ -32,7 +32,7 @@ BACKENDS = ("gloo", "ccctl", "nccl")
 
 @dataclass(frozen=True)
 class Mode:
-    """One method of synchronization; ``bucket_bytes`` 0 is its own default."""
+    """One method of synchronization; ``bucket_bytes`` 0 is the method's default."""
 
     name: str
     bucket_bytes: int = 0
@@ -46,13 +46,17 @@ class Mode:
 class TrainRequest:
     """The modes to train one after the other, all from the same parameters on the same batches.
 
-    ``layers`` and ``width`` 0 are the model's own. ``compute_s`` is added to each layer's forward pass,
-    asleep as while a GPU works; its backward pass gets twice that. ``batch`` is per rank. Held-out data is
-    evaluated every ``evaluate`` iterations, and ``accuracy`` is the share of correct answers whose time is
-    reported. The first ``warmup`` iterations are not in the times, and DS-Sync averages over all ranks in
-    them. ``racks`` are the groups of hierarchical and DS-Sync; by default hosts, or pairs if that gives no
-    groups. ``network`` is the network that DS-Sync plans for; None: equal links. ``reference`` are DDP's
-    parameters if it has been trained before.
+    - ``layers``, ``width``: size of the model; 0 is the model's default.
+    - ``compute_s``: seconds of sleep added to each layer's forward pass, as if a GPU computed; the backward
+      pass gets twice that.
+    - ``batch``: samples per rank in an iteration.
+    - ``evaluate``: iterations between evaluations of held-out data; ``accuracy``: target whose time is
+      reported.
+    - ``warmup``: first iterations, which are not timed; DS-Sync averages over all ranks in them.
+    - ``cycle_s``: cycle time of Horovod.
+    - ``racks``: groups of hierarchical and DS-Sync; by default the ranks of each host, or else pairs.
+    - ``network``: network for which DS-Sync plans; None is one of equal links.
+    - ``reference``: DDP's final parameters, if it has been trained before.
     """
 
     modes: tuple[Mode, ...]

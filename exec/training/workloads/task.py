@@ -1,4 +1,4 @@
-"""The tasks of the launcher's ranks; this module can be imported without torch."""
+"""The tasks of ranks that train; this module can be imported without torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def require_torch() -> None:
 
 
 def train_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
-    """Train modes that need all ranks; return DDP's parameters if it is among them."""
+    """Train modes that need all ranks; return DDP's final parameters, if DDP is among them."""
     require_torch()
     from exec.training.workloads.loop import train_all
 

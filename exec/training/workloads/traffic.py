@@ -1,4 +1,4 @@
-"""Bytes that a process has sent over TCP, as the kernel counts them for each of its connections."""
+"""Bytes that a process has sent over TCP, from the kernel's counters of each connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SENT_AT = 200
 def sent_bytes() -> int:
     """Return the payload bytes sent over this process's open TCP connections, without retransmissions.
 
-    Shared memory and networks other than TCP do not count.
+    Communication by shared memory or other protocols is not counted.
     """
     total = 0
     with os.scandir("/proc/self/fd") as entries:
