@@ -1,8 +1,8 @@
 """AdapCC's logical graph: nodes (hosts, or ranks), and the candidate links between each two of them.
 
-The logical graph of AdapCC (Sec. IV-D) has GPUs and NICs; here a NIC is a port that links name. Seen from
-above a host is one node, and sub-collective number i uses the links between the i-th ranks of both hosts, so
-that the NICs of a host share the work.
+The logical graph of AdapCC (Sec. IV-D) has GPUs and NICs; here a NIC is a port of links. Between hosts each
+host is one node, and sub-collective number i uses the links between the i-th ranks of both hosts, so that the
+NICs of a host share the work.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NodeGraph:
         return busy
 
     def steps_s(self, chunk_bytes: int) -> Floats:
-        """Return for each edge the seconds that a chunk of sub-collective 0 travels, the slower way."""
+        """Return for each edge the travel time of a chunk of sub-collective 0, in its slower direction."""
         travel_s = self.network.travel_s(chunk_bytes)
         rows = np.array([self.rows(edge, 0) for edge in self.edges], dtype=np.int64)
         per_edge = rows.size // max(1, len(self.edges))

@@ -50,7 +50,7 @@ def plan_routes(
     time_limit_s: float = 60.0,
     seed: int = 0,
 ) -> Routes:
-    """Return routes, balanced over all links, for a collective that copies each chunk from one rank to one.
+    """Return balanced routes for a collective that copies each chunk from one rank to one other.
 
     Raises NotApplicableError for other collectives, and if there is no path.
     """

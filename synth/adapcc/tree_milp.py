@@ -1,13 +1,13 @@
 """AdapCC's strategy as a linear integer program (Sec. IV-D): one in-tree for each sub-collective.
 
-The columns of each sub-collective m are the bytes it carries (a share of the tensor) and the root r. For each
-edge they are whether it is used (x), the flows f from every node, and the load N. All are scaled by the
-share. This makes the program linear, and its relaxation the fractional packing of trees:
+The columns of each sub-collective m are its bytes (a share of the tensor) and its root r; for each edge, they
+are its use x, the flows f from every node, and the load N. Flows and loads are scaled by the share. This
+makes the program linear, and its relaxation the fractional packing of trees:
 
 - (1) every flow leaves its source, arrives at the root, and is conserved between;
 - a node that aggregates (a = 1) sends one sum, of the size of the share, over its one outgoing edge; a node
   that does not (a = 0) sends every flow that reaches it;
-- (2) a node is ready when the last node below it is: a chunk's time from the leaves to the root;
+- (2) a node is ready when the last node below it is ready: this gives a chunk's time from leaves to root;
 - (3) bandwidth is shared: sub-collectives on one link or port add up;
 - (4)–(6) the objective is the time of the first chunk plus that of the busiest link or port.
 
@@ -196,7 +196,7 @@ def _share_bandwidth(program: StrategyProgram) -> None:
 
 
 def begin(program: StrategyProgram, trees: Sequence[Tree]) -> None:
-    """Start the model from these trees; the solver derives all other columns."""
+    """Set these trees as the model's first solution; the solver derives all other columns."""
     for part, tree in zip(program.parts, trees, strict=True):
         for node, column in enumerate(part.root):
             program.model.start[column] = float(node == tree.root)

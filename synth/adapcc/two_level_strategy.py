@@ -24,7 +24,7 @@ from synth.networks import strong_components
 __all__ = ["Planner", "TwoLevelPlan", "fits", "nodes_of"]
 
 _MOST_FLOWS = 40_000
-# The speed at which columns with their rows are passed to a solver; it is part of the time limit.
+# Columns, with their rows, that can be passed to a solver in a second of the time limit.
 _FLOWS_PER_S = 2_000
 _INSIDE_SHARE = 0.2
 _CHUNK_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class TwoLevelPlan:
 
 @dataclass(frozen=True)
 class _Sub:
-    """A sub-collective: its number, the tree between hosts that it follows, its root if given."""
+    """A sub-collective: its number, the index of its tree between hosts, and its root if given."""
 
     number: int
     tree: int
@@ -55,7 +55,7 @@ class _Sub:
 
 
 class Planner:
-    """Planner of trees between hosts, then inside each host, on the network on which trees lead to roots."""
+    """Plans trees between hosts, then inside each host; trees lead to roots on ``network``."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ _MODULE = "numba.core.config"
 
 
 class _Loader(SourceFileLoader):
-    """A loader of numba's settings without YAML, which leaves no file name in the module."""
+    """Loads numba's settings module without YAML, and removes the file name from it."""
 
     def exec_module(self, module: ModuleType) -> None:
         missing = object()

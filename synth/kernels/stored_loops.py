@@ -15,7 +15,7 @@ __all__ = ["COMPILE_ALL", "HIDE_SHIPPED", "SHIPPED_LOOPS", "cache_folder", "loop
 
 # ``python -m ccctl.compile_loops`` fills this folder; a wheel includes it.
 SHIPPED_LOOPS = Path(__file__).parent / "loops"
-# With this environment variable they are not read, as when they are made.
+# With this environment variable shipped loops are not read, as when they are made.
 HIDE_SHIPPED = "CCCTL_HIDE_SHIPPED_LOOPS"
 # With this environment variable Python runs no loop, however small, so that all are compiled.
 COMPILE_ALL = "CCCTL_COMPILE_ALL_LOOPS"

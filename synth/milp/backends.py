@@ -37,7 +37,7 @@ class SolverLimits:
 def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
     """Run the solver and return its status.
 
-    Timers end it, as CBC checks its clock only between steps, which can be minutes apart.
+    Timers end it soon after ``limit_s``, as CBC checks its clock only between steps, which can take minutes.
     """
     import pulp
 
@@ -52,7 +52,7 @@ def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
             stop.start()
         problem.solve(program)
     except KeyError:
-        # PuLP has no status for HiGHS at its node limit; it has read the values by then.
+        # PuLP raises this if HiGHS stops at its node limit, after it has read the values.
         found = math.isfinite(problem.solverModel.getObjectiveValue())
         return int(pulp.LpSolutionIntegerFeasible if found else pulp.LpSolutionNoSolutionFound)
     except pulp.PulpSolverError as error:

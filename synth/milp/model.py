@@ -1,7 +1,7 @@
 """Mixed-integer linear programs: built in columns and rows, solved through PuLP by CBC or HiGHS.
 
 ``synth.milp.backends`` runs the solver. The solution keeps its status, its proven bound, its gap and its log.
-An answer is called infeasible or optimal only if the solver ended by itself, well within its time.
+The status is "infeasible" or "optimal" only if the solver ended by itself, well within its time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def relative_gap(value: float, bound: float) -> float:
 class IntegerProgram:
     """A program: minimise ``cost``·x with low ≤ row·x ≤ high; columns are numbered as they are added.
 
-    ``start`` is a first solution. Without ``preprocess`` CBC leaves the program as it is, which finds
+    ``start`` is a first solution. Without ``preprocess`` CBC solves the program unchanged, which finds
     solutions of pure feasibility problems sooner.
     """
 

@@ -5,11 +5,11 @@ and ``write_plan`` writes JSON again. ``plan_of`` makes a plan of a program. Rea
 
 - ``plan``: the values; ``reader`` and ``writer``: the JSON.
 - ``well_formed``: rules of form and the executor's limits.
-- ``memory``: which cells the buffers' chunks are, and what a collective must leave in them; ``elements``:
-  what single threads do; ``happens_before``: in which orders that can be.
-- ``judge``: all of it held against a plan.
-- ``lower``: the plan of a program; ``messages`` says where its messages are put, ``emission`` writes the
-  operations of its threadblocks.
+- ``memory``: the cells of each buffer's chunks, and the result of a collective in them; ``elements``: the
+  steps of single threads; ``happens_before``: the order of these steps.
+- ``judge``: the checks of a plan.
+- ``lower``: the plan of a program; ``messages`` places its messages, ``emission`` writes the operations of
+  its threadblocks.
 """
 
 import lazy_loader as lazy

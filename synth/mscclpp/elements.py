@@ -1,4 +1,4 @@
-"""Unfolds a plan into elements: the steps of single threads, and of all threads on one cell.
+"""Unfolds a plan into elements: steps of single threads, and steps of all threads on one cell.
 
 Operations on data work cell by cell, on threads that do not synchronize before the next ``nop``. Single
 threads signal, wait and hand puts to the proxy: thread k serves the k-th channel of an operation.
@@ -49,13 +49,13 @@ class PlanElement:
 
     @property
     def where(self) -> str:
-        """The place in the file."""
+        """The position in the file, for messages."""
         inner = "".join(f".ops[{at}]" for at in self.place)
         return f"gpus[{self.rank}].threadblocks[{self.block}]{inner} ({self.name})"
 
 
 def ends(gpu: PlanRank, rank: int, kind: str) -> list[End]:
-    """Return the end that each channel of a type is."""
+    """Return, for each channel of a type, its end of the connection."""
     counts: dict[int, int] = {}
     found = []
     for peer in gpu.peers(kind):
@@ -65,7 +65,7 @@ def ends(gpu: PlanRank, rank: int, kind: str) -> list[End]:
 
 
 def other(end: End) -> End:
-    """Return the end at the other side of a connection."""
+    """Return the other end of a connection."""
     rank, kind, peer, number = end
     return peer, kind, rank, number
 
@@ -171,9 +171,7 @@ class _Block:
         source: list[tuple[int, ...]],
         targets: list[list[tuple[int, ...]]],
     ) -> Iterator[PlanElement]:
-        """Yield the elements that forward packets by the proxy: all threads wait for them and meet, then
-        post.
-        """
+        """Yield the elements that forward packets through the proxy: all threads wait, meet, then post."""
         for reads in source:
             yield self.element(operation, place, "data", reads=reads, awaited=frozenset(reads))
         yield self.element(operation, place, "nop")
@@ -210,9 +208,7 @@ class _Block:
     def cells(
         self, operation: Operation, operand: Operand, unit: int, *, packets: bool
     ) -> list[tuple[int, ...]]:
-        """Return the number of each cell of an operand; for a switch channel, one number per rank of its
-        group.
-        """
+        """Return the numbers of each cell of an operand: one, or one for each rank of a switch group."""
         low, high = self.memory.range(operation, operand, unit)
         if operand.switch >= 0:
             group = self.gpu.switch[self.block.switch[operand.switch]]

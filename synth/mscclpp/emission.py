@@ -1,9 +1,9 @@
 """Emits the operations of threadblocks, with a nop wherever their threads must meet.
 
 A message is put straight into its receiver's slot, or into scratch, from where the receiver copies or reduces
-it. A put over a port reads its source later. It is staged in scratch if the program may overwrite that source
-before the message has arrived. A block with more operations than the executor takes is split into several,
-each of which waits for the one before it.
+it. A put over a port reads its source asynchronously, so data that the program may overwrite before the
+message has arrived is first copied to scratch. A block with more operations than the executor takes is split
+into several, each of which waits for the one before it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Place = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Semaphores:
-    """Semaphores that are acquired before each step, and released after it; both map a step to numbers."""
+    """Semaphores that are acquired before a step, and released after it; both map a step to semaphores."""
 
     acquired: dict[int, list[int]] = field(default_factory=dict)
     released: dict[int, list[int]] = field(default_factory=dict)
@@ -89,9 +89,9 @@ class Emission:
         self._dirty = self._waited = False
 
     def threadblocks(self, acknowledged: Set[tuple[int, int]]) -> Iterator[Threadblock]:
-        """Yield the block, in as many pieces as it needs.
+        """Yield the block, in as many pieces as the executor's limit requires.
 
-        At the end it acknowledges these of its connections.
+        At its end it acknowledges those of its connections that are ``acknowledged``.
         """
         program, messages = self._program, self._messages
         steps = range(int(program.tb_start[self._tb]), int(program.tb_start[self._tb + 1]))
@@ -160,7 +160,7 @@ class Emission:
         elif op == _S and src and out:
             self._send(src, out, step)
         elif op == _RCS and arrived and dst and out:
-            # Forward from where the message arrived: nothing overwrites it there if that is scratch.
+            # Forward from the place of arrival: if that is scratch, nothing overwrites it.
             self._copy(arrived, dst)
             self._send(arrived, out, step)
         elif op == _RRS and src and arrived and out:
@@ -191,9 +191,7 @@ class Emission:
             self._data(Operation("copy", (_local(source),), (_local(target),)), (source,), target)
 
     def _add(self, one: _Place, two: _Place, target: _Place, out: MatchedMessage | None) -> None:
-        """Reduce two places into a third and send the sum as ``out``, in one operation if over a memory
-        channel.
-        """
+        """Reduce two places into a third and send the sum as ``out``; over memory in a single operation."""
         sources = (_local(one), _local(two))
         if out is None or out.port:
             self._data(Operation("re", sources, (_local(target),), reduce_op="sum"), (one, two), target)

@@ -74,7 +74,7 @@ class _Thread:
 
 
 def history(plan: ExecutionPlan, memory: PlanMemory, launches: int) -> ExecutionOrder:
-    """Run ``launches`` launches of a plan; O(events²) bits."""
+    """Run ``launches`` launches of a plan and return their order; O(events²) bits."""
     by_chance: set[_Counter] = set()
     while True:
         run = _Run(plan, memory, launches, by_chance)
@@ -178,10 +178,9 @@ class _Run:
         return len(self.counter(key).downs) + 1 - self.initial.get(key, 0)
 
     def sure(self, key: _Counter, need: int) -> list[ExecutedElement]:
-        """Return the first ``need`` that counted up; where their order is left to chance, those of
-        whole launches.
+        """Return the events that have surely counted up before a wait that needs ``need`` of them returns.
 
-        They are sure to have counted before the wait that needs them goes on.
+        They are the first ``need``; if their order may vary, only those of whole launches.
         """
         ups = self.counter(key).ups
         if key not in self.by_chance:
@@ -206,7 +205,7 @@ class _Run:
 
 
 def _up(element: PlanElement) -> _Counter | None:
-    """Return the counter that an element counts up."""
+    """Return the counter that an element counts up, or None."""
     if element.kind == "signal" or element.signals:
         assert element.end is not None
         return element.end
@@ -214,9 +213,7 @@ def _up(element: PlanElement) -> _Counter | None:
 
 
 class _Block:
-    """A threadblock in one launch: ``before`` are the events before its last nop, ``phase_before`` those
-    since.
-    """
+    """A threadblock in one launch; ``before`` has events up to its last nop, ``phase_before`` those since."""
 
     def __init__(
         self, run: _Run, rank: int, launch: int, elements: list[PlanElement], begin: ExecutedElement
@@ -232,7 +229,7 @@ class _Block:
         return self.elements[self.at]
 
     def go(self) -> None:
-        """Run until an element must wait, or to the end."""
+        """Run until an element must wait, or until the block ends."""
         while self.at < len(self.elements):
             element = self.element
             if element.kind == "barrier":
@@ -350,9 +347,7 @@ class _Block:
             self.post(element, event)
 
     def post(self, element: PlanElement, event: ExecutedElement) -> None:
-        """Add the proxy's event for a put, after earlier work of the channel; the block does not wait
-        for it.
-        """
+        """Add the proxy's event for a put, after the channel's earlier ones; the block goes on."""
         run = self.run
         assert element.end is not None
         transfer = run.event(

@@ -1,9 +1,11 @@
 """Judges execution plans: their form, balance, deadlock, data races and result.
 
-By the rules of the library's executor, the judge proves that the plan is well formed and within the limits,
-that each launch has as many signals as waits, and that nothing waits for ever. It proves that no two accesses
-to a cell race, those of the next launch and of the caller included. Last, each output chunk holds exactly the
-contributions that it must, each once, in every launch.
+By the rules of the library's executor, the judge proves that
+
+- the plan is well formed and within the limits;
+- each launch has as many signals as waits, and no thread waits for ever;
+- no two accesses to a cell race, including those of the next launch and of the caller;
+- in every launch each output chunk holds exactly its contributions, each once.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _RESIDENT = 108
 
 @dataclass(frozen=True)
 class PlanVerdict:
-    """``findings`` are errors; ``cautions`` break no rule, but are worth knowing."""
+    """The judgement: ``findings`` are errors; ``cautions`` break no rule, but matter to users."""
 
     findings: tuple[str, ...]
     cautions: tuple[str, ...] = ()
@@ -101,7 +103,7 @@ def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[s
 
 
 def _unbalanced(ran: ExecutionOrder) -> list[str]:
-    """Return findings on counters that a launch does not leave as it found them."""
+    """Return a finding for each counter with more signals than waits in a launch, or fewer."""
     ups: Counter[object] = Counter()
     downs: Counter[object] = Counter()
     names: dict[object, str] = {}
@@ -209,10 +211,7 @@ class _Accesses:
                 )
 
     def has_ended(self, writer: ExecutedElement, event: ExecutedElement) -> bool:
-        """Return whether the writer's kernel has ended, which makes all seen that it wrote.
-
-        Or it was the caller.
-        """
+        """Return whether the writer is the caller, or its kernel has ended, so its writes are visible."""
         if writer.element is None:
             return True
         end = self.ran.turns.get((writer.rank, writer.launch + 1))
@@ -229,7 +228,7 @@ class _Accesses:
 
 
 class _Values:
-    """The inputs that each cell is the sum of, and how many times each is in it."""
+    """The value of each cell: the input cells that it is a sum of, with their multiplicities."""
 
     def __init__(self) -> None:
         self.cells: dict[int, tuple[tuple[int, int], ...]] = {}

@@ -2,8 +2,8 @@
 
 Memory channels connect ranks of one host, port channels the others; each pair of communicating blocks has its
 own channel. Semaphores replace the waits between threadblocks of a rank. They also chain the pieces of a
-block that has more operations than the executor takes. A receiver acknowledges puts over a port at the end if
-the sender has no other way to know that they have arrived.
+block that has more operations than the executor takes. If a sender cannot learn otherwise that its puts over
+a port have arrived, the receiver acknowledges them at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLLECTIVES = {
 
 
 def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> ExecutionPlan:
-    """Return the plan that does what a proven program does; ``hosts`` numbers the host of each rank.
+    """Return a plan equivalent to a proven program; ``hosts`` numbers the host of each rank.
 
     With ``in_place`` None, the plan is in place if the program allows it. Raises UsageError for a collective
     that plans do not have or that leaves out ranks, and for a placement that the program does not support;

@@ -15,9 +15,9 @@ from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation
 
 __all__ = ["PlanMemory", "expected", "finenesses", "known", "slice_of"]
 
-# Units of a pipeline: two, so that one is in flight while the next is produced.
+# Pieces of a pipeline that are modelled: two, so that one is in flight while the next is produced.
 _UNITS = 2
-# The buffer that in place is a part of the other one.
+# The buffer that is a part of the other one if the collective runs in place.
 _PART = {"allgather": "i", "reducescatter": "o"}
 
 
@@ -45,7 +45,7 @@ def expected(plan: ExecutionPlan, rank: int, chunk: int) -> list[tuple[int, int]
 
 
 def finenesses(plan: ExecutionPlan) -> tuple[int, ...]:
-    """Return the numbers of cells per chunk to judge a plan with: two if slices may leave a remainder."""
+    """Return the cells per chunk with which to judge a plan: two values if slices may leave a remainder."""
     every = [one for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
     slices = {one.slices for one in every if one.slices > 1}
     units = _UNITS if any(one.name == "pipeline" for one in every) else 1
@@ -56,7 +56,7 @@ def finenesses(plan: ExecutionPlan) -> tuple[int, ...]:
 
 
 def slice_of(size: int, at: int, slices: int) -> tuple[int, int]:
-    """Return where slice ``at`` of ``size`` cells begins and ends; the first slices share the remainder."""
+    """Return (begin, end) of slice ``at`` of ``size`` cells; the first slices share the remainder."""
     least, more = divmod(size, slices)
     return at * least + min(at, more), (at + 1) * least + min(at + 1, more)
 

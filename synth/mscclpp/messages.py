@@ -1,7 +1,7 @@
 """The messages of a program, each put straight into its receiver's slot or into scratch first.
 
-In a program a sender waits while the FIFO is full; in a plan puts never wait. So blocks, waits and messages
-alone order the events, never full FIFOs.
+In a program a sender waits while the FIFO is full; in a plan puts never wait. So only the order of steps in
+blocks, waits and messages order events, never full FIFOs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MatchedMessage:
 
 
 class MatchedMessages:
-    """All messages of a program whose ranks are on ``hosts``; what its steps touch, and their order.
+    """All messages of a program whose ranks are on ``hosts``, with the cells and the order of its steps.
 
     ``out`` maps the sending step to its message, ``into`` the receiving step. ``scratch`` is the number of
     scratch chunks that each rank needs.
@@ -77,8 +77,7 @@ class MatchedMessages:
         return self.scratch[rank] - count
 
     def unacknowledged(self) -> set[tuple[int, int]]:
-        """Return the connections, (sending block, receiving block), whose last arrival the sender never
-        learns of.
+        """Return connections, (sending block, receiving block), whose sender cannot know the last arrival.
 
         The last message may still be in flight when all blocks of the sender have ended, and the library
         cannot wait for it.
@@ -113,9 +112,7 @@ class MatchedMessages:
         return True
 
     def _predecessors(self, links: ThreadblockLinks) -> list[int]:
-        """Return for each step, as bits, the steps before it: of its own block, by its waits, and by
-        messages.
-        """
+        """Return for each step, as bits, the steps before it by block order, waits or messages."""
         program = self.program
         order = run(links, FIFO_DEPTH)[0].tolist()
         if len(order) < program.steps:
@@ -135,9 +132,7 @@ class MatchedMessages:
         return later == earlier or bool(self._before[later] >> earlier & 1)
 
     def _arrives_home(self, send: int, receive: int) -> bool:
-        """Return whether a message can go straight to its slot: all earlier accesses to the slot are over by
-        then.
-        """
+        """Return whether a message can go straight to its slot: all earlier accesses to the slot are over."""
         if self.program.op[receive] not in (_R, _RCS):
             return False
         for cell in self._written(receive):

@@ -1,7 +1,7 @@
 """The data model of MSCCL++'s execution plans, in the format of v0.8 and later (2025).
 
 Buffers are cut into chunks of one size; operands count in chunks. Each rank has a ``PlanRank``. The k-th
-channel of a type that rank a has to rank b is one end of a connection whose other end is the k-th that b has
+channel of a type from rank a to rank b is one end of a connection, whose other end is the k-th channel from b
 to a: a signal on one end wakes a wait on the other. A threadblock refers to channels and remote buffers by
 index into its own lists, which in turn index its rank's lists.
 

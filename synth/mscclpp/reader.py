@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_plan", "read_plan"]
 
-# The library keeps numbers in 32 bits; the other two limit the memory that a judge needs.
+# The library stores numbers in 32 bits; the other two limit the memory that judging needs.
 _MOST = (1 << 32) - 1
 _MOST_CHUNKS = 1 << 20
 _MOST_RANKS = 1 << 12
@@ -48,7 +48,7 @@ def read_plan(document: object, source: str) -> ExecutionPlan:
 
 
 class _Reading:
-    """A reader of values that notes each problem and puts a harmless value in its place."""
+    """Reads values; notes each problem and returns a harmless value instead."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -293,10 +293,7 @@ class _Reading:
         return known[0]
 
     def value(self, holder: dict[str, Any], name: str, path: str, default: object) -> Any:
-        """Return what stands under ``name``.
-
-        Where nothing does, and the parser has no default, it is missing.
-        """
+        """Return the value under ``name``, or the default; without either, note that it is missing."""
         if name in holder and holder[name] is not None:
             return holder[name]
         # An empty object stands for one that was malformed; that problem is noted already.

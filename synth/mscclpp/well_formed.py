@@ -35,10 +35,9 @@ _ONE_SIZE = ("allreduce", "alltoall", "broadcast")
 
 @dataclass(frozen=True)
 class _Form:
-    """The operands that an operation takes: one letter each; the last may repeat if ``more_src``,
-    ``more_dst``.
+    """The operands of an operation, one letter each; the last may repeat if ``more_src`` or ``more_dst``.
 
-    ``l`` is a local buffer, ``r`` a remote one, ``w`` a switch channel; capitals are scratch.
+    ``l`` is a local buffer, ``r`` a remote one, ``w`` a switch channel; capitals must be scratch.
     """
 
     src: str = ""
@@ -230,7 +229,7 @@ def _operands(
         ("src_buff", operation.src, wanted.src, wanted.more_src),
         ("dst_buff", operation.dst, wanted.dst, wanted.more_dst),
     ):
-        # "res" and its like may have the local destination only.
+        # "res" and similar operations may have only the local destination.
         least = len(letters) - (len(letters) > 1 and more)
         if len(operands) < least or (len(operands) > len(letters) and not more):
             yield f"{place}.{side}: expected {least}{' or more' if more else ''}, found {len(operands)}"
@@ -322,7 +321,7 @@ def _pitfalls(
 
 
 def _barriers(plan: ExecutionPlan) -> list[str]:
-    """Return findings on barriers where the wrong number of blocks meet, or some more often than others."""
+    """Return findings on barriers at which the wrong number of blocks meet, or unequally often."""
     found = []
     for rank, gpu in enumerate(plan.gpus):
         uses: dict[int, list[int]] = {}

@@ -27,12 +27,12 @@ from synth.tacos_ilp.time_expanded_network import Bundles, Expansion, bundle, ex
 
 __all__ = ["CLOSE", "HorizonSearch", "Mechanism", "copies_to_all"]
 
-# The mechanism for a program too large to be solved whole: both as needed, or one of them alone.
+# The mechanisms for a program that is too large to be solved whole; "auto" uses both as needed.
 Mechanism = Literal["auto", "early-termination", "time-clustering"]
 
 CLOSE = 1e-6
 _MOST_COLUMNS = 60_000
-# The speed at which columns with their rows are passed to a solver; it is part of the time limit.
+# Columns, with their rows, that can be passed to a solver in a second of the time limit.
 _COLUMNS_PER_S = 6_000
 _WINDOW_HOPS = 2
 _SHARE = 0.7
@@ -88,8 +88,9 @@ class HorizonSearch:
     def _end_early(self, bundles: Bundles, known_s: float) -> None:
         """Solve one program until time is up, and complete it by shortest paths (Sec. V-B).
 
-        As in the paper times are multiples of a step, by default the shortest hop: with exact times, programs
-        are so large that a stopped solver has found nothing. The horizon is the bound, rounded up to steps.
+        As in the paper, times are multiples of a step, by default the shortest hop: with exact times,
+        programs are so large that a stopped solver has no solution yet. The horizon is the bound, rounded up
+        to steps.
         """
         step_s = self.time_step_s or float(self.network.travel_s(self.chunk_bytes).min())
         grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=step_s, up=True)
@@ -102,7 +103,7 @@ class HorizonSearch:
         return self.deadline_s - time.perf_counter()
 
     def _most(self) -> int:
-        """Return the columns that fit the time left; early termination accepts many more."""
+        """Return the limit of columns for the time left; early termination accepts many more."""
         if self.mechanism == "early-termination":
             return 100 * _MOST_COLUMNS
         return min(_MOST_COLUMNS, int(self._left_s() * _COLUMNS_PER_S))
@@ -127,7 +128,7 @@ class HorizonSearch:
             self._keep(self._schedule(bundles, []))
 
     def _schedule(self, bundles: Bundles, moves: list[LinkMove]) -> Schedule:
-        # A schedule of shortest paths alone does not count as the integer program's.
+        # A schedule of shortest paths alone is not named after the integer program.
         method = "ilp" if moves else "paths"
         return completed(bundles, self.collective, self.chunk_bytes, moves, method, self.seed)
 

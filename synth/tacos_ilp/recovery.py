@@ -50,7 +50,7 @@ def completed(
 
 
 def _links(bundles: Bundles, chunk_bytes: int, moves: Sequence[LinkMove]) -> Indices:
-    """Return for each move the link of its bundle that is free first."""
+    """Return for each move the link of its bundle that becomes free first."""
     free = [dict.fromkeys(rows.tolist(), 0.0) for rows in bundles.links]
     hold_s = bundles.network.hold_s(chunk_bytes)
     chosen = []

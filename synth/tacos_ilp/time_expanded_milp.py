@@ -1,9 +1,9 @@
 """The integer program of TACOS-ILP (Sec. V-A) over a time-expanded network, for copying collectives.
 
-A binary column is 1 if a chunk has left over a bundle by a tick. So the columns of one chunk and bundle rise
-with the tick, and the move happens at their step from 0 to 1. A column exists only if the chunk can have
-arrived by that tick and can still be useful by the horizon. A chunk enters a rank at most once, and leaves it
-only after it has arrived. No bundle or port exceeds its capacity.
+A binary column is 1 if a chunk has left over a bundle by a tick. So the columns of one chunk and bundle do
+not fall with the tick, and the move happens where they step from 0 to 1. A column exists only if the chunk
+can have arrived by that tick and can still reach a rank that wants it by the horizon. A chunk enters a rank
+at most once, and leaves it only after it has arrived. No bundle or port exceeds its capacity.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Departures:
     columns: list[int]
 
     def by(self, tick: int) -> list[int]:
-        """Return the column for having left by ``tick``, in a list; [] before the first tick."""
+        """Return, as a list, the column that is 1 if the chunk has left by ``tick``; [] before the first."""
         at = bisect_right(self.ticks, tick)
         return self.columns[at - 1 : at] if at else []
 
@@ -188,9 +188,9 @@ def _carry(made: TimeExpandedProgram, using: list[Departures], carries: int) -> 
 
 
 def _cross(made: TimeExpandedProgram) -> None:
-    """Make each chunk cross into every two neighbours of which one wants it.
+    """Require each chunk to enter every pair of neighbours of which one wants it.
 
-    Otherwise a solution may send halves of a chunk to and fro until they add up to a whole one.
+    Otherwise a fractional solution may send halves of a chunk to and fro until they add up to one.
     """
     bundles = made.expansion.grid.bundles
     src, dst = (column[bundles.first].tolist() for column in (bundles.network.src, bundles.network.dst))

@@ -46,7 +46,7 @@ class Bundles:
 
     @cached_property
     def first(self) -> Ints:
-        """One link of each bundle, as a row for its costs."""
+        """The first link of each bundle, which has the bundle's ends, costs and ports."""
         return np.array([rows[0] for rows in self.links], dtype=np.int32)
 
     @cached_property

@@ -3,7 +3,7 @@
 One spanning tree for both ways (`spanning_trees`) is best if both directions of a link cost the same. If a
 NIC sends faster than it receives, or a link is slow in one direction, the two ways should differ: an
 in-arborescence and an out-arborescence of the same root, chosen together. Column generation works as in
-`arborescences`: in each round the cheapest pair at the program's prices joins, over all roots.
+`arborescences`: each round adds the pair that is cheapest at the program's prices, over all roots.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fractional packing of rooted trees: the arborescences that carry the data that each root spreads.
 
-In an all_gather every rank is a root with an equal demand, in a broadcast one rank has all of it. The optimum
-is that of ForestColl: the most that every rank can receive at once, which trees do reach (Edmonds; Tarjan).
-Here column generation finds it. Cheapest arborescences price the columns and prove the distance to the
+In an all_gather every rank is a root with an equal demand; in a broadcast one rank has all of it. The optimum
+is that of ForestColl: the largest rate at which every rank can receive, which trees attain (Edmonds; Tarjan).
+Here column generation finds it: cheapest arborescences are the new columns, and prove the distance to the
 optimum.
 """
 

@@ -2,9 +2,9 @@
 
 Every rank is the root of m trees, and every link carries at most its capacity of trees. Such trees exist if
 and only if m units from every rank can flow to each rank at once (Edmonds; Tarjan; ForestColl Sec. 5). Trees
-grow one by one, link by link. A tree may take a link if the roots of later trees can still flow to the rank
-that the link enters. The flow to each rank is kept and repaired when a link that it uses is taken, so a step
-costs a few searches and no max-flow.
+grow one by one, link by link. A tree may take a link if one unit from the root of each later tree can still
+flow to the rank that the link enters. The flow to each rank is stored, and repaired when a link that it uses
+is taken, so a step costs a few searches and no max-flow.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _offers(graph: CapacityGraph, level: Rows, capacity: Rows) -> Rows:
 
 @compiled
 def _may_take(graph: CapacityGraph, link: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
-    """Take one unit of ``link``'s capacity, and return whether the flow into its target does without it."""
+    """Take one unit of ``link``'s capacity if the flow to its target allows; return whether it does."""
     src, dst = graph.src, graph.dst
     for other in range(len(src)):
         while flow[other] > capacity[other]:

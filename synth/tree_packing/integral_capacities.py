@@ -46,7 +46,7 @@ class IntegralRates:
 
 @dataclass(frozen=True, eq=False)
 class TreeUnits:
-    """``capacity`` trees on each link within ``time`` (trees over rate); ``flow[v]`` proves that they fit."""
+    """The trees each link carries within ``time`` (trees over rate); ``flow[v]`` proves that they fit."""
 
     capacity: Rows
     flow: Rows

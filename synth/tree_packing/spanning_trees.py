@@ -60,7 +60,7 @@ class Edges:
 
     @cached_property
     def unavoidable(self) -> Floats:
-        """The load of each resource by any spanning tree at least, as all edges of some rank load it."""
+        """The least load of each resource by any spanning tree: all edges of some rank load it that much."""
         start, edge, _ = self.around
         found = np.zeros(self.load.shape[0])
         for rank in range(self.network.ranks):
@@ -119,9 +119,9 @@ def pair_links(network: Network) -> Edges:
 def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0, seed: int = 0) -> Packing:
     """Return the packing of spanning trees with the least largest load, within 0.2 % or 60 rounds.
 
-    ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. With
-    ``headroom`` any load beyond the unavoidable one counts that much more, so that trees branch where
-    bandwidth is spare. O(rounds · (linear program + ranks · links)).
+    ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. ``headroom``
+    is an extra weight on load beyond the unavoidable one, so that trees branch where bandwidth is spare.
+    O(rounds · (linear program + ranks · links)).
     """
     random = np.random.default_rng(seed)
     busy = edges.load * (1.0 + headroom)
@@ -168,7 +168,7 @@ def thinned(packing: Packing) -> Packing:
 
 
 def fewest(packing: Packing, most_s_per_byte: float) -> Packing:
-    """Return the packing with the smallest shares dropped while its load is ≤ ``most_s_per_byte``."""
+    """Return the packing without its smallest shares, as far as its load stays ≤ ``most_s_per_byte``."""
     while len(packing.share) > 1:
         trees = Trees()
         for row in np.delete(packing.trees, int(packing.share.argmin()), axis=0):

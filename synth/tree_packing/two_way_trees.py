@@ -16,7 +16,7 @@ __all__ = ["TwoWayTree", "hung"]
 
 @dataclass(frozen=True, eq=False)
 class TwoWayTree:
-    """Links that lead ``up`` to a root and ``down`` from it, with the depth of each link's lower end."""
+    """The links ``up`` to a root and ``down`` from it, with the depth of each link's lower end."""
 
     up: Indices
     up_depth: Indices
