@@ -1,11 +1,11 @@
 """Execution: programs on ranks, over MPI on CPUs and over CUDA on GPUs; benchmarks; the lab.
 
-In: proven programs and data. Out: results (``run``), and reports of how fast they came (``bench``).
-``launch`` calls any function on ranks that it starts; a ``Session`` on them adapts while a job runs.
+In: proven programs and data. Out: results (``run``), and reports of times and bandwidths (``bench``).
+``launch`` calls any function on ranks that it starts. A ``Session`` on such ranks adapts while a job runs.
 
-Read `stages`, these functions; `run_once` and `benchmark`, the two tasks of ranks; `executors`, which
-chooses `mpi` or `cuda`; `program`, what both share; `launcher`, which starts ranks; `sockets`, which joins
-them without MPI; `adaptive` and `relays`; `peers` and `published`, to compare with; `replan` and
+Read `stages`, which has these functions; `run_once` and `benchmark`, the two tasks of ranks; `executors`,
+which chooses `mpi` or `cuda`; `program`, which both share; `launcher`, which starts ranks; `sockets`, which
+joins them without MPI; `adaptive` and `relays`; `peers` and `published`, for comparison; `replan` and
 `memory_demand`; `lab`.
 """
 

@@ -1,9 +1,9 @@
 """The errors that exec adds to those of the lower floors.
 
 CcctlError (probes.base.errors)
-└── NameTakenError   something else on this machine already has the name that was asked for
+└── NameTakenError   something else on this machine already has the requested name
 
-RankFailed is no CcctlError: nobody expected the exception that it carries from a rank.
+RankFailed is no CcctlError: it carries an unexpected exception from a rank.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ __all__ = ["NameTakenError", "RankFailed"]
 
 
 class NameTakenError(CcctlError):
-    """Something else on this machine already has the name; it was left as it is."""
+    """Something else on this machine already has the name, and was not changed."""
 
 
 class RankFailed(Exception):  # noqa: N818 - carries a rank's traceback, which says what the error was
-    """The function that was called on a rank raised an exception that is no CcctlError."""
+    """A function called on a rank raised an exception that is no CcctlError."""

@@ -1,4 +1,4 @@
-"""Chooses the executor of the ranks, processors or GPUs, and prepares programs on it."""
+"""The executor of programs on ranks, by CPUs or GPUs: its choice, and the preparation of programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse_device(text: str) -> str:
 
 
 def require_device_here(asked: str) -> None:
-    """Raise UnavailableError where GPUs are asked for and this host has no CuPy to use them by."""
+    """Raise UnavailableError if ``asked`` is cuda and CuPy is not installed on this host."""
     if asked == "cuda" and find_spec("cupy") is None:
         raise UnavailableError(
             " cuda: CuPy is not installed",
@@ -41,10 +41,10 @@ def require_device_here(asked: str) -> None:
 
 
 def executor_of(comm: Any, asked: str) -> ExecutorName:
-    """Return the executor for ``cpu``, ``cuda`` or ``auto``, alike on all ranks; collective over ``comm``.
+    """Return the executor for ``cpu``, ``cuda`` or ``auto``, the same on all ranks; collective over ``comm``.
 
-    Processors are joined by what ``comm`` is of: MPI, or sockets. Raises UnavailableError on all ranks where
-    ``cuda`` is asked for and one of them has no GPU.
+    On CPUs it is sockets if ``comm`` is a `Group`, else mpi. Raises UnavailableError on all ranks if
+    ``asked`` is cuda and any rank has no GPU.
     """
     processors: ExecutorName = "sockets" if isinstance(comm, Group) else "mpi"
     if asked == "cpu":
@@ -63,9 +63,9 @@ def executor_of(comm: Any, asked: str) -> ExecutorName:
 
 
 class Executor:
-    """An executor of programs on the ranks of ``comm``; ``chosen`` says how each program runs.
+    """An executor of programs on the ranks of ``comm``; making it and every method are collective.
 
-    Construction and every method are collective.
+    ``chosen`` describes, by the name of a program, how it runs on GPUs.
     """
 
     def __init__(self, comm: Any, device: str) -> None:
@@ -82,9 +82,10 @@ class Executor:
         *,
         traced: bool = False,
     ) -> Call:
-        """Return the program on these buffers of this rank; on a GPU they are copied there and back untimed.
+        """Prepare a program on this rank's buffers; return the call that runs it.
 
-        With ``traced`` a log of each run is written; on a GPU there is none.
+        For a GPU, `Call.place` and `Call.fetch` copy the buffers there and back, outside the timed run. With
+        ``traced`` a log of each run is written, except on GPUs.
         """
         if self.name != "cuda":
             from exec.mpi import MpiPlan
@@ -100,7 +101,7 @@ class Executor:
 
 
 def _lack() -> str:
-    """Return why this rank has no GPU to use; empty where it has one."""
+    """Return the reason why this rank cannot use a GPU; "" if it can."""
     if find_spec("cupy") is None:
         return "CuPy is not installed"
     from exec.cuda.kernel import gpus

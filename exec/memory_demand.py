@@ -1,4 +1,4 @@
-"""The memory demand of a run: an upper bound for each rank, known before it starts."""
+"""The memory demand of a run: an upper bound for each rank, computed before the run starts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from synth.program import INPUT, OUTPUT
 
 __all__ = ["bench_need", "least_bench_need", "run_need", "start_needs"]
 
-# Memory of a rank beside its buffers: compiled loops, tables of the plan, the peers' libraries.
+# Memory of a rank besides its buffers: compiled loops, tables of the plan, the peers' libraries.
 _BESIDE_BYTES = 64 << 20
 # MPI's share of /dev/shm for each rank.
 _MPI_SHARED_BYTES = 1 << 20
-# Their outputs are put together from those of several ranks.
+# Collectives whose expected output is concatenated from the data of several ranks.
 _JOINED = ("all_gather", "all_to_all")
 
 
@@ -30,13 +30,13 @@ def bench_need(
     peers: bool,
     far: bool,
 ) -> Need:
-    """Return what ``rank`` needs while all of ``layouts``, and perhaps peers, take turns on the same buffers.
+    """Return the memory of ``rank`` for a benchmark of ``layouts``, and perhaps peers, on the same buffers.
 
     ``far``: some ranks are on other hosts, and MPI keeps requests for the wires.
 
-    Beside the buffers and each program's scratch and slots that is, at one time, the input as it is made
-    (once more), or the expected output (twice where it is put together of parts) and a byte for each element
-    that is compared, or what a peer's library keeps of its own.
+    The memory is that of the buffers, of each program's scratch and slots, and of the largest of three: a
+    copy of the input while it is made; the expected output (twice if it is concatenated) with a byte for each
+    compared element; and the copies that a peer's library makes.
     """
     every = list(layouts)
     given, got = (every[0].elements(rank, buffer) for buffer in (INPUT, OUTPUT))
@@ -51,9 +51,9 @@ def bench_need(
 def least_bench_need(
     kind: Kind, ranks: int, size_bytes: int, item_bytes: int, placements: Iterable[bool], *, peers: bool
 ) -> Need:
-    """Return what each of ``ranks`` needs for a collective of one size at least, whatever program runs it.
+    """Return a lower bound on the memory of each rank for a benchmark of a collective by any program.
 
-    That is what `bench_need` says without the program's own scratch and slots.
+    It is that of `bench_need` without the program's scratch and slots.
     """
     whole, part = size_bytes // item_bytes, size_bytes // item_bytes // ranks
     given, got = {
@@ -72,9 +72,9 @@ def least_bench_need(
 
 
 def run_need(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> Need:
-    """Return what ``rank`` needs to run a program once on data that it was given, beside that data.
+    """Return the memory that ``rank`` needs to run a program once, besides the input that it has received.
 
-    Rank 0 gathers all outputs, and hands them on as one message.
+    On rank 0 it includes all outputs, which rank 0 gathers and sends on as one message.
     """
     given, got = (layout.elements(rank, buffer) for buffer in (INPUT, OUTPUT))
     size = (given + 2 * got) * item_bytes + (3 * _outputs_bytes(layout, item_bytes) if rank == 0 else 0)
@@ -84,10 +84,10 @@ def run_need(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> Need:
 
 
 def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
-    """Return what it takes on the host of the command to run a program on data that it has read.
+    """Return the memory needs on the command's host for a run on data that the command has read.
 
-    The command holds the inputs as messages, in the end all outputs, and the file of them; with
-    ``here`` the ranks are on the same host, and get their data as messages.
+    The command holds the inputs as messages, and at the end all outputs and the file with them. With ``here``
+    the ranks are on the same host, and their needs, including received inputs, follow.
     """
     ranks = range(layout.program.ranks)
     inputs = [layout.elements(rank, INPUT) * item_bytes for rank in ranks]
@@ -102,7 +102,7 @@ def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
 def _buffers_bytes(
     given: int, got: int, item_bytes: int, placements: Iterable[bool], *, joined: bool, peers: bool
 ) -> int:
-    """Return what a rank with so many elements in and out takes beside what its programs and wires do."""
+    """Return the bytes of a rank with ``given`` input and ``got`` output elements, without its programs."""
     held = max(max(given, got) if in_place else given + got for in_place in placements)
     passing = max(given, (2 if joined else 1) * got) * item_bytes + max(given, got)
     theirs = 2 * max(given, got) * item_bytes if peers else 0
@@ -114,9 +114,7 @@ def _outputs_bytes(layout: Layout, item_bytes: int) -> int:
 
 
 def _requests_bytes(layouts: Iterable[Layout], rank: int, item_bytes: int) -> int:
-    """Return what the persistent requests take: one for each 60 KiB that a rank sends or gets, of
-    about 1 KiB.
-    """
+    """Return the bytes of persistent requests: about 1 KiB for each 60 KiB that a rank sends or receives."""
     found = 0
     for layout in layouts:
         program = layout.program

@@ -1,11 +1,13 @@
 """Values as bytes between the processes of a run: typed records, which hold data and no code.
 
-A message is MessagePack of nested lists. A list begins with a number for its type: plain containers, arrays,
-and records by the name of their class and their fields. Records are dataclasses, named tuples, enumerations
-and expected errors. Decoding sets fields and calls no constructor, so a forged message can give wrong data
-and no more. Classes are looked up in ccctl's own packages, and in modules that this process has imported
-already; functions only in those that ``share_functions_of`` names. A value that a message holds twice is
-sent once, but in keys and elements of sets, which are hashed.
+A message is MessagePack of nested lists. Each list begins with a number for the type of its value: a plain
+container, an array, or a record, which is given by the name of its class and its fields. Records are
+dataclasses, named tuples, enumerations and CcctlErrors.
+
+Decoding sets fields and calls no constructor, so a forged message can cause wrong data but nothing worse.
+Classes are looked up in ccctl's own packages and in modules that this process has already imported; functions
+only in modules named by ``share_functions_of``. A value that occurs twice in a message is sent once. Keys and
+elements of sets are the exception, because they are hashed.
 """
 
 from __future__ import annotations
@@ -31,15 +33,15 @@ from probes.base import CcctlError
 __all__ = ["UnsendableError", "decode", "encode", "share_functions_of"]
 
 _OWN = frozenset({"ccctl", "exec", "probes", "synth"})
-# Modules outside, whose functions may be named in messages: those of tasks that this process was started for.
+# Modules whose functions messages may name: those of the tasks for which this process was started.
 _shared_modules: set[str] = set()
 _MOST_DEPTH = 200
-# MessagePack's byte strings end at 4 GiB.
+# Longer arrays are cut into pieces, because a byte string of MessagePack has less than 4 GiB.
 _PIECE_BYTES = 1 << 30
 _INT64 = 1 << 63
 _PLAIN = (type(None), bool, float, str, bytes)
 _KINDS_OF_ARRAYS = "biufcSUmM"
-# Errors of reading bytes that are no encoded record.
+# Errors that can occur while decoding bytes that are no message.
 _MALFORMED = (
     ValueError,
     TypeError,
@@ -76,7 +78,7 @@ _MALFORMED = (
 
 
 class UnsendableError(TypeError):
-    """A value has no form as a record."""
+    """A value cannot be encoded."""
 
 
 class _Unreadable(ValueError):  # noqa: N818 - a reason, which becomes the text of a ValueError
@@ -84,7 +86,7 @@ class _Unreadable(ValueError):  # noqa: N818 - a reason, which becomes the text 
 
 
 def encode(value: object) -> bytes:
-    """Return ``value`` as a message; raises UnsendableError for what is neither plain data nor a record."""
+    """Return ``value`` as a message; raises UnsendableError if it is neither plain data nor a record."""
     try:
         return msgspec.msgpack.encode(_Encoding().node(value, 0))
     except UnicodeEncodeError as error:
@@ -92,7 +94,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(content: bytes) -> Any:
-    """Return the value of a message; raises ValueError for bytes that are none."""
+    """Return the value of a message; raises ValueError if ``content`` is no message."""
     try:
         return _Decoding().value(msgspec.msgpack.decode(content))
     except _MALFORMED as error:
@@ -100,18 +102,18 @@ def decode(content: bytes) -> Any:
 
 
 def share_functions_of(module: str) -> None:
-    """Let messages name functions of a module, which this process was told to run by whoever started it."""
+    """Allow messages to name functions of ``module``: one of a task that this process was started to run."""
     _shared_modules.add(module)
 
 
 class _Encoding:
-    """One message: which records and arrays are in it already."""
+    """The encoding of one message, with the values that it already contains."""
 
     def __init__(self) -> None:
-        # By identity: (the value, which keeps its identity; its number).
+        # By id: (value, number). A reference to the value is kept, so that no other value gets its id.
         self._sent: dict[int, tuple[object, int]] = {}
         self._count = 0
-        # How many keys or sets this place is inside of.
+        # The number of keys and sets around the current place.
         self._hashed = 0
 
     def node(self, value: Any, depth: int) -> Any:
@@ -139,7 +141,10 @@ class _Encoding:
         return node
 
     def _hashables(self, values: Iterable[Any], depth: int) -> list[Any]:
-        """Nodes of values that are hashed: whole each, or few bytes could make hashing take for ever."""
+        """Return the nodes of values that are hashed, without references to earlier values.
+
+        With references, a short forged message could contain a value whose hash takes for ever to compute.
+        """
         self._hashed += 1
         nodes = self._nodes(values, depth)
         self._hashed -= 1
@@ -161,7 +166,7 @@ class _Encoding:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [getattr(value, name) for name in _fields(cls)]
             return [_RECORD, _name(cls), *self._nodes(fields, depth)]
-        # mpi4py wraps the errors of tasks together with a text.
+        # mpi4py wraps the error of a task in another, together with a text.
         if isinstance(value, Exception) and value.args and isinstance(value.args[0], Exception):
             return self._special(value.args[0], depth)
         if isinstance(value, CcctlError):
@@ -210,7 +215,7 @@ _SIMPLE: dict[type, Callable[[Any], list[Any]]] = {
 
 
 class _Decoding:
-    """One message: the records and arrays that were in it so far."""
+    """The decoding of one message, with the values decoded so far."""
 
     def __init__(self) -> None:
         self._sent: list[Any] = []
@@ -356,7 +361,7 @@ def _name(found: Any) -> str:
 
 
 def _found(name: str) -> Any:
-    """Return what ``package.module:qualified.name`` names, where it may be looked up."""
+    """Return the object named ``package.module:qualified.name``; None if it may not be looked up."""
     if type(name) is not str:
         raise _Unreadable("a name that is no text")
     module, _, path = name.partition(":")
@@ -366,7 +371,8 @@ def _found(name: str) -> Any:
         )
     else:
         found = sys.modules.get(module)
-    # Never by getattr: what answers it may act. ``ctypes.cdll`` loads the library of that name.
+    # vars() and not getattr(), which can run code: an attribute of ``ctypes.cdll`` loads the library of its
+    # name.
     first, *inner = path.split(".")
     found = vars(found).get(first) if found is not None else None
     for part in inner:
@@ -375,7 +381,7 @@ def _found(name: str) -> Any:
 
 
 def _is_record(found: Any) -> bool:
-    """Return whether it is a class that holds data alone."""
+    """Return whether ``found`` is a class whose instances hold data only."""
     return isinstance(found, type) and (
         dataclasses.is_dataclass(found)
         or issubclass(found, enum.Enum | CcctlError)
@@ -385,7 +391,7 @@ def _is_record(found: Any) -> bool:
 
 @cache
 def _class(name: str) -> Any:
-    """Return the class of this name that holds data alone; raises ValueError for any other."""
+    """Return the class of this name; raises ValueError unless its instances hold data only."""
     found = _found(name)
     if not _is_record(found) or _name(found) != name:
         raise _Unreadable(f"{name[:200]} is no record")

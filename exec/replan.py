@@ -1,4 +1,4 @@
-"""Plans a collective anew where its network has changed: another schedule where it is predicted to pay."""
+"""Replanning of a collective after its network has changed: another schedule, if predicted to be faster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Replan", "SchedulePrediction", "replanned", "requests_of"]
 
 @dataclass(frozen=True)
 class SchedulePrediction:
-    """Predictions of a schedule's time, on any network with its links."""
+    """Predictions of a schedule's time on networks that have its links."""
 
     schedule: Schedule
 
@@ -32,10 +32,10 @@ class SchedulePrediction:
         return lower(self.schedule) if self.schedule.sends <= MOST_SENDS else None
 
     def time_s(self, network: Network) -> float:
-        """Return seconds on ``network`` by ``synth.prediction.run_time``; of a long schedule by
-        simulation alone.
+        """Return the predicted seconds on ``network``.
 
-        Raises UsageError where the network lacks a link of the schedule.
+        They are by ``synth.prediction.run_time``, or for long schedules by the simulation of links. Raises
+        UsageError if the network lacks a link of the schedule.
         """
         chunk_bytes = self.schedule.chunk_bytes
         if self._program is None:
@@ -45,10 +45,11 @@ class SchedulePrediction:
 
 @dataclass(frozen=True, eq=False)
 class Replan:
-    """Whether to change the schedule: ``schedule`` is the one to take instead, None to stay.
+    """The decision about a schedule: ``schedule`` replaces the current one, None keeps it.
 
-    ``before_s`` is what the schedule in use takes on the network as it is, ``after_s`` what the one to use
-    from now on takes there, ``bound_s`` the proven least for any. ``searched``: one was synthesized.
+    All times are on the changed network: ``before_s`` of the current schedule, ``after_s`` of the schedule to
+    use from now on, and ``bound_s``, the proven lower bound for any schedule. ``searched`` says whether a new
+    schedule was synthesized.
     """
 
     before_s: float
@@ -76,14 +77,13 @@ def replanned(
     quick: bool = False,
     progress: Progress = SILENT,
 ) -> Replan:
-    """Return the schedule to use on ``network``: ``current``, one of ``others``, or a new one for the
-    collective.
+    """Choose the schedule to use on ``network``: ``current``, one of ``others``, or a new one.
 
-    ``current`` stays unless another is predicted to be at least ``least_gain`` times as fast there. With
-    ``search`` one is synthesized for ``size_bytes`` (that of ``current`` if not said), within
-    ``time_limit_s`` and on ``jobs`` processes, but only where the proven bound leaves room for so much;
-    ``quick`` asks few methods, the most promising first. Of ``others`` those count that need no link that the
-    network lacks. Raises UsageError where it lacks one of ``current``.
+    ``current`` is kept unless another schedule is predicted to be at least ``least_gain`` times as fast. With
+    ``search`` a new schedule is synthesized for ``size_bytes`` (by default that of ``current``), within
+    ``time_limit_s`` and on ``jobs`` processes, unless the proven bound shows that none can be so much faster.
+    ``quick`` tries only a few promising methods. Schedules of ``others`` are ignored if the network lacks one
+    of their links. Raises UsageError if it lacks a link of ``current``.
     """
     before_s = SchedulePrediction(current).time_s(network)
     request = Request(
@@ -112,14 +112,14 @@ def replanned(
 
 
 def _timed(schedules: Sequence[Schedule], network: Network) -> Iterator[tuple[float, Schedule]]:
-    """Yield those that the network has all links for, with their predicted seconds."""
+    """Yield (predicted seconds, schedule) for each schedule whose links the network has."""
     for one in schedules:
         with contextlib.suppress(UsageError):
             yield SchedulePrediction(one).time_s(network), one
 
 
 def requests_of(collective: Collective) -> tuple[CollectiveRequest, ...]:
-    """Return what to ask for, to get a schedule for the same collective, or the same several at once."""
+    """Return the requests that describe ``collective``, one for each of several collectives at once."""
     return tuple(
         CollectiveRequest(part.kind, part.root, part.members, part if part.kind == "custom" else None)
         for part in collective.parts or (collective,)

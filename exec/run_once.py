@@ -1,4 +1,4 @@
-"""One collective on the caller's data, over MPI."""
+"""One run of a collective on the caller's data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["RunRequest", "fitting", "run_task"]
 class RunRequest:
     """A program, the elements of a block, and the flat input of every rank.
 
-    A ``library`` that ``exec.peers.registry`` knows runs in place of the program, where it can.
+    ``library`` names a library of ``exec.peers.registry`` that runs instead of the program, if it can.
     """
 
     program: Program
@@ -35,7 +35,7 @@ class RunRequest:
     library: str = ""
 
     def of_rank(self, rank: int) -> RunRequest:
-        """Return the same with the input of ``rank`` alone: the others' are not sent to it."""
+        """Return the request as sent to ``rank``, without the inputs of other ranks."""
         own = tuple(given if at == rank else given[:0] for at, given in enumerate(self.inputs))
         return replace(self, inputs=own)
 
@@ -43,9 +43,9 @@ class RunRequest:
 def fitting(
     program: Program, inputs: tuple[Array, ...], redop: str, source: str = "", device: str = "cpu"
 ) -> RunRequest:
-    """Return a request whose inputs are known to fit; raises UsageError naming the rank whose does not.
+    """Return a request after checking its inputs; raises UsageError naming the rank whose input is wrong.
 
-    ``source`` is where they come from, for the message; ``{rank}`` in it stands for the rank's number.
+    ``source`` is the origin of the inputs, for messages; ``{rank}`` in it stands for the rank's number.
     """
 
     def named(rank: int) -> str:
@@ -80,7 +80,10 @@ def fitting(
 
 
 def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[Array], str] | None:
-    """Return (the output of every rank, how it was run), on rank 0; None on the others."""
+    """Run a request on all ranks; return (outputs of all ranks, description) on rank 0, None on others.
+
+    The description names the executor of GPUs or the library that ran; it is empty for CPUs.
+    """
     layout = Layout(request.program, request.count)
     rank = comm.Get_rank()
     far = len(set(comm.allgather(socket.gethostname()))) > 1
@@ -104,10 +107,7 @@ def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[A
 
 
 def _library_call(comm: Any, request: RunRequest, layout: Layout) -> Call | None:
-    """Return the collective of the library that was asked for, on this rank's input.
-
-    None where it has none such.
-    """
+    """Return the requested library's collective on this rank's input; None if no library can run it."""
     if not request.library:
         return None
     given = request.inputs[comm.Get_rank()]
@@ -123,7 +123,7 @@ def _library_call(comm: Any, request: RunRequest, layout: Layout) -> Call | None
 
 
 def _closing(call: Call, peer: Peer) -> Callable[[], object]:
-    """Frees a call and then the library that made it."""
+    """Return a function that frees a call and then the library that made it."""
 
     def close() -> None:
         call.close()
@@ -133,7 +133,7 @@ def _closing(call: Call, peer: Peer) -> Callable[[], object]:
 
 
 def _buffers(layout: Layout, rank: int, given: Array) -> tuple[Array, Array]:
-    """Input and output of ``rank``; in one buffer where the program can run only so."""
+    """Return input and output of ``rank``, in one buffer if the program can run only in place."""
     if layout.program.out_of_place:
         return given, np.zeros(layout.elements(rank, OUTPUT), given.dtype)
     elements, where_in, where_out = layout.in_place(rank)

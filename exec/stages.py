@@ -1,4 +1,4 @@
-"""The stages of execution as plain functions: one collective on data, and a benchmark; they start the ranks.
+"""The stages of execution as plain functions, which start the ranks: one collective on data, and a benchmark.
 
 `run` and `bench` are importable from ``exec``, beside ``launch``, which calls any function on ranks.
 """
@@ -35,13 +35,14 @@ def run(
     timeout_s: float | None = None,
     progress: Progress = SILENT,
 ) -> list[Array]:
-    """Run a program once on real data, one process a rank, and return what each rank ends with.
+    """Run a program once on real data, with one process for each rank, and return the output of each rank.
 
-    ``inputs`` holds the flat array of each rank, all of one type, each a multiple of the program's blocks.
-    ``op`` is sum, prod, min, max or avg; ``device`` is "cpu", "cuda" or "auto". Ranks run on this host, or
-    on ``hosts`` as `launch` has it, and are gone when this returns. Starting them takes about a second.
+    ``inputs`` are the flat arrays of the ranks, all of one type; each length is a multiple of the program's
+    blocks. ``op`` is sum, prod, min, max or avg; ``device`` is "cpu", "cuda" or "auto". Ranks run on this
+    host, or on ``hosts`` or ``hostfile`` as in `launch`, and have ended when this returns. Starting them
+    takes about a second.
 
-    Raises UsageError where the data does not fit, UnavailableError where MPI, a GPU or memory is missing,
+    Raises UsageError if the data does not fit, UnavailableError if MPI, a GPU or memory is missing, and
     LostRankError and TimeoutExpired as `launch` does.
 
     >>> import numpy as np
@@ -84,16 +85,16 @@ def bench(
     keep: Callable[[Report], None] = lambda rows: None,
     progress: Progress = SILENT,
 ) -> Report:
-    """Time a program at each size, every element checked, in turns with other libraries; return the report.
+    """Time a program at each size in turns with other libraries, and check every element of the results.
 
-    A schedule of any kind is compiled first, one that is made for a size for each of ``sizes_bytes``.
-    Sizes are nccl-tests' (the larger buffer of a rank), as are the bandwidths of the rows, in GB/s (10^9).
-    ``peers`` are "mpi", "mpi:ALGORITHM", "gloo" or "nccl"; with ``network`` each row has a predicted time,
-    too. ``keep`` is given the report of each size as soon as it is measured. Where both placements are
-    possible, each is measured. With ``explain`` a row's breakdown tells what its time went to. It takes
-    2 · (``warmup`` + ``iterations``) runs a size and library.
+    A schedule of any kind is compiled first; a schedule that depends on the size is compiled for each size.
+    Sizes (the larger buffer of a rank) and bandwidths (GB/s, 10^9) are those of nccl-tests. If the program
+    can run both in place and out of place, both are measured. ``peers`` are "mpi", "mpi:ALGORITHM", "gloo" or
+    "nccl". With ``network`` each row has a predicted time. ``keep`` is called with the report of each size as
+    soon as it is measured. With ``explain`` a row has a breakdown of its time. A benchmark makes 2 ·
+    (``warmup`` + ``iterations``) runs for each size and library.
 
-    Raises what `run` raises; wrong elements raise nothing, they are counted in the rows.
+    Raises the errors of `run`. Wrong elements raise no error; the rows count them.
 
     >>> from exec import bench
     >>> from synth import compile, family, synthesize
@@ -139,7 +140,7 @@ def bench(
 
 
 def _programs(made: Program | AnySchedule, sizes_bytes: Sequence[int]) -> list[tuple[Program, Sequence[int]]]:
-    """Return (program, the sizes that it serves)."""
+    """Return pairs of a program and the sizes for which it is used."""
     if isinstance(made, Program):
         return [(made, sizes_bytes)]
     if made.is_listed:
@@ -150,9 +151,7 @@ def _programs(made: Program | AnySchedule, sizes_bytes: Sequence[int]) -> list[t
 def _bench_request(
     program: Program, sizes_bytes: Sequence[int], network: Network | None, explain: bool, **how: Any
 ) -> BenchRequest:
-    """Return what to measure of one program: both placements where both are possible, predicted on a
-    network.
-    """
+    """Return the request to measure one program, in all placements that it allows."""
     itemsize, collective = dtype_of(how["dtype"]).itemsize, program.collective
     counts = tuple(dict.fromkeys(count_of(collective, size, itemsize) for size in sizes_bytes))
     chunk_bytes = [

@@ -1,4 +1,4 @@
-"""Runs a command of a user's that measures something, and reads the seconds that it prints last."""
+"""The run of a user's command that measures something and prints the seconds on its last line."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LAST_BYTES = 1 << 16
 
 
 def words_of(command: str, values: Mapping[str, str]) -> list[str]:
-    """Return the words of a command line, each ``{name}`` in them replaced by its value; no shell is asked.
+    """Return the words of a command line with each ``{name}`` replaced by its value; uses no shell.
 
-    Raises UsageError where the quotes do not match, or where one of the names does not occur.
+    Raises UsageError if quotes do not match, or if one of the names does not occur.
     """
     try:
         words = shlex.split(command)
@@ -39,9 +39,9 @@ def words_of(command: str, values: Mapping[str, str]) -> list[str]:
 def seconds_of(words: list[str], timeout_s: float) -> float:
     """Run a command and return the positive number on the last line that it prints to stdout.
 
-    What it writes to stderr goes where ours goes; what it started ends with it. Raises TimeoutExpired when it
-    takes too long, MissingInputError where there is no such program, and DataError, which shows the line,
-    when it fails or prints something else.
+    The command shares this process's stderr, and all processes of its session are killed at its end. Raises
+    TimeoutExpired after ``timeout_s``, MissingInputError if the program cannot be started, and DataError,
+    which shows the line, if the command fails or prints anything else.
     """
     with tempfile.TemporaryFile() as out:
         try:
@@ -53,7 +53,7 @@ def seconds_of(words: list[str], timeout_s: float) -> float:
         except subprocess.TimeoutExpired as error:
             raise TimeoutExpired(f"{shlex.join(words)}: not done after {timeout_s:g} s") from error
         finally:
-            # Its session: a launcher's ranks must not outlive it.
+            # Kill the whole session: ranks that a launcher started must not outlive it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -14,10 +14,10 @@ from exec.lab.model import Lab, LabHost
 __all__ = ["Class", "commands", "port", "shapes", "uplink_ports"]
 
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
-# Tokens saved while idle pass at once, and make short messages look fast.
+# Small bursts: tokens collected while a link is idle pass at once, and make short messages look fast.
 _LEAST_BURST_BYTES = 4 << 10
 _BURST_S = 5e-4
-# One large frame; the kernel's own choice depends on the rate and warns at both ends.
+# One jumbo frame; the kernel's own choice depends on the rate, and it warns if that is small or large.
 _QUANTUM_BYTES = 9000
 
 
@@ -94,8 +94,8 @@ def _egress(lab: Lab, host: LabHost, total: float | None) -> tuple[Class, ...]:
         )
     if not pairs:
         return _whole(total)
-    # A class may always send its guaranteed rate. So the shares add up to the host's rate, and unused rate is
-    # lent to the others.
+    # A class may always send its guaranteed rate. So guaranteed rates add up to the host's rate, and classes
+    # borrow what others do not use.
     share = total / (len(pairs) + 1)
     leaves = [Class(_OTHERS, _TOTAL, share, total)]
     for pair in pairs:

@@ -26,7 +26,7 @@ _LACKS = (
 
 
 def require() -> None:
-    """Raise UnavailableError unless this user and machine can hold a lab."""
+    """Raise UnavailableError unless this user is root and the tools for a lab are installed."""
     if os.geteuid() != 0:
         raise UnavailableError(
             "a lab needs root: it makes network namespaces and shapes their traffic",
@@ -52,7 +52,7 @@ def ip_json(*arguments: str) -> Any:
 
 
 def batch(tool: str, lines: Sequence[str], namespace: str | None = None) -> None:
-    """Run ``lines`` with ``ip`` or ``tc``, in ``namespace`` or in this one, up to the first failure."""
+    """Run ``lines`` with ``ip`` or ``tc`` in ``namespace``, or in this process's, up to the first failure."""
     if lines:
         where = ["-netns", namespace] if namespace is not None else []
         _run([tool, *where, "-batch", "-"], "\n".join(lines) + "\n")
@@ -64,7 +64,7 @@ def in_namespace(namespace: str, script: str) -> None:
 
 
 def namespaces() -> list[str]:
-    """Return the names of all network namespaces of this machine, as ``ip netns`` keeps them."""
+    """Return the names of all network namespaces that ``ip netns`` lists."""
     return sorted(path.name for path in _NAMESPACES.iterdir()) if _NAMESPACES.is_dir() else []
 
 

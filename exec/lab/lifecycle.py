@@ -1,7 +1,7 @@
-"""A cluster on one machine: each host is a network namespace, its wires shaped by the kernel.
+"""A cluster on one machine: each host is a network namespace whose links the kernel shapes.
 
-Every namespace has the lab's name as a prefix, so labs exist side by side and nothing else is touched.
-``down`` works from that name alone and may be repeated; an ``up`` that fails removes everything it made.
+Names of namespaces begin with the lab's name, so several labs can exist at once and nothing else is touched.
+``down`` needs only that name and may be repeated; an ``up`` that fails removes everything it made.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ _CORE = "core"
 _PATIENCE_S = 5.0
 _SEGMENTS = 2
 _FIRST_TABLE = 100
-# reno has no path model that it must first learn; without IPv6 no unrequested packets are sent.
+# reno, unlike newer congestion controls, needs no time to learn a model of the path; without IPv6 the kernel
+# sends no packets of its own.
 _SETTINGS = (
     "echo reno >/proc/sys/net/ipv4/tcp_congestion_control; "
     "if [ -e /proc/sys/net/ipv6/conf/all/disable_ipv6 ]; then "
     "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; fi; "
-    # Each of several interfaces on one network answers for its own address alone.
+    # With several interfaces on one network, each answers ARP requests for its own address only.
     "for all in all default; do cd /proc/sys/net/ipv4/conf/$all; "
     "echo 1 >arp_ignore; echo 2 >arp_announce; echo 0 >rp_filter; done"
 )
 
 
 def up(lab: Lab) -> None:
-    """Make the hosts, the switches and the wires of ``lab``, with every rate in force.
+    """Make the hosts, switches and links of ``lab``, with all rates in force.
 
-    Raises NameTakenError if a namespace of its names exists, UnavailableError if the user may not or the
-    kernel cannot. After an error or an interrupt nothing of the lab remains.
+    Raises NameTakenError if one of its namespaces or folders exists, and UnavailableError if the user lacks
+    the permission or the kernel lacks a feature. After an error or an interrupt nothing of the lab remains.
     """
     require()
     _claim(lab)
@@ -61,8 +62,8 @@ def up(lab: Lab) -> None:
 def down(name: str) -> bool:
     """Remove the lab of that name with all its processes; return whether there was anything to remove.
 
-    Raises UsageError if a lab cannot have that name. Raises UnavailableError, before anything is removed, if
-    a folder of its hosts holds a foreign file.
+    Raises UsageError for an invalid name. Raises UnavailableError, before anything is removed, if a folder of
+    its hosts holds a foreign file.
     """
     refuse_name(name)
     require()
@@ -78,14 +79,14 @@ def down(name: str) -> bool:
 
 
 def standing(name: str) -> list[str]:
-    """Return the namespaces of the lab, its hosts first; raises UsageError for an invalid name."""
+    """Return the existing namespaces of the lab, hosts first; raises UsageError for an invalid name."""
     refuse_name(name)
     found = [namespace for namespace in namespaces() if _belongs(namespace, name)]
     return sorted(found, key=lambda namespace: (namespace == f"ccctl.{name}", namespace))
 
 
 def shape(before: Lab, after: Lab) -> None:
-    """Change the rates of a running lab from ``before`` to ``after``, with the same hosts and racks."""
+    """Change the rates of a running lab from ``before`` to ``after``, which has the same hosts and racks."""
     require()
     old = shapes(before)
     for device, classes in shapes(after).items():
@@ -93,7 +94,7 @@ def shape(before: Lab, after: Lab) -> None:
 
 
 def set_cable(lab: Lab, host: str, *, connected: bool) -> None:
-    """Unplug the host's cable at the switch, or plug it in; packets to and from it are lost meanwhile."""
+    """Unplug the host's cable at the switch, or plug it in; packets are lost while it is unplugged."""
     require()
     state = "up" if connected else "down"
     for nic in range(lab.nics):
@@ -107,7 +108,7 @@ def cables(lab: Lab) -> dict[str, bool]:
 
 
 def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
-    """Return {host: (bytes sent, bytes received)} since the lab is up, counted at the switch."""
+    """Return {host: (bytes sent, bytes received)} since the lab was made, counted at the switch."""
     counters = {link["ifname"]: link["stats64"] for link in _ports(lab)}
     found = {}
     for number, host in enumerate(lab.hosts):
@@ -117,7 +118,7 @@ def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
 
 
 def _claim(lab: Lab) -> None:
-    """Make the switch's namespace, which only one of several callers can; raises NameTakenError."""
+    """Make the switch's namespace; raises NameTakenError in all but one of several concurrent callers."""
     taken = [f"the namespace {space}" for space in standing(lab.name)]
     taken += [f"the folder {folder}" for folder in _folders(lab.name)]
     if not taken:
@@ -171,7 +172,7 @@ def _wire(lab: Lab) -> None:
                 "ip", [f"link add {device} netns {here} type veth peer name {at_switch} netns {lab.switch}"]
             )
             batch("ip", [f"link set {at_switch} master {bridge} up"], lab.switch)
-            # The kernel would pass on up to 64 KiB as one packet, which arrives all at once.
+            # Without this limit the kernel passes up to 64 KiB as one packet, which arrives all at once.
             inside.append(f"link set {device} gso_max_segs {_SEGMENTS}")
             inside += [f"address add {own}/{prefix} dev {device}", f"link set {device} up"]
             if nic:
@@ -192,7 +193,7 @@ def _ports(lab: Lab) -> list[dict[str, Any]]:
 
 
 def _kill_inside(namespace: str) -> None:
-    """Kill every process of a namespace: a live one would keep the namespace alive without its name."""
+    """Kill every process of a namespace; a live one would keep the namespace after its name is deleted."""
     deadline_s = time.monotonic() + _PATIENCE_S
     while pids := ip("netns", "pids", namespace).split():
         for pid in pids:

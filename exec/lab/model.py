@@ -1,7 +1,7 @@
 """The model of an emulated cluster: its hosts, their rates, and the links between them.
 
-A path has the lowest rate of its sender, its directed pair, the trunks between the racks, and its receiver;
-None is no limit.
+The rate of a path is the lowest of its sender's, its directed pair's, the trunks' between the racks, and its
+receiver's; None is no limit.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = [
     "refuse_name",
 ]
 
-# Labs' networks are isolated, so every lab may use the same addresses.
+# All labs use the same addresses, because their networks are isolated from each other.
 SUBNET = "10.77.0.0/16"
 MOST_HOSTS = 250
 DEVICE = "eth0"
 MOST_NICS = 8
-# Below the least, a share is no rate for the kernel's token buckets; above the most, a burst overflows them.
+# Limits of htb: a smaller rate, divided into shares, rounds to none; a larger one overflows the burst.
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
 # The kernel's limit for a host name.
 MOST_HOST_LETTERS = 63
@@ -41,7 +41,7 @@ _HOST_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{MOST_HOST_LETTERS - 1}
 
 
 def refuse_name(name: str) -> None:
-    """Raise UsageError unless ``name`` can be that of a lab."""
+    """Raise UsageError unless ``name`` is a valid name of a lab."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             "a lab's name: expected a letter or digit, then up to 31 letters, digits, - and _, "
@@ -71,7 +71,7 @@ class NicRate:
 
 @dataclass(frozen=True)
 class PairRate:
-    """The maximum rate from ``src`` to ``dst``, whatever the two could carry otherwise."""
+    """A limit on the rate from ``src`` to ``dst``, in addition to the hosts' own rates."""
 
     src: str
     dst: str
@@ -80,9 +80,9 @@ class PairRate:
 
 @dataclass(frozen=True)
 class Lab:
-    """An emulated cluster: hosts on one switch, or in ``racks`` whose switches meet over trunks.
+    """An emulated cluster: hosts on one switch, or in ``racks`` whose switches are joined by trunks.
 
-    Each host has ``nics`` interfaces, and its ranks take turns through them.
+    Each host has ``nics`` interfaces, which its ranks use in turn.
 
     Raises UsageError for an invalid name of a lab or host.
     """
@@ -113,15 +113,15 @@ class Lab:
         return f"ccctl.{self.name}"
 
     def namespace(self, host: str) -> str:
-        """Return the namespace of ``host``; a lab's name has no dot, so no two labs share one."""
+        """Return the namespace of ``host``; it is unique, because a lab's name has no dot."""
         return f"ccctl.{self.name}.{host}"
 
     def host(self, name: str) -> LabHost:
-        """Return the host of that name; raises KeyError."""
+        """Return the host of that name; raises KeyError if there is none."""
         return self.hosts[self.number(name)]
 
     def number(self, name: str) -> int:
-        """Return the position of the host of that name; raises KeyError."""
+        """Return the position of the host of that name; raises KeyError if there is none."""
         for number, host in enumerate(self.hosts):
             if host.name == name:
                 return number
@@ -146,9 +146,9 @@ class Lab:
         return next((number for number, rack in enumerate(self.racks) if name in rack), 0)
 
     def rate_bytes_per_s(self, src: str, dst: str) -> float | None:
-        """Return the rate of one flow from ``src`` to ``dst`` by first NICs, on an idle network.
+        """Return the rate of one flow between the first NICs of two hosts, on an idle network.
 
-        Headers count.
+        It includes the bytes of headers.
         """
         limits = [self.nic_rate(src, 0).egress_bytes_per_s, self.nic_rate(dst, 0).ingress_bytes_per_s]
         limits += [pair.bytes_per_s for pair in self.pairs if (pair.src, pair.dst) == (src, dst)]

@@ -1,7 +1,7 @@
-"""Commands inside a host of a lab, with everything that MPI needs to reach the other hosts by itself.
+"""Commands inside a host of a lab, with the environment by which MPI reaches the lab's other hosts.
 
-The command gets its own process ids, as in a container: when it ends or is stopped, everything that it
-started on any host of the lab ends with it.
+The command runs in a PID namespace of its own, as in a container: when it ends or is stopped, everything that
+it started on any host of the lab ends with it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FILES = _LOGIN, _OPENMPI_HOSTS, _MPICH_HOSTS = "login", "hosts.openmpi", "hosts.
 # The folder of one run.
 _RUN = "run-"
 RUN = re.compile(rf"{_RUN}[0-9a-f]{{16}}")
-# The kernel takes a host's name from a write in its UTS namespace: no need for hostname(1).
+# A write in the UTS namespace sets the host's name, without hostname(1).
 _NAME_IT = 'echo "$0" >/proc/sys/kernel/hostname'
-# The shell stays as the first process: in its place the command would be deaf to signals.
+# The shell stays the first process: a first process ignores signals for which it has no handler.
 _FIRST_PROCESS = _NAME_IT + '; "$@"; exit $?'
 
 
 def files(lab: Lab) -> dict[str, str]:
-    """Return the files of a command inside as {name: content}: the login script, and the lists of hosts."""
+    """Return the files that commands inside need, as {name: content}: login script and lists of hosts."""
     return {
         _LOGIN: f"""#!/bin/sh
 # As ssh: login [-options] HOST COMMAND...
@@ -49,8 +49,8 @@ exec ip netns exec "{lab.namespace("$host")}" unshare --uts -- \\
 def environment(lab: Lab, folder: Path) -> dict[str, str]:
     """Return the variables that make any mpirun inside use the lab, whose ``files`` are in ``folder``.
 
-    Open MPI and MPICH are told to avoid shared memory, as messages between hosts on one machine would bypass
-    the network, and to yield the few cores when they wait.
+    They make Open MPI and MPICH avoid shared memory, because messages between the lab's hosts would bypass
+    its network, and yield the few cores while they wait.
     """
     return {
         "CCCTL_LAB": lab.name,
@@ -78,10 +78,10 @@ def environment(lab: Lab, folder: Path) -> dict[str, str]:
 def started(lab: Lab, host: str, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``command`` inside ``host`` within the block, with this process's streams.
 
-    On leaving, remaining processes get a request to end, and are killed if they do not. They never outlive
-    this process, even if it is killed outright.
+    At the end of the block, processes that are left get SIGTERM, and later SIGKILL. They never outlive this
+    process, even if it is killed.
     """
-    # Process ids start again with each run, and MPI names its session's files by them.
+    # Each run has a TMPDIR of its own: MPI names files by process ids, which are the same in every run.
     with temporary_folders.folder(_RUN, folder) as own:
         variables = {**os.environ, **environment(lab, folder), "TMPDIR": str(own)}
         with _process(lab.namespace(host), host, command, variables) as process:
@@ -99,7 +99,7 @@ def _process(
     try:
         yield process
     except KeyboardInterrupt:
-        # Ctrl-C reached the command as well, which may be cleaning up.
+        # The command has received Ctrl-C too, and may be cleaning up.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE_S)
         raise

@@ -2,10 +2,10 @@
 
 `horovod`, `hierarchical`, `gossip` (D-PSGD) and `asp` synchronize the replicas of a model. In: a model, its
 optimizer, torch.distributed. Out: objects that a training loop calls before the forward pass, after the
-backward pass and at the end; `flat` is parameters as one tensor. `ccctl training compare` finds them by the
-names of the registry here; the product imports nothing else of this package. This module imports no torch.
+backward pass and at the end. `flat` converts parameters to one tensor and back. Training runs get these
+classes only from `synchronizer`, by name. This module imports no torch.
 
-`mscclpp` carries out execution plans like MSCCL++'s executor, to test the verdicts of `synth.mscclpp`.
+`mscclpp` runs execution plans like MSCCL++'s executor, to test the verdicts of `synth.mscclpp`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ _HOMES = {
 
 
 def synchronizer(mode: str) -> Any:
-    """Return the class that synchronizes replicas in ``mode``; import its module."""
+    """Import and return the class that synchronizes replicas in ``mode``."""
     module, name = _HOMES[mode]
     return getattr(import_module(module), name)

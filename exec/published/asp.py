@@ -19,14 +19,14 @@ _PUSH, _PULL = 71, 72
 class Asp:
     """Sharded parameter servers, one on each rank; making them is collective.
 
-    Server r has the r-th share of the parameters and a thread for each other rank. In each of ``steps``
-    iterations a rank sends every server its share of the gradient. The server applies it with an optimizer
-    step at 1/P of the rate, since P gradients arrive for one of synchronous training, and returns the share.
-    No rank waits for another's gradient, so gradients may be computed at parameters that others have changed
-    since.
+    The server on rank r holds the r-th share of the parameters, and has a thread for each other rank. In each
+    of ``steps`` iterations, every rank sends each server that server's share of the gradient. The server
+    applies it by an optimizer step and returns the updated parameters. The step has 1/P of the learning rate,
+    because P gradients arrive for each one of synchronous training. No rank waits for another's gradient, so
+    a gradient may be computed at parameters that others have changed since.
 
-    ``make_optimizer`` makes the optimizer of one parameter. Requires messages between threads, which gloo has
-    and NCCL lacks.
+    ``make_optimizer`` makes the optimizer of a list of parameters. Several threads send and receive at the
+    same time, which gloo allows and NCCL does not.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Asp:
         return [peer for peer in range(self._size) if peer != self._rank]
 
     def after_backward(self) -> None:
-        """Send the gradient to the servers, and take their current parameters."""
+        """Send the gradient to the servers, and receive their updated parameters."""
         gradient = values(
             [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
         )
@@ -79,7 +79,7 @@ class Asp:
         put(self._row, self._parameters)
 
     def finish(self) -> None:
-        """Give all replicas the final parameters, after all gradients; collective."""
+        """Wait until all gradients are applied, and set all replicas to the final parameters; collective."""
         for server in self._servers:
             server.join()
         if self._errors:

@@ -11,7 +11,7 @@ __all__ = ["put", "trainable", "values"]
 
 
 def trainable(model: torch.nn.Module) -> list[Any]:
-    """Return the parameters with gradients in the model's order; a shared one appears once."""
+    """Return the parameters that require gradients, in the model's order; a shared one appears once."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 

@@ -13,10 +13,11 @@ __all__ = ["Gossip"]
 
 
 class Gossip:
-    """Exchange of parameters with the neighbours while gradients are computed at the previous parameters.
+    """An exchange of parameters with both neighbours during the computation of gradients.
 
-    The mixing matrix has 1/3 for a rank and each neighbour, or 1/2 each for two ranks. A rank sends its
-    parameters to each neighbour once per iteration.
+    Gradients are computed at the parameters before the exchange. The weights of the mixing matrix are 1/3 for
+    the rank itself and each neighbour, or 1/2 each for two ranks. A rank sends its parameters to each
+    neighbour once per iteration.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -28,7 +29,7 @@ class Gossip:
         self._theirs: list[Any] = []
 
     def before_forward(self) -> None:
-        """Start to send the parameters and to receive the neighbours'."""
+        """Start sending the parameters and receiving those of the neighbours."""
         self._own = values(self._parameters)
         self._theirs = [torch.empty_like(self._own) for _ in self._peers]
         calls = [dist.P2POp(dist.isend, self._own, peer) for peer in self._peers]
@@ -41,7 +42,7 @@ class Gossip:
         """Replace the parameters by the average with the neighbours'; the optimizer steps from there."""
         for work in self._works:
             work.wait()
-        # In the order of ranks, so that two ranks get the same bits.
+        # Sum in the order of ranks, so that two ranks that mix the same parameters get the same bits.
         rank = dist.get_rank()
         rows = dict(zip((*self._peers, rank), (*self._theirs, self._own), strict=True))
         total = torch.zeros_like(self._own)
@@ -50,7 +51,7 @@ class Gossip:
         put(total / len(rows), self._parameters)
 
     def average_all(self) -> None:
-        """Give every replica the mean of all, the result of the algorithm."""
+        """Set every replica to the mean of all, which is the algorithm's result; collective."""
         row = values(self._parameters)
         dist.all_reduce(row)
         put(row / dist.get_world_size(), self._parameters)

@@ -16,13 +16,13 @@ __all__ = ["Hierarchical"]
 class Hierarchical:
     """A hook for DDP's buckets; making and closing it are collective.
 
-    ``groups`` are the ranks of each group, led by the first. A thread handles the buckets in order, so that
-    the backward pass goes on meanwhile.
+    ``groups`` are the ranks of each group; the first rank of a group is its leader. A thread reduces the
+    buckets in order while the backward pass continues.
     """
 
     def __init__(self, groups: Sequence[Sequence[int]]) -> None:
         rank = dist.get_rank()
-        # All ranks make all groups, in one order.
+        # All ranks must make all groups, in the same order.
         made = {tuple(group): dist.new_group(list(group)) for group in groups if len(group) > 1}
         self._members = next(tuple(group) for group in groups if rank in group)
         self._within = made.get(self._members)

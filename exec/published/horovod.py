@@ -1,4 +1,4 @@
-"""Horovod's method: each cycle, ranks agree on the gradients that all have, and all_reduce those."""
+"""Horovod's method: in each cycle, ranks agree on the gradients that all have, and all_reduce these."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from exec.published.flat import put, trainable, values
 
 __all__ = ["Horovod"]
 
+# Horovod's documented default of HOROVOD_FUSION_THRESHOLD (docs/tensor-fusion.rst).
 _BUFFER_BYTES = 64 << 20
 
 
 class Horovod:
-    """Averaging of gradients behind the backward pass; making and closing it are collective.
+    """Averages of gradients during the backward pass; making and closing it are collective.
 
-    A thread wakes every ``cycle_s``. The ranks then agree on the tensors that are ready on all of them, by an
-    all_reduce over gloo of one bit per tensor, and all_reduce these tensors as messages of at most
+    A thread wakes every ``cycle_s``. By an all_reduce over gloo with one byte per tensor, the ranks agree on
+    the tensors that are ready on all of them. Then they all_reduce these in messages of at most
     ``buffer_bytes``.
     """
 
@@ -38,7 +39,7 @@ class Horovod:
         self._error: BaseException | None = None
 
     def before_forward(self) -> None:
-        """Start an iteration."""
+        """Start the cycles of an iteration."""
         self._ready.zero_()
         self._over.clear()
         self._thread = threading.Thread(target=self._cycles, name="horovod cycles", daemon=True)
@@ -72,7 +73,7 @@ class Horovod:
     def _cycles(self) -> None:
         try:
             left = torch.ones(len(self._parameters), dtype=torch.uint8)
-            # Every rank runs the same number of cycles, as each is a collective call.
+            # Every rank must run the same number of cycles, because each is a collective call.
             while left.any():
                 self._over.wait(self._cycle_s)
                 with self._lock:

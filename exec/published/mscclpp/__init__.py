@@ -1,4 +1,4 @@
-"""MSCCL++'s executor, modelled from its sources alone, on the CPU with real data.
+"""A model of MSCCL++'s executor on the CPU with real data, written from the executor's sources alone.
 
 In: a ``synth.mscclpp.Plan``. Out: whether all outputs were right. ``machine`` models the effect of each
 operation on buffers, signals and semaphores; ``interleave`` runs it in a random order that the rules allow.

@@ -1,8 +1,8 @@
 """Random interleavings of a plan, to find results that depend on the order.
 
-Within a phase of a threadblock, from one ``nop`` to the next, threads are independent: atoms of its
-operations come in any order, but those of one thread in program order. Blocks, proxies and launches of ranks
-have random speeds, some a thousand times faster than others. Reading and writing are two separate acts.
+Within a phase of a threadblock, from one ``nop`` to the next, threads are independent: atoms of one thread
+run in program order, and atoms of different threads in any order. Blocks, proxies and launches of ranks have
+random speeds, some of them a thousand times faster than others. Reading and writing are two separate acts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Blocked:
                     yield inner, unit
 
     def fill(self) -> None:
-        """Take operations up to the next one at which all threads meet."""
+        """Fetch operations up to the next one at which all threads of the block synchronize."""
         self.meets = None
         by_thread: dict[int, list[Atom]] = {}
         for operation, unit in self.left:
@@ -80,7 +80,7 @@ class _Run:
         self.rank_weight = [self.weight() for _ in plan.gpus]
 
     def weight(self) -> float:
-        """Draw a speed: all alike, or up to a thousand times faster."""
+        """Draw a speed: 1 for all, or in some runs up to a thousand times faster."""
         return float(10 ** (self.draw.random() * self.spread))
 
     def outcome(self) -> Outcome:
@@ -118,7 +118,7 @@ class _Run:
         return found
 
     def busy(self, rank: int) -> bool:
-        """Return whether the rank's proxy still has requests, which end before the kernel does."""
+        """Return whether the rank's proxy still has requests; the kernel ends only after these."""
         return any(channel[0] == rank and queue for channel, queue in self.machine.proxies.items())
 
     def next_launch(self, rank: int) -> None:
@@ -138,7 +138,7 @@ class _Run:
             atom.acts[0]()
         atom.acts = atom.acts[1:]
         if len(atom.acts):
-            # The pending write waits for nothing.
+            # The read is done; the write that follows needs no condition.
             atom.ready = None
             return
         queue.pop(0)

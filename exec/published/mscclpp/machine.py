@@ -1,8 +1,8 @@
 """The semantics of MSCCL++'s operations on real buffers, as atomic steps that a driver puts in an order.
 
-An atom is a step of one thread, or of all threads for one chunk: it may have to wait, and reads before it
-writes. The machine is written from the executor's sources alone and shares nothing with the judge in
-``synth.mscclpp`` but the plan, so that each can be checked against the other.
+An atom is a step of one thread, or of all threads for one chunk. It may wait for a condition, and it reads
+before it writes. The machine is written from the executor's sources alone. It shares only the plan with the
+judge in ``synth.mscclpp``, so that each can be checked against the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from synth.mscclpp import ExecutionPlan, Operand, Operation, Threadblock
 __all__ = ["Atom", "PlanMachine", "expected_output"]
 
 _Array = NDArray[np.int64]
-# Units of a pipeline; the executor makes as many as the data needs.
+# Units of a pipeline in this model; the executor makes as many as the data needs.
 _UNITS = 2
 _OUT_OF_PLACE = {"allgather", "reducescatter"}
 _POISON = -(1 << 40)
@@ -57,7 +57,7 @@ class _Rank:
 class PlanMachine:
     """The buffers, counters and proxies of all ranks of a plan; a chunk has ``length`` numbers.
 
-    Packets only travel over memory channels: ``atoms`` raises UsageError for packets of port channels.
+    Packets are modelled on memory channels only; ``atoms`` raises UsageError for packets on port channels.
     """
 
     def __init__(self, plan: ExecutionPlan, seed: int = 0, length: int = 0) -> None:
@@ -106,11 +106,11 @@ class PlanMachine:
         self.inputs[launch, rank] = here.input.copy()
 
     def end(self, rank: int, launch: int) -> None:
-        """Keep a rank's output until all ranks have begun the launch, as a wrong plan may end earlier."""
+        """Keep a rank's output until all ranks have begun the launch; with a wrong plan it may end before."""
         self.outputs[launch, rank] = self.ranks[rank].output.copy()
 
     def wrong(self) -> int:
-        """Check and drop the kept outputs of launches that all ranks have begun; count wrong numbers."""
+        """Check and drop kept outputs of launches that all ranks have begun; return the wrong numbers."""
         found = 0
         for launch, rank in list(self.outputs):
             keys = [(launch, source) for source in range(self.plan.ranks)]
@@ -196,7 +196,7 @@ class PlanMachine:
     def _pieces(
         self, rank: int, block: Threadblock, operation: Operation, operand: Operand, launch: int, unit: int
     ) -> list[list[_Piece]]:
-        """Return the pieces of an operand, one per chunk or part of one, on each of its ranks."""
+        """Return the pieces of an operand: for each chunk, or part of one, a piece on each of its ranks."""
         size = operand.size * self.length
         if unit >= 0:
             low, high = size * unit // _UNITS, size * (unit + 1) // _UNITS
