@@ -22,9 +22,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from ccctl.arguments.units import format_size, parse_size
-from ccctl.render.svg.chart import COLOURS, Chart, Series, charts
+from ccctl.render.svg.axes import SIZE, Axis
+from ccctl.render.svg.chart import Chart, charts, series
+from ccctl.render.svg.drawing import palette
 from ccctl.render.svg.files import write_pictures
-from ccctl.render.units import about
 from synth import Request, synthesize
 from synth.collective import Kind, kind_of
 from synth.network import Link, Network, build
@@ -187,9 +188,9 @@ def pictured(cells: Sequence[Cell], path: str) -> None:
         lines = []
         for at, name in enumerate(networks):
             found = [cell for cell in cells if (cell.network, cell.kind) == (name, kind)]
-            points = tuple((float(cell.size_bytes), cell.percent) for cell in found)
-            lines.append(Series(name, COLOURS[at % len(COLOURS)], points))
-        panels.append(Chart(kind, "size (bytes)", tuple(lines), about, lambda y: f"{y:g} %", y_base=0))
+            sizes = [cell.size_bytes for cell in found]
+            lines.append(series(name, palette(at), sizes, [cell.percent for cell in found]))
+        panels.append(Chart(SIZE, Axis(kind, lambda y: f"{y:g} %"), lines))
     about_it = "A panel for each collective, a line for each network."
     write_pictures([charts("Percent of the proven bound over size", about_it, panels, 960)], path)
 

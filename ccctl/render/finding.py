@@ -10,7 +10,7 @@ from probes.base import plural, some
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact, Gathered
-    from ccctl.render.svg.benchmark import Bounds
+    from ccctl.render.svg import Bounds
     from exec.benchmark import JudgedRow, Report, Row
     from probes.link_costs import Profile
     from probes.profiling import History

@@ -160,10 +160,9 @@ def _tell(found: Planned, options: AveragingOptions) -> None:
     if options.previous is not None and not found.changed:
         console.note("bandwidth as before: the groups stay")
     if options.svg is not None:
-        from ccctl.render.svg import WIDE, write_pictures
-        from ccctl.render.svg.training import groups
+        from ccctl.render.svg import draw, write_pictures
 
-        write_pictures(groups.pictures(found.groups, WIDE), options.svg)
+        write_pictures(draw("groups", found.groups), options.svg)
     if "-" in (options.output, options.svg):
         return
     if options.json:

@@ -288,10 +288,9 @@ def _network(
 
 
 def _draw(report: TrainingReport, path: str) -> None:
-    from ccctl.render.svg import WIDE, write_pictures
-    from ccctl.render.svg.training import training
+    from ccctl.render.svg import draw, write_pictures
 
-    write_pictures(training.pictures(report, WIDE), path)
+    write_pictures(draw("training", report), path)
 
 
 def _judge(report: TrainingReport) -> None:

@@ -404,7 +404,6 @@ def _draw(model: Model, plans: dict[str, FusionPlan], trace: str | None, svg: st
 
         write_trace(trace, {"model": model.name}, iteration_tracks(plans), iteration_blocks(model, plans))
     if svg is not None:
-        from ccctl.render.svg import WIDE, write_pictures
-        from ccctl.render.svg.training import picture
+        from ccctl.render.svg import WIDE, iterations, write_pictures
 
-        write_pictures([picture(plans, WIDE)], svg)
+        write_pictures(iterations(plans, WIDE), svg)

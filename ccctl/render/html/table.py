@@ -9,7 +9,7 @@ from ccctl.render import about, percent, seconds
 from probes.base import without_domain
 
 if TYPE_CHECKING:
-    from ccctl.render.svg.benchmark import Bounds
+    from ccctl.render.svg import Bounds
     from exec.benchmark import Report
     from probes.link_costs import Profile
     from synth.schedules import Outcome

@@ -1,7 +1,8 @@
 """Pictures as SVG, by kind of artifact: `ccctl show -o` writes them, the page of `ccctl report` shows them.
 
-In: an artifact's value and a width in pixels. Out: `drawing.Drawing`. Read `drawing`, `chart`, `bar_chart`,
-then a kind. `files` writes them, as SVG or PNG.
+In: an artifact and a width in pixels. Out: `drawing.Drawing`. Read `drawing`, `axes`, then `chart` for
+lines and `lanes` for bars, timelines and matrices, then a kind of artifact. `files` finds the pictures of a
+kind, and writes them.
 """
 
 import lazy_loader as lazy

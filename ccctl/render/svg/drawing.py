@@ -6,41 +6,30 @@ names colours by their meaning; its style sheet defines them for light and for d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
 from probes.base import as_content, shortened
 
-__all__ = [
-    "COLOURS",
-    "FONT",
-    "STYLE",
-    "Drawing",
-    "above",
-    "box",
-    "document",
-    "element",
-    "fitted",
-    "legend",
-    "mark",
-    "stroke",
-    "text",
-    "text_width",
-]
+__all__ = ["ALARM", "COLOURS", "GREY", "STYLE", "Drawing", "Entry", "above", "box", "document", "element"]
+__all__ += ["figure", "fitted", "mark", "palette", "stroke", "swatch", "text", "text_width"]
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish; black is kept for text.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6d31")
-FONT = 12
+GREY = COLOURS[6]
+# Sizes of letters in pixels, by the kind of text.
+_FONT, _SIZES = 12, {"title": 14, "small": 11}
 # Pixels after which overlapping lines take turns.
 _PIECE = 8
 # The most characters of a legend entry.
 _MOST_WORDS = 300
-# Average width of a letter over its height, in DejaVu Sans, the widest of the usual fonts.
-_LETTER = 0.62
+# Widths of letters over their height, in DejaVu Sans, the widest of the usual fonts.
+_THIN, _USUAL, _WIDE = 0.41, 0.68, 1.0
+_THIN_LETTERS, _WIDE_LETTERS = frozenset("fijlrtI .,:;'!|()[]-/·"), frozenset("mwMW%@→←×+=<>…▲")
 # Marks of series: circle, square, triangle, diamond, inverted triangle, cross.
 _SHAPES = (
-    "",
+    "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0Z",
     "m-3-3h6v6h-6Z",
     "m0-4.5l4 7.5h-8Z",
     "m0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z",
@@ -68,6 +57,9 @@ def _rules(dark: bool) -> str:
 _DARK = ".dark{fill:var(--dark)}"
 STYLE = _rules(False) + "@media screen and (prefers-color-scheme:dark){" + _rules(True) + _DARK + "}"
 
+# An entry of a legend: a sign at 0,0 of 28 x 12 pixels, or "", and its meaning.
+Entry = tuple[str, str]
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -78,6 +70,14 @@ class Drawing:
     width: int
     height: float
     parts: tuple[str, ...]
+
+
+def figure(
+    title: str, about: str, width: int, parts: Iterable[str], bottom: float, entries: Iterable[Entry]
+) -> Drawing:
+    """Return the picture of ``parts``, which end at ``bottom``, with a legend of ``entries`` below."""
+    legend, height = _legend(entries, width, bottom)
+    return Drawing(title, about, width, bottom + height + 8, (*parts, *legend))
 
 
 def element(drawing: Drawing, top: float | None = None) -> str:
@@ -96,84 +96,82 @@ def document(drawings: Sequence[Drawing]) -> str:
     width, y = max(drawing.width for drawing in drawings), 8.0
     inner = []
     for drawing in drawings:
-        size = 14 if text_width(drawing.title, 14) <= width - 16 else 12
+        kind = "title" if text_width(drawing.title, "title") <= width - 16 else ""
         inner += [
-            text(fitted(drawing.title, width - 16, size), 8, y + 16, size=size),
+            text(fitted(drawing.title, width - 16, kind), 8, y + 16, kind=kind),
             element(drawing, y + 26),
         ]
         y += drawing.height + 42
-    title = "; ".join(drawing.title for drawing in drawings)
-    return "\n".join(
-        [
-            f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{y:.0f}' "
-            f"viewBox='0 0 {width} {y:.0f}' role='img'>",
-            f"<title>{as_content(title)}</title><style>{STYLE}</style>",
-            f"<rect width='{width}' height='{y:.0f}' class='f-paper'/>",
-            *inner,
-            "</svg>\n",
-        ]
+    ground = box(0, 0, width, y, colour="paper")
+    title, about = (
+        "; ".join(words) for words in zip(*((one.title, one.about) for one in drawings), strict=True)
     )
+    return element(Drawing(title, about, width, y, (f"<style>{STYLE}</style>", ground, *inner))) + "\n"
 
 
-def text_width(words: str, size: int = FONT) -> float:
+def text_width(words: str, kind: str = "") -> float:
     """Return the most pixels that the words take in usual fonts."""
-    return _LETTER * size * len(words)
+    return _SIZES.get(kind, _FONT) * sum(map(_letter_width, words))
 
 
-def fitted(words: str, width: float, size: int = FONT) -> str:
+def _letter_width(letter: str) -> float:
+    # From U+2E80 on, letters of Chinese, Japanese and Korean are squares.
+    wide = letter in _WIDE_LETTERS or letter >= "\u2e80"
+    return _WIDE if wide else _THIN if letter in _THIN_LETTERS else _USUAL
+
+
+def fitted(words: str, width: float, kind: str = "") -> str:
     """Return the words, cut at the end to fit into ``width`` pixels."""
-    most = max(1, int(width / (_LETTER * size)))
-    return words if len(words) <= most else words[: most - 1] + "…"
+    if text_width(words, kind) <= width:
+        return words
+    room, end = width - text_width("…", kind), 0
+    while (room := room - text_width(words[end], kind)) >= 0:
+        end += 1
+    return words[:end] + "…"
+
+
+def _tag(
+    name: str, place: Mapping[str, object], inner: str = "", *, fill: str, line: str = "", kind: str = ""
+) -> str:
+    """Return an element of the class ``kind``; ``fill`` and ``line``, its border, are colours.
+
+    A colour is a meaning, or #rrggbb with or without opacity, or two of these: on light, and on dark after
+    a slash.
+    """
+    fill, _, dark = fill.partition("/")
+    classes, attributes = [kind, "dark" if dark else ""], dict(place)
+    for colour, attribute in ((fill, "fill"), (line, "stroke")):
+        if colour in _MEANINGS:
+            classes.append(f"{attribute[0]}-{colour}")
+        else:
+            attributes[attribute] = colour
+    attributes |= {"class": " ".join(filter(None, classes)), "style": dark and f"--dark:{dark}"}
+    written = "".join(
+        f" {key}='{f'{value:.1f}' if isinstance(value, float) else value}'"
+        for key, value in attributes.items()
+        if value != ""
+    )
+    return f"<{name}{written}>{inner}</{name}>" if inner else f"<{name}{written}/>"
 
 
 def text(
-    words: str,
-    x: float,
-    y: float,
-    *,
-    anchor: str = "start",
-    size: int = FONT,
-    colour: str = "ink",
-    kind: str = "",
-    turned: bool = False,
-    dark: str = "",
+    words: str, x: float, y: float, *, anchor: str = "start", colour: str = "ink", kind: str = ""
 ) -> str:
-    """Return a line of text; ``kind`` is "axis" for an axis title, "legend" for a legend entry.
+    """Return a line of text.
 
-    ``dark`` is another colour for a dark background.
+    Its kind is "title", "axis" for an axis title, "legend" for a legend entry, or "small".
     """
-    names = f"{f'f-{colour}' if colour in _MEANINGS else ''} {kind}{' dark' if dark else ''}".strip()
-    place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'" + (f" class='{names}'" if names else "")
-    place += "" if colour in _MEANINGS else f" fill='{colour}'"
-    place += f" style='--dark:{dark}'" if dark else ""
-    turn = f" transform='rotate(-90 {x:.1f} {y:.1f})'" if turned else ""
-    return f"<text {place}{turn} font-family='sans-serif' font-size='{size}'>{as_content(words)}</text>"
+    place = {"x": x, "y": y, "text-anchor": anchor, "font-size": _SIZES.get(kind, _FONT)}
+    return _tag("text", {**place, "font-family": "sans-serif"}, as_content(words), fill=colour, kind=kind)
 
 
 def box(
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    *,
-    colour: str,
-    edge: str = "",
-    title: str = "",
-    dark: str = "",
+    x: float, y: float, width: float, height: float, *, colour: str, edge: str = "", title: str = ""
 ) -> str:
-    """Return a rectangle; ``colour`` and ``edge`` (the border) are colours or their meanings.
-
-    ``dark`` is another colour for a dark background.
-    """
-    filled = f"class='f-{colour}{f' s-{edge}' if edge else ''}'"
-    if colour not in _MEANINGS:
-        names = " ".join(filter(None, (f"s-{edge}" if edge else "", "dark" if dark else "")))
-        filled = f"fill='{colour}'" + (f" class='{names}'" if names else "")
-        filled += f" style='--dark:{dark}'" if dark else ""
-    border = " stroke-width='2'" if edge else ""
-    place = f"x='{x:.1f}' y='{y:.1f}' width='{max(0.0, width):.1f}' height='{height:.1f}'"
-    inner = f"><title>{as_content(title)}</title></rect>" if title else "/>"
-    return f"<rect {place} {filled}{border}{inner}"
+    """Return a rectangle, with a border if it has an ``edge``, its colour."""
+    inner = f"<title>{as_content(title)}</title>" if title else ""
+    place = {"x": x, "y": y, "width": max(0.0, width), "height": height, "stroke-width": 2 if edge else ""}
+    return _tag("rect", place, inner, fill=colour, line=edge)
 
 
 def stroke(
@@ -184,16 +182,41 @@ def stroke(
     ``turn`` (number, count) lets overlapping lines show in turns, piece by piece.
     """
     number, of = turn
-    dash = " stroke-dasharray='6 4'" if dashed else ""
+    place: dict[str, object] = {"d": path, "fill": "none", "stroke": "", "stroke-width": f"{width:g}"}
     if number:
-        dash = f" stroke-dasharray='{_PIECE} {_PIECE * (of - 1)}' stroke-dashoffset='{-_PIECE * number}'"
-    paint = f"class='s-{colour}'" if colour in _MEANINGS else f"stroke='{colour}'"
-    return f"<path d='{path}' fill='none' {paint} stroke-width='{width:g}'{dash}/>"
+        place["stroke-dasharray"] = f"{_PIECE} {_PIECE * (of - 1)}"
+        place["stroke-dashoffset"] = -_PIECE * number
+    elif dashed:
+        place["stroke-dasharray"] = "6 4"
+    return _tag("path", place, fill="none", line=colour)
+
+
+def mark(number: int, x: float, y: float, colour: str) -> str:
+    """Return the mark of a series' point; shapes differ, to distinguish series without colours."""
+    path = f"M{x:.1f} {y:.1f}{_SHAPES[number % len(_SHAPES)]}"
+    return _tag("path", {"d": path}, fill=colour, kind="mark")
+
+
+def swatch(colour: str, edge: str = "") -> str:
+    """Return the sign of a colour in a legend."""
+    return box(1, 0, 24, 12, colour=colour, edge=edge)
+
+
+def palette(number: int) -> str:
+    """Return the colour of the series of this number."""
+    return COLOURS[number % len(COLOURS)]
+
+
+# The sign of something wrong in a legend.
+ALARM = _tag("path", {"d": "M12 0l8 12h-16Z"}, fill="alarm")
 
 
 def above(colour: str) -> str:
-    """Return the legible text colour on a box of ``colour``, which is #rrggbb."""
-    return max(("#ffffff", "#111111"), key=lambda letters: _contrast(letters, colour))
+    """Return the legible text colour on a box of ``colour``; of two colours for two."""
+    return "/".join(
+        max(("#ffffff", "#111111"), key=lambda letters: _contrast(letters, ground))
+        for ground in colour.split("/")
+    )
 
 
 def _contrast(one: str, other: str) -> float:
@@ -208,32 +231,24 @@ def _luminance(colour: str) -> float:
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def mark(number: int, x: float, y: float, colour: str) -> str:
-    """Return the mark of a series' point; shapes differ, to distinguish series without colours."""
-    shape = number % len(_SHAPES)
-    if not shape:
-        return f"<circle class='mark' cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{colour}'/>"
-    return f"<path class='mark' d='M{x:.1f} {y:.1f}{_SHAPES[shape]}' fill='{colour}'/>"
-
-
-def legend(
-    entries: Iterable[tuple[str, str]], left: float, width: float, top: float
-) -> tuple[list[str], float]:
+def _legend(entries: Iterable[Entry], width: int, top: float) -> tuple[list[str], float]:
     """Return (parts, height) of a legend, in as many rows as the width requires.
 
-    An entry is (a sign at 0,0 of 28 x 12 pixels, its meaning); a long meaning takes several lines.
+    A long meaning takes several lines.
     """
-    parts, x, y = [], left, top
-    most = max(8, int((width - left - 40) / (_LETTER * FONT)))
-    for sign, words in entries:
-        lines = wrap(shortened(words, _MOST_WORDS), most) or [""]
-        needed = 34 + max(map(text_width, lines)) + 14
+    parts, left, x, y = [], 8.0, 8.0, top
+    for sign, given in entries:
+        words = shortened(given, _MOST_WORDS)
+        most = (width - left - 40) * len(words) / max(1.0, text_width(words))
+        lines = wrap(words, max(8, int(most))) or [""]
+        needed = 32 + max(map(text_width, lines)) + 18
         if x > left and x + needed > width:
             x, y = left, y + 20
-        parts.append(f"<g transform='translate({x:.1f},{y:.1f})'>{sign}</g>")
+        if sign:
+            parts.append(f"<g transform='translate({x:.1f},{y:.1f})'>{sign}</g>")
         for number, line in enumerate(lines):
-            parts.append(text(line, x + 34, y + 10 + 15 * number, kind="legend"))
-        x += needed
+            parts.append(text(line, x + 32 * bool(sign), y + 10 + 15 * number, kind="legend"))
+        x += needed if sign else needed - 32
         if len(lines) > 1:
             x, y = left, y + 15 * (len(lines) - 1) + 20
     return parts, (y - top + 20 * (x > left)) if parts else 0.0

@@ -1,22 +1,47 @@
-"""Picture files, as SVG, or as PNG if the file is named so.
+"""The pictures of any kind of artifact, and their files: SVG, or PNG if the file is named so.
 
 resvg makes the PNG: a small wheel without system libraries, which draws as browsers do.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ccctl.artifacts import write_output
 from ccctl.render.svg.drawing import Drawing, document
 from probes.base import UnavailableError, install
 
-__all__ = ["SUFFIXES", "png", "write_pictures"]
+if TYPE_CHECKING:
+    from typing import Any
 
+    from ccctl.render.svg.report import Bounds
+
+__all__ = ["NARROW", "SUFFIXES", "WIDE", "draw", "png", "write_pictures"]
+
+# Widths in pixels: a text column on a desktop, and a phone without margins.
+WIDE, NARROW = 960, 358
 SUFFIXES = (".svg", ".png")
+# Modules that draw several kinds, each by a function of its name; others have a function `pictures`.
+_SEVERAL = {
+    **dict.fromkeys(("schedule", "periodic", "symmetric", "selection"), "schedules"),
+    **dict.fromkeys(("model", "fusion", "tuning", "groups", "training"), "training"),
+}
 # Scale of the PNG, so that it is sharp on high-resolution screens.
 _ZOOM = 2
 _LETTERS = "<svg xmlns='http://www.w3.org/2000/svg' width='20' height='20'>{}</svg>"
+
+
+def draw(kind: str, body: Any, width: int = WIDE, bounds_s: Bounds | None = None) -> list[Drawing]:
+    """Return the pictures of an artifact, each ``width`` pixels wide; none where it is empty.
+
+    ``bounds_s`` are the proven bounds of a report's rows.
+    """
+    module = importlib.import_module(f"ccctl.render.svg.{_SEVERAL.get(kind, kind)}")
+    pictures = getattr(module, kind if kind in _SEVERAL else "pictures")
+    found: list[Drawing] = pictures(body, width, bounds_s) if kind == "report" else pictures(body, width)
+    return found
 
 
 def write_pictures(drawings: Sequence[Drawing], path: str) -> None:

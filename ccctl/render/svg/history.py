@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccctl.render.svg.chart import COLOURS, Chart, Series, charts
-from ccctl.render.svg.drawing import Drawing, legend, text
+from ccctl.render.svg.axes import Axis, short
+from ccctl.render.svg.chart import Chart, charts, series
+from ccctl.render.svg.drawing import GREY, Drawing, palette, text
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -31,76 +33,61 @@ def pictures(history: History, width: int) -> list[Drawing]:
     from probes.profiling import Names
 
     beta, alpha = (column.reshape(history.runs, -1) for column in (history.beta_s_per_byte, history.alpha_s))
-    rate = np.where(beta > 0, 1e-9 / np.where(beta > 0, beta, 1.0), np.nan)
+    with np.errstate(divide="ignore"):
+        rate = np.where(beta > 0, 1e-9 / beta, np.nan)
     latency = np.where(alpha > 0, alpha, np.nan) * 1e6
-    span_s = float(history.at_s[-1] - history.at_s[0])
-    _, unit_s, unit = next(one for one in _UNITS if span_s >= one[0])
-    at = (history.at_s - history.at_s[0]) / unit_s
-    chosen, others = _worst(history, rate)
-    names = Names(history.hosts)
+    began_s, ended_s = float(history.at_s[0]), float(history.at_s[-1])
+    _, unit_s, unit = next(one for one in _UNITS if ended_s - began_s >= one[0])
+    axis = Axis(f"time since the first run ({unit})", short)
+    at = (history.at_s - began_s) / unit_s
+    order, names = _worst_first(history, rate), Names(history.hosts)
+    events = list(enumerate(history.events[-_MOST_EVENTS:], start=1))
+    inside = [(number, event) for number, event in events if began_s <= event.at_s <= ended_s]
+    moments = tuple(((event.at_s - began_s) / unit_s, str(number)) for number, event in inside)
     panels = []
     for title, values in (("bandwidth (GB/s)", rate), ("latency, alpha (us)", latency)):
         lines = [
-            Series(
+            series(
                 names.link(int(history.src[link]), int(history.dst[link])),
-                COLOURS[number],
-                _points(at, values[:, link]),
+                palette(number),
+                at,
+                values[:, link],
             )
-            for number, link in enumerate(chosen)
+            for number, link in enumerate(order[:_MOST_LINES])
         ]
-        if others:
-            lines.append(
-                Series(_median_of(len(others)), "#7f7f7f", _points(at, _medians(values[:, others])), True)
-            )
-        happened = tuple(
-            ((event.at_s - history.at_s[0]) / unit_s, str(number))
-            for number, event in enumerate(history.events[-_MOST_EVENTS:], start=1)
-            if history.at_s[0] <= event.at_s <= history.at_s[-1]
-        )
-        kept = tuple(line for line in lines if line.points)
-        panels.append(
-            Chart(title, f"time since the first run ({unit})", kept, _short, _short, 0, 0, happened)
-        )
-    title = (
-        f"{plural(history.runs, 'run')} of {plural(history.links, 'link')}, "
-        f"{moment(history.at_s[0])} to {moment(history.at_s[-1])}"
-    )
-    about = "Bandwidth and latency, run by run: a line for each of the links that are worst, and events."
-    drawn = charts(title, about, panels, width)
+        if others := order[_MOST_LINES:]:
+            name = f"median of the other {len(others)} links" if len(others) > 1 else "the other link"
+            lines.append(series(name, GREY, at, _medians(values[:, others]), dashed=True))
+        panels.append(Chart(axis, Axis(title, short), lines, moments))
+    runs = f"{plural(history.runs, 'run')} of {plural(history.links, 'link')}"
     told = [
         (
-            text(str(number), 14, 10, anchor="middle", colour="alarm"),
+            text(str(number), 13, 10, anchor="middle", colour="alarm"),
             f"{moment(event.at_s)}  {event.kind}: {event.text}",
         )
-        for number, event in enumerate(history.events[-_MOST_EVENTS:], start=1)
+        for number, event in events
     ]
-    below, height = legend(told, 8, width, drawn.height)
-    return [Drawing(title, about, width, drawn.height + height + 4 * bool(told), (*drawn.parts, *below))]
+    return [
+        charts(
+            f"{runs}, {moment(began_s)} to {moment(ended_s)}",
+            "Bandwidth and latency, run by run: a line for each of the links that are worst, and events.",
+            panels,
+            width,
+            told,
+        )
+    ]
 
 
 def _medians(values: Floats) -> Floats:
     """Return the median of each row; NaN for a row without values."""
-    return np.array([np.nan if np.isnan(row).all() else np.nanmedian(row) for row in values])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmedian(values, axis=1))
 
 
-def _worst(history: History, rate: Floats) -> tuple[list[int], list[int]]:
-    """Return (links to draw, the others); links that got worse come first, then the largest drops."""
+def _worst_first(history: History, rate: Floats) -> list[int]:
+    """Return the links: first those that got worse, then those with the largest drops."""
     best = np.nan_to_num(rate).max(axis=0)
     least = np.nan_to_num(rate / np.where(best > 0, best, 1.0), nan=1.0).min(axis=0)
     worse = (history.bandwidth_since_s > 0) | (history.latency_since_s > 0)
-    order = sorted(range(history.links), key=lambda link: (not worse[link], float(least[link]), link))
-    return order[:_MOST_LINES], order[_MOST_LINES:]
-
-
-def _points(at: Floats, values: Floats) -> tuple[tuple[float, float], ...]:
-    return tuple(
-        (float(x), float(y)) for x, y in zip(at.tolist(), values.tolist(), strict=True) if not np.isnan(y)
-    )
-
-
-def _median_of(others: int) -> str:
-    return f"median of the other {plural(others, 'link')}" if others > 1 else "the other link"
-
-
-def _short(value: float) -> str:
-    return f"{value:g}"
+    return sorted(range(history.links), key=lambda link: (not worse[link], float(least[link]), link))

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ccctl.render import TreeLine, device_tree, fabric_words, percent, seconds
-from ccctl.render.svg.bar_chart import Bar, Piece, bars
-from ccctl.render.svg.drawing import COLOURS, Drawing, box, fitted, legend, stroke, text, text_width
+from ccctl.render.svg.axes import TIME, Axis
+from ccctl.render.svg.drawing import (
+    ALARM,
+    COLOURS,
+    Drawing,
+    Entry,
+    box,
+    figure,
+    fitted,
+    stroke,
+    swatch,
+    text,
+    text_width,
+)
+from ccctl.render.svg.lanes import LaneChart, bar, lanes
 from probes.topology import label
 
 if TYPE_CHECKING:
@@ -54,36 +68,43 @@ def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
 
     host = group.hosts[0]
     lines = device_tree(host)
-    own = [link for link in host.fabric if link.state != "down"]
-    fabric = min(210.0, 0.26 * width) if own else 0.0
+    linked = any(link.state != "down" for link in host.fabric)
+    fabric = min(210.0, 0.26 * width) if linked else 0.0
     wide = width - fabric - 4
     tops = _tops(lines)
-    top = {line.key: y for line, y in zip(lines, tops, strict=True)}
     parts = [*_panels(lines, tops, wide), *_edges(lines, tops)]
     for line, y in zip(lines, tops, strict=True):
         parts += _row(line, y, wide, wrong.get(line.key) or wrong.get(line.bus_id) or "")
-    drawn, signs = _fabric(host, top, wide - 6, fabric) if fabric else ([], [])
-    below = (tops[-1] if tops else 0.0) + _ROW + 8
-    names = {key: line.words[0] for line in lines for key in (line.bus_id, line.key)}
-    for where, said in wrong.items():
-        signs.append(("<path d='M14 0l8 12h-16Z' class='f-alarm'/>", f"{names.get(where, where)}: {said}"))
     kinds = {line.kind for line in lines}
-    entries = [
-        (f"<rect x='8' width='20' height='12' fill='{colour}'/>", said)
-        for kind, (said, colour) in _KINDS.items()
-        if kind in kinds
+    entries: list[Entry] = [
+        (swatch(colour), said) for kind, (said, colour) in _KINDS.items() if kind in kinds
     ]
     if "numa" in kinds:
-        entries.append((box(8, 0, 20, 12, colour="soft"), "a NUMA node: CPUs, memory"))
+        entries.append((swatch("soft"), "a NUMA node: CPUs, memory"))
     if any(line.pcie for line in lines):
         entries.append(
-            (stroke("M8 0v8h20", "faint", width=1.5), "PCIe: GT/s of a lane, lanes, GB/s each way")
+            (stroke("M4 0v8h20", "faint", width=1.5), "PCIe: GT/s of a lane, lanes, GB/s each way")
         )
-    explained, height = legend([*entries, *signs], 8, width, below)
+    if linked:
+        middles = {line.key: y + _HIGH / 2 for line, y in zip(lines, tops, strict=True)}
+        parts += _switches(host, middles, wide - 6, fabric)
+        counts = _between(host, middles)
+        parts += _curves(counts, middles, wide - 6, fabric)
+        for count in sorted(set(counts.values())):
+            links = f"{count} link{'s' * (count > 1)} between two"
+            entries.append((stroke("M2 6h24", COLOURS[2], width=_thick(count)), links))
+        entries += [("", words) for words in fabric_words(host)]
+    names = {key: line.words[0] for line in lines for key in (line.bus_id, line.key)}
+    entries += [(ALARM, f"{names.get(where, where)}: {said}") for where, said in wrong.items()]
     alike = f", {len(group.hosts)} alike" if len(group.hosts) > 1 else ""
-    title = headline(host, fold(group.names) + alike)
-    about = "Devices below their NUMA nodes, PCIe switches and bridges; curves on the right join GPUs."
-    return Drawing(title, about, width, below + height + 8, (*parts, *drawn, *explained))
+    return figure(
+        headline(host, fold(group.names) + alike),
+        "Devices below their NUMA nodes, PCIe switches and bridges; curves on the right join GPUs.",
+        width,
+        parts,
+        (tops[-1] if tops else 0.0) + _ROW + 8,
+        entries,
+    )
 
 
 def _tops(lines: list[TreeLine]) -> list[float]:
@@ -129,62 +150,54 @@ def _row(line: TreeLine, y: float, wide: float, wrong: str) -> Iterator[str]:
     whole = f"{first} · {rest}" + (f": {wrong}" if wrong else "")
     room = max(20.0, wide - x - 6)
     yield box(x, y, room, _HIGH, colour="paper", edge="alarm" if wrong else "", title=whole)
-    yield f"<rect x='{x:.1f}' y='{y:.1f}' width='6' height='{_HIGH}' fill='{colour}'/>"
+    yield box(x, y, 6, _HIGH, colour=colour)
     yield text(fitted(name, room - 12), x + 11, y + 14, colour="alarm" if wrong else "ink")
     left = x + 11 + text_width(name) + 10
     if x + room - left > 24:
         yield text(fitted(rest, x + room - left - 4), left, y + 14, colour="faint")
 
 
-def _fabric(
-    host: Host, top: dict[str, float], left: float, wide: float
-) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return (curves between linked GPUs and a bar for the switches, the legend)."""
-    parts: list[str] = []
+def _between(host: Host, middles: dict[str, float]) -> dict[tuple[str, str], int]:
+    """Return the number of links between each two GPUs, the upper one first."""
     counts: dict[tuple[str, str], int] = {}
-    switched: dict[str, int] = {}
     for link in host.fabric:
-        if link.state == "down" or link.source not in top:
-            continue
-        if link.target_kind == "switch":
-            switched[link.source] = switched.get(link.source, 0) + link.count
-        elif link.target in top and link.target != link.source:
-            a, b = sorted((link.source, link.target), key=lambda end: top[end])
-            counts[a, b] = max(counts.get((a, b), 0), link.count)
-    span = max((top[b] - top[a] for a, b in counts), default=1.0)
-    for (a, b), count in sorted(counts.items()):
-        first, last = top[a] + _HIGH / 2, top[b] + _HIGH / 2
-        reach = 14 + (wide - 26) * (last - first) / span
-        path = f"M{left:.1f} {first:.1f}C{left + 1.3 * reach:.1f} {first:.1f} "
-        path += f"{left + 1.3 * reach:.1f} {last:.1f} {left:.1f} {last:.1f}"
-        parts.append(stroke(path, COLOURS[2], width=_thick(count)))
-    if switched:
-        parts += _switches(host, switched, top, left, wide)
-    signs = [
-        (stroke("M4 6h24", COLOURS[2], width=_thick(count)), f"{count} link{'s' * (count > 1)} between two")
-        for count in sorted(set(counts.values()))
-    ]
-    return parts, signs + [("", words) for words in fabric_words(host)]
+        ends = {link.source, link.target} & middles.keys()
+        if link.state != "down" and link.target_kind != "switch" and len(ends) == 2:
+            first, last = sorted(ends, key=middles.__getitem__)
+            counts[first, last] = max(counts.get((first, last), 0), link.count)
+    return counts
 
 
-def _switches(
-    host: Host, switched: dict[str, int], top: dict[str, float], left: float, wide: float
+def _curves(
+    counts: dict[tuple[str, str], int], middles: dict[str, float], left: float, wide: float
 ) -> Iterator[str]:
+    """Yield a curve between each two linked GPUs."""
+    span = max((middles[last] - middles[first] for first, last in counts), default=1.0)
+    for (first, last), count in sorted(counts.items()):
+        top, bottom = middles[first], middles[last]
+        reach = left + 1.3 * (14 + (wide - 26) * (bottom - top) / span)
+        path = f"M{left:.1f} {top:.1f}C{reach:.1f} {top:.1f} {reach:.1f} {bottom:.1f} {left:.1f} {bottom:.1f}"
+        yield stroke(path, COLOURS[2], width=_thick(count))
+
+
+def _switches(host: Host, middles: dict[str, float], left: float, wide: float) -> Iterator[str]:
     """Yield one bar for all NVSwitches, with each GPU's number of links to them."""
-    most, x = max(switched.values()), left + wide - 34
-    for source, count in switched.items():
-        y = top[source] + _HIGH / 2
-        fewer = count < most
+    links = [link for link in host.fabric if link.target_kind == "switch" and link.source in middles]
+    counts: Counter[str] = Counter()
+    for link in links:
+        counts[link.source] += link.count if link.state != "down" else 0
+    rows, x = [middles[source] for source in +counts], left + wide - 34
+    if not rows:
+        return
+    for source, count in (+counts).items():
+        fewer, y = count < max(counts.values()), middles[source]
         said = f"{count}" if wide < 100 else f"{count} links"
         yield stroke(f"M{left:.1f} {y:.1f}H{x:.1f}", "alarm" if fewer else COLOURS[2], width=3)
         yield text(said, left + 12, y - 5, colour="alarm" if fewer else "ink")
-    rows = [top[source] + _HIGH / 2 for source in switched]
-    first, last = min(rows) - 8, max(rows) + 8
-    first, last = max(4.0, min(first, (first + last) / 2 - 48)), max(last, (first + last) / 2 + 48)
-    yield box(x, first, 24, last - first, colour=COLOURS[2])
-    shown = len({link.target for link in host.fabric if link.target_kind == "switch" and link.target in top})
+    yield box(x, min(rows) - 8, 24, max(rows) - min(rows) + 16, colour=COLOURS[2])
+    shown = len({link.target for link in links if link.target in middles})
     name = f"{shown} NVSwitches" if shown > 1 else "NVSwitch"
-    yield text(name, x + 16, (first + last) / 2, anchor="middle", colour="#ffffff", turned=True)
+    yield text(name, x + 24, min(rows) - 15, anchor="end")
 
 
 def _thick(count: int) -> float:
@@ -195,22 +208,21 @@ def _probes(host: Host, probed: list[Probed], width: int) -> Drawing:
     """Return a group of bars for each probe: the measurement of each alternative."""
     names = {gpu.bus_id: label(gpu) for gpu in host.gpus} | {nic.name: label(nic) for nic in host.nics}
     rows = []
+    for one in probed:
+        asked = " and ".join(names.get(name, name) for name in one.devices)
+        answer = f"  answer {one.answer}, {percent(one.confidence or 0)} sure"
+        for alternative, value in one.measured.items():
+            said = seconds(value) if one.what == "nic_numa" else f"{value:.3g}"
+            name = f"{asked}: {_QUESTIONS[one.what]}, {names.get(alternative, alternative)}"
+            rows.append(bar(name, [("median", value, COLOURS[0])], said + answer, first=bool(answer)))
+            answer = ""
+    rates = Axis(
+        "median: seconds, or GB/s beside the other's traffic by GB/s alone", lambda value: f"{value:.3g}"
+    )
     timed = all(one.what == "nic_numa" for one in probed)
-    for (what, devices), found in groupby(probed, lambda one: (one.what, one.devices)):
-        for one in found:
-            asked = " and ".join(names.get(name, name) for name in devices)
-            for number, (alternative, value) in enumerate(one.measured.items()):
-                answer = f"answer {one.answer}, {percent(one.confidence or 0)} sure"
-                said = seconds(value) if one.what == "nic_numa" else f"{value:.3g}"
-                said += f"  {answer}" if not number else ""
-                name = f"{asked}: {_QUESTIONS[what]}, {names.get(alternative, alternative)}"
-                rows.append(Bar(name, (Piece("median", value, COLOURS[0]),), said, first=not number))
-    axis = "time, median" if timed else "median: seconds, or GB/s beside the other's traffic by GB/s alone"
-    return bars(
+    return lanes(
         f"active probes of {host.name}: what each alternative measured",
         "A group of bars for each question of AdapCC's probes, and the answer.",
-        rows,
-        axis,
-        seconds if timed else lambda value: f"{value:.3g}",
+        LaneChart(rows, replace(TIME, title="time, median") if timed else rates),
         width,
     )

@@ -127,12 +127,12 @@ def test_ranks_that_no_link_joins(run_ccctl):
 
 def test_picture_marks_what_is_slow():
     from ccctl.render.svg.drawing import document
-    from ccctl.render.svg.training.groups import pictures
+    from ccctl.render.svg.training import groups
 
-    groups = plan_groups(racked([5] * 3, slow_ranks=[2], slow_racks=[1]), SIZE_BYTES).groups
-    drawn = document(pictures(groups, 960))
+    made = plan_groups(racked([5] * 3, slow_ranks=[2], slow_racks=[1]), SIZE_BYTES).groups
+    drawn = document(groups(made, 960))
     assert "rank 2, slow" in drawn and "rack 1, slow" in drawn
-    # The ground, three entries of the legend, and a cell for each rank and iteration.
-    assert drawn.count("<rect") == 1 + 3 + groups.ranks * groups.period
-    narrow = document(pictures(groups, 358))
+    # A cell for each rank and iteration holds the number of its group.
+    assert drawn.count("font-size='11'") == made.ranks * made.period
+    narrow = document(groups(made, 358))
     assert "more iterations" in narrow

@@ -11,7 +11,7 @@ from ccctl.artifacts import codec
 from ccctl.commands.training.compare import CompareOptions, compare, parse_modes
 from ccctl.errors import UsageError
 from ccctl.render.svg.drawing import document
-from ccctl.render.svg.training.training import pictures
+from ccctl.render.svg.training import training as pictures
 from ccctl.summaries.training import TrainingRows, summary_of
 from exec.training.workloads.request import MODES, Mode
 from probes.base.columns import floats

@@ -5,28 +5,45 @@ from dataclasses import replace
 import numpy as np
 from slow_host import profile_with_slow_host
 
-from ccctl.render.svg.profile import cluster, heat_map, slow_hosts
+from ccctl.render.svg.profile import pictures
 from probes.base.columns import floats
 
 PROFILE = profile_with_slow_host()
 
 
+def hosts(profile, width=960):
+    return pictures(profile, width)[0]
+
+
+def heat_map(profile, width=960):
+    return pictures(profile, width)[-1]
+
+
+def words(drawing):
+    return [part.partition(">")[2].partition("<")[0] for part in drawing.parts if part.startswith("<text")]
+
+
+def labels(drawing):
+    """The names at the left end of lanes."""
+    ends = [part for part in drawing.parts if part.startswith("<text") and "anchor='end'" in part]
+    return [part.partition(">")[2].partition("<")[0] for part in ends]
+
+
 def test_the_slow_host_is_named_and_comes_first():
-    assert slow_hosts(PROFILE) == {"node3": ("sends",)}
-    words = [part for part in cluster(PROFILE, 960).parts if part.startswith("<text")]
-    assert "node3: slow" in words[0]
+    drawn = hosts(PROFILE)
+    assert "Slow: node3 0.452, sends slowly." in drawn.about
+    assert labels(drawn)[0] == "node3"
+    assert [said for said in words(drawn) if "slowly" in said] == ["0.452, sends slowly"]
 
 
-def test_a_slow_host_with_a_long_name_is_called_slow_and_told_from_the_others():
+def test_hosts_are_called_without_the_domain_of_all_and_long_names_are_cut():
     def renamed(pattern):
         ranks = tuple(replace(one, host=pattern.format(one.host)) for one in PROFILE.ranks)
-        drawn = cluster(replace(PROFILE, ranks=ranks), 358).parts
-        names = [part.partition(">")[2].partition("<")[0] for part in drawn if part.startswith("<text")]
-        return [name for name in names if "rack17" in name]
+        return labels(hosts(replace(PROFILE, ranks=ranks), 358))[0]
 
-    assert renamed("rack17-{}.gpu.cluster-2.frankfurt.example.internal")[0] == "rack17-node3: slow"
+    assert renamed("rack17-{}.gpu.cluster-2.frankfurt.example.internal") == "rack17-node3"
     long = renamed("{}-in-rack17-of-the-cluster-in-hall-2-of-the-building-at-the-river")
-    assert long[0].startswith("node3-in-rack17-") and long[0].endswith("…: slow")
+    assert long.startswith("node3-in-rack17-") and long.endswith("…")
 
 
 def test_a_link_without_a_sound_fit_is_not_called_slow():
@@ -44,12 +61,12 @@ def test_what_was_not_measured_is_an_empty_cell_and_the_legend_says_so():
     assert any("empty: not measured" in part for part in fewer.parts)
 
 
-def test_every_link_has_a_cell_and_flagged_ones_a_mark():
+def test_every_link_has_a_cell_and_flagged_ones_a_border():
     parts = heat_map(PROFILE, 960).parts
     assert sum("GB/s" in part for part in parts if part.startswith("<rect") and "→" in part) == 132
     flagged = sum("slow_sender" in words for words in PROFILE.links.flags)
-    # One more corner is in the legend, inside its group.
-    assert sum(part.startswith("<path") and "class='f-alarm'" in part for part in parts) == flagged == 20
+    borders = [part for part in parts if part.startswith("<rect") and "s-alarm" in part]
+    assert len(borders) == flagged == 20
 
 
 def test_links_are_compared_with_those_that_are_not_flagged():

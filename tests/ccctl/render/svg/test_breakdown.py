@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ccctl.render.svg.benchmark.breakdown import pictures
+from ccctl.render.svg import draw
 
 
 def words(drawing):
@@ -10,8 +10,7 @@ def words(drawing):
 
 
 def test_the_way_from_the_bound_to_the_measured_time(samples):
-    (row,) = samples["report"].rows
-    waterfall, path, ranks = pictures(row, 960)
+    _, waterfall, path, ranks = draw("report", samples["report"])
     assert "from the bound to the measured time" in waterfall.title
     for said in (">500 us<", ">+100 us<", ">+10 us<", ">−10 us<", ">+300 us<", ">1 ms<", ">bound: cut<"):
         assert said in words(waterfall), said
@@ -23,11 +22,13 @@ def test_the_way_from_the_bound_to_the_measured_time(samples):
 
 def test_without_a_network_nothing_is_predicted(samples):
     (row,) = samples["report"].rows
-    drawn = pictures(replace(row, breakdown=replace(row.breakdown, forecast=None)), 960)
+    alone = replace(row, breakdown=replace(row.breakdown, forecast=None))
+    _, *drawn = draw("report", replace(samples["report"], rows=(alone,)))
     assert len(drawn) == 2
     assert not any("predicted<" in words(one) for one in drawn)
 
 
-def test_a_row_without_a_breakdown_has_no_picture(samples):
+def test_a_row_without_a_breakdown_has_curves_alone(samples):
     (row,) = samples["report"].rows
-    assert pictures(replace(row, breakdown=None), 960) == []
+    report = replace(samples["report"], rows=(replace(row, breakdown=None),))
+    assert len(draw("report", report)) == 1

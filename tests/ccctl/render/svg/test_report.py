@@ -1,18 +1,24 @@
 """The picture of a report: every series is in it, in its place, and it is XML."""
 
+from collections import Counter
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
-from ccctl.render.svg.benchmark.report import pictures
 from ccctl.render.svg.drawing import document
+from ccctl.render.svg.report import pictures
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def plot(report, width=960, bounds_s=None):
     return document(pictures(report, width, bounds_s))
+
+
+def marks(root):
+    """The paths of the marks of points."""
+    return [path.get("d") for path in root.iter(f"{SVG}path") if path.get("class") == "mark"]
 
 
 def grown(report, sizes):
@@ -41,9 +47,8 @@ def test_ours_the_peers_and_predictions_are_lines_of_their_own(samples):
     for expected in ("ring", "mpi", "ring, predicted", "bus bandwidth (GB/s)", "time, median", "1M"):
         assert expected in words
     # Two charts, each with three sizes of ours and three of the peer, by other shapes; and the legend.
-    marks = [one for one in root.iter() if one.get("class") == "mark"]
-    assert len([one for one in marks if one.tag == f"{SVG}circle"]) == 6 + 1
-    assert len([one for one in marks if one.tag == f"{SVG}path"]) == 6 + 1
+    shapes = Counter(place.partition("m")[2] for place in marks(root))
+    assert list(shapes.values()) == [6 + 1, 6 + 1]
     dashed = [path for path in root.iter(f"{SVG}path") if path.get("stroke-dasharray")]
     # One line a chart, and its entry in the legend.
     assert len(dashed) == 3
@@ -52,7 +57,7 @@ def test_ours_the_peers_and_predictions_are_lines_of_their_own(samples):
 def test_what_is_larger_stands_higher_and_farther_right(samples):
     root = ElementTree.fromstring(plot(grown(samples["report"], (1024, 4096, 16384))))
     first = next(root.iter(f"{SVG}g"))
-    places = [(float(c.get("cx")), float(c.get("cy"))) for c in first.iter(f"{SVG}circle")][:3]
+    places = [tuple(map(float, place.partition("m")[0][1:].split())) for place in marks(first)][:3]
     assert [x for x, _ in places] == sorted(x for x, _ in places)
     assert [y for _, y in places] == sorted((y for _, y in places), reverse=True)
 

@@ -1,1 +1,0 @@
-from .report import Bounds as Bounds

@@ -1,1 +1,0 @@
-"""Pictures of schedules that list only the sends of one period, or of one orbit."""

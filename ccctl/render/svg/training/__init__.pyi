@@ -1,2 +1,0 @@
-from . import groups as groups, training as training
-from .fusion import picture as picture
