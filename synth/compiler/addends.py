@@ -1,9 +1,7 @@
-"""The chunk DAG of a schedule whose sends carry addends: ranks keep the parts that arrive apart and sum
-locally.
-
+"""The chunk DAG of a schedule whose sends carry addends: ranks receive the parts separately and add them up.
 Each part of a sum is received into a scratch slot of its own, so that a rank can send its sum while another
-part arrives. Sums are computed when a send needs them, results at the end. Ranks that sum the same parts do
-so in the same order, so their results are equal bit by bit.
+part arrives. A sum is computed when a send needs it, a result at the end. Ranks that sum the same parts do so
+in the same order, so their results are equal bit by bit.
 """
 
 from __future__ import annotations
@@ -123,7 +121,7 @@ class _Lowering:
         return self._columns(name)
 
     def _carried(self) -> list[_Parts]:
-        """Return the parts that each send carries, and note them in the slot it leaves from."""
+        """Return the parts that each send carries; append them to ``carried`` of the slot that it reads."""
         schedule, found = self.schedule, []
         parts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for (rank, chunk), slot in self.slots.items():
@@ -149,16 +147,15 @@ class _Lowering:
         return self.slots.setdefault((rank, chunk), _Slot(rank, chunk, [], {}))
 
     def _sum(self, slot: _Slot, wanted: _Parts, when: int) -> _Place:
-        """Return the place of the sum of these parts; first add the operations that compute it, if it
-        is new.
-        """
+        """Return the place of the sum of these parts; add the operations for it if it is new."""
         if len(wanted) == 1:
             return slot.places[next(iter(wanted))]
         if wanted in slot.sums:
             return slot.sums[wanted]
         groups = self._grouped(slot, wanted)
         places = {group: self._sum(slot, group, when) for group in groups}
-        # Only the first two can swap without changing the bits; and in place the output is the input.
+        # A sum of two has the same bits in either order, so either of the first two may be the accumulator.
+        # The own part may be it only at its last use, because in place its output slot is the input slot.
         last_use = all(wanted <= later or _OWN not in later for later in slot.carried)
         front = groups[:2]
         grows = [one for one in front if one in slot.sums and last_use and one not in slot.carried]
@@ -177,9 +174,7 @@ class _Lowering:
         return into
 
     def _grouped(self, slot: _Slot, wanted: _Parts) -> list[_Parts]:
-        """Return the parts grouped as every rank sums them: first those of one send's sum, then
-        these sums.
-        """
+        """Return groups of the parts, alike on every rank: the parts in one send's sum go together."""
         of = {part: self._contributors(slot, part) for part in wanted}
         whole = sum(of.values())
         groups: list[_Parts] = []

@@ -21,8 +21,8 @@ __all__ = ["compiled_program"]
 def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) -> Program:
     """Compile a chunk DAG into a program with ``instances`` parallel instances.
 
-    Fused instructions are split again if messages would overtake each other or waits form a cycle. This ends:
-    with nothing fused and every receive sorted right behind its send, one message per FIFO is enough.
+    Fused instructions are split again if messages would overtake each other or waits form a cycle. The loop
+    ends: with nothing fused and every receive right behind its send, one message per FIFO is enough.
     """
     require("chunk dag", dag)
     whole = instructions_of(replicated(dag, instances))
@@ -48,9 +48,8 @@ def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) ->
 
 
 def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indices]:
-    """Return (the program, none), or (None, fused rows to take apart).
-
-    If a cycle of threadblocks that all send first fills its FIFOs, the blocked messages move to the next
+    """Return (the program, none), or (None, fused rows to split).
+    If all threadblocks of a cycle send first and fill their FIFOs, the blocked messages move to the next
     channel.
     """
     lowest = np.zeros(rows.rows, dtype=np.int64)

@@ -19,9 +19,8 @@ Range = tuple[Indices, Indices]
 @dataclass(frozen=True, eq=False)
 class Dependences:
     """Row n must come after rows ``before[start[n]:start[n + 1]]``, each earlier than n.
-
-    ``true`` says whether it reads what that row wrote; else it overwrites what that row read or wrote.
-    ``kept[n]`` says whether any slot that row n wrote still holds its value at the end.
+    ``true`` tells for each of them whether row n reads what it wrote; otherwise row n overwrites what it read
+    or wrote. ``kept[n]`` tells whether any slot that row n wrote still holds its value at the end.
     """
 
     start: Indices
@@ -31,9 +30,7 @@ class Dependences:
 
 
 def dependences(cells: Cells, first: Range, second: Range, written: Range) -> Dependences:
-    """Return the dependences of rows in order, each of which reads two ranges, then writes one; O(slots
-    touched).
-    """
+    """Return the dependences of rows, each of which reads two ranges, then writes one; O(slots touched)."""
     touched = int(first[1].sum() + second[1].sum() + 2 * written[1].sum())
     wanted = np.zeros(cells.total, dtype=bool)
     outputs = cells.outputs

@@ -23,11 +23,10 @@ _S, _R, _CPY, _RE, _RRC = (OPS.index(op) for op in ("s", "r", "cpy", "re", "rrc"
 
 @dataclass(frozen=True, eq=False)
 class InstructionDag:
-    """Row n runs ``op[n]`` on ``rank[n]``; the rows stand in an order in which they can run.
-
-    ``send_to`` and ``recv_from`` are peers, ``sender`` and ``receiver`` the rows at the other end of its
-    messages (-1: none). ``before`` of the dependences are rows of the same rank. ``tb`` and ``channel`` are
-    the author's choices (-1: none); ``when`` is the time in the schedule, if there is one.
+    """Row n runs ``op[n]`` on ``rank[n]``; the order of the rows is a valid order of execution.
+    ``send_to`` and ``recv_from`` are peers; ``sender`` and ``receiver`` are the rows at the other end of the
+    row's messages (-1: none). A row depends only on rows of its own rank. ``tb`` and ``channel`` are the
+    author's choices (-1: none); ``when`` is the time in the schedule, if there is one.
     """
 
     dag: ChunkDag
@@ -54,9 +53,7 @@ class InstructionDag:
         return len(self.op)
 
     def touched(self, cells: Cells) -> tuple[tuple[Indices, Mask], tuple[Indices, Mask]]:
-        """Return ((first source slot, whether it is read), (first destination slot, whether it is
-        written)).
-        """
+        """Return ((first source slot, whether read), (first destination slot, whether written))."""
         src = cells.first[self.rank, self.src_buffer] + self.src_slot
         dst = cells.first[self.rank, self.dst_buffer] + self.dst_slot
         return (src, np.array(READS_SRC)[self.op]), (dst, np.array(WRITES_DST)[self.op])

@@ -1,6 +1,6 @@
 """The rules of each form of a program, checked between the passes.
 
-A broken rule is a bug in the pass before, never an error of the program's author, so it is an assertion.
+A broken rule is a bug in the previous pass, never an error of the program's author, so it is an assertion.
 """
 
 from __future__ import annotations

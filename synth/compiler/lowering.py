@@ -1,4 +1,4 @@
-"""Schedule → program: every send becomes an operation on chunks, and the passes do the rest.
+"""Lowering of a schedule to a program: each send becomes an operation on chunks, and the passes compile it.
 
 A chunk starts in its input slot. A received chunk is kept in its output slot, or in a scratch slot if it has
 no output slot on that rank.
@@ -39,10 +39,9 @@ def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool 
 
 
 def _paces(schedule: Schedule, program: Program) -> Floats:
-    """Return how fast each threadblock sends if all are through when the busiest link or port is.
-
-    Else sums that nobody needs yet fill the ports, and results wait behind them: four hosts, one at 40 Mbit/s
-    and one pair at 20, took 2.1 s instead of 1.8 (benchmarks/lab_cases.py).
+    """Return the rate of each threadblock at which it finishes together with the busiest link or port.
+    Without these rates sums that nobody needs yet fill the ports, and results wait behind them: four hosts,
+    one at 40 Mbit/s and one pair at 20, took 2.1 s instead of 1.8 (benchmarks/lab_cases.py).
     """
     sends = np.array(SENDS)[program.op]
     carried = np.bincount(program.tb_of, weights=program.count * sends, minlength=program.threadblocks)
@@ -162,10 +161,7 @@ class _Homes:
         self.slot = slot
 
     def before(self, rank: Indices) -> tuple[Indices, Indices]:
-        """Return (buffer, slot) of each send's chunk on ``rank`` when it starts.
-
-        Slot -1 where it has none.
-        """
+        """Return (buffer, slot) of each send's chunk on ``rank`` at its start; slot -1: it is not there."""
         place = rank * self.chunks + self.chunk
         at = np.minimum(np.searchsorted(self.places, place), max(0, len(self.places) - 1))
         if not len(self.places):
@@ -180,9 +176,7 @@ class _Homes:
         return self.buffer[at], self.slot[at]
 
     def kept(self) -> tuple[Indices, Indices, Indices]:
-        """Return (rank, input slot, output slot) of the chunks that a rank has as input, needs as output and
-        never receives.
-        """
+        """Return (rank, input slot, output slot) of input chunks that are also output and never received."""
         place = self.outputs.rank * self.chunks + self.outputs.chunk
         own = _slot(self.inputs, place, self.chunks)
         rows = np.flatnonzero((own >= 0) & ~np.isin(place, self.places))

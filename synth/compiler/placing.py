@@ -1,4 +1,4 @@
-"""The loops that place instructions: chains on channels, local work on threadblocks."""
+"""Compiled loops that place instructions: chains of messages on channels, local rows on threadblocks."""
 
 from __future__ import annotations
 

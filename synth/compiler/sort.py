@@ -1,4 +1,4 @@
-"""One topological order of all instructions, which threadblocks keep to avoid deadlock.
+"""One topological order of all instructions; threadblocks keep to it, which avoids deadlock.
 
 Priority is dependency depth, then reverse depth (GC3 Sec. 5.2); for a schedule, it is the schedule's time. A
 send comes after the rows that its receive depends on, so that the message does not occupy its FIFO meanwhile.
@@ -38,9 +38,7 @@ def sorted_rows(dag: InstructionDag, *, adjacent: bool = False) -> Indices:
 
 
 def _edges(dag: InstructionDag) -> tuple[Indices, Indices]:
-    """Return the rows that must come after each row: its dependents, its receiver, the senders to its
-    dependents.
-    """
+    """Return the rows that must follow each row: its dependents, the senders to them, and its receiver."""
     needs = dag.needs
     owner = np.repeat(np.arange(dag.rows), np.diff(needs.start))
     receivers = np.flatnonzero(dag.sender >= 0)

@@ -1,7 +1,7 @@
 """Synchronization: each instruction waits for its dependences in other threadblocks.
 
-A step carries one wait, so further waits go to nops before it. A wait is left out if an earlier one, here or
-in the threadblock waited for, already ensures it (GC3 Sec. 5.2).
+A step carries one wait, so its other waits go to nops before it. A wait is left out if an earlier wait, of
+this threadblock or of the one waited for, already ensures it (GC3 Sec. 5.2).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
 
 
 def _turns(row: Indices, place: Indices) -> Indices:
-    """Return the place of each step in the order; a nop has the place of the step after it."""
+    """Return the place of each step in the order; a nop has the place of the step that it precedes."""
     real = np.flatnonzero(row >= 0)
     served = real[np.searchsorted(real, np.arange(len(row)))] if len(real) else real
     turns: Indices = place[row[served]]

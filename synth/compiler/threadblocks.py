@@ -1,6 +1,6 @@
 """The assignment of instructions to threadblocks and channels (GC3 Sec. 5.2 and 5.4).
 
-One threadblock on each side uses a channel between two ranks. So the two peers of a fused instruction
+Each end of a channel between two ranks belongs to one threadblock. So the two peers of a fused instruction
 (received from, sent to) stay tied on that channel; a chunk forwarded to another peer takes another channel.
 Local instructions go to the threadblock that was idle longest.
 """
@@ -35,10 +35,9 @@ class Blocks:
 
 
 def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Blocks | None, Indices]:
-    """Return (the threadblocks, none) or (None, fused rows that must be taken apart before it can succeed).
-
-    ``lowest`` is the lowest channel that each row's chain of messages may take. It is raised if they would
-    overtake others. A channel that the author chose stays.
+    """Return (the threadblocks, none) or (None, fused rows that must be split first).
+    ``lowest`` is the lowest channel that each row's chain of messages may take; it is raised in place for
+    messages that would overtake others. A channel that the author chose stays.
     """
     if dag.dag.by_hand:
         channel = np.where(dag.channel >= 0, dag.channel, dag.instance)
@@ -53,9 +52,7 @@ def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Bloc
 
 
 def _channels(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Indices | None, Indices]:
-    """Return (the channel of every row's messages, none), or (None, fused rows for which there is no
-    channel).
-    """
+    """Return (channel of every row's messages, none), or (None, fused rows that fit on no channel)."""
     peers = dag.rank * np.int64(dag.dag.collective.ranks)
     out = np.where(dag.receiver >= 0, peers + dag.send_to, -1)
     into = np.where(dag.sender >= 0, dag.recv_from * np.int64(dag.dag.collective.ranks) + dag.rank, -1)
@@ -106,9 +103,7 @@ def _passed_on(dag: InstructionDag, heads: Indices) -> Indices:
 
 
 def _overtaken(dag: InstructionDag, place: Indices, channel: Indices) -> tuple[Indices, Indices]:
-    """Return (receives that overtake, receives overtaken) on connections where an earlier message is received
-    later.
-    """
+    """Return (receives that overtake, receives overtaken): the earlier message is received later."""
     into = np.flatnonzero(dag.sender >= 0)
     key = (dag.recv_from[into] * np.int64(dag.dag.collective.ranks) + dag.rank[into]) * _CHANNELS + channel[
         into
@@ -126,7 +121,7 @@ def _fused_among(dag: InstructionDag, ahead: Indices, behind: Indices) -> Indice
 
 
 def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
-    """Return threadblocks made from the channels: fused rows tie a sending end to a receiving end."""
+    """Return a threadblock for each channel end; fused rows tie a sending end to a receiving end."""
     ranks, rows = np.int64(dag.dag.collective.ranks), dag.rows
     talks = (dag.sender >= 0) | (dag.receiver >= 0)
     # The peer at the other side of a tied end, for each (rank, peer, channel) that sends or receives.

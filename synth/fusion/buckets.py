@@ -79,9 +79,7 @@ def by_torch(model: Model, buffer_bytes: int, first_bytes: int) -> list[Bucket]:
 
 
 def by_cycle(model: Model, buffer_bytes: int, cycle_s: float) -> list[Bucket]:
-    """Return buckets of the tensors that are ready at the end of each cycle, none above the
-    buffer (Horovod).
-    """
+    """Return buckets, at most a buffer each, of the tensors that become ready in a cycle (Horovod)."""
     found: list[Bucket] = []
     same: list[Bucket] = []
     now = -1
@@ -95,7 +93,7 @@ def by_cycle(model: Model, buffer_bytes: int, cycle_s: float) -> list[Bucket]:
 
 
 def merged(model: Model, costs: RingCosts) -> list[Bucket]:
-    """Return buckets that a layer joins if waiting for it takes less than a start-up (MG-WFBP)."""
+    """Return buckets; a layer joins the last one if waiting for it costs less than a start-up (MG-WFBP)."""
     found: list[Bucket] = []
     free_s = 0.0
     for one in by_layer(model):
@@ -112,7 +110,7 @@ def merged(model: Model, costs: RingCosts) -> list[Bucket]:
 
 
 def _filled(model: Model, parts: list[Bucket], buffer_bytes: int) -> list[Bucket]:
-    """Return neighbours joined while they fit the buffer; a part larger than the buffer is a bucket alone."""
+    """Join neighbouring parts while they fit the buffer; a larger part becomes a bucket of its own."""
     found: list[Bucket] = []
     filled = 0
     for part in parts:

@@ -18,7 +18,7 @@ from probes.base import Floats
 __all__ = ["expected_improvement", "posterior"]
 
 # For places in a range of length 1, and observations of variance 1. Times jump when the number of buckets
-# changes, so short lengths and little noise would overfit them. Of ten settings these were best for six seeds
+# changes, so short lengths and little noise would overfit. Of ten settings these were the best for six seeds
 # on the five shipped models; on other seeds they were no better than the default.
 _LENGTHS = np.geomspace(0.2, 1.0, 10)
 _NOISES = np.geomspace(1e-3, 0.6, 8)

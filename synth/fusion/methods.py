@@ -40,8 +40,8 @@ from synth.fusion.timeline import (
 __all__ = ["DEFAULT_BUFFER_BYTES", "METHODS", "Overheads", "fusion_plan"]
 
 _MIB = 1 << 20
-# Default buffer of each method: PyTorch's and Horovod's defaults, and the size of ByteScheduler's partitions.
-# 0: the method has no buffer.
+# Default buffer of each method: for ddp and horovod that of PyTorch and Horovod, for bytescheduler the size
+# of a partition. 0: the method has no buffer.
 DEFAULT_BUFFER_BYTES = {
     "wfbp": 0,
     "ddp": 25 * _MIB,
@@ -55,7 +55,7 @@ DEFAULT_BUFFER_BYTES = {
 }
 METHODS = tuple(DEFAULT_BUFFER_BYTES)
 _NEARBY_LAYERS = 4
-# ByteScheduler's partitions grow so that a model has no more than this.
+# ByteScheduler's partitions are enlarged if a model would have more than this.
 _MOST_PARTS = 100_000
 
 
@@ -147,16 +147,14 @@ def _backward(model: Model) -> list[TimelineTask]:
 
 
 def _done(model: Model, bucket: Bucket) -> int:
-    """Return the task with which the gradients of a bucket are complete."""
+    """Return the task of the backward pass after which all gradients of a bucket are complete."""
     return len(model.layers) - 1 - layer_of(model, bucket)
 
 
 def _forward(
     model: Model, first: int, waits: dict[int, list[int]], barrier: Sequence[int]
 ) -> list[TimelineTask]:
-    """Return the tasks of the forward pass, numbered from ``first``; ``waits`` maps a layer to
-    awaited tasks.
-    """
+    """Return the forward pass, numbered from ``first``; ``waits`` maps a layer to tasks it waits for."""
     before = [len(model.layers) - 1, *barrier]
     tasks = []
     for layer, seconds in enumerate(model.forward_s.tolist()):

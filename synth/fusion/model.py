@@ -15,7 +15,7 @@ from probes.base import Floats, Ints, Longs, UsageError, floats, ints, longs, me
 
 __all__ = ["MOST_ENTRIES", "MOST_TENSOR_BYTES", "Model", "shape", "shapes"]
 
-# Every method simulates every layer, and the tuned ones many times.
+# Every method simulates every layer; tuning does so many times.
 MOST_ENTRIES = 20_000
 # MOST_ENTRIES tensors of this size still have fewer than 2^63 bytes together.
 MOST_TENSOR_BYTES = 1 << 48
@@ -30,8 +30,8 @@ class Model:
 
     ``forward_s`` and ``backward_s`` hold the seconds that each layer takes. ``tensor_layer`` is the number
     of the layer that each tensor belongs to, rising, and ``tensor_bytes`` the size of its gradient. A tensor
-    that several layers share belongs to the first of them: its gradient is complete last there. ``origin``
-    says where the numbers come from.
+    that several layers share belongs to the first of them, whose backward pass completes its gradient.
+    ``origin`` says where the numbers come from.
     """
 
     name: str

@@ -14,7 +14,7 @@ from synth.fusion.timeline import BACKWARD, FORWARD, Timeline
 
 __all__ = ["FusionPlan"]
 
-# Relative: times are sums of thousands of numbers, in varying order.
+# Relative tolerance: times are sums of thousands of numbers, in varying order.
 _NEAR = 1e-6
 _LEAST_S = 1e-12
 
@@ -23,10 +23,10 @@ _LEAST_S = 1e-12
 class FusionPlan:
     """A method's overlap of a model's communication with its computation.
 
-    ``tensors`` stand in forward order, ``bucket`` has the number of each one's bucket: bucket 0 is ready
+    ``tensors`` are in forward order; ``bucket`` is the number of each tensor's bucket. Bucket 0 is ready
     first and holds the last tensors. ``buffer_bytes`` is the requested size of a bucket, 0 if the method has
-    none. The ``timeline`` is from the start of one backward pass to the end of the next forward pass, which
-    is an iteration: no communication crosses these two moments.
+    none. The ``timeline`` is one iteration, from the start of a backward pass to the end of the next forward
+    pass; no communication crosses these two moments.
     """
 
     model: str

@@ -98,7 +98,7 @@ def simulate(tasks: Sequence[TimelineTask]) -> Timeline:
     for number, task in enumerate(tasks):
         for before in task.after:
             followers[before].append(number)
-    # (moment, True if the task ends then or False if it can start, its number)
+    # (time, True if the task ends or False if it can start, number of the task)
     events = [(task.release_s, False, number) for number, task in enumerate(tasks) if not task.after]
     events.sort()
     waiting: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])

@@ -1,8 +1,8 @@
 """Search for the best buffer: DeAR's Bayesian optimization, an improved one, random search, and a grid.
 
-A trial is a buffer and the seconds of an iteration with it, the mean of some steps. The next buffer follows
-from the trials alone, so a search can resume later, also on another machine. `best_plan` is the best plan in
-the simulation, which tuning on real runs approaches.
+A trial is a buffer and the mean seconds of an iteration with it. The next buffer follows from the trials
+alone, so a search can resume later, also on another machine. `best_plan` finds the best buffer by simulation,
+without any run.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Tuning:
 
     ``subject`` says in words what is timed; trials of another subject must not be added. ``strategy`` is
     ``bo`` (a Gaussian process over the square root of the buffer, of logarithms of seconds), ``paper`` (over
-    the buffer itself, of iterations per second, xi = 0.1 of them), ``grid`` (20 buffers as far apart from
-    each other as they can be) or ``random``; the last two also begin with ``first_bytes``.
+    the buffer itself, of iterations per second, with xi = 0.1 iterations per second), ``grid`` (20 evenly
+    spaced buffers, then a finer grid) or ``random``; the last two also begin with ``first_bytes``.
     """
 
     subject: str
@@ -136,17 +136,15 @@ class Tuning:
     def _place(self, size_bytes: Longs) -> Floats:
         """Return the places of buffers in the range, from 0 to 1: linear, or by square root.
 
-        With logarithms a search would spend its first trials on the smallest buffers, where every layer is a
-        bucket. Linear, it would hardly try small buffers in a wide range.
+        On a logarithmic scale a search would spend its first trials on the smallest buffers, where every
+        layer is a bucket. On a linear scale it would hardly try small buffers in a wide range.
         """
         scale = floats if self.strategy == "paper" else np.sqrt
         low, high = scale(np.array([self.low_bytes, self.high_bytes], float))
         return floats((scale(size_bytes) - low) / (high - low))
 
     def _on_the_grid(self) -> int:
-        """Return the buffer of 20 evenly spaced ones that is farthest from all tried ones; then refine the
-        grid.
-        """
+        """Return the buffer of the grid that is farthest from all tried ones; refine a used-up grid."""
         points = _GRID
         while True:
             asked = np.rint(np.linspace(self.low_bytes, self.high_bytes, points)).astype(np.int64)
@@ -170,10 +168,9 @@ def begun(
 
 
 def best_plan(model: Model, costs: RingCosts, method: str, overheads: Overheads | None = None) -> FusionPlan:
-    """Return the fastest plan of ``method`` with its default buffer or 40 from 1 to 100 MiB (geometric
-    steps).
-
-    For Horovod it also tries cycles of 1, 5 and 10 ms and that of ``overheads``.
+    """Return the fastest plan of ``method`` with its default buffer or one of 40 from 1 to 100 MiB.
+    The 40 are a geometric series. For Horovod it also tries cycles of 1, 5 and 10 ms and that of
+    ``overheads``.
     """
     extra = overheads or Overheads()
     buffers = [

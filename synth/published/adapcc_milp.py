@@ -4,7 +4,7 @@ The program decides for each of M sub-collectives the paths of its flows, the no
 part of the tensor and its chunk size (S_m and C_m, each pair one of ``choices``), and its root unless one is
 given. A chunk's time on a link is alpha + C·beta·N, where N is the number of flows of all sub-collectives on
 the link or on a port that it shares. If a node aggregates, all flows through it leave together when the last
-has arrived, and count as one. So a = 1 costs waits, also in T_bottle, and a = 0 costs load.
+has arrived, and count as one flow. So a = 1 costs waiting time, also in T_bottle, and a = 0 costs load.
 
 Only ports and ``kernel_s``, the time of an aggregation, are additions to the paper. ``timed`` computes the
 objective of a given strategy from the equations alone. ``solve`` finds the best strategy by an exact integer
@@ -101,7 +101,7 @@ class PublishedStrategy:
 
 
 def blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[SubCollective, int, int]]:
-    """Yield (part, first unit, units) of each C_m; chunks at equal progress in their parts come together."""
+    """Yield (part, first unit, units) of each C_m, in the order of progress within the parts."""
     found, first = [], 0
     for number, part in enumerate(parts):
         units, step = part.choice.size_bytes // unit_bytes, part.choice.chunk_bytes // unit_bytes
@@ -112,7 +112,7 @@ def blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[
 
 
 def timed(question: Question, parts: Sequence[SubCollective]) -> float:
-    """Return the time of the last flow by equation 4, for given parts."""
+    """Return the time at which the last flow of the given parts ends, by equation 4."""
     network = question.network
     loads = [_loads(question, part) for part in parts]
     busy: dict[int, float] = defaultdict(float)
@@ -137,7 +137,7 @@ def timed(question: Question, parts: Sequence[SubCollective]) -> float:
 
 
 def _loads(question: Question, part: SubCollective) -> dict[int, int]:
-    """Return N of each link in use."""
+    """Return N, the number of flows, of each link in use."""
     network = question.network
     if question.kind == "reduce":
         above = {flow[0]: path[0] for flow, path in part.paths.items() if path}
@@ -245,7 +245,7 @@ class _Program:
         return part
 
     def _divide(self) -> None:
-        """Add one choice for each part, which sum to the tensor; an order of choices breaks the symmetry."""
+        """Add one choice for each part; the choices sum to the tensor and are ordered, against symmetry."""
         sizes, total = [], float(self.question.size_bytes)
         for part in self.parts:
             self.model.row(part.choice, [1.0] * len(part.choice), 1.0, 1.0)
@@ -266,7 +266,7 @@ class _Program:
         return [link for link in self.links if int(self.network.src[link]) == rank]
 
     def _conserve(self, part: _Part) -> None:
-        """Add (1); in a reduce also one link out of each rank but the root: if a = 1 flows leave together."""
+        """Add (1). In a reduce each rank but the root uses one link out, which aggregated flows share."""
         model, given = self.model, self.question.root
         if self.question.kind == "all_to_all":
             given = 0

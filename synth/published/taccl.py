@@ -3,9 +3,10 @@
 Sketch: a chunk may only take links on paths to its targets that are at most ``detour`` longer than the
 shortest. Routing (its Sec. 5.1): an integer program chooses the links of every chunk and its arrival time at
 every rank. It minimizes the maximum of the last arrival and the largest load of a link or port. It ignores
-the waits of chunks for each other at a link, so TACOS does better. Ordering (Sec. 5.2): the chunk with the
-longest way left goes first, among equals the one with the shortest way behind it. reduce_scatter and reduce
-are the reversals in time of their mirror images, all_reduce is both halves.
+the waits of chunks for each other at a link, so TACOS does better. Ordering (Sec. 5.2): each link sends the
+chunk with the longest remaining path first, and among equals the one with the shortest path behind it.
+reduce_scatter and reduce are all_gather and broadcast on the transposed network, reversed in time; all_reduce
+is both halves.
 
 TACCL's third step, contiguity, joins chunks that follow each other over a link into one message, to save
 alphas. It is left out, as it would help only if links are held for alpha as well.
@@ -31,7 +32,7 @@ from synth.simulation import replay
 
 __all__ = ["DETOUR", "synthesize"]
 
-# The part by which a path in the sketch may exceed the shortest one.
+# The fraction by which a path in the sketch may exceed the shortest one.
 DETOUR = 0.0
 _EQUAL = 1e-9
 # With more choices CBC does not finish its first relaxation in a minute.
@@ -48,9 +49,8 @@ def synthesize(
     solver: str = "cbc",
     detour: float = DETOUR,
 ) -> Schedule:
-    """Return the schedule along the routes of the best program within the time, in TACCL's order.
-
-    Raises NotApplicableError if it does not serve the collective, or finds no routes in time.
+    """Return the schedule along the best routes found in time, its sends in TACCL's order.
+    Raises NotApplicableError if TACCL does not serve the collective, or the program finds no routes in time.
     """
     if collective.parts or (collective.kind == "custom" and collective.reduces):
         raise NotApplicableError(f"taccl does not serve {collective.label}")
@@ -101,7 +101,7 @@ class _Choices:
 
 
 def _sketch(network: Network, collective: Collective, travel_s: Floats, detour: float) -> Mask:
-    """Return for each chunk the links on a path to a target that is short enough."""
+    """Return for each chunk the links that lie on a short enough path to a target."""
     every = distances_s(network, travel_s, np.arange(network.ranks, dtype=np.int64))
     allowed = np.zeros((collective.chunks, network.links), dtype=bool)
     for chunk in range(collective.chunks):
@@ -178,7 +178,7 @@ def _routes(
 
 
 def _loads(model: IntegerProgram, network: Network, held: Floats, choices: _Choices, end: int) -> None:
-    """Require the end to be after each link and port has carried all that is routed over it."""
+    """Require that the end comes after each link and port has carried all chunks routed over it."""
     uses: dict[int, list[tuple[int, float]]] = {}
     start = network.link_port_start
     for link, column in zip(choices.link, choices.taken, strict=True):
@@ -192,7 +192,7 @@ def _loads(model: IntegerProgram, network: Network, held: Floats, choices: _Choi
 
 
 def _ordered(network: Network, collective: Collective, chunk_bytes: int, routes: Mask, seed: int) -> Schedule:
-    """Return the routes' sends, ordered: longest way left first, then shortest way behind."""
+    """Return the sends of the routes: longest remaining path first, then shortest path behind."""
     travel_s = network.travel_s(chunk_bytes)
     sends = Sends()
     for chunk in range(collective.chunks):
