@@ -1,4 +1,4 @@
-"""Probes: what a machine is made of, and what its links cost.
+"""Probes: the parts of a machine, and the cost of its links.
 
 In: this machine, files of other tools, or ranks over MPI. Out: a `Topology` (``detect``) and a `Profile`
 (``profile``): alpha and beta of every directed link. Nothing here prints, or knows of schedules.

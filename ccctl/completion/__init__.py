@@ -1,7 +1,8 @@
-"""Completion in bash, zsh and fish: the scripts of the shells, and what ccctl answers them.
+"""Completion in bash, zsh and fish: the scripts of the shells, and ccctl's answers to them.
 
-In: the line up to the cursor. Out: what may follow, a line each. Read `scripts`, `answers`, then `words`,
-from which options take their values; none of them loads anything heavy, as a shell waits for the answer.
+In: the line up to the cursor. Out: the words that may follow, one a line. Read `scripts`, `answers`, then
+`words`, which has the values of options. These modules load nothing heavy, because a shell waits for the
+answer.
 """
 
 import lazy_loader as lazy

@@ -1,6 +1,6 @@
 """The answers to a shell that completes: a line for each word that may follow, with a tab and its help.
 
-No line means that a file may follow. A line of a tab alone means that nothing known may, and no file.
+No line means that a file may follow. A line with only a tab means that neither a known word nor a file may.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILES = re.compile("FILE|DIR|FOLDER|ARTIFACT|SCHEDULE|PROFILE|PROGRAM|TRACE|LOG
 
 
 class _Lines(ShellComplete):
-    """The answer to every shell alike; `ccctl.completion.scripts` makes of it what each shell wants."""
+    """The answer, the same for every shell; the scripts convert it to what their shell expects."""
 
     name = "lines"
     source_template = ""
@@ -55,7 +55,7 @@ class _Lines(ShellComplete):
                 if not found and not _is_file(asked):
                     return [CompletionItem("")]
         except CcctlError:
-            # The words before are wrong; the command will say so.
+            # An earlier word is wrong; the command itself will report it.
             return []
         name, equals, _ = incomplete.partition("=")
         if equals and name.startswith("-"):
@@ -63,8 +63,8 @@ class _Lines(ShellComplete):
         return found
 
     def _asked(self, args: list[str], incomplete: str) -> Command | Parameter:
-        """Return whose value is typed; the command itself where nothing but an option of it may follow."""
-        # typer's parser keeps the name of --option=value among the words before.
+        """Return the parameter whose value is being typed; the command if only an option may follow."""
+        # typer's parser takes the name in --option=value from the words before, and changes that list.
         words = list(args)
         context = _resolve_context(self.cli, self.ctx_args, self.prog_name, words)
         return _resolve_incomplete(context, words, incomplete)[0]
@@ -77,13 +77,13 @@ class _Lines(ShellComplete):
 
 
 def _is_file(asked: Command | Parameter) -> bool:
-    """Return whether a file may be typed there, or a command line."""
+    """Return whether the value may be a file or a command line."""
     names = getattr(asked, "metavar", None) or ""
     answers = getattr(asked, "_custom_shell_complete", None)
     return bool(_FILES.search(names)) or ("COMMAND" in names and answers is None)
 
 
 def answer_shells() -> None:
-    """From now on, a shell that asks is answered."""
+    """Register the answers for all shells, so that a shell's request is answered from now on."""
     for shell in SHELLS:
         add_completion_class(_Lines, shell)

@@ -1,8 +1,8 @@
-"""The completion scripts: small constants, each of which asks ccctl itself what may follow the line so far.
+"""The completion scripts: small constants that ask ccctl which words may follow the line so far.
 
-They do what shells differ in: bash cuts words at ``:`` and ``=``, which stand within ours, and wants none of
-what stands before; bash and zsh append a space unless told that a word goes on. Where ccctl has no answer
-there are files, unless its answer is a TAB alone.
+They handle the differences of shells. Bash cuts words at ``:`` and ``=``, which ccctl's words contain, and
+expects only the part after these. Bash and zsh append a space unless the script says that a word continues.
+If ccctl has no answer, the shell completes files, unless the answer is only a TAB.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["SHELLS", "WORDS_VARIABLE"]
 
 WORDS_VARIABLE = "_CCCTL_WORDS"
 
-# Bash reads again what it inserts: in the name of a file, what means something to it is quoted.
+# Bash parses the inserted word again, so special characters in names of files are quoted.
 _BASH = r"""_ccctl_completion() {
     local IFS=$'\n' line=${COMP_LINE:0:COMP_POINT}
     local word=${line##*[[:space:]]} answer
@@ -42,7 +42,8 @@ _BASH = r"""_ccctl_completion() {
 complete -o default -F _ccctl_completion ccctl
 """
 
-# Found on zsh's path, the file is run as the function itself at the first TAB, and must complete then.
+# If the file is on zsh's function path, zsh runs it as the function itself at the first TAB; it must then
+# complete.
 _ZSH = r"""#compdef ccctl
 
 _ccctl_completion() {

@@ -1,7 +1,7 @@
 """The words that may follow an option: names of networks, collectives, methods, peers, and hosts.
 
-The names stand here again, apart from the registries that give them a meaning, because those load NumPy and
-a shell that completes must not wait for it; tests hold the two together.
+The names are repeated here, because the registries that define them load NumPy, for which a completing shell
+must not wait. Tests check that both agree.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ _LAST_HOST = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)*$")
 
 
 def one_of(*known: str) -> Answer:
-    """Return what completes an option that takes one of these words."""
+    """Return the completion of an option that takes one of these words."""
 
     def answer(incomplete: str) -> list[str]:
         return [word for word in known if word.startswith(incomplete)]
@@ -181,7 +181,7 @@ def one_of(*known: str) -> Answer:
 
 
 def several_of(*known: str) -> Answer:
-    """Return what completes an option that takes several of these words, with commas."""
+    """Return the completion of an option that takes several of these words, separated by commas."""
 
     def answer(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -192,9 +192,7 @@ def several_of(*known: str) -> Answer:
 
 
 def spelled(*known: str) -> Answer:
-    """Return what completes an option that takes one of these words, in any spelling: all_r, allr,
-    AllR, all-r.
-    """
+    """Return the completion of an option that takes one of these words in any spelling: AllR, all-r."""
 
     def answer(incomplete: str) -> list[str]:
         plain = [word for word in known if word.startswith(incomplete)]
@@ -204,7 +202,7 @@ def spelled(*known: str) -> Answer:
 
 
 def _gone_on(incomplete: str, word: str) -> str:
-    """Return what was typed, gone on with to the end of ``word``; "" where that is another word."""
+    """Return the typed text continued to the end of ``word``; "" if it does not begin ``word``."""
     typed, whole = (re.sub("[-_]", "", text.lower()) for text in (incomplete, word))
     rest = whole[len(typed) :]
     if not whole.startswith(typed):
@@ -213,18 +211,18 @@ def _gone_on(incomplete: str, word: str) -> str:
 
 
 def networks(incomplete: str) -> list[str]:
-    """Return names of networks, the files here that begin alike, and behind a name examples of its sizes."""
+    """Return names of networks and matching files of this folder; after a name, examples of its sizes."""
     name, colon, _ = incomplete.partition(":")
     if colon:
         shapes = [f"{name}:{shape}" for shape in SHAPES.get(name, ())]
         return [shape for shape in shapes if shape.startswith(incomplete)] or [incomplete][: len(shapes)]
     named = [f"{name}:" for name in (*FAMILIES, *MACHINES) if name.startswith(incomplete)]
-    # If no name begins so, the shell completes files itself, and better.
+    # If no network has such a name, leave files to the shell, which completes them better.
     return [*named, *_network_files(incomplete)] if named else []
 
 
 def _network_files(start: str) -> list[str]:
-    """Return the files and folders here whose names begin so and that may hold a network."""
+    """Return the files of this folder that begin with ``start`` and may hold a network, and folders."""
     with suppress(OSError), os.scandir() as entries:
         return sorted(
             f"{entry.name}/" if entry.is_dir() else entry.name
@@ -237,9 +235,10 @@ def _network_files(start: str) -> list[str]:
 
 
 def hosts(ctx: Any, incomplete: str) -> list[str]:
-    """Return the hosts of the hostfile on the line, of the environment and of the job, after the last comma.
+    """Complete the host after the last comma.
 
-    Where none of these names any, those of a file named hostfile or hosts in the folder.
+    Hosts come from the hostfile on the command line, the environment and the job; or else from a file named
+    hostfile or hosts in this folder.
     """
     last = _LAST_HOST.search(incomplete)
     assert last is not None
@@ -252,7 +251,7 @@ def hosts(ctx: Any, incomplete: str) -> list[str]:
 
 
 def _names(text: str | None) -> list[str]:
-    """Return the hosts of a node set; none where it cannot be read."""
+    """Return the hosts of a node set; none if it cannot be parsed."""
     with suppress(CcctlError):
         return [entry.host for entry in nodeset.parse(text)] if text else []
     return []

@@ -1,1 +1,1 @@
-"""The pages that are made from the command line itself: man pages and completions."""
+"""Pages generated from the command line itself: man pages, reference pages of the site, completions."""

@@ -1,4 +1,4 @@
-"""The page ccctl-artifacts(5): the envelope, and each kind's fields from the dataclasses themselves."""
+"""The page ccctl-artifacts(5): the envelope, and the fields of each kind, from its dataclasses."""
 
 from __future__ import annotations
 

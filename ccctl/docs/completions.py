@@ -1,4 +1,4 @@
-"""Writes the scripts that `ccctl completion` prints into files, for packages to install.
+"""The scripts that `ccctl completion` prints, as files for packages to install.
 
 ``python -m ccctl.docs.completions completions`` writes them into the folder ``completions``.
 """

@@ -1,4 +1,4 @@
-"""The manual: one page a command, written from the command line itself, and one for the artifacts.
+"""The manual: a page for each command, generated from the command line, and one for the artifacts.
 
 ``python -m ccctl.docs.manpages man`` writes every page into the folder ``man``.
 """
@@ -73,7 +73,7 @@ _FILES = (
 
 
 def reference() -> list[Page]:
-    """Return every page: the root's, the artifacts', and one a command."""
+    """Return every page: that of ccctl, that of the artifacts, and one for each command."""
     root: Any = command_line()
     top = typer.Context(root, info_name="ccctl", **root.context_settings)
     written = [_root_page(root, top), artifacts_page()]
@@ -139,7 +139,7 @@ def _command_page(
 
 
 def _description(told: str) -> tuple[Block, ...]:
-    """Return the paragraphs of a help text; what follows a \\b is shown as it is, as on a terminal."""
+    """Return the paragraphs of a help text; one that begins with \\b is shown verbatim, as on a terminal."""
     blocks: list[Block] = []
     for shown, parts in groupby(told.split("\n\n"), lambda part: part.startswith("\b")):
         words = "\n\n".join(parts)
@@ -148,7 +148,7 @@ def _description(told: str) -> tuple[Block, ...]:
 
 
 def _shipped(files: Iterable[str]) -> tuple[Subsection, ...]:
-    """Files that are installed as examples, whole."""
+    """Return the full text of files that are installed as examples."""
     return tuple(
         Subsection(
             f"share/ccctl/{name}",
@@ -163,7 +163,7 @@ def _usage(command: Any, context: typer.Context) -> tuple[str, str]:
 
 
 def _contexts(command: Any, context: typer.Context) -> list[tuple[Any, typer.Context]]:
-    """Return what a command is made of, each with its context: itself, or the verbs that may follow it."""
+    """Return the subcommands of a command with their contexts; without any, the command itself."""
     verbs = getattr(command, "commands", {})
     if not verbs:
         return [(command, context)]

@@ -1,4 +1,4 @@
-"""Writes reference pages as Markdown, for the site."""
+"""Reference pages as Markdown, for the site."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _PAGE = re.compile(r"(ccctl(?:-\w+)?)\((\d)\)")
 
 
 def place(name: str, number: int) -> str:
-    """Return where the page ``name``(``number``) lies in the site."""
+    """Return the path of the page ``name``(``number``) in the site."""
     if number != 1:
         return f"reference/{name.removeprefix('ccctl-')}.md"
     return f"reference/commands/{name.removeprefix('ccctl').removeprefix('-') or 'index'}.md"
 
 
 def written(page: Page) -> str:
-    """Return the page as a file of the site."""
+    """Return the text of the page for the site."""
     here = posixpath.dirname(place(page.name, page.number))
     claim = page.claim[0].upper() + page.claim[1:] + "."
     parts = [f"# {_title(page.name, page.number)}", _plain(claim)]
@@ -62,5 +62,5 @@ def _link(name: str, number: int, here: str) -> str:
 
 
 def _plain(words: str) -> str:
-    """Words with whatever Markdown would read as its own made plain."""
+    """Escape the characters that have a meaning in Markdown."""
     return re.sub(r"([\\`*_{}\[\]<>|~^])", r"\\\1", words)

@@ -1,4 +1,4 @@
-"""A reference page as data: written as roff for the manual, as Markdown for the site."""
+"""A reference page as data, from which the manual (roff) and the site (Markdown) are written."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ __all__ = ["Block", "Code", "Entries", "Mentions", "Page", "Section", "Subsectio
 
 @dataclass(frozen=True)
 class Text:
-    """Paragraphs, which blank lines separate."""
+    """Paragraphs, separated by blank lines."""
 
     words: str
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Terms, each with what it means."""
+    """Terms and their meanings."""
 
     rows: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Code:
-    """Lines shown as they are."""
+    """Lines shown verbatim."""
 
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Command lines: what is typed, and what may follow it."""
+    """Command lines: the command, and the arguments that may follow."""
 
     lines: tuple[tuple[str, str], ...]
 
@@ -57,7 +57,7 @@ class Subsection:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page; one whose blocks hold nothing is left out."""
+    """A part of a page; it is left out if its blocks are empty."""
 
     title: str
     blocks: tuple[Block | Subsection, ...]
@@ -65,7 +65,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """The page ``name``(``number``), and what it says of itself in one line."""
+    """The page ``name``(``number``); ``claim`` is its one-line description."""
 
     name: str
     number: int

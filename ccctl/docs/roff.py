@@ -1,4 +1,4 @@
-"""Pages as roff, which man reads."""
+"""Pages as roff, the format of man."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ccctl.docs.page import Block, Code, Entries, Mentions, Page, Subsection, Te
 
 __all__ = ["written"]
 
-# A page carries the date of the last change to its template, so that it is the same on every day.
+# The date of the last change to this template, not today's, so that generated pages do not change daily.
 _DATE = "2026-11-20"
 
 
 def written(page: Page) -> str:
-    """Return the page as a file of the manual."""
+    """Return the text of the page for the manual."""
     name = page.name.upper().replace("-", r"\-")
     lines = [
         f'.TH {name} {page.number} {_DATE} "ccctl {__version__}" "ccctl manual"',
@@ -59,6 +59,6 @@ def _paragraphs(words: str) -> list[str]:
 
 
 def _text(words: str) -> str:
-    """Words with whatever roff would read as its own made plain."""
+    """Escape the characters that have a meaning in roff."""
     plain = words.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{plain}" if plain.startswith((".", "'")) else plain

@@ -1,4 +1,4 @@
-"""The hook of mkdocs.yml that adds the reference pages: one for each command, and that of the artifacts."""
+"""The hook of mkdocs.yml that adds the reference pages: one for each command, and one for artifacts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["on_files"]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each command, and that of the artifacts."""
+    """Add a page for each command, and one for artifacts."""
     for page in reference():
         content = markdown.written(page)
         files.append(File.generated(config, markdown.place(page.name, page.number), content=content))

@@ -1,7 +1,7 @@
 """The profile and the schedules of a benchmark without artifacts, kept for later runs.
 
-In: ranks, a collective, sizes. Out: what `ccctl bench` runs. `ccctl.artifacts.artifact_cache`
-keeps it.
+In: ranks, a collective, sizes. Out: the schedules that `ccctl bench` runs. `ccctl.artifacts.artifact_cache`
+stores them.
 """
 
 import lazy_loader as lazy

@@ -1,4 +1,4 @@
-"""Profiles and schedules that `ccctl bench` makes where the user gave no artifact."""
+"""Profiles and schedules that `ccctl bench` makes if the user gives no artifact."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 @dataclass(frozen=True)
 class BenchWorkload:
-    """The benchmark to run: a collective at sizes, on the ranks of ``world`` or of the profile in a file.
+    """The benchmark to run: a collective at some sizes, on the ranks of ``world``.
 
-    With ``race``, schedules whose predictions are too close to rank are run, over ``sockets`` or MPI, and
-    the fastest wins. ``fresh`` ignores the artifacts of earlier runs. ``device`` is one of
-    ``exec.executors``. ``timeout_s`` limits the whole preparation.
+    ``profile`` is the path of a profile, None to measure one. With ``race``, schedules whose predictions are
+    too close to rank are run, over ``sockets`` or MPI, and the fastest wins. ``fresh`` ignores the artifacts
+    of earlier runs. ``device`` is one of ``exec.executors``. ``timeout_s`` limits the whole preparation.
     """
 
     collective: str
@@ -50,9 +50,9 @@ class BenchWorkload:
 
 
 def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
-    """Return (the schedules for these ranks, the seconds that are left).
+    """Return (schedules for these ranks, seconds left of the timeout).
 
-    Raises UsageError, TimeoutExpired.
+    Raises UsageError for a wrong request, and TimeoutExpired.
     """
     began_s = time.monotonic()
     if started_by_mpi():
@@ -62,7 +62,7 @@ def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
         )
     cache = ArtifactCache()
     if wanted.profile is None:
-        # Refuse a wrong collective or root now, not after minutes of measuring.
+        # Refuse a wrong collective or root before minutes of measuring.
         request_of(wanted, placed(wanted.world)[0])
     profile = codec.read(wanted.profile, "profile") if wanted.profile else _profile(wanted, cache)
     asked, measured = wanted.world.ranks, len(profile.body.ranks)
@@ -87,7 +87,7 @@ def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
 
     ranks, where = placed(wanted.world)
     device = {"cpu": "process", "cuda": "cuda"}.get(wanted.device, "auto")
-    # A reboot or another network namespace (a lab) makes it another cluster.
+    # The key of the host is part of it, because after a reboot or in a lab the links may be others.
     key = {"ranks": ranks, "hosts": where, "device": device, "machine": host_key()}
     hosts = f"{plural(len(where), 'host')}" if where else "this host"
     what = f"the links between {plural(ranks, 'rank')} on {hosts}"
@@ -105,7 +105,7 @@ def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
 
 
 def _selected(wanted: BenchWorkload, profile: Artifact, cache: ArtifactCache) -> Contestant:
-    """Return the schedules for each size on a profile's network, from an earlier run or made now."""
+    """Return the schedules for each size on a profile's network, from an earlier run or synthesized now."""
     from synth.networks import from_profile
 
     network = from_profile(profile.body, "the measured network")
@@ -194,6 +194,6 @@ def _swept(
 
 
 def _age(seconds: float) -> str:
-    """Return 12 s, 5 min, 3 h, 2 d."""
+    """Return an age in its largest unit: 12 s, 5 min, 3 h, 2 d."""
     unit, length = next((entry for entry in _UNITS if seconds >= entry[1]), _UNITS[-1])
     return f"{seconds / length:.0f} {unit}"

@@ -18,10 +18,10 @@ __all__ = ["run_adaptively"]
 
 
 def run_adaptively(options: RunOptions, world: World) -> None:
-    """Run the collectives that ``ccctl run`` asks for, check each element, and print rows as they arrive.
+    """Run the collectives of ``ccctl run --adaptive``, check each element, and print rows as they arrive.
 
-    Sizes count the larger of a rank's two buffers, as in nccl-tests. Raises SystemExit with 1 where an
-    element was wrong, and UsageError where a session does not support the collective.
+    Sizes count the larger of a rank's two buffers, as in nccl-tests. Raises SystemExit with 1 if an element
+    was wrong, and UsageError if a session does not support the collective.
     """
     from ccctl.arguments import load_network, parse_collectives
     from ccctl.summaries import adaptive, event_line, finish

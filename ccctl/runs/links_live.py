@@ -27,7 +27,7 @@ class LinksLive:
         self._links = 0
         self._rate_gbs: dict[Pair, float] = {}
         self._newest: list[Pair] = []
-        # Pieces not yet evaluated: without a display none ever is, which saves the work.
+        # Pieces not yet evaluated. They are evaluated only for a display, which saves work without one.
         self._pieces: deque[object] = deque()
 
     def heard(self, piece: object) -> None:
@@ -73,9 +73,9 @@ class LinksLive:
                     self._newest = [pair, *(one for one in self._newest if one != pair)][:_NEWEST]
 
     def _rate(self, pair: Pair) -> float | None:
-        """Return the link's GB/s from the extra time of extra bytes, at each size's best time.
+        """Return the link's GB/s from the best times of its smallest and its largest size.
 
-        None while there are too few samples.
+        Returns None while there are too few samples.
         """
         for found in (self._samples.again, self._samples.trains):
             if pair in found and (sizes := found[pair].comparable()):

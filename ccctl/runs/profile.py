@@ -58,7 +58,7 @@ class ProfileRun:
         return None if found is None else self._with_missing(found)
 
     def problem(self) -> str:
-        """Return a sentence that names the missing hosts; "" where all were measured."""
+        """Return a sentence that names the missing hosts; "" if all were measured."""
         if not self.missing:
             return ""
         every = len(placed(self.world)[1])
@@ -88,7 +88,7 @@ class ProfileRun:
         return found
 
     def _reachable(self, error: UnavailableError) -> World:
-        """Return the world without its unreachable hosts; raises ``error`` where all can be reached."""
+        """Return the world without its unreachable hosts; raises ``error`` if all can be reached."""
         where = () if started_by_mpi() else placed(self.world)[1]
         if len(where) < 2 or self._pieces:
             raise error

@@ -29,7 +29,7 @@ class RaceLauncher:
     """A launcher of races on the ranks of ``world``, each launch within ``timeout_s``.
 
     With ``sockets`` the ranks need no MPI; ``device`` is one of ``exec.executors``. The library that connects
-    the ranks competes with its own collective. ``begin`` is called before the ranks start, so that their
+    the ranks takes part with its own collective. ``begin`` is called before the ranks start, so that their
     progress bar can replace the current one.
     """
 
@@ -45,7 +45,7 @@ class RaceLauncher:
     ) -> RaceLauncher:
         """Return the launcher of races for a network, one process for each of its ranks.
 
-        Raises UsageError where the network cannot be raced.
+        Raises UsageError inside mpirun or srun, and if the network has hosts that ``world`` does not name.
         """
         if started_by_mpi():
             raise UsageError(

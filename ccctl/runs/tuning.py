@@ -1,4 +1,4 @@
-"""Trials that tune the size of the fusion buffer, each saved to a file."""
+"""Trials that tune the size of the fusion buffer, saved to a file after each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["resumed", "tuned"]
 def resumed(begun: Tuning, state: str | None) -> Tuning:
     """Return the search in the file ``state``, or ``begun`` if the file does not exist.
 
-    Raises UsageError where the file holds a search with another subject, strategy, range or seed.
+    Raises UsageError if the search in the file has another subject, strategy, range or seed.
     """
     if state is None or not exists(state):
         return begun
@@ -34,7 +34,7 @@ def resumed(begun: Tuning, state: str | None) -> Tuning:
 
 
 def tuned(search: Tuning, trials: int, measure: Callable[[int], float], state: str | None) -> Tuning:
-    """Return the search after ``trials`` trials in all; save it to ``state`` after each trial."""
+    """Continue the search up to ``trials`` trials, and return it; save it to ``state`` after each trial."""
     with console.progress("tune", trials) as bar:
         while search.trials < trials:
             buffer_bytes = search.next_bytes()

@@ -1,7 +1,7 @@
 """The interface for training scripts: the backend ``ccctl``, wrappers of models, optimizers and samplers.
 
-PyTorch calls `register` by itself where ccctl is installed (entry points ``torch.backends``); where that is
-switched off, ``import ccctl.torch`` does it. This can be imported without torch.
+PyTorch calls `register` by itself if ccctl is installed (entry points ``torch.backends``). If that is
+switched off, ``import ccctl.torch`` registers the backend. This module can be imported without torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from synth.network import Network
     from synth.schedules import Schedule
 
-# The module of each name. Each needs torch, which is still being imported when this page is.
+# The module of each name, imported on first use: each needs torch, which may itself be importing this module.
 _WRAPPERS = {
     "AdaptiveHook": "exec.training.hooks.adaptive_hook",
     "DSSync": "ccctl.torch.ds_sync",
@@ -43,9 +43,9 @@ def __getattr__(name: str) -> Any:
 
 
 def register() -> None:
-    """Make the backend and `ccctl://` known to torch.distributed.
+    """Register the backend and `ccctl://` with torch.distributed.
 
-    Never raises, as ``import torch`` would fail with it.
+    Never raises an error, because ``import torch`` would fail with it.
     """
     try:
         import torch.distributed as dist
@@ -58,9 +58,9 @@ def register() -> None:
 
 
 def _create(options: Any, backend_options: Any) -> Any:
-    """Return the process group of one rank; what the environment says holds on rank 0.
+    """Return the process group of one rank, with the settings in rank 0's environment.
 
-    Raises on all ranks what is wrong with it there.
+    Raises UsageError on all ranks if these are wrong.
     """
     import torch.distributed as dist
 
@@ -71,7 +71,7 @@ def _create(options: Any, backend_options: Any) -> Any:
     if prefer not in PREFERENCES:
         raise UsageError(f"CCCTL_PREFER: expected one of {', '.join(PREFERENCES)}, found {prefer!r}")
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
-    # The first group of a job is that of all its ranks.
+    # The first group of a job has all its ranks.
     world = dist.get_world_size() if dist.is_initialized() else options.group_size
     network = partial(_network, os.environ.get("CCCTL_PROFILE", ""), ranks, world)
     settings = Settings(network, prefer, known=_known())
@@ -79,7 +79,7 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 
 def _meet(url: str, **options: Any) -> Any:
-    """Return the rendezvous `ccctl://`, of ranks that torchrun, mpirun or srun has started."""
+    """Handle the rendezvous `ccctl://` of ranks that torchrun, mpirun or srun has started."""
     from exec.training.backend import meet
 
     return meet(url, **options)
@@ -87,14 +87,14 @@ def _meet(url: str, **options: Any) -> Any:
 
 @cache
 def _known() -> KnownSchedules:
-    """Return the schedules of all groups of this process."""
+    """Return the cache of schedules, which all groups of this process share."""
     from exec.training.backend import KnownSchedules
 
     return KnownSchedules(_KeptSchedules())
 
 
 class _KeptSchedules:
-    """Schedules among the artifacts that this user's processes keep; opened where rank 0 first needs it."""
+    """Schedules in this user's artifact cache, which is opened when rank 0 first needs it."""
 
     def read(self, key: Mapping[str, object]) -> Schedule | None:
         found = _artifacts().read("schedule", key)
@@ -113,10 +113,10 @@ def _artifacts() -> Any:
 
 
 def _network(path: str, ranks: list[int], world: int) -> Network | None:
-    """Return the network of ``ranks`` in the profile of a job of ``world`` at ``path``; None where
-    there is none.
+    """Return the network of ``ranks`` from the profile at ``path``; None without a path.
 
-    Raises UsageError with path and reason for what is no profile of these ranks.
+    The profile must be of a job of ``world`` ranks. Raises UsageError, with the path and the reason, if it is
+    not, or cannot be read.
     """
     if not path:
         return None

@@ -20,10 +20,10 @@ _log = logging.getLogger(__name__)
 
 
 class DSSync(Wrapper):
-    """`exec.training.ds_sync.wrapper.DSSync`, whose ``groups`` may be the path of an artifact as well.
+    """`DivideAndShuffle` of `exec.training.ds_sync`; ``groups`` may also be the path of an artifact.
 
-    Without groups rank 0 plans them for the profile that ``CCCTL_PROFILE`` names, else for links that cost
-    the same, and says which.
+    Without ``groups``, rank 0 plans them for the profile in ``CCCTL_PROFILE``, or else for links of equal
+    cost, and logs which.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class DSSync(Wrapper):
 
 
 def _read(path: str, _job: TrainingJob) -> Groups:
-    """Return the groups of an artifact; on rank 0."""
+    """Return the groups in an artifact; called on rank 0."""
     from ccctl.artifacts import codec
 
     found: Groups = codec.read(path, "groups").body
@@ -50,7 +50,7 @@ def _read(path: str, _job: TrainingJob) -> Groups:
 
 
 def _planned(job: TrainingJob) -> Groups:
-    """Return the groups for the profile, or for equal links; on rank 0."""
+    """Return groups for the profile, or for equal links; called on rank 0."""
     from ccctl.torch import _network
 
     path = os.environ.get("CCCTL_PROFILE", "")

@@ -1,4 +1,4 @@
-"""One run of ``ccctl watch``, its findings and decisions, and the state folder that it keeps."""
+"""One run of ``ccctl watch``: its measurements, findings and decisions, and its state folder."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""One run of a watch: what it finds, what that costs the collective, and which schedule is used then."""
+"""One run of a watch: changes of links, their cost for the collective, and the schedule to use then."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["Asked", "Deadline", "Found", "LinkTurns", "Measure", "WatchOutcome",
 
 @dataclass(frozen=True, eq=False)
 class LinkTurns:
-    """Links to measure in turn, within so many seconds; ``again``: they seemed to be worse a moment ago."""
+    """Links to measure in order within ``budget_s`` seconds; ``again``: they just seemed worse."""
 
     turns: Turns
     budget_s: float
@@ -56,33 +56,33 @@ class LinkTurns:
 
 Measure = Callable[[LinkTurns], "Profile"]
 
-# A change of latency stands only where it costs the collective as much as the least loss of bandwidth that
-# is told costs a link: below that nobody drains a node.
+# A higher latency is reported only if it costs the collective as much as the least reported loss of bandwidth
+# costs a link (a factor of 1.087); nobody drains a node for less.
 _MATTERS = 1 / (1 - EFFECT)
-# So many changes, the largest first, have their cost told.
+# Most changes, the largest first, whose cost is predicted.
 _MOST_COSTS = 8
 _LEAST_BUDGET_S = 1.0
-# Share of the budget for the first look. It tells what drifts; the links beside that come next.
+# Share of the budget for the first measurement, which shows the hosts that drift; their links come next.
 _FIRST_LOOK = 0.5
-# A budget that is advised has so much room: the time that a round takes varies.
+# An advised budget is larger by this factor, because the time of a round varies.
 _ROOM = 1.25
 _MOST_SEARCH_S = 60.0
 _GONE = "{} is not there"
-# Share of the time left for the search; the rest is for the proof and for writing.
+# Share of the remaining time for the search; the rest is for the proof and for writing.
 _FOR_SEARCH = 0.75
-# A network on which no link differs by more was searched already.
+# No new search if no link differs by more from the network of the last search.
 _ALIKE = 0.10
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """The time that the user gave for everything, from now on."""
+    """The user's time limit for the whole run, from now on."""
 
     limit_s: float | None
     began_s: float = field(default_factory=time.monotonic)
 
     def left_s(self) -> float | None:
-        """Return seconds that are left, None without a limit; raises TimeoutExpired where there are none."""
+        """Return the seconds left, None without a limit; raises TimeoutExpired if none are left."""
         if self.limit_s is None:
             return None
         left_s = self.began_s + self.limit_s - time.monotonic()
@@ -93,9 +93,10 @@ class Deadline:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """The links to watch and when to act: ``share`` of its bandwidth that a link may lose (None: by noise).
+    """The request of a watch: the baseline, the schedule, and the thresholds.
 
-    ``least_gain`` is how many times as fast another schedule must be predicted to be.
+    ``share`` is the share of its bandwidth that a link may lose; None judges by noise. Another schedule must
+    be predicted to be ``least_gain`` times as fast.
     """
 
     baseline: Artifact
@@ -110,7 +111,7 @@ class Asked:
 
     @property
     def tolerated(self) -> float:
-        """The share of its bandwidth that a link may lose at least before it is reported."""
+        """The share of its bandwidth that a link may lose without being reported."""
         return EFFECT if self.share is None else self.share
 
     @cached_property
@@ -133,10 +134,11 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The findings of a run: ``costs`` are how many times as long the schedule takes with one change alone.
+    """The findings of a run.
 
-    ``now`` is what was measured, ``seen`` also what was worse before and could not be measured in this run.
-    ``budget_for_all_s`` would do to measure every link in one run; None where this run did.
+    ``costs`` are the factors by which each of the largest changes alone slows down the schedule. ``now`` is
+    the measured profile; ``seen`` adds links that were worse before and were not measured in this run.
+    ``budget_for_all_s`` would be enough to measure every link in one run; None if this run measured all.
     """
 
     verdict: WatchVerdict
@@ -155,17 +157,18 @@ class Found:
         return bool(self.standing or self.verdict.drift.gone)
 
     def cost_of(self, standing: Standing) -> float | None:
-        """Return what a change costs; None for all but the largest."""
+        """Return the factor by which a change slows down the schedule; None for all but the largest."""
         at = self.standing.index(standing)
         return self.costs[at] if at < len(self.costs) else None
 
 
 @dataclass(frozen=True, eq=False)
 class WatchOutcome:
-    """The decision of a run: the ``plan``, None if there was none to make, and the file of another schedule.
+    """The decision of a run.
 
-    ``returned`` says that this is the given one again. Nothing is decided while links are ``unknown``: those
-    rows were not measured lately, or not since the network changed.
+    ``plan`` is None if there was nothing to decide. ``adopted`` is the file of another schedule, if it is to
+    be used; ``returned`` says that this is the given schedule again. ``unknown`` are links that were not
+    measured lately, or not since the network changed; with any, nothing is decided.
     """
 
     history: History
@@ -177,10 +180,10 @@ class WatchOutcome:
 
 
 def looked(asked: Asked, state: StateFolder, measure: Measure, at_s: float) -> Found:
-    """Measure, and judge; what seems to be worse is measured once more before it counts.
+    """Measure links and judge them; links that seem worse are measured once more before they count.
 
-    Links of hosts that drift come first, then those measured longest ago. Nothing is written, but where there
-    is no current schedule yet the given one becomes it.
+    Links of hosts that drift come first, then those measured longest ago. Nothing is written, except that the
+    given schedule becomes the current one if there is none yet.
     """
     baseline = asked.baseline.body
     history = state.history(baseline, asked.baseline.source)
@@ -224,17 +227,17 @@ def replan(
     jobs: int = 1,
     progress: Progress = SILENT,
 ) -> WatchOutcome:
-    """Keep what was found, then decide about the schedule; all that is decided is written.
+    """Write the findings, then decide about the schedule and write the decision.
 
-    Where ranks are gone no schedule for the others is made: the job itself has to change then.
+    If ranks are gone, no schedule is made for the others, because the job itself must change first.
     """
     history = with_events(found.verdict.history, found.events)
     as_given = found.current.content == asked.given.content
-    # The search may take long, or be ended: what was measured is safe before it begins.
+    # Write before the search, which may take long or be interrupted.
     state.keep(history, asked.inputs)
     if found.verdict.drift.gone or (as_given and not found.standing):
         return WatchOutcome(history)
-    # Another schedule may be slower for what nobody has seen.
+    # Another schedule might be slower because of a link that was not measured.
     if len(unknown := np.flatnonzero(~history.known())):
         return WatchOutcome(history, unknown=tuple(unknown.tolist()))
     left_s = deadline.left_s()
@@ -273,9 +276,7 @@ def _unmeasured(found: Found) -> Mask:
 
 
 def _budget_for_all_s(now: Profile, left: Mask) -> float:
-    """Return the budget, in two digits, in which every link can be measured at the pace of the looks
-    of ``now``.
-    """
+    """Return the budget, rounded up to two digits, for measuring all links at the pace of ``now``."""
     exact_s = _ROOM * now.seconds * len(left) / max(1, len(left) - int(left.sum()))
     digit_s = 10.0 ** (math.floor(math.log10(max(exact_s, _LEAST_BUDGET_S))) - 1)
     return round(math.ceil(exact_s / digit_s) * digit_s, 3)
@@ -296,13 +297,13 @@ def _judged(asked: Asked, history: History, current: Given, now: Profile, at_s: 
 
 
 def _cost(asked: Asked, now: Profile, change: Change) -> float:
-    """Return how many times as long the given schedule takes when this alone has changed."""
+    """Return the factor by which ``change`` alone slows down the given schedule."""
     alone = brought_up_to_date(asked.baseline.body, now, [change])
     return asked.forecast.time_s(asked.network_of(alone)) / asked.baseline_s
 
 
 def _events(found: Found, before: History, at_s: float) -> tuple[Event, ...]:
-    """Return what is different from the last run."""
+    """Return the differences from the last run."""
     verdict = found.verdict
     events = [Event(at_s, "drift", one.change.told) for one in found.standing if one.new]
     events += [Event(at_s, "recovered", str(one)) for one in verdict.recovered]
@@ -311,9 +312,7 @@ def _events(found: Found, before: History, at_s: float) -> tuple[Event, ...]:
 
 
 def _left(history: History, name: str) -> bool:
-    """Return whether a host or rank that is gone was there before: no run has said so, or it was
-    measured since.
-    """
+    """Return whether a missing host or rank is newly gone: no run reported it since it was last measured."""
     gone_s = [event.at_s for event in history.events if event.text == _GONE.format(name)]
     host = name.rpartition(" ")[2]
     ends = [

@@ -1,8 +1,8 @@
-"""The state folder of a watch: a history, the schedule to use now, and those that were it before.
+"""The state folder of a watch: a history, the current schedule, and earlier current schedules.
 
-``current.json`` is a whole copy of the schedule that jobs load: a reader needs one file, which is replaced by
-renaming, and a copy of the folder is complete. Each was written as ``schedule-TIME.json`` first. Whatever
-ends a run, each file is whole, and the next run goes on from there.
+Jobs load ``current.json``, which is a copy and not a link, so readers need one file and a copy of the folder
+is complete. It is replaced by renaming, after the schedule is written as ``schedule-TIME.json``. However a
+run ends, each file is complete, and the next run continues from there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_SCHEDULES = 20
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A schedule that was read and judged, and its file: what it is called, and the bytes of the artifact."""
+    """A schedule that was read and checked, with the name, digest and bytes of its file."""
 
     schedule: Schedule
     source: str
@@ -44,7 +44,7 @@ class Given:
 
 @dataclass(frozen=True)
 class StateFolder:
-    """An open state folder, which no other run has at the same time."""
+    """An open state folder; no other run can open it at the same time."""
 
     folder: Path
 
@@ -58,9 +58,9 @@ class StateFolder:
         return self.folder / _HISTORY
 
     def history(self, baseline: Profile, source: str) -> History:
-        """Return the history of the links of ``baseline``, a new one where there is none.
+        """Return the history of the links of ``baseline``, a new one if there is none.
 
-        Raises DataError where it is none, or that of other ranks or links than ``source`` has.
+        Raises DataError if the file is no history, or has other ranks or links than ``source``.
         """
         from probes.profiling import begun
 
@@ -85,9 +85,9 @@ class StateFolder:
         codec.write(str(self.history_path), "history", history, inputs)
 
     def current(self, given: Given) -> Given:
-        """Return the schedule that jobs load now; where there is none yet, ``given`` becomes it.
+        """Return the schedule that jobs load now; if there is none, make ``given`` the current one.
 
-        Raises DataError where what is there is no proven schedule for the same collective and size.
+        Raises DataError if the file is no proven schedule for the same collective and size.
         """
         path = str(self.current_path)
         if not exists(path):
@@ -98,12 +98,12 @@ class StateFolder:
         return found
 
     def adopt(self, content: bytes, moment: datetime) -> Path:
-        """Make a schedule the current one, and keep it beside the last ones; returns the name it has there.
+        """Make a schedule the current one; return its file among the kept schedules.
 
-        Raises CannotWriteError; what was the current schedule then still is.
+        Raises CannotWriteError; the current schedule is then unchanged.
         """
         stem = f"schedule-{moment:%Y%m%dT%H%M%SZ}"
-        # After the last of the same second: a name that was dropped would come before it.
+        # Number after the last schedule of the same second, as its first ones may have been removed already.
         alike = [path.stem for path in self.schedules() if path.name.startswith(stem)]
         number = int(alike[-1].removeprefix(stem)[1:] or 1) + 1 if alike else 1
         name = self.folder / (f"{stem}-{number}.json" if alike else f"{stem}.json")
@@ -122,10 +122,10 @@ class StateFolder:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[StateFolder]:
-    """Open the state folder ``path``, made if missing, while no other run has it.
+    """Open the state folder ``path`` for this run alone; make it if it is missing.
 
-    Raises UnavailableError where others can write there, or where it holds what no watch wrote,
-    LockHeldError where another run has it, and CannotWriteError where it cannot be made.
+    Raises UnavailableError if other users can write there or if it holds foreign files, LockHeldError if
+    another run has it, and CannotWriteError if it cannot be made.
     """
     place = Path(os.path.realpath(path))
     lock = FileLock(_LOCK, place)
@@ -148,9 +148,9 @@ def opened(path: str) -> Iterator[StateFolder]:
 
 
 def read_schedule(path: str) -> Given:
-    """Return a schedule that the checker accepts, with its bytes; raises what the codec does.
+    """Return a schedule that the checker accepts, with its bytes; raises the errors of the codec.
 
-    One that is not proven is a DataError, too: status 1 is for what the network does.
+    A schedule that the checker rejects raises DataError.
     """
     from probes.files import inflated
     from synth.check import check
@@ -168,7 +168,7 @@ def _refuse_other(found: Given, given: Given) -> None:
     mine, theirs = found.schedule.collective, given.schedule.collective
     size = mine.total_bytes(found.schedule.chunk_bytes)
     wanted = theirs.total_bytes(given.schedule.chunk_bytes)
-    # Chunks are whole bytes, so that a size may be rounded up by a chunk for each.
+    # Chunks have whole bytes, so rounding may add one byte for each chunk.
     if mine.same_but_for_chunks(theirs) and abs(size - wanted) <= max(mine.chunks, theirs.chunks):
         return
     raise DataError(

@@ -1,6 +1,6 @@
 """Groups of equal hosts, so that each group is described once.
 
-Names, serial numbers, addresses and counters do not count.
+Names, serial numbers, addresses and counters are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Alike", "fold_hosts"]
 
 @dataclass(frozen=True)
 class Alike:
-    """Hosts that do not differ from the first of them, and how that one differs from most hosts."""
+    """A group of equal hosts, and the differences of its first host from that of the largest group."""
 
     hosts: tuple[Host, ...]
     differences: tuple[Difference, ...] = ()

@@ -12,6 +12,7 @@ from probes.live.cuda import cuda_errors, cupy_module
 
 __all__ = ["CudaCopies"]
 
+# 20 MB over eight parallel transfers: AdapCC, Sec. IV-A.
 _COPY_BYTES = 20 << 20
 _STREAMS = 8
 _TO_HOST = 2

@@ -112,7 +112,7 @@ def _together(*measured: Sequence[SentSegments]) -> tuple[SentSegments, ...]:
 def brought_up_to_date(baseline: Profile, now: Profile, changes: Iterable[Change]) -> Profile:
     """Return ``baseline`` with the present values of ``changes``; everything else, also ports, is kept.
 
-    So noise alone changes nothing, and links that were not measured now are kept.
+    Thus noise alone changes nothing, and links that were not measured now keep their values.
     """
     rows = matched(baseline, now)
     changed: dict[Quantity, Mask] = {

@@ -3,7 +3,8 @@
 The uncertainty of a link comes from its samples, in the baseline and now: the bootstrap interval of beta, and
 the distance of the median sample from the best. Every link has at least the median link's uncertainty. A
 change counts if it exceeds what all these comparisons show by chance once in a hundred runs (Bonferroni), in
-the best and in the median of the samples alike. If earlier runs are known, their spread counts, too (`Past`).
+both the best and the median of the samples. If earlier runs are known, their spread is taken into account
+(`Past`).
 """
 
 from __future__ import annotations
@@ -43,15 +44,17 @@ Quantity = Literal["bandwidth", "latency"]
 
 # Links named in one finding.
 _MOST_SLOW = 4
+# Expected false alarms in a run, over all links (Bonferroni).
 _FALSE_ALARMS_A_RUN = 0.01
 LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
 NO_ALPHA_S = 1e-12
 _LEAST_SIGMA = 0.005
-# If this share of the links of a host, or of all, changed, the change is the host's, or everybody's.
+# If this share of a host's links changed, the change is the host's; if this share of all links, the
+# network's.
 _MOST_OF = 0.8
-# If the first share of a host's links moved beyond their noise, others count, too, if they moved by the
-# second share of the median of those.
+# If the share _LEAST_OF of a host's links moved beyond noise, its other links count too, provided that they
+# moved by the share _LIKE of the median move.
 _LEAST_OF, _LIKE = 0.5, 0.7
 # All links changed if nearly all moved by this share of their median; of few links, half may be one host's.
 _AS_ALL = 0.5
@@ -369,7 +372,7 @@ class _Judge:
     def _alike(moved: Floats, far: Mask, free: Mask) -> Mask:
         """Return which links of a host moved up beyond their noise, or nearly as much as the median one.
 
-        So a link whose own noise hides its change still counts with its host.
+        With the second rule, a link whose noise hides its change still counts with its host.
         """
         same = far & (moved > 0)
         if same.sum() < 2 or same.mean() < _LEAST_OF:

@@ -39,6 +39,7 @@ _FEWEST_RUNS = 2
 RECENT_RUNS, _LEARN = 6, 40
 # A series needs this many values before their differences give its deviation.
 _FEWEST_VALUES = 5
+# Standard deviation over median absolute deviation of normal values: 1 / 0.6745.
 _MAD_TO_SIGMA = 1.4826
 _DIGITS = 5
 # Bounds on costs keep rates (1 / cost) finite. _LAST_S is the last second of the year 9999.

@@ -3,8 +3,8 @@
 Links within hosts come first, on all hosts at once. Then in round i host n sends to host (n + i) mod N, from
 each of its NICs to one NIC there. NICs that a topology declares equal form a class. For each pair of hosts,
 one pair of NICs of a class is measured, with other NICs and ranks in each round; C classes take C·(N − 1)
-rounds. When the spread of a class has been checked, its unmeasured links get the values of its flows. A class
-whose ranks or pairs of NICs differ, or that holds an outlier, is measured completely.
+rounds. If the measured flows of a class agree, its unmeasured links get their values. A class whose ranks or
+pairs of NICs differ, or that has an outlier, is measured completely.
 """
 
 from __future__ import annotations

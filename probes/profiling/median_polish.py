@@ -24,10 +24,13 @@ from probes.sampling import Pair
 
 __all__ = ["HostCapacities", "Polished", "Suspects", "capacities", "find", "matrix_of", "polish"]
 
+# Distances from the peers, in standard deviations, that count: chance gives one in 300,000 normal values.
 Z = 4.5
+# Least slowdowns that matter, of an end and of a link.
 END_EFFECT, LINK_EFFECT = 0.08, 0.10
 # A lower bound on the spread, so that equal values do not make every other value an outlier.
 _LEAST_SIGMA = 0.01
+# Standard deviation over median absolute deviation of normal values: 1 / 0.6745.
 _MAD_TO_SIGMA = 1.4826
 _FEWEST = 3
 _MOST_SWEEPS, _SETTLED = 20, 1e-4

@@ -1,4 +1,4 @@
-"""Options of a profile: how long to measure, and what."""
+"""Options of a profile: the links to measure, and the effort."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ _QUICK_DOSE, _DOSE = Dose(0.01, 0.02), Dose(0.03, 0.04)
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure, and what; ``quick`` means fewer passes and strides 1, 2, 4, …
+    """The links to measure, and the effort.
 
-    ``pairs`` are the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the seconds for
-    everything. ``ports`` says whether to try shared ports (None: if that is cheap), ``device`` whether ranks
-    are GPUs ("auto": if there are any), ``wait_s`` how long to wait for another measurement on the same
-    hosts. ``alone`` measures one link at a time. ``turns`` are the rounds to measure, in their order. With a
-    ``topology``, called ``topology_name``, rounds are over hosts, and links that it declares equal are
-    measured by samples.
+    - ``quick``: fewer passes, and only strides 1, 2, 4, …
+    - ``pairs``: the only links to measure. ``turns``: the rounds to measure, in their order.
+    - ``sizes``: bytes of messages. ``budget_s``: seconds for everything.
+    - ``ports``: whether to try shared ports; None tries them if that is cheap.
+    - ``device``: whether ranks are GPUs; "auto" uses GPUs if there are any.
+    - ``wait_s``: seconds to wait for another measurement on the same hosts.
+    - ``alone``: measure one link at a time.
+    - ``topology``, ``topology_name``: a topology and its name. With it, rounds are over hosts, and links that
+      it declares equal are measured by samples.
     """
 
     quick: bool = False

@@ -33,8 +33,8 @@ _MOST_NAMED = 6
 class SlowPart:
     """A slow sender or receiver, or several slow links; ``word`` is the flag of its ``rows``.
 
-    ``does`` says what is wrong. ``named`` has, for each row, the slowdown and the name of its link. ``times``
-    is the slowdown of a sender or receiver, ``costs`` its effect on a collective.
+    ``does`` describes the fault. ``named`` has, for each row, the slowdown and the name of its link.
+    ``times`` is the slowdown of a sender or receiver, ``costs`` its effect on a collective.
     """
 
     word: str

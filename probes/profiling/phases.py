@@ -114,7 +114,7 @@ class Steps:
         If there are too many, they are first measured again concurrently, because most were disturbed only
         once. Then follow links that were disturbed even alone, or that stand out only now. Single links that
         are still slow are measured a last time, because some are disturbed twice. Links whose ends waited for
-        cores are measured alone, too.
+        cores are also measured alone.
         """
         chosen = self._on_every_rank(to_retest, samples)
         for number in range(1, _MORE_PASSES + 1):
@@ -194,7 +194,7 @@ class Steps:
         return tuple(found)
 
     def said(self, samples: Samples) -> list[str]:
-        """Return notes on what was left out, and why."""
+        """Return notes on omitted measurements, with reasons."""
         missing = len(self._places) * (len(self._places) - 1) - len(samples.measured())
         told = list(self._declared_said)
         if self._instances is not None:

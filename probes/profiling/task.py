@@ -137,7 +137,7 @@ def _near(rank: int, places: Sequence[Place]) -> frozenset[int]:
 
 
 def rescued(values: Iterable[object], why: str, seconds: float = 0.0) -> Profile | None:
-    """Return the profile of what the ranks had measured before the run was cut short; None without a link."""
+    """Return the profile of the links measured before the run was cut short; None without any link."""
     begun: Begun | None = None
     samples = Samples()
     for value in values:

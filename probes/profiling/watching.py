@@ -111,7 +111,7 @@ def judged(
     that was worse and is not measured now keeps its last value.
     """
     after = runs.with_run(history, baseline, now, at_s)
-    # The last change explains what was not measured after it.
+    # A link not measured since the last change may have changed with it, which is nothing new.
     unexplained = history.measured_s >= history.changed_s
     measured = np.asarray(matched(baseline, now) >= 0, dtype=np.bool_)
     now = recalled(baseline, now, history)

@@ -64,7 +64,7 @@ class Accept:
         return slowdown <= self.below or 1 / _AS_EXPECTED < slowdown / self.near < _AS_EXPECTED
 
 
-# For a trial whose result a later one confirms.
+# Used for a trial whose result a later one confirms.
 ACCEPT_ANY = Accept(below=math.inf)
 Try = Callable[[Sequence[Trial], Accept], Sequence[float]]
 # A function from the bytes of each flow to the seconds until all have ended.

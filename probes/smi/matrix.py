@@ -21,6 +21,7 @@ from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNod
 __all__ = ["METHOD", "read"]
 
 METHOD = "smi"
+# NVLinks of an H100 or B200; no GPU has more.
 _MOST_LINKS = 18
 _ROW = re.compile(r"^\s*GPU\d+\s+(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|OK)\b", re.MULTILINE)
 _HINT = "ccctl reads NCCL's topology XML, hwloc's XML, nvidia-smi topo -m and -p2p, rocm-smi --showtopo."

@@ -22,6 +22,7 @@ __all__ = ["SideVerdict", "in_random_order", "least", "lowered"]
 _Bools: TypeAlias = npt.NDArray[np.bool_]
 _Decide: TypeAlias = Callable[[npt.NDArray[np.float64]], _Bools]
 _Key = TypeVar("_Key", bound=Hashable)
+# Least gap between two groups, in spreads of the trials.
 _SPREADS = 3.0
 # A smaller difference may be real, but is never a shared link.
 _EFFECT = 0.1

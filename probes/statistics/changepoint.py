@@ -2,7 +2,7 @@
 
 The level has changed when three of four recent values lie on the same side of the old one, by more than the
 sampling error of their median (from the median absolute deviation), and by enough to matter. So a few bad
-values are never a change. Then the new level is learned; a return from it is a change, too.
+values are never a change. Then the new level is learned; a return to the old one is another change.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ WINDOW, LEARN = 12, 40
 EFFECT = 0.10
 _MOST = 0.75
 _Z = 6.0
+# Standard deviation over median absolute deviation of normal values: 1 / 0.6745.
 _MAD_TO_SIGMA = 1.4826
 # The standard error of a median over that of a mean: sqrt(pi / 2).
 _MEDIAN_TO_MEAN = 1.2533
