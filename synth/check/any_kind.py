@@ -21,7 +21,7 @@ _JUDGES: dict[str, Callable[[Any, Timing | None], list[str]]] = {
 
 
 def check_any(made: AnySchedule, timing: Timing | None = None) -> list[str]:
-    """Return what is wrong with a schedule, each with its place; an empty list proves it.
+    """Return findings on a schedule, each with its place; an empty list proves it.
 
     ``timing`` holds the claimed times of a table, or of the quotient of a symmetric schedule. A periodic
     schedule states its own times, and a selection states none.

@@ -1,7 +1,7 @@
-"""Contribution sets: the ranks whose contributions each slot holds, through all starts and arrivals.
+"""Contribution sets: the ranks whose contributions each slot holds, after every start and arrival.
 
-A set has one bit for each rank. A send carries all that its source holds, or the addends that the schedule
-names.
+A set has one bit for each rank. A send carries the whole set of its source's slot, or the addends that the
+schedule names.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Sends(NamedTuple):
 
 
 def by_the_times(schedule: Schedule, timing: Timing) -> Indices:
-    """Return what is wrong if sends start and arrive in the claimed order.
+    """Return the flaws of the schedule if sends start and arrive in the claimed order.
 
     Rows are (code, send or -1, rank, chunk), at most 20 of each code. O(sends · log sends), times ranks / 64
     for sums.
@@ -66,10 +66,10 @@ def by_the_times(schedule: Schedule, timing: Timing) -> Indices:
 
 
 def by_the_table(schedule: Schedule, timing: Timing | None = None) -> Indices:
-    """Return what is wrong if each send arrives before the next one of the table starts, as in programs.
+    """Return the flaws of the schedule if each send arrives before the next one starts, as in programs.
 
-    With ``timing`` contributions still move in that order, but each must also have arrived by its claimed
-    time.
+    With ``timing`` contributions still move in table order, but by the claimed times each must also arrive
+    before the send that carries it on starts.
     """
     rows, chunk_start = by_chunk(schedule)
     row = np.arange(schedule.sends, dtype=np.float64)
@@ -179,7 +179,7 @@ def _kept(found: Indices, count: Indices) -> Indices:
 
 @compiled
 def _begin(own: _Words, complete: _Words, sources: Indices, reduced: bool) -> None:
-    """Give each source of the chunk its own contribution; together they make the complete chunk."""
+    """Give each source of the chunk its own contribution; ``complete`` becomes the set of all of them."""
     own[:] = 0
     complete[:] = 0
     for rank in sources:

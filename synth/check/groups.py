@@ -78,8 +78,8 @@ def _time(groups: Groups) -> Iterator[str]:
 def _iteration_s(groups: Groups, division: Division, link: Indices) -> float:
     """Return when the last group has averaged; all groups run at once, each as a ring in the order of racks.
 
-    A ring of n takes 2(n − 1) messages of 1/n of the bytes for each layer, with the highest latency of its
-    links. It also waits for everything that its busiest link or port carries, for any ring.
+    A ring of n takes 2(n − 1) messages of 1/n of the bytes for each layer, each with the highest latency of
+    its links. Its busiest link or port also carries the bytes of the other rings that use it.
     """
     network = groups.network
     place = {rank: at for at, rank in enumerate(rank for rack in groups.racks for rank in rack)}
@@ -100,7 +100,7 @@ def _iteration_s(groups: Groups, division: Division, link: Indices) -> float:
 
 
 def lemma_holds_from(product: Floats, rho: float) -> int | None:
-    """Return the first number of periods from which Lemma IV.1 is proven; None if none that was tried is.
+    """Return the first number of periods from which Lemma IV.1 is proven; None: none up to the 32 tried.
 
     The lemma bounds the squared error of every rank after k periods by rho^k · ‖X₀‖². It holds for all k ≥ m
     if the 2-norms of the error's powers m to 2m − 1 satisfy it, because any k ≥ m is a sum of such numbers.
@@ -119,7 +119,7 @@ def lemma_holds_from(product: Floats, rho: float) -> int | None:
 
 
 def _reached(groups: Groups) -> set[int]:
-    """Return the ranks that rank 0's values reach, directly or through others."""
+    """Return the ranks that the values of rank 0 reach, directly or through other ranks."""
     groups_of: dict[int, list[tuple[int, ...]]] = {}
     for group in {group for division in groups.iterations for group in division}:
         for rank in group:

@@ -19,7 +19,8 @@ _MOST_SLOTS = 1 << 24
 def takes_turns(schedule: Schedule, timing: Timing, slack: float) -> bool:
     """Return whether no send is too short, early or late, and links and ports carry their sends one by one.
 
-    False, too, where the sends of a link or port do not start in the order of the table. O(sends · ports).
+    The result is also False if the sends of a link or port do not start in the order of the table. O(sends ·
+    ports).
     """
     network = schedule.network
     return bool(
@@ -48,11 +49,11 @@ def is_delivered(schedule: Schedule, timing: Timing, slack: float) -> bool:
 
     The source of a chunk to which every rank contributes is the root of its sum. If all ranks but one send
     their sum once, after everything sent to them has arrived, these sends form a tree: each contribution
-    reaches the last rank once. A sum does not change while it is being sent: addends arrive before, copies
-    after.
+    reaches the remaining rank once. A sum does not change while it is being sent: its addends arrive before,
+    copies after.
 
-    False, too, where the table lists a later send first; so the proof also covers sends carried out one by
-    one in table order. O(sends + ranks · chunks).
+    The result is also False if the table lists a later send first. So the proof also covers sends that run
+    one by one in table order. O(sends + ranks · chunks).
     """
     shape, network = schedule.collective, schedule.network
     if network.ranks * shape.chunks > max(_MOST_SLOTS, 2 * schedule.sends):
@@ -139,8 +140,8 @@ def _delivered(
 ) -> bool:
     """Follow all sends through the slots of each rank and chunk; return False at the first unproven send.
 
-    ``has_s`` is when a slot's last contribution arrived, or when it became complete; inf for an empty slot.
-    ``sending_s`` is when a rank's sum has left its link.
+    ``has_s`` is the time at which a slot's last contribution arrived, or at which it became complete; inf for
+    an empty slot. ``sending_s`` is the time at which a rank's sum has left its link.
     """
     ranks = len(has_s)
     for row in range(len(link)):

@@ -39,7 +39,7 @@ def check_periodic(made: PeriodicSchedule) -> list[str]:
 def _overlaps(
     made: PeriodicSchedule, rows: Indices, resource: Indices, hold_s: Floats, noun: str
 ) -> list[str]:
-    """Return pairs of sends that hold one link, or one port, at the same time in some two periods."""
+    """Return pairs of sends, each in any period, that hold one link, or one port, at the same time."""
     place_s = np.mod(made.start_s[rows], made.period_s)
     order = np.lexsort((place_s, resource))
     row, held, begin_s = rows[order], resource[order], place_s[order]

@@ -1,8 +1,8 @@
-"""The checker of programs: the emitted steps themselves are replayed, chunk by chunk.
+"""The checker of programs: it replays the steps themselves, chunk by chunk.
 
 The checker ignores how a program was made. It checks the program's shape, runs its threadblocks with bounded
-FIFOs, follows every slot as the set of contributions it holds, and demands an order between every two
-accesses to one slot.
+FIFOs, follows the set of contributions that each slot holds, and demands an order between every two
+conflicting accesses to one slot.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
 
     The proof covers each placement (out of place, in place) that the program claims: every slot exists;
     nothing deadlocks with ``depth`` messages in each FIFO; no step reads an unwritten slot; each rank ends
-    with every contribution to its output exactly once; no step writes a part of what it reads; no two
-    threadblocks access a slot in an order left to chance. O(steps), and O(steps) again for each step in
-    doubt.
+    with every contribution to its output exactly once; no step reads and writes slots that overlap partly;
+    every two conflicting accesses to a slot have a certain order. O(steps), and O(steps) again for each
+    access whose order waits within its rank do not decide.
     """
     return list(examine(program, depth).findings)
 
 
 def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
-    """Return the verdict: ``judge``'s findings, cautions, the least FIFO depth, and sums with other bits."""
+    """Return the verdict: ``judge``'s findings, cautions, the least FIFO depth, sums in unequal orders."""
     if found := shape(program):
         return Verdict(tuple(found))
     if not program.steps and program.input_chunks:
@@ -105,7 +105,7 @@ def _wrong_on_the_way(waits: Waits, slots: Slots, values: Values) -> list[str]:
 
 
 def _wrong_at_the_end(program: Program, slots: Slots, values: Values) -> list[str]:
-    """Return output slots that violate the postcondition; of very many the first ones, and a count."""
+    """Return the output slots that violate the postcondition: the first 1000, and a count of the others."""
     outputs, collective = slots.outputs, program.collective
     if not len(outputs.rank):
         return []

@@ -21,8 +21,8 @@ def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
     """Return every pair of conflicting accesses that neither waits nor messages order.
 
     ``order`` must be an order in which the steps can run. Vector clocks order accesses within a rank,
-    O(waits · threadblocks of a rank). For pairs that they leave open a search looks for a path of messages
-    over other ranks, O(steps) for each step that has such pairs.
+    O(waits · threadblocks of a rank). For each pair that they do not order a search looks for a path of
+    messages over other ranks, O(steps) for each step that has such pairs.
     """
     program = waits.program
     rank_of = program.tb_rank.astype(np.int64)
@@ -52,7 +52,7 @@ def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
 
 
 def overlaps(program: Program, slots: Slots) -> list[str]:
-    """Return the steps that write into a part of what they read; O(slots · log slots).
+    """Return the steps whose read and written slots overlap partly; O(slots · log slots).
 
     Reading and writing exactly the same memory is allowed. The placement decides which slots share memory.
     """
@@ -88,7 +88,7 @@ def _waited_for(waits: Waits) -> Indices:
 
 
 def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
-    """Return which suspects no path of program order, waits and messages orders."""
+    """Return a mask of the suspects that no path of program order, waits and messages orders."""
     program = waits.program
     position = np.full(program.steps, -1, dtype=np.int64)
     position[order] = np.arange(len(order))
@@ -103,7 +103,7 @@ def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
 
 
 class _Blocks(NamedTuple):
-    """The threadblock of each step; for each threadblock its rank's first one, and how many the rank has."""
+    """The threadblock of each step; for each threadblock the first one of its rank and their number."""
 
     tb_of: Indices
     first_tb: Indices

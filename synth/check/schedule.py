@@ -50,7 +50,7 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
 
 
 def check_selection(selection: Selection) -> list[str]:
-    """Return findings on the schedule of each range; an empty list proves it for every size in its range."""
+    """Return findings on the schedule of each range; an empty list proves each for all sizes of its range."""
     found = selection.problems()
     for row, one in enumerate(selection.ranges if not found else ()):
         least, most = selection.choose(one.from_bytes), selection.choose(one.to_bytes)
@@ -118,7 +118,7 @@ def _overlaps(
 
 
 def _said(schedule: Schedule, codes: Indices) -> list[str]:
-    """Return a message for each (code, send or -1, rank, chunk)."""
+    """Return a message for each row (code, send or -1, rank, chunk)."""
     words = {
         NOT_HELD: "rank {rank} does not hold chunk {chunk} when it starts",
         TWICE: "rank {rank} already has a contribution to chunk {chunk} that this reduce adds again",

@@ -1,4 +1,4 @@
-"""A proof that a schedule is right for chunks of every size in a range, not only for the sizes tried.
+"""A proof that a schedule is right for every chunk size in a range, not only for the sizes tried.
 
 Start times change with the size of a chunk, and so may the order in which two sends touch one chunk at one
 rank. The result of a schedule depends on these orders alone. Most hold at any size, because the later send
@@ -27,7 +27,7 @@ _SLACK = 1e-9
 _READ_WRITE, _WRITE_WRITE = 0, 1
 # Orders of a pair: as in the table, the other way round, the write in the middle of the read.
 _AS_LISTED, _SWAPPED, _WITHIN = 0, 1, 2
-# The most sizes that are judged; a range that they do not settle is refused.
+# The most sizes that are judged. A range that they do not settle is a finding.
 _MOST_SIZES = 400
 
 
@@ -64,8 +64,8 @@ def check_sizes(
     """Return a chunk size at which ``judge`` has findings, and the findings; None proves every size.
 
     Sizes range from the schedule's ``chunk_bytes`` to ``most_bytes``; ``judge`` receives the schedule at one
-    of them. Return Unsettled where 400 sizes do not decide. O(sends · ranks / 64), and O(sends) for each size
-    judged.
+    of them. Return Unsettled if 400 sizes do not settle the range. O(sends · ranks / 64), and O(sends) for
+    each size judged.
     """
     judged: dict[int, list[str]] = {}
     times: dict[int, _Times] = {}
@@ -111,7 +111,7 @@ def check_sizes(
 def _free_pairs(schedule: Schedule) -> Indices:
     """Return rows (kind, first, second) of sends that touch one chunk at one rank in an unforced order.
 
-    Only reduced chunks have such pairs: all copies of the others are alike.
+    Only reduced chunks have such pairs: all copies of any other chunk are equal.
     """
     order, _ = by_chunk(schedule)
     order = order[np.asarray(schedule.collective.reduced, bool)[schedule.chunk[order]]]
@@ -175,7 +175,7 @@ def _list_pairs(
 
 
 def _same_order(pairs: Indices, low: _Times, high: _Times, width: float) -> Mask:
-    """Return which pairs provably keep one order at all sizes between two."""
+    """Return a mask of the pairs that provably keep one order at all sizes from ``low`` to ``high``."""
     kind, first, second = pairs.T
     below, above = _order(pairs, low), _order(pairs, high)
     same = below == above
@@ -215,7 +215,7 @@ _Line = tuple[Floats, Floats]
 
 
 def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: float) -> Mask:
-    """Return for which pairs of convex functions the upper provably never falls below the lower.
+    """Return a mask of the pairs of convex functions whose upper one provably never falls below the lower.
 
     Each is given by (value, slope) at both ends. The upper lies above its tangents, the lower below its
     chord, so the distance is least at either end or where the tangents meet.

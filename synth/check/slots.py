@@ -1,4 +1,4 @@
-"""The chunk of each slot, and the slots that share memory, as the judge numbers them.
+"""The judge's numbering of slots: the chunk that each slot holds, and the slots that share memory.
 
 The input of a rank holds the chunks of which it is a source, its output the chunks that it wants, both in
 rising order. In place, input and output share memory.
@@ -29,7 +29,7 @@ class _Filled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """All slots in one row; a rank's buffer has ``size[rank, buffer]`` slots from ``first[rank, buffer]`` on.
+    """Slots numbered through all memory; a buffer has ``size[rank, buffer]`` from ``first[rank, buffer]`` on.
 
     ``same[n]`` is the first slot that shares memory with slot n. The outputs of an unknown collective are
     unknown.

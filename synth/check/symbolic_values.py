@@ -28,8 +28,9 @@ class Values:
 
     Value v has ``bits[v]`` (one for each rank that contributes) of chunk ``chunk[v]``; ``expression[v]`` is a
     hash of the order of its sum. ``flaw[v]`` is not 0 for an invalid value, which step ``step[v]`` made.
-    ``cell`` gives the value that each cell holds at the end (-1: none). ``unread`` and ``uneven`` are rows of
-    (step, cell) and (step, messages' chunks) that are errors whether or not their values are used.
+    ``cell`` gives the value that each cell holds at the end (-1: none). ``unread`` are rows (step, cell) of
+    reads of unwritten cells, ``uneven`` rows (step, chunks of its message) of receives of another size; both
+    are errors even if nothing uses the values.
     """
 
     chunk: Indices
@@ -151,7 +152,7 @@ def _follow(
         # Executors skip a copy of slots to themselves: it neither reads nor writes.
         if op[step] == _CPY and same[src[step]] == same[dst[step]]:
             continue
-        # A step makes at most two flawed values, which all of its slots share.
+        # All slots of a step share one value for an unwritten source and one for a message of another size.
         blank = -1
         receiving = receives[step]
         odd = receiving and count[sender[step]] != length

@@ -32,9 +32,9 @@ class Sets(NamedTuple):
 
 
 class _Lanes(NamedTuple):
-    """Seconds, and seconds a byte, of a send over each link; and what it holds: the link and its ports.
+    """For each link the seconds of a send, their growth per byte, and the link and ports that it holds.
 
-    A send holds each of them for ``held_s``, and ``held_s_per_byte`` for each byte more.
+    A send holds each of these for ``held_s``, which grows by ``held_s_per_byte``.
     """
 
     travel_s: Floats
@@ -53,7 +53,7 @@ def columns(sets: RankSets) -> Sets:
 def on_lanes(schedule: Schedule) -> Schedule:
     """Return the schedule with a link of its own for each stream; O(sends).
 
-    Rates of streams are such that all of them end with the busiest link or port, so none is overloaded.
+    All streams end together with the busiest link or port, so no link or port is overloaded.
     """
     if not len(schedule.stream):
         return schedule
@@ -82,7 +82,7 @@ def on_lanes(schedule: Schedule) -> Schedule:
 
 
 def replay(schedule: Schedule) -> Timing:
-    """Return the times of a schedule without streams; infinite where the source never holds the chunk."""
+    """Return the times of a schedule without streams; infinite if the source never holds the chunk."""
     start_s, _ = starts(schedule)
     arrival_s = start_s + schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
     return Timing(start_s, arrival_s, float(arrival_s.max(initial=0.0)))
@@ -132,7 +132,7 @@ def _sorted(chunk: Indices, place: Indices) -> Indices:
 def _brought(
     rows: Indices, chunk_start: Indices, src: Indices, dst: Indices, sources: Sets, ranks: int
 ) -> tuple[Indices, Indices]:
-    """Return for each send the last earlier sends into the slot that it leaves and into the one it enters."""
+    """Return for each send the last earlier send into the slot that it leaves, and into the one it enters."""
     brought, above = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
     latest = np.full(ranks, _EMPTY)
     for chunk in range(len(chunk_start) - 1):
@@ -165,7 +165,7 @@ def _starts(
     travel_s, beta, held_start, held, held_s, held_beta = lanes
     sends = len(link)
     start_s, slope = np.empty(sends), np.empty(sends)
-    # When the slot that a send enters holds it and all sends before it.
+    # The time at which the slot that a send enters holds it and all earlier sends into the slot.
     ready_s, ready_slope = np.empty(sends), np.empty(sends)
     free_s, free_slope = np.zeros(resources), np.zeros(resources)
     for row in range(sends):

@@ -1,8 +1,8 @@
-"""The waits of a program's steps, and whether all steps can run, as the judge computes them.
+"""The judge's own account of the waits of a program's steps, and of whether all steps can run.
 
 A step waits for the step before it in its threadblock, for the step that it names, for the message that it
-takes, and, to send, for room in its connection. Steps that are on no cycle of waits, nor behind one, run.
-Their order does not matter: a threadblock never chooses what to wait for.
+takes, and, to send, for room in its connection. A step runs unless it is on a cycle of waits or waits for
+one. The order of the steps does not matter, because no threadblock chooses what it waits for.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Waits:
         return found
 
     def _number(self, steps: Mask) -> Indices:
-        """Return for each of ``steps`` how many of them precede it in its threadblock."""
+        """Return for each of ``steps`` the number of them that precede it in its threadblock."""
         tb = self.program.tb_of[steps]
         return np.arange(len(tb)) - offsets(np.bincount(tb, minlength=1))[tb]
 
@@ -106,7 +106,7 @@ def order_of(waits: Waits, depth: int) -> Indices:
 
 
 def least_depth(waits: Waits) -> int:
-    """Return how many messages a connection must hold at least for every step to run; 0: none is enough."""
+    """Return the fewest messages per connection with which every step runs; 0: no number is enough."""
     steps = waits.program.steps
     most = int(np.bincount(waits.program.tb_of[waits.sends], minlength=1).max(initial=1))
     if len(order_of(waits, 1)) == steps:
@@ -123,7 +123,7 @@ def least_depth(waits: Waits) -> int:
 
 
 def blocked(waits: Waits, order: Indices, depth: int) -> list[str]:
-    """Return the steps that never run, with what they wait for; if all run, messages that nobody receives."""
+    """Return the steps that never run, with the cause; if all run, the messages that no step receives."""
     found = list(_stuck(waits, order, depth))
     return found or list(_left_over(waits))
 

@@ -1,4 +1,5 @@
 """The chunk DAG of a schedule whose sends carry addends: ranks receive the parts separately and add them up.
+
 Each part of a sum is received into a scratch slot of its own, so that a rank can send its sum while another
 part arrives. A sum is computed when a send needs it, a result at the end. Ranks that sum the same parts do so
 in the same order, so their results are equal bit by bit.

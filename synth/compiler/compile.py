@@ -49,6 +49,7 @@ def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) ->
 
 def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indices]:
     """Return (the program, none), or (None, fused rows to split).
+
     If all threadblocks of a cycle send first and fill their FIFOs, the blocked messages move to the next
     channel.
     """

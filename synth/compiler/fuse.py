@@ -1,4 +1,5 @@
 """Fusion of a receive with the send that forwards its chunk: rcs, rrcs, rrs (GC3 Sec. 5.3.1).
+
 They fuse only if the send alone reads the received chunks, from the same slots. The local copy is left out
 (rrs) only if nothing needs it: its slots are overwritten unread, or are not part of any result.
 """

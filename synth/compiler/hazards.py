@@ -19,6 +19,7 @@ Range = tuple[Indices, Indices]
 @dataclass(frozen=True, eq=False)
 class Dependences:
     """Row n must come after rows ``before[start[n]:start[n + 1]]``, each earlier than n.
+
     ``true`` tells for each of them whether row n reads what it wrote; otherwise row n overwrites what it read
     or wrote. ``kept[n]`` tells whether any slot that row n wrote still holds its value at the end.
     """

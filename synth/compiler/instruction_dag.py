@@ -24,6 +24,7 @@ _S, _R, _CPY, _RE, _RRC = (OPS.index(op) for op in ("s", "r", "cpy", "re", "rrc"
 @dataclass(frozen=True, eq=False)
 class InstructionDag:
     """Row n runs ``op[n]`` on ``rank[n]``; the order of the rows is a valid order of execution.
+
     ``send_to`` and ``recv_from`` are peers; ``sender`` and ``receiver`` are the rows at the other end of the
     row's messages (-1: none). A row depends only on rows of its own rank. ``tb`` and ``channel`` are the
     author's choices (-1: none); ``when`` is the time in the schedule, if there is one.

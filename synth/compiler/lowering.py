@@ -40,6 +40,7 @@ def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool 
 
 def _paces(schedule: Schedule, program: Program) -> Floats:
     """Return the rate of each threadblock at which it finishes together with the busiest link or port.
+
     Without these rates sums that nobody needs yet fill the ports, and results wait behind them: four hosts,
     one at 40 Mbit/s and one pair at 20, took 2.1 s instead of 1.8 (benchmarks/lab_cases.py).
     """

@@ -36,6 +36,7 @@ class Blocks:
 
 def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Blocks | None, Indices]:
     """Return (the threadblocks, none) or (None, fused rows that must be split first).
+
     ``lowest`` is the lowest channel that each row's chain of messages may take; it is raised in place for
     messages that would overtake others. A channel that the author chose stays.
     """

@@ -169,6 +169,7 @@ def begun(
 
 def best_plan(model: Model, costs: RingCosts, method: str, overheads: Overheads | None = None) -> FusionPlan:
     """Return the fastest plan of ``method`` with its default buffer or one of 40 from 1 to 100 MiB.
+
     The 40 are a geometric series. For Horovod it also tries cycles of 1, 5 and 10 ms and that of
     ``overheads``.
     """

@@ -50,6 +50,7 @@ def synthesize(
     detour: float = DETOUR,
 ) -> Schedule:
     """Return the schedule along the best routes found in time, its sends in TACCL's order.
+
     Raises NotApplicableError if TACCL does not serve the collective, or the program finds no routes in time.
     """
     if collective.parts or (collective.kind == "custom" and collective.reduces):

@@ -1,4 +1,4 @@
-"""Simulation: when every send of a schedule, or every step of a program, starts and ends.
+"""Simulation: the start and end of each send of a schedule, or of each step of a program.
 
 In: a schedule or a program and its network. Out: times, the critical path, the load of each link and port.
 Read `schedule`; `program` with `threadblock_machine`, or with `max_min_fairness` and `fair_program`.

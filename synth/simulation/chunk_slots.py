@@ -1,4 +1,4 @@
-"""Numbers for the (rank, chunk) slots that sends touch: few slots where chunks go to few ranks."""
+"""Numbers for (rank, chunk) slots: for all of them, or if they are many for those that sends touch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SPARSE_FROM = 1 << 23
 
 
 class Touched(NamedTuple):
-    """The slots that each send leaves and enters; for each slot whether it is held at first.
+    """The slots that each send leaves and enters; for each slot whether its rank holds the chunk at first.
 
-    If slots are few they are numbered rank · chunks + chunk.
+    If all slots together are few, they are numbered rank · chunks + chunk.
     """
 
     leaves: Indices
@@ -55,9 +55,9 @@ def touched(network: Network, collective: Collective, chunk: Indices, link: Indi
 
 
 def dependencies(schedule: Schedule) -> tuple[Indices, Indices]:
-    """Return for each send (the last earlier send into its source's slot, the last into its own); -1: none.
+    """Return for each send the last earlier one into the slot it leaves and into the one it enters, or -1.
 
-    A slot is complete up to a send when that send has arrived and the slot is complete up to the send before.
+    A slot is complete up to a send if that send and all earlier ones into the slot have arrived.
     O(sends · log sends).
     """
     leaves, enters, _ = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)

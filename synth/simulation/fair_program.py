@@ -1,9 +1,9 @@
 """A simulation of a program whose transfers share ports fairly, as flows of TCP do.
 
-``synth.simulation.program`` gives a port to one transfer at a time, in the order of a schedule. Nothing
-enforces that order between hosts: ranks send ready messages at once, and transfers that meet at a port slow
-each other down. Here each pair of ranks is one flow, which carries its messages one after the other. In a
-paced program each connection is a flow, no faster than its pace.
+``synth.simulation.program`` gives a port to one transfer at a time, in the order of a schedule. Between hosts
+nothing enforces that order: ranks send each message as soon as it is ready, and transfers through one port
+slow each other down. Here each pair of ranks is one flow, which carries its messages one after the other. In
+a paced program each connection is a flow, at most as fast as its pace.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["fair_time_s"]
 
 
 def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
-    """Return seconds with max-min fair rates: a flow can only gain at the cost of one that has no more.
+    """Return the seconds that a program takes if its flows have max-min fair rates.
 
-    A port is as fast as its fastest link. Infinite where the program deadlocks; raises UsageError where the
-    network lacks a link. O(messages · flows · ports of the busiest moment).
+    A port is as fast as its fastest link. The time is infinite if the program deadlocks. Raises UsageError if
+    the network lacks a link. O(messages · flows · ports of the busiest moment).
     """
     costs = costs or Costs()
     links = links_of(program)
@@ -97,7 +97,7 @@ class _Wiring(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The step that each threadblock has reached, messages of each FIFO, and a ``queue`` of threadblocks."""
+    """The next step of each threadblock, the messages of each FIFO, and the ``queue`` of threadblocks."""
 
     reached: Indices
     busy: Mask
@@ -126,7 +126,7 @@ def _crossed(network: Network, used: Indices) -> tuple[Indices, Indices]:
 
 
 def _capacities(network: Network, rate: Floats, fastest: Floats, start: Indices, resource: Indices) -> Floats:
-    """Return bytes a second of each flow, link and port."""
+    """Return the capacity of each flow, link and port in bytes a second."""
     flows = len(rate)
     capacity = np.zeros(flows + network.links + len(network.ports))
     np.maximum.at(capacity, resource, np.repeat(rate, np.diff(start)))
@@ -179,7 +179,7 @@ def _run(wiring: _Wiring, state: _State, flows: Flows, step_s: float) -> float:
 
 @compiled
 def _may_run(wiring: _Wiring, state: _State, tb: int) -> bool:
-    """Return whether nothing keeps a threadblock from its next step."""
+    """Return whether a threadblock can start its next step now."""
     step = state.reached[tb]
     if state.busy[tb] or step == wiring.start[tb + 1]:
         return False

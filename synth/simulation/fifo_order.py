@@ -106,7 +106,7 @@ def _run(
     filled = np.zeros(fifos + 1, dtype=np.int64)
     full_for = np.full(fifos + 1, -1, dtype=np.int64)
     empty_for = np.full(fifos + 1, -1, dtype=np.int64)
-    # The threadblocks that wait for one form a chain: each waits for at most one other.
+    # All threadblocks that wait for a given one form a chain, as each waits for at most one other.
     sleeper = np.full(blocks, -1, dtype=np.int64)
     after = np.full(blocks, -1, dtype=np.int64)
     order = np.empty(len(tb_of), dtype=np.int64)

@@ -1,9 +1,9 @@
 """The simulator of programs: threadblocks, channels, FIFO slots, instruction overheads, the critical path.
 
-Every threadblock runs its steps one after the other. A step starts when the step that it waits for is over,
-its message has arrived, and a slot of its FIFO and the link with all its ports are free. A message holds
-links and ports as a send does in ``synth.simulation.schedule``. Paced threadblocks share links and ports,
-each at its rate.
+Each threadblock runs its steps one after the other. A step starts when the step that it waits for has ended,
+its message has arrived, and a slot of its FIFO and the link with all its ports are free. A message holds its
+link and ports as a send does in ``synth.simulation.schedule``. Paced threadblocks share links and ports, each
+at its rate.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of the executor on top of the network's: seconds of a step, the rate of a threadblock.
+    """Costs of the executor in addition to the network's: the seconds of a step, the rate of a threadblock.
 
-    ``message_s`` is how long a message between hosts holds its link and ports in addition to its bytes.
-    Messages are passed on in ``slices`` (GC3 Sec. 4.3 has four); with 1 they move whole.
+    A message between hosts holds its link and ports for ``message_s`` more than its bytes need. Messages are
+    forwarded in ``slices`` (GC3 Sec. 4.3 has four); with 1 they move whole.
     """
 
     step_s: float = 0.5e-6
@@ -42,13 +42,13 @@ class Costs:
 
 @dataclass(frozen=True, eq=False)
 class ProgramTiming:
-    """``start_s`` and ``end_s`` of each step, infinite where it never runs.
+    """``start_s`` and ``end_s`` of each step, infinite if it never runs.
 
     ``shares`` divides the critical path into seconds of transfers, latency, threadblocks and instructions;
-    ``binding`` is the largest of them, in words. ``link_busy`` is the share of the time that each link is
-    held. For each step, ``cause`` is what it waited for last (an index into CAUSES), ``culprit`` the step
-    that caused the wait (-1: none), ``link`` the link it holds, and ``wire_s`` for how long (0: it sends
-    nothing).
+    ``binding`` names the largest of them. ``link_busy`` is the share of the time for which each link is held.
+    For each step, ``cause`` is the kind of its last wait (an index into CAUSES), ``culprit`` the step that
+    caused the wait (-1: none), ``link`` the link that it holds, and ``wire_s`` the seconds for which it holds
+    the link (0: it sends nothing).
     """
 
     start_s: Floats
@@ -142,7 +142,8 @@ def _resources(
 def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
     """Return the link of each sending step; 0 for other steps.
 
-    Channels between two ranks use the fastest parallel links in turn.
+    Channels between two ranks take turns on the fastest parallel links. Raises UsageError if the network
+    lacks a rank or link.
     """
     if network.ranks < program.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, {program.name} needs {program.ranks}")
@@ -178,7 +179,7 @@ def _alike(
 
 
 def _late_s(program: Program, wire_s: Floats) -> Floats:
-    """Return a tie-breaker between steps at one moment: below any transfer time, rising with the turn."""
+    """Return a delay of each step that breaks ties: it rises with the turn and is below any transfer time."""
     if not len(program.turn):
         return np.zeros(program.steps)
     least_s = float(wire_s[wire_s > 0].min(initial=1.0))
@@ -204,7 +205,7 @@ def _chain(
         if why == "message":
             shares["latency"] += float(alpha_s[step])
         elif why != "link":
-            # A wait for the step itself, not for its message, includes all of the step.
+            # A wait for the end of the step, not for its message, includes the step's overheads.
             shares["instructions"] += step_s
             late_s = float(busy_s[step] - wire_s[step] - step_s)
             # A difference of sums: rounding leaves a small remainder of either sign where it should be 0.

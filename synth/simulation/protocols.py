@@ -7,7 +7,7 @@ NCCL 2.x), the shares of a link's rate from GC3; none was measured here.
 
 Tiles are the outermost loop of GC3's interpreter: all steps run on one tile of each chunk in turn. A chunk
 longer than a tile is cut into tiles, which lie in different memory. So a step waits for steps of other tiles
-only in its own threadblock. The simulator takes this for a longer program on shorter chunks.
+only in its own threadblock. The simulation of tiles is that of a longer program on shorter chunks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOTHING_MORE = Costs()
 
 @dataclass(frozen=True)
 class ProtocolCosts:
-    """The rate of a threadblock, the part of a link's bytes that is data, and hop latency."""
+    """The rate of a threadblock, the fraction of a link's bytes that is data, and the latency of a hop."""
 
     threadblock_bytes_per_s: float
     part: float
@@ -50,8 +50,7 @@ PROTOCOLS: dict[Protocol, ProtocolCosts] = {
 def as_used_by(network: Network, protocol: Protocol) -> Network:
     """Return the network with the latencies and rates that the protocol has on its links.
 
-    The part of a link's alpha above a Simple hop belongs to the link: every protocol pays it on top of its
-    hop.
+    A link's alpha minus the latency of a Simple hop belongs to the link: each protocol adds it to its hop.
     """
     costs = PROTOCOLS[protocol]
     hop_s, slowest_s = (np.where(network.within_host, *one.hop_s) for one in (costs, PROTOCOLS["Simple"]))
@@ -64,8 +63,8 @@ def simulate_by(
 ) -> tuple[ProgramTiming, Program, int]:
     """Time a program with a protocol on a buffer; return (timing, simulated program, chunk bytes).
 
-    Chunks move in tiles and slices as in GC3: the simulated program has the steps of all tiles in turn. The
-    protocol replaces the slices and the threadblock rate of ``costs``.
+    Chunks move in tiles and slices as in GC3: the simulated program has the steps of one tile after the
+    other. The protocol replaces the slices and the threadblock rate of ``costs``.
     """
     chunk_bytes = max(1, -(-size_bytes // program.collective.total_bytes(1)))
     tiles = tiles_of(program, chunk_bytes, _TILE_BYTES)
@@ -78,10 +77,7 @@ def simulate_by(
 def time_by(
     protocol: Protocol, program: Program, network: Network, size_bytes: int, *, message_s: float = 0.0
 ) -> float:
-    """Return the seconds that `simulate_by` finds.
-
-    A message costs a NIC ``message_s`` in addition to its bytes.
-    """
+    """Return the seconds that `simulate_by` finds; each message costs a NIC ``message_s`` more."""
     return simulate_by(protocol, program, network, size_bytes, Costs(message_s=message_s))[0].time_s
 
 

@@ -16,9 +16,9 @@ __all__ = ["moved_to"]
 
 
 def moved_to(schedule: Schedule, on: Network, chunk_bytes: int) -> Schedule:
-    """Return ``schedule`` on ``on`` with chunks of ``chunk_bytes``.
+    """Return ``schedule`` on the network ``on`` with chunks of ``chunk_bytes``.
 
-    Raises UsageError where a link is missing.
+    Raises UsageError if that network lacks a link.
     """
     if on is schedule.network and chunk_bytes == schedule.chunk_bytes:
         return schedule
@@ -27,10 +27,7 @@ def moved_to(schedule: Schedule, on: Network, chunk_bytes: int) -> Schedule:
 
 
 def _same_links(schedule: Schedule, other: Network) -> Ints:
-    """Return the rows of the other network's links between the same ranks.
-
-    The fastest where there are several.
-    """
+    """Return for each send the link of the other network between the same ranks; of several the fastest."""
     import numpy as np
 
     from probes.base import ints

@@ -1,8 +1,8 @@
-"""The event-driven, congestion-aware simulator: when each send of a schedule starts and arrives.
+"""The congestion-aware simulator of schedules: the start and arrival of each send.
 
-Each send starts as soon as its source holds the chunk (complete with everything that earlier rows
-brought there, or with the addends that it carries), its link is free and every port of the link is
-free; rows that share a link or a port take turns in table order. Streams share them instead
+A send starts as soon as its source holds the chunk, its link is free and every port of the link is free. The
+source holds the chunk when all earlier rows that bring it there have arrived, or all addends that the send
+carries. Rows that share a link or a port take turns in table order. Streams share them instead
 (``synth.streams``).
 """
 

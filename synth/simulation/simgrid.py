@@ -1,4 +1,4 @@
-"""A schedule in SimGrid, an independent simulator: the same sends and costs, its clock and its sharing.
+"""A schedule in SimGrid, an independent simulator: the same sends and costs with SimGrid's clock and sharing.
 
 Links carry one send at a time, in table order. At ports sends either take turns in table order, as in
 `synth.simulation.schedule`, or share them: ports are then links of SimGrid, each as fast as its fastest links
@@ -30,8 +30,8 @@ from synth.simulation.chunk_slots import dependencies
 
 __all__ = ["InSimgrid", "interpreter", "replay_in_simgrid", "takes_turns"]
 
-# A link is at most 1e9 times slower than another, so that each carries some bytes in a unit of time, and
-# SimGrid's precision (1e-5 bytes) is far below one of them.
+# A link is at most 1e9 times slower than another. So each link carries at least a byte in a unit of time, and
+# SimGrid's precision (1e-5 bytes) is far below that.
 _SEND_BYTES = 1_000_000_000
 # Later versions have no `Comm.wait_any`.
 _WANTED = "import simgrid; simgrid.Comm.wait_any"
@@ -40,7 +40,7 @@ _HINT = "On Debian 12: apt-get install python3-simgrid."
 
 @dataclass(frozen=True, eq=False)
 class InSimgrid:
-    """``start_s`` and ``arrival_s`` of each send, as SimGrid of this version has them."""
+    """``start_s`` and ``arrival_s`` of each send, computed by SimGrid ``version``."""
 
     version: str
     start_s: Floats
@@ -63,10 +63,10 @@ def takes_turns(schedule: Schedule) -> bool:
 
 
 def replay_in_simgrid(schedule: Schedule, *, turns: bool) -> InSimgrid:
-    """Time a checked schedule in SimGrid, its sends in turns at the ports or sharing them.
+    """Time a checked schedule in SimGrid; with ``turns`` sends take turns at ports, else they share them.
 
-    About a millisecond for each send. Raises UnavailableError where SimGrid is not installed, DataError where
-    it fails.
+    Takes about a millisecond a send. Raises UnavailableError if SimGrid is not installed, DataError if it
+    fails.
     """
     python = interpreter()
     if python is None:

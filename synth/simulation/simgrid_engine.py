@@ -1,6 +1,6 @@
 """A script that replays sends in SimGrid: JSON from stdin, JSON to stdout.
 
-An interpreter with SimGrid's Python bindings runs it, seldom the one that runs the rest, so it imports
+An interpreter with SimGrid's Python bindings runs it, seldom the interpreter of this project, so it imports
 nothing of this project. `synth.simulation.simgrid` writes its input and documents the columns.
 """
 
@@ -30,7 +30,7 @@ _AT_ONCE = 1e18
 
 
 def replay(given: dict[str, Any]) -> dict[str, Any]:
-    """Start each send when its data have arrived and its turn is up; return all starts and arrivals."""
+    """Start each send when its data have arrived and its turn has come; return all starts and arrivals."""
     import simgrid
 
     engine = simgrid.Engine(["replay"])
@@ -93,7 +93,7 @@ def replay(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Sends:
-    """The sends that wait: each for its data, and to be first in each of its queues."""
+    """The waiting sends: each waits for its data, and to be the first of each of its queues."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         rows = len(given["link"])

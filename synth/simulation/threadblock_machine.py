@@ -1,4 +1,4 @@
-"""The event loop of the program simulator: when each step of each threadblock starts and ends, and why."""
+"""The event loop of the program simulator: the start and end of each step, and the cause of its last wait."""
 
 from __future__ import annotations
 
