@@ -90,7 +90,7 @@ class BenchOptions:
         list[str] | None,
         typer.Argument(
             metavar="[ARTIFACT…]",
-            help="Schedules, selections, programs, XML or file.py, which take turns; - is stdin.",
+            help="Schedules, selections, programs, XML or file.py to time in turn; - reads stdin.",
         ),
     ] = None
     collective: Annotated[
@@ -99,38 +99,39 @@ class BenchOptions:
             "--collective",
             metavar="NAME",
             autocompletion=words.spelled(*words.COLLECTIVES),
-            help="Without ARTIFACT: what is synthesized and run. [all_reduce]",
+            help="Without ARTIFACT: the collective to synthesize and run. [all_reduce]",
         ),
     ] = None
     parameters: Parameters = None
     begin: Annotated[str, _collective("-b", "--begin", metavar="SIZE", help="The smallest size.")] = _BEGIN
     end: Annotated[str, _collective("-e", "--end", metavar="SIZE", help="The largest size.")] = _END
     factor: Annotated[
-        int, _collective("-f", "--factor", metavar="N", min=2, help="From a size to the next: times N.")
+        int,
+        _collective("-f", "--factor", metavar="N", min=2, help="Multiply each size by N to get the next."),
     ] = 4
     step: Annotated[
-        str | None, _collective("-i", "--step", metavar="SIZE", help="From a size to the next: plus SIZE.")
+        str | None, _collective("-i", "--step", metavar="SIZE", help="Add SIZE to each size to get the next.")
     ] = None
     listed: Annotated[
         str | None,
         _collective(
-            "--sizes", metavar="SIZES", help="These sizes, 1K,64K,1M, or from one to another, 1K:16M, by -f."
+            "--sizes", metavar="SIZES", help="Exactly these sizes, 1K,64K,1M; or a range, 1K:16M, with -f."
         ),
     ] = None
     fresh: Annotated[
         bool,
         _measurement(
-            "--fresh", help="Without ARTIFACT: measure and synthesize anew, whatever an earlier run has kept."
+            "--fresh",
+            help="Without ARTIFACT: measure and synthesize again, instead of using what an earlier run kept.",
         ),
     ] = False
     warmup: Annotated[
-        int, _measurement("-w", "--warmup", metavar="N", min=0, max=MOST_COUNT, help="Untimed runs.")
+        int,
+        _measurement("-w", "--warmup", metavar="N", min=0, max=MOST_COUNT, help="Untimed runs at the start."),
     ] = 3
     iterations: Annotated[
         int,
-        _measurement(
-            "--iters", metavar="N", min=1, max=MOST_COUNT, help="Timed runs; what -n is in nccl-tests."
-        ),
+        _measurement("--iters", metavar="N", min=1, max=MOST_COUNT, help="Timed runs (-n in nccl-tests)."),
     ] = 20
     aggregate: Annotated[
         int,
@@ -151,11 +152,15 @@ class BenchOptions:
             autocompletion=words.one_of("0", "1", "2", "3"),
             min=0,
             max=3,
-            help="Whose time counts: 0 rank 0's, 1 the average, 2 the fastest's, 3 the slowest's.",
+            help="Time to report: 0 of rank 0, 1 the average of all ranks, 2 of the fastest rank, "
+            "3 of the slowest rank.",
         ),
     ] = 3
     per_iteration: Annotated[
-        bool, _measurement("-I", "--per-iteration", help="Show how the runs differ, and keep each time.")
+        bool,
+        _measurement(
+            "-I", "--per-iteration", help="Show how much the runs differ, and keep each time in the report."
+        ),
     ] = False
     check: Annotated[
         int,
@@ -166,7 +171,7 @@ class BenchOptions:
             autocompletion=words.one_of("0", "1"),
             min=0,
             max=MOST_COUNT,
-            help="Check every element of a last run.",
+            help="Check every element of the results: 1 yes, 0 no.",
         ),
     ] = 1
     dtype: Annotated[
@@ -176,7 +181,7 @@ class BenchOptions:
             "--dtype",
             metavar="TYPES",
             autocompletion=words.several_of(*words.DTYPES, "all"),
-            help="float, half, int8 …; several with commas; all.",
+            help="Element types: float, half, int8 …; several with commas; or all.",
         ),
     ] = "float32"
     op: Annotated[
@@ -185,7 +190,7 @@ class BenchOptions:
             "--op",
             metavar="OPS",
             autocompletion=words.several_of(*words.REDOPS, "all"),
-            help="sum, prod, min, max or avg; several with commas; all.",
+            help="Reductions: sum, prod, min, max or avg; several with commas; or all.",
         ),
     ] = "sum"
     root: Annotated[
@@ -196,7 +201,7 @@ class BenchOptions:
             metavar="RANK",
             min=0,
             max=MOST_RANKS,
-            help="The root that the program must have; it is part of it.",
+            help="Refuse a program with another root. A program's root is fixed.",
         ),
     ] = None
     placement: Annotated[
@@ -205,17 +210,22 @@ class BenchOptions:
             "--placement",
             metavar="WHERE",
             autocompletion=words.one_of("out", "in", "both"),
-            help="out (of place), in (place) or both.",
+            help="out (out of place), in (in place) or both.",
         ),
     ] = "both"
     window: Annotated[
-        bool, _measurement("--window", help="Keep the buffers where the ranks of a host read them in place.")
+        bool,
+        _measurement(
+            "--window",
+            help="Keep buffers where the other ranks of the host can read them in place (-R in nccl-tests).",
+        ),
     ] = False
     explain: Annotated[
         bool,
         _comparison(
             "--explain",
-            help="Tell for each row where its time went: bound, prediction, and the critical path of a run.",
+            help="Show for each row where its time went: bound, prediction, and the critical path "
+            "of one run.",
         ),
     ] = False
     device: Device = "cpu"
@@ -226,8 +236,9 @@ class BenchOptions:
             "--vs",
             metavar="PEERS",
             autocompletion=words.several_of(*words.PEERS),
-            help="Measure beside it, in turn: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; several with commas. "
-            "Without ARTIFACT the library of the ranks; none leaves it out.",
+            help="Libraries to time in turn with ours: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; "
+            "several with commas; none for no library. [without ARTIFACT: the library of the "
+            "ranks]",
         ),
     ] = None
     profile: Annotated[
@@ -235,7 +246,8 @@ class BenchOptions:
         _comparison(
             "--profile",
             metavar="FILE",
-            help="Predict from this profile, not the schedule's network; without ARTIFACT synthesize for it.",
+            help="Predict with this profile instead of the schedule's network; without ARTIFACT, "
+            "synthesize for it.",
         ),
     ] = None
     baseline: Annotated[
@@ -243,7 +255,7 @@ class BenchOptions:
         _comparison(
             "--baseline",
             metavar="FILE",
-            help="Compare with a report, or with what nccl-tests wrote: exit 1 if slower.",
+            help="Compare with a report or an nccl-tests log: exit 1 if a row is slower.",
         ),
     ] = None
     tolerance: Annotated[
@@ -252,7 +264,7 @@ class BenchOptions:
             "--tolerance",
             metavar="PERCENT",
             click_type=Percentage(min=0, max=1e9),
-            help="How much slower than the baseline is still the same.",
+            help="How much slower than the baseline a row may be.",
         ),
     ] = 10.0
     ranks: Ranks = None

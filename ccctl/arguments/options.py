@@ -149,17 +149,21 @@ Pictures = Annotated[
 PrometheusFile = Annotated[
     str | None,
     _general(
-        "--prometheus", metavar="FILE.prom", callback=_prometheus, help="Write the figures for node_exporter."
+        "--prometheus",
+        metavar="FILE.prom",
+        callback=_prometheus,
+        help="Write the figures for node_exporter's textfile collector.",
     ),
 ]
-Quiet = Annotated[bool, _general("-q", "--quiet", callback=_quiet, help="Only errors.")]
+Quiet = Annotated[bool, _general("-q", "--quiet", callback=_quiet, help="Print errors only.")]
 Verbose = Annotated[
-    int, _general("-v", "--verbose", count=True, show_default=False, callback=_verbose, help="Say more.")
+    int,
+    _general("-v", "--verbose", count=True, show_default=False, callback=_verbose, help="Print more detail."),
 ]
 Parameters = Annotated[
     list[str] | None,
     _collective(
-        "-p", "--param", metavar="NAME=VALUE", help="A parameter of a program in the chunk language."
+        "-p", "--param", metavar="NAME=VALUE", help="Set a parameter of a program in the chunk language."
     ),
 ]
 Ranks = Annotated[
@@ -170,7 +174,7 @@ Ranks = Annotated[
         metavar="N",
         min=1,
         max=MOST_RANKS,
-        help="How many ranks to start; on this host without --hosts.",
+        help="Number of ranks to start, on this host unless --hosts or --hostfile name others.",
     ),
 ]
 Hosts = Annotated[
@@ -180,7 +184,7 @@ Hosts = Annotated[
         metavar="SET",
         autocompletion=words.hosts,
         envvar=HOSTS_VARIABLE,
-        help="Hosts and their slots, gpu[01-08]:4,login1:2; in a job of Slurm by default its nodes.",
+        help="Hosts and their slots, such as gpu[01-08]:4,login1:2. In a Slurm job the default is its nodes.",
     ),
 ]
 Hostfile = Annotated[
@@ -188,7 +192,8 @@ Hostfile = Annotated[
     _ranks(
         "--hostfile",
         metavar="FILE",
-        help="Hosts, one a line: name, name:4, name slots=4 or name 4; slots of one host add up.",
+        help="File with a host per line: name, name:4, name slots=4 or name 4. Slots of a "
+        "repeated host add up.",
     ),
 ]
 Device = Annotated[
@@ -197,7 +202,7 @@ Device = Annotated[
         "--device",
         metavar="KIND",
         autocompletion=words.one_of("cpu", "cuda", "auto"),
-        help="cpu, cuda (a GPU for each rank) or auto: GPUs where all have one.",
+        help="cpu, cuda (a GPU for each rank), or auto: GPUs if every rank has one.",
     ),
 ]
 WiresOption = Annotated[
@@ -206,19 +211,28 @@ WiresOption = Annotated[
         "--wires",
         metavar="KIND",
         autocompletion=words.one_of("auto", "mpi", "sockets"),
-        help="What joins the ranks: mpi, sockets of its own, which need no MPI, or auto: these between hosts "
-        "where a schedule gives each connection a rate.",
+        help="Transport between ranks: mpi; sockets, ccctl's own TCP, which needs no MPI; or "
+        "auto: sockets between hosts if the schedule sets a rate for each connection, "
+        "else mpi.",
     ),
 ]
 Seed = Annotated[
-    int, _search("--seed", metavar="N", min=0, max=MOST_SEED, help="The same seed, the same bytes.")
+    int,
+    _search(
+        "--seed",
+        metavar="N",
+        min=0,
+        max=MOST_SEED,
+        help="Seed of random choices: the same seed gives the same output, byte for byte.",
+    ),
 ]
 Unwind = Annotated[
     str | None,
     _network(
         "--unwind",
         metavar="D",
-        help="Replace a family's switches by D links a rank, as TACOS does; max,1 is one for each switch.",
+        help="Replace the switches of a named network by D links per rank, as TACOS does; "
+        "max,1 gives a D for each switch dimension.",
     ),
 ]
 Without = Annotated[
@@ -226,18 +240,19 @@ Without = Annotated[
     _network(
         "--without",
         metavar="FAILED",
-        help="What has failed: rank:7, rank:4-7, link:3-4 (both ways), link:3>4, host:NAME; with commas.",
+        help="Leave out what has failed: rank:7, rank:4-7, link:3-4 (both ways), link:3>4 or "
+        "host:NAME; several with commas.",
     ),
 ]
 TimeoutSeconds = Annotated[
     float | None,
     _general(
-        "--timeout", metavar="SECONDS", callback=_timeout, help="End the command after this long (exit 124)."
+        "--timeout", metavar="SECONDS", callback=_timeout, help="Stop the command after this long (exit 124)."
     ),
 ]
 
 Alpha = Annotated[
-    str | None, _network("--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us.")
+    str | None, _network("--alpha", metavar="TIME", help="Latency of each link of a named network: 0.5us.")
 ]
 
 Bandwidth = Annotated[
@@ -245,10 +260,13 @@ Bandwidth = Annotated[
     _network(
         "--bandwidth",
         metavar="RATE",
-        help="Of a family's links: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
+        help="Bandwidth of the links of a named network: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
     ),
 ]
 
 HoldAlpha = Annotated[
-    bool, _network("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
+    bool,
+    _network(
+        "--hold-alpha", help="Use TACOS's cost model, in which a send occupies its link for alpha, too."
+    ),
 ]

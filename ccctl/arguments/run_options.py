@@ -35,15 +35,18 @@ class RunOptions:
         str | None,
         typer.Argument(
             metavar="[SCHEDULE|SELECTION|PROGRAM|PROFILE]",
-            help="What to run: an artifact, XML or file.py; - reads stdin. A selection runs what it has for "
-            "the size of the input. With --adaptive a profile, or nothing: then the links are measured.",
+            help="What to run: an artifact, XML or file.py; - reads stdin. Of a selection, the "
+            "schedule for the size of the input is run. With --adaptive: a profile; without "
+            "one the links are measured.",
             show_default=False,
         ),
     ] = None
     data: Annotated[
         str | None,
         typer.Option(
-            "--input", metavar="FILE", help="A .npy file whose rows are the ranks, or a name with {rank}."
+            "--input",
+            metavar="FILE",
+            help="A .npy file with one row per rank; with {rank} in its name, one file per rank.",
         ),
     ] = None
     output: Annotated[
@@ -53,7 +56,7 @@ class RunOptions:
             "--output",
             metavar="FILE",
             callback=writable,
-            help="Write the results as .npy, rows or {rank}.",
+            help="Write the results as .npy, one row per rank; with {rank} in its name, one file per rank.",
         ),
     ] = None
     parameters: Parameters = None
@@ -63,14 +66,15 @@ class RunOptions:
             "--op",
             metavar="OP",
             autocompletion=words.one_of(*words.REDOPS),
-            help="sum, prod, min, max or avg.",
+            help="Reduction: sum, prod, min, max or avg.",
         ),
     ] = "sum"
     adaptive: Annotated[
         bool,
         typer.Option(
             "--adaptive",
-            help="Run a collective many times on a session that adapts to links, late ranks and lost ones.",
+            help="Run a collective many times in a session that adapts to changing links, late "
+            "ranks and lost ranks.",
         ),
     ] = False
     collective: Annotated[
@@ -83,11 +87,16 @@ class RunOptions:
         ),
     ] = "all_reduce"
     size: Annotated[
-        str, typer.Option("--size", metavar="SIZE", help="With --adaptive: the larger buffer of each rank.")
+        str,
+        typer.Option(
+            "--size", metavar="SIZE", help="With --adaptive: size of the larger buffer of each rank."
+        ),
     ] = "8M"
     iterations: Annotated[
         int,
-        typer.Option("--iterations", metavar="N", min=1, max=MOST_COUNT, help="With --adaptive: how many."),
+        typer.Option(
+            "--iterations", metavar="N", min=1, max=MOST_COUNT, help="With --adaptive: how many times to run."
+        ),
     ] = 300
     profile_every: Annotated[
         int,
@@ -96,14 +105,15 @@ class RunOptions:
             metavar="N",
             min=0,
             max=MOST_COUNT,
-            help="With --adaptive: measure the links every N iterations; 0 is never.",
+            help="With --adaptive: measure the links every N iterations; 0: never.",
         ),
     ] = 50
     relays: Annotated[
         bool,
         typer.Option(
             "--relays/--no-relays",
-            help="With --adaptive: go on without ranks that are late where that pays; they relay.",
+            help="With --adaptive: start without late ranks if that pays; meanwhile they relay "
+            "for the others.",
         ),
     ] = True
     rejoin: Annotated[
@@ -113,7 +123,7 @@ class RunOptions:
             metavar="N",
             min=0,
             max=MOST_COUNT,
-            help="With --adaptive: start a lost rank again up to N times; it joins the others.",
+            help="With --adaptive: restart a lost rank up to N times, to join the others again.",
         ),
     ] = 0
     spare: Annotated[
@@ -122,7 +132,7 @@ class RunOptions:
             "--spare",
             autocompletion=words.hosts,
             metavar="HOSTS",
-            help="With --adaptive: hosts, as for --hosts, whose ranks join once they answer.",
+            help="With --adaptive: hosts in reserve, as for --hosts, whose ranks join once they answer.",
         ),
     ] = None
     device: Device = "cpu"

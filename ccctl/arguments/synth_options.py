@@ -51,11 +51,12 @@ class SynthOptions:
             "--network",
             metavar="NETWORK|FILE",
             autocompletion=words.networks,
-            help="ring:N, mesh:AxB, torus:AxBxC, hypercube:N, switch:N, fully_connected:N, "
-            "switch_switch:AxB, any hierarchy of ring, line, fc and switch as ring_fc_switch:AxBxC, "
-            "dragonfly:GxA, fat_tree:AxB/2; a machine such as "
-            "dgx-a100:2; a list of links (.csv: src,dst,alpha,bandwidth,port …); a profile or topology "
-            "artifact; or what detect reads: NCCL's or hwloc's XML, nvidia-smi topo's text, a recording.",
+            help="The network, by name or file. Names: ring:N, mesh:AxB, torus:AxBxC, "
+            "hypercube:N, switch:N, fully_connected:N, switch_switch:AxB, any hierarchy of "
+            "ring, line, fc and switch such as ring_fc_switch:AxBxC, dragonfly:GxA, "
+            "fat_tree:AxB/2; machines such as dgx-a100:2. Files: a profile, a topology, a "
+            "list of links (.csv: src,dst,alpha,bandwidth,port …), or what detect reads: "
+            "NCCL's or hwloc's XML, nvidia-smi topo's text, a recording.",
         ),
     ]
     collective: Annotated[
@@ -64,10 +65,11 @@ class SynthOptions:
             "--collective",
             metavar="NAME|FILE",
             autocompletion=words.spelled(*words.COLLECTIVES),
-            help="all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter, gather, all_to_all or "
-            "all_to_next, also as AllReduce or alltoall; several at once on ranks of their own: "
-            "broadcast@3:0-7,all_reduce:8-15; or a TOML or JSON file of collectives, or of chunks with who "
-            "holds and who wants each.",
+            help="all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter, gather, "
+            "all_to_all or all_to_next; AllReduce and alltoall are understood, too. Several "
+            "at once, each on its own ranks: broadcast@3:0-7,all_reduce:8-15 (@3 is the "
+            "root). Or a TOML or JSON file that lists collectives, or chunks and the ranks "
+            "that hold and want each.",
         ),
     ] = "all_reduce"
     alpha: Alpha = None
@@ -78,37 +80,44 @@ class SynthOptions:
         _network(
             "--topology",
             metavar="FILE",
-            help="For a profile of GPUs as --network: links through one PCIe switch or one NUMA link of this "
-            "topology share its bandwidth. [links share what the profile says]",
+            help="With a profile of GPUs: links that pass the same PCIe switch or NUMA link of "
+            "this topology share its bandwidth. [they share what the profile says]",
         ),
     ] = None
     without: Without = None
     ranks: Annotated[
         str | None,
-        _collective("--ranks", metavar="SET", help="Only these take part, others may relay: 0,2,4-7."),
+        _collective(
+            "--ranks", metavar="SET", help="Only these ranks take part: 0,2,4-7. The others may relay."
+        ),
     ] = None
     size: Annotated[
         str | None,
-        _collective(
-            "--size", metavar="SIZE", help="The buffer, as nccl-tests counts it; chunks are chosen. [16M]"
-        ),
+        _collective("--size", metavar="SIZE", help="Size of the buffer, as nccl-tests counts it. [16M]"),
     ] = None
     sizes: Annotated[
         str | None,
         _collective(
-            "--sizes", metavar="FROM:TO", help="Sweep: the best schedule for each range of sizes, 1K:1G."
+            "--sizes", metavar="FROM:TO", help="Find the best schedule for each range of sizes: 1K:1G."
         ),
     ] = None
     factor: Annotated[
-        float, _collective("-f", "--factor", metavar="X", help="From one size of a sweep to the next.")
+        float,
+        _collective(
+            "-f", "--factor", metavar="X", help="With --sizes: the factor from one size to the next."
+        ),
     ] = 2.0
     chunk: Annotated[
-        str | None, _collective("--chunk", metavar="SIZE", help="Fix the chunk instead of the size.")
+        str | None, _collective("--chunk", metavar="SIZE", help="Size of a chunk, instead of the buffer's.")
     ] = None
     chunks: Annotated[
         int | None,
         _collective(
-            "--chunks", metavar="N", min=1, max=MOST_COUNT, help="How many chunks each rank starts with."
+            "--chunks",
+            metavar="N",
+            min=1,
+            max=MOST_COUNT,
+            help="Number of chunks that each rank starts with. [chosen]",
         ),
     ] = None
     root: Annotated[
@@ -118,7 +127,7 @@ class SynthOptions:
             metavar="RANK",
             min=0,
             max=MOST_RANKS,
-            help="Of broadcast, reduce, scatter, gather. [the first rank]",
+            help="Root of broadcast, reduce, scatter or gather. [the first rank]",
         ),
     ] = None
     method: Annotated[
@@ -127,19 +136,28 @@ class SynthOptions:
             "--method",
             metavar="NAME",
             autocompletion=words.spelled(*words.METHODS),
-            help="auto, or one of ring, tree, greedy, forest, ilp, periodic, symmetric …; auto tries "
-            "what suits, but never taccl and adapcc_published (AdapCC's integer program as published, up to "
-            "5 ranks).",
+            help="auto tries every method that suits the network. Or one of ring, tree, greedy, "
+            "forest, ilp, periodic, symmetric …. auto leaves out taccl and adapcc_published, "
+            "AdapCC's integer program as published, for up to 5 ranks.",
         ),
     ] = "auto"
     time_limit: Annotated[
         float | None,
-        _search("--time-limit", metavar="SECONDS", callback=_time_limit, help="Then take the best so far."),
+        _search(
+            "--time-limit",
+            metavar="SECONDS",
+            callback=_time_limit,
+            help="Search no longer than this, then take the best schedule so far.",
+        ),
     ] = None
     jobs: Annotated[
         int | None,
         _search(
-            "--jobs", metavar="N", min=1, max=1024, help="Processes at once, for long work. [one a core]"
+            "--jobs",
+            metavar="N",
+            min=1,
+            max=1024,
+            help="Processes that search side by side if the search is long. [one per core]",
         ),
     ] = None
     solver: Annotated[
@@ -148,7 +166,7 @@ class SynthOptions:
             "--solver",
             metavar="NAME",
             autocompletion=words.one_of(*words.SOLVERS),
-            help="Of integer programs (ilp, adapcc, forest): cbc or highs.",
+            help="Solver of integer programs (methods ilp, adapcc, forest): cbc or highs.",
         ),
     ] = "cbc"
     sub_collectives: Annotated[
@@ -158,7 +176,7 @@ class SynthOptions:
             metavar="M",
             min=1,
             max=64,
-            help="AdapCC's M: parts with a tree of their own. [4]",
+            help="Number of parts with a tree of their own, AdapCC's M. [4]",
         ),
     ] = None
     time_step: Annotated[
@@ -166,7 +184,7 @@ class SynthOptions:
         _search(
             "--time-step",
             metavar="TIME",
-            help="Of ilp: times are rounded up to steps, as by TACOS: 1us. [exact]",
+            help="With --method ilp: round times up to steps of this length, as TACOS does: 1us. [exact]",
         ),
     ] = None
     mechanism: Annotated[
@@ -175,16 +193,21 @@ class SynthOptions:
             "--mechanism",
             metavar="NAME",
             autocompletion=words.one_of(*words.MECHANISMS),
-            help="Of ilp, one mechanism of TACOS alone: early-termination (one program, stopped at "
-            "--time-limit, completed by shortest paths) or time-clustering (a program for each short window "
-            "of time, in turn). [both, starting from the greedy schedule]",
+            help="With --method ilp: use one mechanism of TACOS alone. early-termination is one "
+            "program, stopped at --time-limit and completed by shortest paths; "
+            "time-clustering is a program for each short window of time, in turn. [both, "
+            "starting from the greedy schedule]",
         ),
     ] = None
     hold_alpha: HoldAlpha = False
     seed: Seed = 0
     race: Annotated[
         bool,
-        _search("--race", help="Run what predictions cannot tell apart on ranks, in turn; keep the fastest."),
+        _search(
+            "--race",
+            help="Run the schedules that predictions cannot tell apart on ranks, in turn, and "
+            "keep the fastest.",
+        ),
     ] = False
     hosts: Annotated[
         str | None,
@@ -192,8 +215,8 @@ class SynthOptions:
             "--hosts",
             metavar="SET",
             autocompletion=words.hosts,
-            help="Hosts that make the attempts of long work, one a slot: gpu[01-08]:4,login1:2; with --race, "
-            "where it runs.",
+            help="Hosts that search, one attempt per slot: gpu[01-08]:4,login1:2. With --race, "
+            "where schedules run.",
         ),
     ] = None
     hostfile: Hostfile = None

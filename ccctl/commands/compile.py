@@ -68,33 +68,40 @@ class CompileOptions:
         str,
         typer.Argument(
             metavar="PROGRAM.py|SCHEDULE|XML",
-            help="A file in the chunk language (file.py:function where it has several), a schedule, plain, "
-            "periodic or symmetric, MSCCL XML, or a selection with --to msccl; - reads stdin.",
+            help="A file in the chunk language (file.py:function if it has several), a schedule "
+            "(plain, periodic or symmetric), MSCCL XML, or with --to msccl a selection; - "
+            "reads stdin.",
         ),
     ]
     parameters: Parameters = None
     instances: Annotated[
         int | None,
         typer.Option(
-            "--instances", metavar="N", min=1, max=64, help="Cut every chunk into N, carried in parallel."
+            "--instances",
+            metavar="N",
+            min=1,
+            max=64,
+            help="Cut every chunk into N parts that travel in parallel.",
         ),
     ] = None
     fuse: Annotated[
-        bool, typer.Option("--fuse/--no-fuse", help="Receive and pass on in one instruction where possible.")
+        bool, typer.Option("--fuse/--no-fuse", help="Receive and forward in one instruction where possible.")
     ] = True
     size: Annotated[
         str | None,
         typer.Option(
             "--size",
             metavar="SIZE",
-            help="Of a periodic schedule: as many periods as this buffer needs; of a symmetric one: chunks "
-            "that make up this buffer. [its own]",
+            help="Buffer size for a periodic schedule, which repeats its period as often as "
+            "needed, or a symmetric one, whose chunks become larger or smaller. [its own]",
         ),
     ] = None
     network: Annotated[
         str | None,
         typer.Option(
-            "--network", metavar="FILE", help="Every message needs a link of this profile or topology."
+            "--network",
+            metavar="FILE",
+            help="Refuse messages for which this profile or topology has no link.",
         ),
     ] = None
     target: Annotated[
@@ -103,7 +110,7 @@ class CompileOptions:
             "--target",
             metavar="RUNTIME",
             autocompletion=words.one_of("msccl", "rccl"),
-            help="Refuse what msccl or rccl cannot run.",
+            help="Refuse a program that msccl or rccl cannot run.",
         ),
     ] = None
     to: Annotated[
@@ -112,9 +119,10 @@ class CompileOptions:
             "--to",
             metavar="FORMAT",
             autocompletion=words.one_of(*words.COMPILE_FORMATS),
-            help="Write mscclpp, an execution plan of MSCCL++ 0.8 or later; of a selection msccl, a folder "
-            "with an XML for each range of sizes; or of a schedule what simulators read: chakra, a folder of "
-            "traces and what ASTRA-sim wants beside them, or goal, for LogGOPSim.",
+            help="Write for another runtime. mscclpp: an execution plan of MSCCL++ 0.8 or later. "
+            "msccl, from a selection: a folder with an XML for each range of sizes. chakra, "
+            "from a schedule: a folder of traces and configuration for ASTRA-sim. goal, from "
+            "a schedule: a file for LogGOPSim.",
         ),
     ] = None
     ranks_per_host: Annotated[
@@ -124,7 +132,8 @@ class CompileOptions:
             metavar="N",
             min=1,
             max=1024,
-            help="With --to mscclpp: ranks that reach each other's memory, if the network does not say.",
+            help="With --to mscclpp: number of ranks that reach each other's memory, if the "
+            "network does not state it.",
         ),
     ] = None
     placement: Annotated[
@@ -133,10 +142,10 @@ class CompileOptions:
             "--placement",
             metavar="in|out",
             autocompletion=words.one_of("in", "out"),
-            help="With --to mscclpp: in place or not; in place where that can be if not said.",
+            help="With --to mscclpp: in place or out of place. [in place if possible]",
         ),
     ] = None
-    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What to call the program.")] = ""
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Name of the program.")] = ""
     json: Json = False
     output: Annotated[
         str | None,
@@ -145,7 +154,7 @@ class CompileOptions:
             "--output",
             metavar="FILE|FOLDER",
             callback=_output,
-            help="Write the artifact to FILE, traces or a selection's XML to FOLDER; - prints to stdout.",
+            help="Write the artifact to FILE, or traces or a selection's XML to FOLDER; - prints to stdout.",
         ),
     ] = None
     quiet: Quiet = False
@@ -155,13 +164,13 @@ class CompileOptions:
 def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a function of its name
     """Compile a schedule, or the chunk language, to a program.
 
-    A program holds the threadblocks of instructions of every rank. A schedule is proven before, and every
-    program after: every rank ends with the right result, no two threadblocks race, nothing deadlocks. A
-    name that ends in .xml is written as MSCCL XML; --to writes what other runtimes load, proven by their
-    own rules, or what other simulators read.
+    A program holds the instructions of every rank's threadblocks. The schedule is proven before, and every
+    program after: every rank ends with the right result, no two threadblocks race, nothing deadlocks. If the
+    output's name ends in .xml, it is MSCCL XML; --to writes for other runtimes, proven by their own rules,
+    and for simulators.
 
-    Of a periodic schedule the sends of all periods are listed, for its own size or --size; of a symmetric
-    one those of all translates. More than half a million sends are refused.
+    A periodic schedule is expanded to the sends of all its periods, a symmetric one to those of all ranks, up
+    to half a million sends.
     """
     if options.to not in ("chakra", "msccl") and options.output not in (None, "-"):
         refuse_unwritable(Path(options.output))

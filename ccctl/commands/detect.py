@@ -48,21 +48,24 @@ class DetectOptions:
         typer.Option(
             "--from",
             metavar="FILE",
-            help="Read a file instead of this machine: a topology.json, a topology XML of NCCL or RCCL, the "
-            "tables of nvidia-smi topo or rocm-smi --showtopo, hwloc's XML, a folder of --record; - reads "
-            "stdin. Several of one machine are merged, others are more hosts.",
+            help="Read a file instead of this machine: a topology.json, a topology XML of NCCL or "
+            "RCCL, the text of nvidia-smi topo or rocm-smi --showtopo, hwloc's XML, or a "
+            "folder of --record; - reads stdin. Several files of one machine are merged; "
+            "files of other machines add hosts.",
         ),
     ] = None
     live: Annotated[
         bool,
-        typer.Option("--live", help="With --from: look at this machine too, and say where they disagree."),
+        typer.Option(
+            "--live", help="With --from: look at this machine, too, and report where the two disagree."
+        ),
     ] = False
     record: Annotated[
         str | None,
         typer.Option(
             "--record",
             metavar="DIR",
-            help="Write what detection reads of this machine, to send or to read again by --from DIR.",
+            help="Write all that detection reads on this machine to DIR, to send or to read with --from DIR.",
         ),
     ] = None
     ranks: Ranks = None
@@ -73,7 +76,7 @@ class DetectOptions:
         typer.Option(
             "--why",
             metavar="A B",
-            help="Explain the way between two devices: GPU0, NIC1, mlx5_0, a bus id, gpu01:GPU0.",
+            help="Explain the path between two devices: GPU0, NIC1, mlx5_0, a bus id, gpu01:GPU0.",
         ),
     ] = None
     diff: Annotated[
@@ -81,7 +84,7 @@ class DetectOptions:
         typer.Option(
             "--diff",
             metavar="FILE",
-            help="Compare with another topology.json or a file of another tool: exit 1 on a difference.",
+            help="Compare with a topology.json or a file of another tool: exit 1 if they differ.",
         ),
     ] = None
     declared: Annotated[
@@ -89,8 +92,9 @@ class DetectOptions:
         typer.Option(
             "--declared",
             metavar="FILE PROFILE",
-            help="Compare a topology, of any kind that --from takes, with a measured profile of the same "
-            "machines: exit 1 where they contradict; -o and --export write the corrected topology.",
+            help="Compare a topology (any file that --from takes) with a measured profile of the "
+            "same machines: exit 1 if they contradict each other. -o and --export write the "
+            "corrected topology.",
         ),
     ] = None
     export: Annotated[
@@ -98,14 +102,16 @@ class DetectOptions:
         typer.Option(
             "--export",
             metavar="FORMAT FILE",
-            help="Write it for another tool: nccl-xml FILE makes what NCCL_TOPO_FILE names; - is stdout.",
+            help="Write the topology for another tool: nccl-xml FILE writes a file for "
+            "NCCL_TOPO_FILE; - is stdout.",
         ),
     ] = None
     active: Annotated[
         bool,
         typer.Option(
             "--active",
-            help="Probe as AdapCC does, too: which GPUs and NICs slow each other down, and where NICs are.",
+            help="Also probe as AdapCC does: which GPUs and NICs slow each other down, and each "
+            "NIC's NUMA node.",
         ),
     ] = False
     seed: Seed = 0
@@ -132,11 +138,11 @@ class DetectOptions:
 
 
 def detect(options: DetectOptions) -> None:
-    """Find out what is connected to what inside machines.
+    """Find the GPUs, NICs, NVLinks and PCI tree of machines.
 
-    NUMA nodes, the PCI tree, GPUs, NICs and NVLinks: on this machine, on one rank a host with --hosts or
-    inside mpirun, or in files of other tools. A NIC is one network port; software interfaces are listed
-    apart. What a source cannot tell is a note, never a failure. Without GPUs the ranks will be processes.
+    Reads this machine, with --hosts or inside mpirun each host, or files of other tools. A NIC is one network
+    port; software interfaces are listed apart. What a source does not state is printed as a note and is no
+    failure. Without GPUs, ranks are processes.
     """
     from ccctl.summaries import detect as answers
 

@@ -17,11 +17,10 @@ EXAMPLES = (
 
 
 def doctor(json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> None:
-    """Say what this machine has and lacks for each stage.
+    """List what this machine has and lacks for each stage.
 
-    Ends with 0 where the pipeline works on CPUs, with 69 where something that it needs is missing;
-    a note is about something that only some commands need. Starts two ranks over MPI. With -q it prints
-    only what is missing.
+    Starts two ranks over MPI. Exit status 0: the pipeline works on CPUs; 69: something that it needs is
+    missing. A note names something that only some commands need. -q prints only what is missing.
     """
     from ccctl.doctor_checks import examine
 

@@ -30,18 +30,18 @@ def _names(incomplete: str) -> list[str]:
 def examples(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", autocompletion=_names, help="Which to copy, one or a folder."),
+        typer.Argument(metavar="NAME", autocompletion=_names, help="Example or folder of examples to copy."),
     ] = None,
     output: Annotated[
         str,
-        typer.Option("-o", "--output", metavar="DIR", help="Where to copy it; - prints it to stdout."),
+        typer.Option("-o", "--output", metavar="DIR", help="Folder to copy to; - prints to stdout."),
     ] = ".",
 ) -> None:
     """List the examples, or copy one.
 
-    Algorithms in the chunk language, a lab, units and scripts for operators. With NAME copies that one; no
-    file that is there already is replaced. Units, crontabs and scripts that watch name this ccctl by its
-    whole path, so that it may be in a virtual environment.
+    They are algorithms in the chunk language, a lab, and units, jobs and scripts for operators. A copy never
+    replaces a file. Units, crontabs and scripts that watch are written with the full path of this ccctl, so
+    that it may be in a virtual environment.
     """
     found = _files()
     if name is None:

@@ -79,9 +79,9 @@ class ExplainOptions:
         str,
         typer.Argument(
             metavar="FILE",
-            help="What nccl-tests, rccl-tests, or osu_allreduce and its like printed; nccl-tests' -J; a "
-            "report of bench; a file of NCCL's Inspector, of ncclras or of PyTorch's flight "
-            "recorder, or the folder of them all; - is stdin.",
+            help="Output of nccl-tests, rccl-tests or the OSU benchmarks (osu_allreduce …); JSON "
+            "of nccl-tests -J; a report of bench; a file of NCCL's Inspector, ncclras or "
+            "PyTorch's flight recorder, or the folder with all of them; - reads stdin.",
         ),
     ]
     network: Annotated[
@@ -90,9 +90,9 @@ class ExplainOptions:
             "--network",
             metavar="NETWORK|FILE",
             autocompletion=words.networks,
-            help="What joins the ranks: profile.json, a topology, NCCL's XML, a machine such as dgx-a100 or "
-            "dgx-a100/4x200 (4 NICs of 200 Gbit/s), taken once for each host; or as ccctl synth names "
-            "networks. [the machine with these GPUs, of one host]",
+            help="The network of the ranks: a profile, a topology, NCCL's XML, or a machine such "
+            "as dgx-a100 or dgx-a100/4x200 (with 4 NICs of 200 Gbit/s), taken once for each "
+            "host; or any network of ccctl synth. [on one host: the machine with these GPUs]",
         ),
     ] = None
     alpha: Alpha = None
@@ -105,7 +105,7 @@ class ExplainOptions:
             "--collective",
             metavar="NAME",
             autocompletion=words.spelled(*words.COLLECTIVES),
-            help="Which test it was, where the file does not name it. [as its columns admit]",
+            help="The collective that was measured, if the file does not name it. [guessed from the columns]",
         ),
     ] = None
     at_least: Annotated[
@@ -113,13 +113,15 @@ class ExplainOptions:
         typer.Option(
             "--at-least",
             metavar="PERCENT",
-            help="Exit with 1 where a row that counts reaches less of the bound.",
+            help="Exit 1 if a row that counts reaches less than this share of the bound.",
         ),
     ] = None
     from_size: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="SIZE", help="Every row from this size on counts. [each collective's largest]"
+            "--from",
+            metavar="SIZE",
+            help="Count every row from this size on. [the largest size of each collective]",
         ),
     ] = None
     baseline: Annotated[
@@ -127,7 +129,7 @@ class ExplainOptions:
         typer.Option(
             "--baseline",
             metavar="FILE",
-            help="Exit with 1 where a row became slower than in this report or log, noise allowed for.",
+            help="Exit 1 if a row is slower than in this report or log by more than noise and --tolerance.",
         ),
     ] = None
     tolerance: Annotated[
@@ -136,11 +138,11 @@ class ExplainOptions:
             "--tolerance",
             metavar="PERCENT",
             click_type=Percentage(min=0.0, max=1e6),
-            help="What slower means, with --baseline.",
+            help="With --baseline: how much slower a row may be.",
         ),
     ] = 10.0
     synth: Annotated[
-        bool, typer.Option("--synth", help="Synthesize a schedule for each row that counts, too.")
+        bool, typer.Option("--synth", help="Also synthesize a schedule for each row that counts.")
     ] = False
     markdown: Annotated[
         str | None,
@@ -160,8 +162,8 @@ class ExplainOptions:
             "--profile",
             metavar="FILE",
             callback=writable,
-            help="Write a profile of the links whose sends NCCL's Inspector or the flight recorder timed, "
-            "for --network of other commands; links without such sends are not in it.",
+            help="Write a profile of the links whose sends NCCL's Inspector or the flight "
+            "recorder timed, for --network of other commands. Other links are not in it.",
         ),
     ] = None
     timeout: TimeoutSeconds = None
@@ -171,15 +173,16 @@ class ExplainOptions:
 
 
 def explain(options: ExplainOptions) -> None:
-    """Judge measured bandwidths: what is possible, what binds.
+    """Judge measured bandwidths: what is possible, what limits them.
 
-    Each row gets a verdict, whether it is normal. The bound is proven for every schedule whose sums are
-    made at ranks. Beside it stands what NCCL's ring and tree, or direct sends, could carry over these links
-    and ports by bytes alone, whatever starting them takes. A row is normal from two thirds of the slower
-    one on. Without --network the machine is known by its GPUs, where the report is of one host. Of a job
-    that NCCL's Inspector recorded it says how long ranks waited for the last one, which is no fault of the
-    network. Of dumps of NCCL's RAS and PyTorch's flight recorder it says which ranks the others wait for
-    (exit 1). Wrong results come first, and end with exit 1. --timeout limits the search of --synth.
+    Each row gets a verdict. The column "at most" is a bound that is proven for every schedule whose sums are
+    made at ranks. The columns ring, tree and direct are what NCCL's algorithms could carry over these links
+    and ports by bytes alone, without start-up. A row is normal from two thirds of the slower of them on.
+    Without --network the machine is recognized by its GPUs, if the report is of one host.
+
+    From a recording of NCCL's Inspector it tells how long ranks waited for the last one, which is no fault of
+    the network. From dumps of NCCL's RAS or PyTorch's flight recorder it names the ranks that the others wait
+    for (exit 1). Wrong results are printed first (exit 1). --timeout limits the search of --synth.
     """
     from ccctl.artifacts import read_dumps
 

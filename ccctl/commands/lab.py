@@ -30,7 +30,7 @@ EXAMPLES = (
 
 Chosen = Annotated[
     str | None,
-    typer.Option("--lab", metavar="NAME", envvar="CCCTL_LAB", help="Which lab, where several are up."),
+    typer.Option("--lab", metavar="NAME", envvar="CCCTL_LAB", help="Name of the lab, if several are up."),
 ]
 
 
@@ -49,13 +49,13 @@ def up(
 ) -> None:
     """Make the lab that FILE describes.
 
-    FILE holds name, hosts (a number, or names such as "gpu[1-4]:2" with slots), slots for hosts that
-    say none, nics (of each host), rate (what each of them sends and receives, such as "100Mbit/s"), and
-    for hosts in several racks racks (a list with the hosts of each) and trunk (what each rack's uplink
-    carries each way). A table [rates] holds more by target: "gpu1", "gpu1.egress", "gpu1.ingress",
+    FILE holds: name; hosts, as a number or as names such as "gpu[1-4]:2" with slots; slots, for hosts without
+    their own; nics, the number of each host; rate, what each NIC sends and receives, such as "100Mbit/s". For
+    hosts in several racks: racks, a list with the hosts of each, and trunk, what each rack's uplink carries
+    in each direction. A table [rates] sets other rates by target: "gpu1", "gpu1.egress", "gpu1.ingress",
     "gpu1/eth1", "gpu1 -> gpu2".
 
-    Where it fails or is interrupted, nothing of it stays. Ends with 75 where the name is taken.
+    If it fails or is interrupted, nothing of the lab stays. Exit status 75 if the name is in use.
     """
     from ccctl.lab import state, toml
     from exec.errors import NameTakenError
@@ -82,13 +82,17 @@ def up(
 
 
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run there.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="Command to run there.")],
     on: Annotated[
-        str | None, typer.Option("--on", metavar="HOST", help="Inside which host; the first if not said.")
+        str | None, typer.Option("--on", metavar="HOST", help="Host to run in. [the first]")
     ] = None,
     traffic: Annotated[
         str | None,
-        typer.Option("--traffic", metavar="FILE", help="Write the bytes that crossed to FILE, as JSON."),
+        typer.Option(
+            "--traffic",
+            metavar="FILE",
+            help="Write the bytes that each host sent and received to FILE, as JSON.",
+        ),
     ] = None,
     chosen: Chosen = None,
     quiet: Quiet = False,
@@ -96,9 +100,9 @@ def run(
 ) -> None:
     """Run a command inside a host.
 
-    mpirun and ccctl in it find the other hosts by themselves. Ends with the status of the command, and all
-    that it started ends with it. With -v the bytes that each host sent and received meanwhile are printed
-    on stderr.
+    mpirun and ccctl find the other hosts of the lab by themselves. The exit status is that of the command,
+    and all that it started ends with it. -v prints on stderr the bytes that each host sent and received
+    meanwhile.
     """
     from ccctl.lab import state
     from exec.lab import lifecycle as kernel, started
@@ -126,7 +130,7 @@ def shape(
         ),
     ] = None,
     file: Annotated[
-        str | None, typer.Option("--from", metavar="FILE", help="Take every rate from an edited description.")
+        str | None, typer.Option("--from", metavar="FILE", help="Take all rates from an edited description.")
     ] = None,
     down_host: Annotated[
         list[str] | None, typer.Option("--down-host", metavar="HOST", help="Pull the cable of HOST.")
@@ -193,7 +197,9 @@ def list_(json: Json = False) -> None:
 
 
 def down(
-    named: Annotated[str | None, typer.Argument(metavar="NAME", help="Which lab, as --lab says it.")] = None,
+    named: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of the lab, as with --lab.")
+    ] = None,
     chosen: Chosen = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,

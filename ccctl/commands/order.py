@@ -60,7 +60,7 @@ class OrderOptions:
         typer.Argument(
             metavar="NETWORK|PROFILE",
             autocompletion=words.networks,
-            help="A profile, topology, links.csv, family or machine, as for ccctl synth.",
+            help="The network: a profile, topology, links.csv, or name, as for ccctl synth.",
         ),
     ]
     library: Annotated[
@@ -69,8 +69,8 @@ class OrderOptions:
             "--for",
             metavar="LIBRARY[:ALGORITHM]",
             autocompletion=words.one_of(*words.LIBRARY_ALGORITHMS),
-            help="openmpi, mpich, gloo, nccl or rccl; with :ring (if not said), :recursive_doubling, "
-            ":rabenseifner or :tree.",
+            help="openmpi, mpich, gloo, nccl or rccl; then :ring (the default), "
+            ":recursive_doubling, :rabenseifner or :tree.",
         ),
     ] = "openmpi"
     collective: Annotated[
@@ -85,7 +85,7 @@ class OrderOptions:
     size: Annotated[
         str | None,
         typer.Option(
-            "--size", metavar="SIZE", help=f"Bytes of the buffer, as nccl-tests counts; {_DEFAULT_SIZE}."
+            "--size", metavar="SIZE", help=f"Size of the buffer, as nccl-tests counts it. [{_DEFAULT_SIZE}]"
         ),
     ] = None
     to: Annotated[
@@ -94,8 +94,9 @@ class OrderOptions:
             "--to",
             metavar="FORMAT",
             autocompletion=words.one_of(*words.ORDER_FORMATS),
-            help="Write hostfile, machinefile, rankfile, slurm, torchrun or kubernetes; or, for nccl and "
-            "rccl, nccl-graph: the order of the GPUs inside a host, which NCCL_GRAPH_FILE names.",
+            help="File to write: hostfile, machinefile, rankfile, slurm, torchrun or kubernetes; "
+            "for nccl and rccl also nccl-graph, the order of the GPUs inside a host, for "
+            "NCCL_GRAPH_FILE.",
         ),
     ] = None
     measured: Annotated[
@@ -103,18 +104,18 @@ class OrderOptions:
         typer.Option(
             "--measured",
             metavar="PROFILE",
-            help="With nccl-graph: by what this profile measured between GPUs. [by what links should carry]",
+            help="With nccl-graph: use the bandwidths between GPUs of this profile. [nominal bandwidths]",
         ),
     ] = None
     one_host: Annotated[
         bool,
-        typer.Option("--one-host", help="With nccl-graph: for jobs on one host, whose rings use no NIC."),
+        typer.Option(
+            "--one-host", help="With nccl-graph: plan for jobs on one host, whose rings use no NIC."
+        ),
     ] = False
     output: Annotated[
         str | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", callback=writable, help="Where to; stdout if not said."
-        ),
+        typer.Option("-o", "--output", metavar="FILE", callback=writable, help="File to write. [stdout]"),
     ] = None
     alpha: Alpha = None
     bandwidth: Bandwidth = None
@@ -127,14 +128,14 @@ class OrderOptions:
 def order(options: OrderOptions) -> None:
     """Find the order of hosts and ranks that suits a library.
 
-    Libraries do not see which links are slow: their rings and trees go by rank numbers. So ranks are
-    numbered such that they fit. Up to 8 hosts with a rank each all orders are timed; in larger clusters a
-    local search takes over, the same for the same seed. The output says the gain as predicted and what no
-    order's gain is above. An order that would gain less than 2 % is left as it comes.
+    The rings and trees of libraries follow rank numbers and ignore which links are slow. This command numbers
+    the ranks so that they fit the network. Up to 8 hosts with a rank each it times all orders; larger
+    clusters are searched, with the same result for the same seed. The output gives the predicted gain, and a
+    limit that no order's gain exceeds. An order that would gain less than 2 % is not changed.
 
-    NCCL and RCCL choose the order of the GPUs inside a host themselves. --to nccl-graph writes a file that
-    sets another one: from a topology, the GPUs and the NIC of each channel, such that all channels together
-    carry most.
+    NCCL and RCCL choose the order of GPUs inside a host themselves. --to nccl-graph writes a file that sets
+    another one: from a topology, the GPUs and the NIC of each channel, so that all channels together carry
+    most.
     """
     from exec.launcher.starters import FORMATS
 
@@ -197,4 +198,4 @@ def _tell(found: RankOrder, *, json: bool, aside: bool) -> None:
         return
     rank_order.draw(found, say=console.note if aside else console.data)
     if not found.changed:
-        console.note("the order stays as it comes")
+        console.note("the order given stays: this one gains less than 2 %")

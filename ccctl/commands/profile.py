@@ -75,30 +75,37 @@ class ProfileOptions:
     ranks: Ranks = None
     hosts: Hosts = None
     hostfile: Hostfile = None
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer passes, and only strides 1, 2, 4, …")] = False
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Measure with fewer passes, and only links between ranks 1, 2, 4, … apart."
+        ),
+    ] = False
     pairs: Annotated[
         str | None,
         typer.Option(
             "--pairs",
             metavar="FILE",
-            help="Only these links: SRC DST or ROUND SRC DST a line, ranks or hosts.",
+            help="Measure only these links: SRC DST or ROUND SRC DST per line, as ranks or hosts.",
         ),
     ] = None
     sizes: Annotated[
         str | None,
-        typer.Option(
-            "--sizes", metavar="FROM:TO", help="Messages of these sizes, each twice the last: 32K:16M."
-        ),
+        typer.Option("--sizes", metavar="FROM:TO", help="Sizes of messages, each twice the last: 32K:16M."),
     ] = None
     budget: Annotated[
         float | None,
         typer.Option(
-            "--budget", metavar="SECONDS", min=0.1, max=1e9, help="Measure what fits; says what was left out."
+            "--budget",
+            metavar="SECONDS",
+            min=0.1,
+            max=1e9,
+            help="Measure what fits into this time, and say what was left out.",
         ),
     ] = None
     ports: Annotated[
         bool | None,
-        typer.Option("--ports/--no-ports", help="Try which links share a port. Default: where it is cheap."),
+        typer.Option("--ports/--no-ports", help="Test which links share a port. [if it is quick]"),
     ] = None
     wait: Annotated[
         float,
@@ -106,7 +113,7 @@ class ProfileOptions:
             "--wait",
             metavar="SECONDS",
             min=0.0,
-            help="Wait so long for another profile of yours on the same hosts; else exit 75.",
+            help="Wait up to this long for another profile of yours on the same hosts, then exit 75.",
         ),
     ] = 0.0
     device: Annotated[
@@ -115,30 +122,35 @@ class ProfileOptions:
             "--device",
             metavar="KIND",
             autocompletion=words.one_of("auto", "cuda", "process"),
-            help="auto, cuda or process: what ranks are.",
+            help="What a rank is: cuda (a GPU), process, or auto.",
         ),
     ] = "auto"
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="FILE", help="Take this profile instead of measuring; - reads stdin."),
+        typer.Option("--from", metavar="FILE", help="Read this profile instead of measuring; - reads stdin."),
     ] = None
     topology: Annotated[
         str | None,
         typer.Option(
             "--topology",
             metavar="FILE",
-            help="Measure by hosts what FILE, or live for a look at each host, declares alike.",
+            help="Measure by hosts: of NICs that this topology declares alike, only a sample. "
+            "live looks at each host instead of a file.",
         ),
     ] = None
     baseline: Annotated[
         str | None,
         typer.Option(
-            "--baseline", metavar="FILE", help="Say what changed since this profile; exit 1 if worse."
+            "--baseline",
+            metavar="FILE",
+            help="Print what changed since this profile: exit 1 if anything became worse.",
         ),
     ] = None
     expect: Annotated[
         str | None,
-        typer.Option("--expect", metavar="RATE", help="Exit 1 if a link carries less: 48GB/s, 400Gbit/s."),
+        typer.Option(
+            "--expect", metavar="RATE", help="Exit 1 if a link carries less than this: 48GB/s, 400Gbit/s."
+        ),
     ] = None
     prom: PrometheusFile = None
     json: Json = False
@@ -151,14 +163,17 @@ class ProfileOptions:
 def profile(options: ProfileOptions) -> None:
     """Measure alpha and beta of every directed link between ranks.
 
-    Starts the ranks over MPI, or is one of them inside mpirun or srun. Alpha (time in flight) comes
-    from ping-pong, beta (seconds per byte) from the spacing of message trains at the receiver. Slow
-    links and hosts are measured again, alone, before they are reported. Whatever ends it, a lost rank, a
-    signal or --timeout, what was measured until then is written and says so. Hosts that cannot be
-    reached are named, the others measured, and the exit status is 1. Of two profiles of one user on
-    the same hosts the second ends with 75, or waits with --wait. With --topology rounds are over hosts, all
-    NICs at once, and of NICs declared alike a sample whose spread is checked is measured. On a terminal the
-    slowest and newest links are shown while they are measured, and who waits for whom.
+    Starts the ranks over MPI, or is one of them inside mpirun or srun. Alpha, the latency, comes from
+    ping-pong; beta, the seconds per byte, from the spacing of message trains at the receiver. Slow links and
+    hosts are measured again, alone, before they are reported.
+
+    If a lost rank, a signal or --timeout ends it, the links measured until then are written, and the profile
+    says so. Hosts that cannot be reached are named and the others measured (exit 1). Two profiles of one user
+    on the same hosts do not run at once: the second exits with 75, or waits with --wait.
+
+    With --topology it measures by hosts, all NICs at once, and of NICs that are declared alike only a sample,
+    whose spread is checked. On a terminal it shows the slowest and the newest links while it measures, and
+    which ranks wait for which.
     """
     with prometheus.exposed(options.prom, "profile") as exposition:
         expected = parse_rate(options.expect, "--expect") if options.expect is not None else None

@@ -46,18 +46,17 @@ _SECTIONS = {
 def report(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="FOLDER|FILE…", help="Folders of artifacts, or single ones."),
+        typer.Argument(metavar="FOLDER|FILE…", help="Artifacts, or folders of them."),
     ],
     output: Page = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Put artifacts on one page of HTML, what is wrong first.
+    """Put artifacts on one page of HTML, findings first.
 
-    Pictures and numbers follow. The page holds everything that it shows and loads nothing. Beside the
-    curves of a benchmark stands the proven bound, where a profile or a schedule of as many ranks is among
-    the files. What nccl-tests wrote is read, too. A file that cannot be read is a finding. Without -o the
-    findings are printed.
+    Pictures and numbers follow. The page contains all that it shows and loads nothing. Curves of a benchmark
+    are drawn with their proven bound, if a profile or a schedule of as many ranks is among the files. Output
+    of nccl-tests is read, too. A file that cannot be read is a finding. Without -o the findings are printed.
     """
     from ccctl.artifacts import gather
     from ccctl.render import findings

@@ -36,7 +36,8 @@ def show(
         list[str],
         typer.Argument(
             metavar="ARTIFACT…",
-            help="The file to draw, - reads stdin; several reports, ours or nccl-tests', side by side.",
+            help="The file to draw; - reads stdin. Several reports, ours or nccl-tests', are "
+            "drawn side by side.",
         ),
     ],
     lines: Annotated[
@@ -50,20 +51,19 @@ def show(
 ) -> None:
     """Draw an artifact as text, SVG or PNG.
 
-    With -o FILE.svg or FILE.png the pictures are those of ccctl report. It takes every kind: topology,
-    profile, schedule, periodic, symmetric, selection, program, report, history, model, fusion, tuning,
-    groups and training. What nccl-tests wrote, text or JSON, is a report, too.
+    Takes every kind of artifact: topology, profile, schedule, periodic, symmetric, selection, program,
+    report, history, model, fusion, tuning, groups and training; and nccl-tests' output, as a report. With -o
+    FILE.svg or FILE.png it draws the pictures of ccctl report.
 
-    Pictures show, of a topology, the devices of each host below its NUMA nodes and PCIe switches, and its
-    NVLinks; of a profile, what each host sends and receives, and a heat map of the links; of a schedule,
-    how busy links and ranks are over time, of a periodic one in its first periods; of a selection or
-    report, bandwidth and time over size; of a report of bench --explain also where the time went; of a
-    program, the steps of each threadblock; of a history, the links over time; of a model, its layers; of a
-    fusion plan, an iteration; of a tuning, its trials; of groups, who averages with whom; of a training,
-    loss and error.
+    A topology shows the devices of each host below its NUMA nodes and PCIe switches, and its NVLinks. A
+    profile: what each host sends and receives, and a heat map of the links. A schedule: how busy links and
+    ranks are over time; a periodic one in its first periods. A selection or report: bandwidth and time over
+    size, and where the time went if bench --explain wrote it. A program: the steps of each threadblock. A
+    history: the links over time. A model: its layers. A fusion plan: one iteration. A tuning: its trials.
+    Groups: who averages with whom. A training: loss and error.
 
-    Bandwidths and times are those that the file holds; a schedule is timed again on its own network. Of a
-    schedule, selection or groups that are wrong no times are shown.
+    Bandwidths and times are those in the file; a schedule is timed again on its own network. No times are
+    shown for a schedule, selection or groups that are wrong.
     """
     from ccctl.artifacts import read_any
     from ccctl.render import module_of, unproven

@@ -68,7 +68,7 @@ class SimulateOptions:
         str,
         typer.Argument(
             metavar="ARTIFACT",
-            help="A schedule, plain, periodic or symmetric, a program, MSCCL XML or a file.py; - is stdin.",
+            help="A schedule (plain, periodic or symmetric), program, MSCCL XML or file.py; - reads stdin.",
         ),
     ]
     parameters: Parameters = None
@@ -78,26 +78,33 @@ class SimulateOptions:
             "--network",
             metavar="NETWORK|FILE",
             autocompletion=words.networks,
-            help="What to time it on; as ccctl synth names networks.",
+            help="Network to time it on, by name or file as for ccctl synth. [the schedule's own]",
         ),
     ] = None
     alpha: Alpha = None
     bandwidth: Bandwidth = None
     unwind: Unwind = None
     without: Without = None
-    size: Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Time it for this size.")] = None
+    size: Annotated[
+        str | None,
+        typer.Option("--size", metavar="SIZE", help="Buffer size to time it for. [the schedule's own]"),
+    ] = None
     step: Annotated[
-        str, typer.Option("--step", metavar="TIME", help="What each instruction of a program costs.")
+        str, typer.Option("--step", metavar="TIME", help="Time that each instruction of a program costs.")
     ] = "0.5us"
     rate: Annotated[
         str | None,
         typer.Option(
-            "--threadblock", metavar="RATE", help="What one threadblock can move. [a named machine's]"
+            "--threadblock",
+            metavar="RATE",
+            help="Rate at which one threadblock moves data. [a named machine's]",
         ),
     ] = None
     fifo: Annotated[
         int,
-        typer.Option("--fifo", metavar="N", min=1, max=MOST_COUNT, help="Messages that a connection holds."),
+        typer.Option(
+            "--fifo", metavar="N", min=1, max=MOST_COUNT, help="Messages that a connection can buffer."
+        ),
     ] = 2
     protocol: Annotated[
         str | None,
@@ -105,8 +112,9 @@ class SimulateOptions:
             "--protocol",
             metavar="NAME",
             autocompletion=words.one_of(*words.PROTOCOLS),
-            help="Of a program: time it as NCCL's Simple, LL128 or LL carries it on GPUs, in tiles of 4 MiB "
-            "and four slices each, at the costs of NCCL's tuning. [whole chunks, at the network's costs]",
+            help="Time a program as NCCL's Simple, LL128 or LL carries it on GPUs: in tiles of 4 "
+            "MiB and four slices each, at the costs in NCCL's tuning. [whole chunks, at the "
+            "network's costs]",
         ),
     ] = None
     hold_alpha: HoldAlpha = False
@@ -116,7 +124,8 @@ class SimulateOptions:
             "--trace",
             metavar="FILE",
             callback=writable,
-            help="Write what every link and port carried when, for Perfetto; .gz compresses, - is stdout.",
+            help="Write what each link and port carries over time, for Perfetto; .gz compresses, "
+            "- is stdout.",
         ),
     ] = None
     judge: Annotated[
@@ -125,7 +134,7 @@ class SimulateOptions:
             "--with",
             metavar="SIMULATOR",
             autocompletion=words.one_of("simgrid"),
-            help="Time a schedule in simgrid, too, and compare.",
+            help="Also time a schedule in simgrid, and compare.",
         ),
     ] = None
     json: Json = False
@@ -136,19 +145,18 @@ class SimulateOptions:
 def simulate(options: SimulateOptions) -> None:
     """Time a schedule or program on any network by simulation.
 
-    Congestion is simulated, too, and the time compared with the proven bounds. What is wrong is not timed:
-    all findings are listed first (exit 1), as ccctl verify does. A schedule brings its network and size
-    along. Of a selection every size of its sweep is timed again, or with --size the schedule that it
-    chooses for that size. Of a program, which needs both, threadblocks, channels, FIFO slots and the
-    overhead of instructions are simulated too, and what binds is said. A periodic or symmetric schedule is
-    timed at any --size, on its own network only: of a periodic one a few periods are replayed, and each
-    further one adds as much; of a symmetric one the listed sends, with larger or smaller chunks. How busy
-    links and shared ports are is shown by class, with the ten that are busiest; --trace tells it of every
-    moment.
+    Links and ports are simulated with congestion, and the time is compared with the proven bounds. A wrong
+    schedule or program is not timed: all findings are listed (exit 1), as by ccctl verify.
 
-    --with simgrid times a schedule in SimGrid as well, an independent simulator (apt-get install
-    python3-simgrid). With turns at links and ports both must agree (else exit 1); a second time is that of
-    ports shared by all sends at once, evenly and in no order.
+    A schedule has its own network and size. A selection is timed at every size of its sweep, or with --size
+    by the schedule that it chooses for that size. A program needs --network and --size; threadblocks,
+    channels, FIFO slots and the cost of instructions are simulated, too, and the output names what limits it.
+    A periodic or symmetric schedule is timed on its own network only, at any --size.
+
+    Tables show how busy links and shared ports are, by class, and the ten busiest; --trace writes every
+    moment. --with simgrid also times a schedule in SimGrid, an independent simulator (apt-get install
+    python3-simgrid): if sends take turns at links and ports both must agree within 1 % (else exit 1). A
+    second time is for ports that all sends share evenly.
     """
     read = _read(options)
     if read.kind == "selection":
@@ -402,18 +410,20 @@ def _say_judged(judged: dict[str, Any], time_s: float) -> None:
     from ccctl.render import seconds
 
     for name, how in (
-        ("time_s", "in turns"),
-        ("shared_time_s", "links and ports shared evenly, in no order"),
+        ("time_s", "sends take turns"),
+        ("shared_time_s", "sends share links and ports evenly"),
     ):
         if (value := judged[name]) is not None:
-            more = f", {value / time_s - 1:+.2%} against here" if time_s else ""
+            more = f", {value / time_s - 1:+.2%} against ccctl" if time_s else ""
             console.data(f"SimGrid {judged['version']}, {how}: {seconds(value)}{more}")
 
 
 def _refuse_apart(judged: dict[str, Any], time_s: float) -> None:
     value = judged["time_s"]
     if value is not None and abs(value - time_s) > _AGREE * time_s:
-        raise FoundProblem(f"SimGrid: {value:.6g} s, here {time_s:.6g} s, though both take turns")
+        raise FoundProblem(
+            f"SimGrid says {value:.6g} s, ccctl {time_s:.6g} s: over 1 % apart, though both take turns"
+        )
 
 
 def _values(network: Any, bound: Bound, size_bytes: int, time_s: float, busy: Floats) -> dict[str, Any]:
@@ -439,12 +449,12 @@ def _close(timed: Simulated, trace: str | None) -> None:
     values = timed.values
     cut = " with these chunks" if timed.counts_chunks else ""
     predicted_s = values.get("predicted_run_s")
-    model = "" if predicted_s is None else ", by links alone"
-    bound = values["binding_bound"]
+    model = "" if predicted_s is None else " in the model of links"
+    bound = f"{seconds(values['bound_s'])} by {values['binding_bound']}"
     console.data(f"{values['percent_of_optimal']:.1f} % of optimal{cut}{model}, bound: {bound}")
     if predicted_s is not None:
         console.data(
-            f"predicted run: {seconds(predicted_s)}, with what ranks need for steps, copies and shared ports"
+            f"predicted run: {seconds(predicted_s)}, which counts steps, copies and shared ports, too"
         )
     if trace is not None:
         console.note(f"{trace}: open it in ui.perfetto.dev or chrome://tracing")

@@ -76,27 +76,27 @@ EXAMPLES = (
 
 
 def synth(options: SynthOptions) -> None:
-    """Synthesize a schedule: who sends which chunk to whom when.
+    """Synthesize a schedule: which rank sends what to which, and when.
 
-    Tries every method, keeps the fastest by simulation, proves it with an independent checker and
-    says how far it is from the largest proven lower bound. With --sizes every candidate is timed at every
-    size, and the artifact is a selection: which schedule to take from which size on. With --race those that
-    the prediction cannot tell apart run in turn on ranks, with real data, and the fastest is kept.
+    Tries every method that suits the network, keeps the fastest by simulation, proves it with an independent
+    checker, and prints how far it is from the largest proven lower bound. With --sizes it times every
+    candidate at every size and writes a selection: which schedule to use from which size on. With --race,
+    schedules that the prediction cannot tell apart run in turn on ranks, with real data, and the fastest is
+    kept.
 
-    An all_reduce whose pipelines no table of sends could fill, as of 1G on mesh:32x32, becomes a periodic
-    schedule: the sends of one period, and how often they are repeated. --method periodic makes one wherever
-    that is possible.
+    A large all_reduce whose pipelines no list of sends could fill, such as 1G on mesh:32x32, becomes a
+    periodic schedule: the sends of one period, and how often they repeat. --method periodic makes one
+    wherever that is possible.
 
-    With --hosts or --hostfile each of their slots makes attempts, over MPI, and one process more on the
-    first host hands them out. The schedule is the same whatever the number of slots, or of --jobs here. A
-    host that is lost ends the command.
+    On more than a thousand ranks of a network with equal parts (tori, switches, fat trees, dragonflies,
+    machines such as dgx-h100:512), an all_gather, reduce_scatter, all_reduce or all_to_all becomes a
+    symmetric schedule: the sends of one chunk of each kind, from which all others follow by renumbering
+    ranks. --method symmetric makes one on any such network, and on a list of links with such symmetry. With
+    --without, an all_reduce on such machines becomes a periodic schedule around the failures.
 
-    On more than a thousand ranks of a network whose parts are all alike (tori, switches, fat trees,
-    dragonflies, machines such as dgx-h100:512), an all_gather, reduce_scatter, all_reduce or all_to_all
-    becomes a symmetric schedule: it lists the sends of one chunk of each kind, and all others follow from
-    them by moving ranks. --method symmetric makes one on any such network, and on a list of links that has
-    such translations. With --without, an all_reduce on such machines becomes a periodic schedule around the
-    failures.
+    With --hosts or --hostfile their slots search over MPI, while one more process on the first host hands out
+    the work. The schedule does not depend on the number of slots, or of --jobs here. If a host is lost, the
+    command ends.
     """
     from synth import makes_attempts
 

@@ -54,8 +54,8 @@ class TuneOptions:
         list[str] | None,
         typer.Argument(
             metavar="ALGORITHM:PROTOCOL:CHANNELS=LOG",
-            help="For NCCL, RCCL and NCCLX: what nccl-tests wrote under this NCCL_ALGO and NCCL_PROTO, "
-            "with so many channels.",
+            help="For NCCL, RCCL and NCCLX: the nccl-tests log of a run with this NCCL_ALGO, "
+            "NCCL_PROTO and number of channels.",
         ),
     ] = None
     library: Annotated[
@@ -64,7 +64,7 @@ class TuneOptions:
             "--for",
             metavar="LIBRARY",
             autocompletion=words.one_of(*words.TUNED_LIBRARIES),
-            help="openmpi or mpich, which are measured here; nccl, rccl or ncclx, whose tables are given.",
+            help="openmpi or mpich, which are measured here; or nccl, rccl or ncclx, whose logs are given.",
         ),
     ] = "openmpi"
     collectives: Annotated[
@@ -77,16 +77,21 @@ class TuneOptions:
         ),
     ] = "all_reduce"
     sizes: Annotated[
-        str, typer.Option("--sizes", metavar="FROM:TO", help="For MPI: bytes, as nccl-tests counts them.")
+        str,
+        typer.Option(
+            "--sizes", metavar="FROM:TO", help="For MPI: range of buffer sizes, as nccl-tests counts them."
+        ),
     ] = "1K:4M"
     budget: Annotated[
         float,
-        typer.Option("--budget", metavar="SECONDS", min=0.001, max=3600, help="For MPI: for each size."),
+        typer.Option("--budget", metavar="SECONDS", min=0.001, max=3600, help="For MPI: time for each size."),
     ] = 0.5
     merge: Annotated[
         str | None,
         typer.Option(
-            "--merge", metavar="FILE", help="Keep what this file says of other collectives and ranks."
+            "--merge",
+            metavar="FILE",
+            help="Keep the rules of this file for other collectives and numbers of ranks.",
         ),
     ] = None
     to: Annotated[
@@ -95,8 +100,8 @@ class TuneOptions:
             "--to",
             metavar="FORMAT",
             autocompletion=words.one_of("csv", "env", "json"),
-            help="For NCCL, RCCL and NCCLX: csv, a tuner file (if not said), or env, NCCL_ALGO and "
-            "NCCL_PROTO; for NCCLX also json, to a name that ends in .json.",
+            help="For NCCL, RCCL and NCCLX: csv, a tuner file (the default), or env, NCCL_ALGO "
+            "and NCCL_PROTO; for NCCLX also json, to a file that ends in .json.",
         ),
     ] = None
     ranks: Ranks = None
@@ -105,9 +110,7 @@ class TuneOptions:
     timeout: TimeoutSeconds = None
     output: Annotated[
         str | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", callback=writable, help="Where to; stdout if not said."
-        ),
+        typer.Option("-o", "--output", metavar="FILE", callback=writable, help="File to write. [stdout]"),
     ] = None
     json: Json = False
     quiet: Quiet = False
@@ -117,11 +120,11 @@ class TuneOptions:
 def tune(options: TuneOptions) -> None:
     """Find a library's fastest algorithm for each range of sizes.
 
-    What is found is written as the library loads it. The MPI library of ccctl's environment is measured:
-    its algorithms in turn, at few sizes, and at more where the fastest changes. One takes over only where
-    it beats the library's own choice by more than the noise, and by 2 %. The rules hold for communicators
-    of as many ranks as were measured: for Open MPI they are dynamic rules of coll/tuned, for MPICH its
-    selection table with them in it. For NCCL, RCCL and NCCLX the tables of nccl-tests decide, one for each
+    Writes the result in the form that the library loads. The algorithms of the MPI library in ccctl's
+    environment are measured in turn, at few sizes, and at more where the fastest changes. An algorithm
+    replaces the library's own choice only if it is faster by more than the noise, and by 2 %. The rules hold
+    for communicators of as many ranks as were measured: for Open MPI they are dynamic rules of coll/tuned,
+    for MPICH its selection table. For NCCL, RCCL and NCCLX they follow from logs of nccl-tests, one for each
     setting.
     """
     refuse_unknown("--for", options.library, words.TUNED_LIBRARIES)

@@ -35,8 +35,8 @@ class VerifyOptions:
         str,
         typer.Argument(
             metavar="ARTIFACT",
-            help="A schedule, plain, periodic or symmetric, program, MSCCL XML, plan of MSCCL++, file.py or "
-            "groups; - is stdin.",
+            help="A schedule (plain, periodic or symmetric), program, MSCCL XML, plan of MSCCL++, "
+            "file.py or groups; - reads stdin.",
         ),
     ]
     parameters: Parameters = None
@@ -46,15 +46,17 @@ class VerifyOptions:
             "--collective",
             metavar="KIND",
             autocompletion=words.spelled(*words.COLLECTIVES),
-            help="What a program whose file says custom must do.",
+            help="The collective that a program must do, if its file says custom.",
         ),
     ] = None
     depth: Annotated[
         int,
-        typer.Option("--fifo", metavar="N", min=1, max=MOST_COUNT, help="Messages that a connection holds."),
+        typer.Option(
+            "--fifo", metavar="N", min=1, max=MOST_COUNT, help="Messages that a connection can buffer."
+        ),
     ] = 2
     same_bits: Annotated[
-        bool, typer.Option("--same-bits", help="Different orders of adding on different ranks are wrong.")
+        bool, typer.Option("--same-bits", help="Treat it as wrong if ranks add in different orders.")
     ] = False
     target: Annotated[
         str | None,
@@ -62,7 +64,7 @@ class VerifyOptions:
             "--target",
             metavar="RUNTIME",
             autocompletion=words.one_of("msccl", "rccl"),
-            help="Hold it to the limits of msccl or rccl too.",
+            help="Also check the limits of msccl or rccl.",
         ),
     ] = None
     json: Json = False
@@ -73,17 +75,19 @@ class VerifyOptions:
 def verify(options: VerifyOptions) -> None:
     """Prove a schedule or program, or list what is wrong with it.
 
-    Exit status 1 if anything is wrong. A schedule: every send is causal, no link or port carries two at
-    once, each contribution is reduced once, every rank ends with what it wants. A periodic schedule: the
-    same of one period, and no link or port carries two of whatever periods at once, which proves it for any
-    number of them. A symmetric schedule: the same of the listed sends and, by symmetry, of all their
-    translates. A program: it is replayed as emitted, with bounded FIFOs; no two threadblocks race. What is
-    right but worth knowing is a caution, and the exit status stays 0: scratch that nothing uses, and sums
-    that ranks add up in different orders, so that floating-point results differ in their last bits.
-    --same-bits makes the latter a finding. A plan of MSCCL++, by the rules of its executor: limits, paired
-    channels, a wait for each signal, nops between threads, no deadlock, no data race over two launches,
-    every contribution exactly once. Groups: matrices are doubly stochastic, and ranks come to agree as fast
-    as the file says.
+    Exit status 1 if anything is wrong. A warning about something that is right leaves it 0: scratch that
+    nothing uses, or sums that ranks add in different orders, so that floating-point results differ in their
+    last bits (--same-bits makes that wrong).
+
+    A schedule is right if every rank sends only what it has by then, no link or port carries two sends at
+    once, each contribution is added once, and every rank ends with what it wants. Of a periodic schedule one
+    period is checked, also against all others that may overlap it, which proves any number of periods. Of a
+    symmetric schedule the listed sends are checked, and by symmetry all others.
+
+    A program is executed as it was emitted, with bounded FIFOs: right results, no race between threadblocks,
+    no deadlock. A plan of MSCCL++ is checked by the rules of its executor: limits, paired channels, a wait
+    for each signal, no deadlock, no data race over two launches, every contribution once. Groups of DS-Sync:
+    their matrices are doubly stochastic, and ranks come to agree as fast as the file states.
     """
     read = _read(options.artifact, options.parameters)
     judges = {**dict.fromkeys(codec.SCHEDULE_KINDS, _schedule), "groups": _groups, "plan": _plan}
@@ -180,7 +184,10 @@ def _program(read: Artifact, collective: str | None, depth: int, target: str | N
     does = "run" if program.input_chunks else f"do {program.collective.label}"
     cautions = found.cautions
     if program.input_chunks:
-        cautions += ("its file says custom: nothing says what the results must be; --collective can",)
+        cautions += (
+            "the file declares a custom collective, so results were not checked: "
+            "--collective says what they must be",
+        )
     return _Verdict(
         found.findings + limits,
         f"proven: {program.steps} steps {does} on {program.ranks} ranks; no race, no unwritten slot, "

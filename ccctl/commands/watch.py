@@ -72,24 +72,32 @@ class WatchOptions:
     ]
     state: Annotated[
         str,
-        typer.Option("--state", metavar="DIR", help="What is kept between runs; made where it is not there."),
+        typer.Option(
+            "--state", metavar="DIR", help="Folder that keeps state between runs; made if it does not exist."
+        ),
     ]
     threshold: Annotated[
         str,
         typer.Option(
             "--threshold",
             metavar="auto|SHARE",
-            help="What of its bandwidth a link may lose: 10%; auto: what its noise explains, at least 8%.",
+            help="Share of its bandwidth that a link may lose, such as 10%; auto: what noise "
+            "explains, at least 8%.",
         ),
     ] = "auto"
     gain: Annotated[
         str,
         typer.Option(
-            "--gain", metavar="SHARE", help="Change the schedule only for one that is so much faster."
+            "--gain", metavar="SHARE", help="Change the schedule only for one that is faster by this share."
         ),
     ] = "5%"
     budget: Annotated[
-        str, typer.Option("--budget", metavar="TIME", help="For measuring; what does not fit is left out.")
+        str,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Time for measuring; links that do not fit are left for the next run.",
+        ),
     ] = "10s"
     prom: PrometheusFile = None
     wait: Annotated[
@@ -98,7 +106,7 @@ class WatchOptions:
             "--wait",
             metavar="SECONDS",
             min=0.0,
-            help="Wait so long for a profile of yours on the same hosts; else exit 75.",
+            help="Wait up to this long for a profile of yours on the same hosts, then exit 75.",
         ),
     ] = 0.0
     ranks: Ranks = None
@@ -111,18 +119,17 @@ class WatchOptions:
 
 
 def watch(options: WatchOptions) -> None:
-    """Measure the links again, and say what became worse.
+    """Measure the links again, and report what became worse.
 
-    Where that pays, a new schedule is planned. One run, for a timer or cron. The links are measured within
-    --budget and compared with the baseline and with the runs before; what seems to be worse is measured
-    once more before it counts. It is reported with what it costs the schedule, the most expensive first,
-    and whether it is new, or lasts. Where another schedule is predicted to be faster by --gain on the
-    network as it is now, DIR/current.json becomes that one, and the given one again once the network has
-    recovered.
+    One run, for a timer or cron. It measures the links within --budget and compares them with the baseline
+    and with earlier runs; a link that seems worse is measured once more before it counts. Each change is
+    reported with its cost for the schedule, the most expensive first, and with whether it is new or lasts. If
+    another schedule is predicted to be faster by --gain on the network as it is now, DIR/current.json becomes
+    that one, and again the given one when the network has recovered.
 
-    Exit status 0: as good as the baseline. 1: something is worse, or a host is gone; -q prints it, too.
-    A second watch on the same DIR ends with 75. Whatever ends a run, DIR holds whole files, and the next
-    run goes on from there. ccctl-watch(1) shows the files for systemd, cron and Slurm.
+    Exit status 0: as good as the baseline. 1: something is worse, or a host is gone; it is printed even with
+    -q. 75: another watch runs on the same DIR. If a run is interrupted, the files in DIR stay complete, and
+    the next run continues. ccctl-watch(1) shows the files for systemd, cron and Slurm.
     """
     from ccctl.summaries import watch as told
     from ccctl.watch import once, opened

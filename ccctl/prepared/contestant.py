@@ -188,7 +188,9 @@ def _swept(
         def begin() -> None:
             drawn.close()
             beside = f" and {library}'s own" if library else ""
-            console.note(f"race: running near-equal schedules{beside}; each size takes the fastest")
+            console.note(
+                f"race: running the schedules predicted about equal{beside}; each size keeps the fastest"
+            )
 
         return synthesize(request, race=replace(course, begin=begin), progress=bar).schedule
 

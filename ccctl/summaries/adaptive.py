@@ -56,7 +56,7 @@ def finish(report: IterationsReport) -> None:
         f"{seconds(told['p99_s'])}, {told['wrong']} wrong elements"
     )
     if told["relayed"]:
-        console.data(f"relays: {told['relayed']} requests went on without late ranks")
+        console.data(f"relays: {plural(told['relayed'], 'request')} began without late ranks, which relayed")
     for rank, how in told["lost"].items():
         console.data(f"lost: rank {rank} {how}")
 
@@ -64,8 +64,8 @@ def finish(report: IterationsReport) -> None:
 def _words(event: SessionEvent) -> str:
     detail = event.detail
     if event.what == "planned":
-        gain = f"{100 * (detail['gain'] - 1):.0f} % faster" if detail["changed"] else "nothing is faster"
-        return f"planned anew from what links carry now: {gain}"
+        gain = f"{100 * (detail['gain'] - 1):.0f} % faster" if detail["changed"] else "no schedule is faster"
+        return f"planned again for the links as they are now: {gain}"
     if event.what == "lost":
         ranks = ", ".join(f"rank {rank} {how}" for rank, how in detail["ranks"].items())
         return f"lost: {ranks}; epoch {detail['epoch']}, regrouped"
@@ -84,14 +84,14 @@ def _words(event: SessionEvent) -> str:
     if event.what == "disbelieved":
         gain = f"{100 * (detail['gain'] - 1):.0f} % faster"
         why = {
-            "unexplained": "runs are not as slow as links are measured to be",
-            "too small": "less than is asked for after predictions that were wrong",
+            "unexplained": "the links were measured slow, but runs are not slower",
+            "too small": "too small a gain to trust after wrong predictions",
         }
-        return f"stayed, though other schedules seem {gain}: {why[detail['why']]}"
+        return f"kept the schedules, though others are predicted {gain}: {why[detail['why']]}"
     if event.what == "built":
-        return f"built the contexts of schedules {detail['version']} beside the job"
+        return f"prepared schedules {detail['version']} while the job runs"
     if event.what == "drift":
-        return f"drift: {seconds(detail['now_s'])} instead of {seconds(detail['expected_s'])}"
+        return f"drift: requests take {seconds(detail['now_s'])}, expected {seconds(detail['expected_s'])}"
     if event.what == "guessed":
-        return "guessed the links: a rank was lost while they were measured"
+        return "assumed the links: a rank was lost while they were measured"
     return f"{event.what} the links" if event.what == "measured" else event.what

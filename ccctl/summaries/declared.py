@@ -44,7 +44,7 @@ def compare(declared: str, profile: str) -> DeclaredComparison:
     topology = read_topologies([declared])
     found = reconcile(topology, codec.read(profile, "profile").body)
     if not found.pairs:
-        console.doubt(f"{profile}: it measured no link between devices of {declared}; nothing was compared")
+        console.doubt(f"{profile}: nothing to compare: it has no measured link between devices of {declared}")
     rings = _Rings()
     costs = tuple(_cost(edit, rings) for edit in found.edits)
     orders = []
@@ -106,9 +106,7 @@ def draw(comparison: DeclaredComparison) -> None:
             f"corrected one {right:.1f} GB/s: {right / wrong:.2f}x"
         )
     if not found.findings:
-        console.data(
-            f"{comparison.declared}: nothing contradicts it in {plural(found.pairs, 'measured pair')}"
-        )
+        console.data(f"{comparison.declared} agrees with all {plural(found.pairs, 'measured pair')}")
 
 
 def _told(what: str, cost: tuple[float, float]) -> str:

@@ -45,12 +45,12 @@ def tell(source: str, found: Recorded, timed: Inspected | None, *, json: bool) -
     if len(found.lags) > _MOST_LINES:
         console.data(f"… and {len(found.lags) - _MOST_LINES} more")
     if not found.lags:
-        console.data("no rank holds others up")
+        console.data("no rank holds the others up")
     for one in timed.waiting if timed else ():
         rank, _, share = one.last[0]
         console.data(
-            f"{one.collective} of {one.size_bytes} bytes: {seconds(one.transfer_s)} by itself, "
-            f"{seconds(one.waited_s)} waited for the last rank, rank {rank} in {percent(share)} of "
+            f"{one.collective} of {one.size_bytes} bytes: {seconds(one.transfer_s)} of transfer after "
+            f"{seconds(one.waited_s)} of waiting for the last rank, rank {rank} in {percent(share)} of "
             f"{plural(one.calls, 'call')}"
         )
 

@@ -32,10 +32,10 @@ _MEANS = {
     "normal": "normal",
     "low": "low: below two thirds of what NCCL's own algorithms could carry",
     "very low": "very low: below a third of what NCCL's own algorithms could carry",
-    "start-up": "too small to say: starting the steps takes longer than the bytes",
-    "in-network": "faster than ranks alone can be: switches add up (NVLink SHARP, SHARP), "
-    "or it is another network",
-    "impossible": "faster than this network can be: it is not the one that was measured",
+    "start-up": "too small to judge: starting the steps takes longer than moving the bytes",
+    "in-network": "faster than ranks alone can be: switches do the sums (NVLink SHARP, SHARP), "
+    "or the run was on another network",
+    "impossible": "faster than this network allows: the run was on another one",
 }
 # Above this share of a collective, the wait for the last rank is reported as the problem.
 _MUCH_WAITING = 0.2
@@ -115,13 +115,13 @@ class Explained:
         from exec.benchmark import abnormal
 
         if wrong := self.wrong:
-            return f"Wrong results, whose speed means nothing: {some(wrong, _MOST_NAMED)}."
+            return f"Wrong results, so their speed means nothing: {some(wrong, _MOST_NAMED)}."
         found = []
         for name, rows in abnormal(self.rows).items():
             sizes = [one.row.size_bytes for one in rows]
             span = about(min(sizes)) + (f" to {about(max(sizes))}" if max(sizes) > min(sizes) else "")
             found.append(f"{name}: {len(rows)} of {plural(len(self.rows), 'row')} ({span})")
-        return f"Not normal: {'; '.join(found)}." if found else "All rows are normal, or too small to say."
+        return f"Not normal: {'; '.join(found)}." if found else "All rows are normal, or too small to judge."
 
     def summary(self) -> dict[str, Any]:
         """Return the object of ``explain --json``: plain values with units in their names."""
@@ -141,7 +141,7 @@ class Explained:
     def draw(self) -> None:
         """Print the table of all rows, then the sentences on the rows that count."""
         console.data(f"# {self._title()}")
-        console.data("# GB/s: busbw, the proven bound, and NCCL's algorithms by bytes alone")
+        console.data("# GB/s of busbw: measured, at most (proven), and what NCCL's algorithms could carry")
         columns, rows = self._table()
         if self.wrong:
             console.prose(self.verdict)
@@ -183,7 +183,7 @@ class Explained:
             elif at in self.counted and self.least is not None:
                 found.append(Case(name, one.time_s, "passed", self._sentence(at)))
             else:
-                why = "no --at-least" if self.least is None else "--at-least is about the largest size"
+                why = "no --at-least" if self.least is None else "--at-least counts the largest size only"
                 found.append(Case(name, one.time_s, "skipped", why))
         for why in (self.report.corrupt, self.report.interrupted):
             if why:
@@ -198,7 +198,7 @@ class Explained:
         """Return the sentences on each row that counts, and on the recording."""
         found = [self._sentence(at) for at in self.counted]
         if self.report.interrupted:
-            found.append(f"The run did not come to its end: {self.report.interrupted}.")
+            found.append(f"The run was interrupted: {self.report.interrupted}.")
         if not self.wrong:
             found.append(self.verdict)
         recorded = self.recorded
@@ -206,8 +206,8 @@ class Explained:
             return found
         if recorded.recorded < self.report.ranks:
             found.append(
-                f"{recorded.recorded} of {plural(self.report.ranks, 'rank')} recorded: the times hold what "
-                "these waited for others. The folder of all files tells that apart."
+                f"{recorded.recorded} of {plural(self.report.ranks, 'rank')} recorded, so the times include "
+                "their waiting for others. Give the folder with the files of all ranks to tell it apart."
             )
         if recorded.others:
             found.append(f"{plural(recorded.others, 'communicator')} with fewer ranks or less time left out.")
@@ -250,18 +250,20 @@ class Explained:
         most = _gbs(one.busbw_gbs(one.bound.time_s))
         parts = [
             f"{_label(one)}: {_gbs(one.busbw_gbs(one.time_s))} GB/s busbw, {percent(one.reached)} of the "
-            f"most that ranks can do here, {most} (proven: {one.bound.name}, {one.bound.detail})."
+            f"{most} that ranks can reach here at most (proven: {one.bound.name}, {one.bound.detail})."
         ]
         if one.verdict in ("in-network", "impossible"):
             parts.append(
-                f"Where switches add up, too, it is {percent(one.reached_in_network)} of "
+                f"With sums in switches it is {percent(one.reached_in_network)} of "
                 f"{_gbs(one.busbw_gbs(one.in_network.time_s))} ({one.in_network.name})."
             )
         for each in one.libraries:
             could = _gbs(one.busbw_gbs(each.time_s))
-            parts.append(f"NCCL's {each.algorithm} could carry {could}, held up by {each.binding}.")
+            parts.append(f"NCCL's {each.algorithm} could carry {could}, limited by {each.binding}.")
         if at in self.made_s:
-            parts.append(f"A synthesized schedule does {_gbs(one.busbw_gbs(self.made_s[at]))}.")
+            parts.append(
+                f"A synthesized schedule is predicted to reach {_gbs(one.busbw_gbs(self.made_s[at]))}."
+            )
         if one.row.wrong_results:
             parts.append(f"Verdict: wrong results ({one.row.wrong_results}).")
         else:
@@ -315,10 +317,10 @@ def _waited(one: WaitTime) -> str:
     share = f"{seconds(one.waited_s)} of {seconds(one.waited_s + one.transfer_s)}"
     told = f"Before that the first rank waits {share} for the last one ({percent(one.share)})"
     if one.share < _MUCH_WAITING:
-        return f"{told}: ranks come together."
+        return f"{told}: ranks start together."
     rank, host, often = one.last[0]
     if often <= 0.5:
-        return f"{told}, now for one and then for another: compute that differs, or jitter, not the network."
+        return f"{told}, each time for another one: uneven compute or jitter, not the network."
     return (
         f"{told}, in {often:.0%} of {plural(one.calls, 'call')} for rank {rank} on {host}: "
         "look at its compute, not at the network."

@@ -20,9 +20,9 @@ def draw(why: Explanation) -> None:
     )[1:]:
         console.data(line)
     if why.gbs is not None:
-        console.data(f"expected: {why.gbs:.4g} GB/s one way, limited by {why.limit}")
+        console.data(f"expected: {why.gbs:.4g} GB/s in one direction, limited by {why.limit}")
     elif why.path != "LOC":
-        console.data("expected: not known, for no part of the way tells its speed")
+        console.data("expected: unknown, as no part of the way states its speed")
     for reason in why.reasons:
         console.data(f"because {reason}")
 

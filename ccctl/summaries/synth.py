@@ -88,21 +88,22 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
     for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
         mark = "*" if name == schedule.method else " "
         say(f"{mark} {name:{widest}s} {seconds(time_s)}")
-    say(f"{schedule.method} with {plural(shape.chunks, 'chunk')}: {found.why}")
+    say(f"{schedule.method}, {plural(shape.chunks, 'chunk')} ({found.why})")
     predicted_s = _predicted_s(schedule)
-    model = "" if predicted_s is None else " by links alone"
+    model = "" if predicted_s is None else " in the model of links"
     say(
         f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} by "
         f"{outcome.binding.name}"
     )
     if predicted_s is not None:
-        say(f"predicted run: {seconds(predicted_s)}, with what ranks need for steps, copies and shared ports")
+        say(f"predicted run: {seconds(predicted_s)}, which counts steps, copies and shared ports, too")
     if schedule.race is not None:
         for line in race_lines(schedule.race):
             say(line)
     if outcome.gap is not None:
         whose = f"{schedule.method}'s" if schedule.method in ("ilp", "adapcc", "forest") else "the"
-        say(f"{outcome.status}: {whose} integer programs leave a gap of {100 * outcome.gap:.2g} %")
+        ended = f"stopped within {100 * outcome.gap:.2g} % of" if outcome.gap else "solved to"
+        say(f"{whose} integer programs were {ended} their optimum")
     if remark := schedule.remark(seconds):
         say(remark)
     say(

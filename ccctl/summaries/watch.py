@@ -42,17 +42,17 @@ def say_found(asked: Asked, found: Found) -> None:
         every = drift.compared + drift.unmeasured
         console.note(
             f"{drift.unmeasured} of {plural(every, 'link')} of {source} did not fit into --budget "
-            f"{asked.budget_s:g}s: they come first in the next runs; {_budget(found)} measures all in one run"
+            f"{asked.budget_s:g}s: the next runs begin with them; {_budget(found)} measures all in one run"
         )
     for change in drift.doubtful:
-        console.note(f"{change.told}: does not count, as an end waited for a core all the while")
+        console.note(f"{change.told}: does not count: one end waited for a core in every measurement")
     for change in found.verdict.harmless:
-        console.note(f"{change.told}: does not count, as {_harmless_cost(asked)}")
+        console.note(f"{change.told}: does not count: with it {_harmless_cost(asked)}")
     for segments in _lossy(found):
         console.note(segments.told)
     if not found.drifted:
         links = plural(drift.compared, "link")
-        console.data(f"no drift: {links} as good as in {source}, within {_tolerance(asked)}")
+        console.data(f"no drift: {links} as fast as in {source}, within {_tolerance(asked)}")
     elif found.standing:
         shape = asked.given.schedule.collective
         size = format_size(shape.total_bytes(asked.given.schedule.chunk_bytes))
@@ -83,8 +83,8 @@ def say_decision(asked: Asked, found: Found, outcome: WatchOutcome, current: Pat
             )
     elif plan.searched:
         console.data(
-            f"no schedule was found that is {asked.least_gain:.2f} times as fast as {current}, predicted "
-            f"{seconds(plan.before_s)}"
+            f"{current} stays, predicted {seconds(plan.before_s)}: no schedule found is "
+            f"{asked.least_gain:.2f} times as fast"
         )
     else:
         console.data(
@@ -152,7 +152,7 @@ def _told(asked: Asked, found: Found, one: Standing) -> str:
         which = "" if one.recalled == len(one.change.links) else f"{one.recalled} of its links "
         since += f", {which}not measured in this run"
     beyond = "above" if one.change.quantity == "latency" else "below"
-    return f"{one.change.told} (told {beyond} {one.change.allowed:.0%}); {since}{costs}"
+    return f"{one.change.told} (reported {beyond} {one.change.allowed:.0%}); {since}{costs}"
 
 
 def _budget(found: Found) -> str:
@@ -170,7 +170,7 @@ def _unknown(found: Found, outcome: WatchOutcome) -> str:
     when += [f"with {_budget(found)}"] if found.budget_for_all_s is not None else []
     return (
         f"{len(outcome.unknown)} of {plural(history.links, 'link')} ({', '.join(named)}) were not measured "
-        f"since the network changed; another schedule is chosen when all were, {' or '.join(when)}"
+        f"since the network changed; a schedule is chosen once all are, {' or '.join(when)}"
     )
 
 
@@ -202,7 +202,7 @@ def _harmless_cost(asked: Asked) -> str:
 
 def _tolerance(asked: Asked) -> str:
     if asked.share is None:
-        return f"their noise, or {percent(asked.tolerated)}"
+        return f"their noise or {percent(asked.tolerated)}"
     return percent(asked.tolerated)
 
 

@@ -167,8 +167,8 @@ def _assumed_speeds(host: Host) -> Iterator[Finding]:
         links = [link for link in host.fabric if link.kind == kind and link.method_of.get("gbs") == _ASSUMED]
         if links:
             gpus = plural(len({link.source for link in links}), "GPU")
-            text = f"no source tells the speed of {name} of its {gpus}: {links[0].gbs:g} GB/s is assumed;"
-            source = source if host.method == method else "tables of your own (CCCTL_BANDWIDTH) can tell it"
+            text = f"no source states the speed of {name} of its {gpus}: {links[0].gbs:g} GB/s is assumed;"
+            source = source if host.method == method else "a table of your own (CCCTL_BANDWIDTH) can state it"
             yield Finding("assumed-speed", host.name, f"{text} {source}")
 
 

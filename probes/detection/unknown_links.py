@@ -12,7 +12,7 @@ from probes.topology import Finding, Gpu, Host
 __all__ = ["WHAT", "unknown_nvlinks"]
 
 WHAT = "nvlinks-unknown"
-_SOURCES = "add what nvidia-smi topo -m prints there, or the file that NCCL_TOPO_DUMP_FILE names"
+_SOURCES = "add the output of nvidia-smi topo -m, or the file that NCCL_TOPO_DUMP_FILE names"
 
 
 def unknown_nvlinks(host: Host) -> Finding | None:
@@ -22,15 +22,15 @@ def unknown_nvlinks(host: Host) -> Finding | None:
         return None
     kinds = {nvlink_of(gpu) for gpu in able}
     models = ", ".join(sorted({gpu.name for gpu in able if gpu.name}))
-    which = f"{len(able)} {models}" if models else f"{len(able)} GPUs, whose model is not known,"
+    which = f"{len(able)} {models}" if models else f"{len(able)} GPUs of unknown model"
     if not states_fabric(host):
         have = "have NVLinks" if kinds == {"board"} else "may have NVLinks"
-        said = f"its {which} {have} and no source tells of them: {_SOURCES}"
+        said = f"its {which} {have} but no source shows them: {_SOURCES}"
     elif "board" in kinds:
-        said = f"its {which} have NVLinks and report none: the driver or a virtual machine hides them"
+        said = f"its {which} have NVLinks but report none: the driver or a virtual machine hides them"
     else:
         return None
-    return Finding(WHAT, host.name, f"{said}; until then only PCIe joins them")
+    return Finding(WHAT, host.name, f"{said}; until then only PCIe between them is assumed")
 
 
 def _may_have(gpu: Gpu) -> bool:

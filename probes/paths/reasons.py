@@ -177,9 +177,9 @@ def _of_place(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType) -> Iterato
         yield f"{where}traffic crosses the link between CPUs"
     for device, numa in zip((a, b), numas, strict=True):
         if path == "?" and numa is None:
-            yield f"no source tells the NUMA node of {label(device)}, nor a bridge above it that both share"
+            yield f"no source states the NUMA node of {label(device)}, nor a bridge above it that both share"
         elif path == "SYS" and numa is None:
-            yield f"no source tells the NUMA node of {label(device)}"
+            yield f"no source states the NUMA node of {label(device)}"
 
 
 def _of_links(host: Host, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[str]:

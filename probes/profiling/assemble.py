@@ -304,15 +304,19 @@ def _doubts(fits: Fits) -> tuple[str, ...]:
     lopsided = [row for row in fits.rows["asymmetric"] if row in again and row not in explained]
     said = [
         ("slower than the way back", lopsided, beta / way_back),
-        ("unsteady", fits.rows["noisy"], unsteady),
-        ("without a sound fit (the time of whole transfers stands instead)", fits.rows["unsound"], beta),
+        ("unsteady (slow messages over the fastest; normal is below 2)", fits.rows["noisy"], unsteady),
+        (
+            "whose times fit no alpha and beta (the time of whole transfers is given instead)",
+            fits.rows["unsound"],
+            beta,
+        ),
     ]
     found = []
     if late := fits.rows["preempted"]:
         found.append(_preempted([fits.pairs[row] for row in late], fits.places))
     if fits.doubtful:
         count = f"{len(fits.doubtful)} {'link' if len(fits.doubtful) == 1 else 'links'}"
-        found.append(f"{count} looked slow, but there was no time to measure again: not reported")
+        found.append(f"{count} looked slow, not reported: there was no time to measure again")
     for what, rows, times in said:
         if rows:
             worst = [

@@ -138,7 +138,7 @@ class Change:
         return f"{self.what}: {self.quantity} {before} → {now}, {share}"
 
     def __str__(self) -> str:
-        return f"{self.told} (its spread explains {self.allowed:.0%})"
+        return f"{self.told} (noise explains {self.allowed:.0%})"
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Drift:
         found = [str(change) for change in self.changes if not change.worse]
         found += [f"{name} is not in the baseline" for name in self.new]
         found += [
-            f"{change.told}: does not count, an end waited for a core all the while"
+            f"{change.told}: does not count: one end waited for a core in every measurement"
             for change in self.doubtful
         ]
         if self.unmeasured:

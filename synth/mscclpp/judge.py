@@ -166,8 +166,8 @@ class _Accesses:
                     self.write(cell, event)
         if self.relaxed:
             self.cautions.append(
-                f"{self.relaxed} accesses to outputs are announced to their rank by relaxed signals only, "
-                "which order no data: that they are there when its kernel ends, only the others' ends assure"
+                f"{self.relaxed} accesses to outputs are followed by relaxed signals only, which order no "
+                "data: outputs are complete once the kernels of all ranks have ended, not earlier"
             )
         self.findings = list(dict.fromkeys(self.findings))
 
@@ -207,7 +207,7 @@ class _Accesses:
             else:
                 self.note(
                     f"{event.where} follows {writer.where} at {self.memory.name(cell)} by relaxed signals "
-                    "or packets of other data only, which do not say that its data is there"
+                    "or packets of other data only, which do not order its data"
                 )
 
     def has_ended(self, writer: ExecutedElement, event: ExecutedElement) -> bool:
@@ -219,8 +219,8 @@ class _Accesses:
 
     def race(self, cell: int, first: ExecutedElement, does: str, event: ExecutedElement) -> None:
         self.note(
-            f"{first.where} {does} {self.memory.name(cell)}, and whether that is before or after "
-            f"{event.where} is left to chance"
+            f"{first.where} {does} {self.memory.name(cell)} in a race with "
+            f"{event.where}: nothing orders the two"
         )
 
     def note(self, finding: str) -> None:

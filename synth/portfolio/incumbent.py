@@ -211,12 +211,12 @@ class Incumbent:
         if faster:
             time_s, one = min(faster, key=lambda pair: pair[0])
             return (
-                f"{one.maker} with {one.chunks} chunks is {_percent(self.best_s, time_s)} faster, which "
-                f"{one.sends / max(1, self.best.sends):.3g} times the sends are not worth"
+                f"kept over {one.maker} with {one.chunks} chunks, {_percent(self.best_s, time_s)} faster in "
+                f"the model: too little for {one.sends / max(1, self.best.sends):.3g} times the sends"
             )
         others = [(time_s, one.maker) for time_s, one in timed if one.maker != self.best.method]
         if not others:
-            return f"the fastest of {len(timed)} that it was tried with"
+            return f"the fastest of {len(timed)} attempts"
         time_s, name = min(others)
         if time_s < self.best_s * (1 + _ALIKE):
             return f"as fast as {name}, the next best"

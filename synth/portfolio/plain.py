@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from probes.base import SILENT, Progress, UsageError
+from probes.base import SILENT, Progress, UsageError, plural
 from synth.bounds import bounds
 from synth.collective import collective
 from synth.errors import NotApplicableError
@@ -26,7 +26,7 @@ from synth.portfolio.refinement import Refinement
 from synth.portfolio.request import Request, cut
 from synth.portfolio.synthesis import Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
-from synth.prediction import promising, soonest
+from synth.prediction import MOST_SENDS, promising, schedule_run_s, soonest
 from synth.schedules import Bound, Schedule
 from synth.simulation import replay
 
@@ -163,9 +163,21 @@ def _both(
 
 
 def _why_predicted(best: Schedule, of_links: Schedule) -> str:
+    """Return why a schedule was kept that is not the fastest by simulation of links alone."""
+    best_s, links_s = schedule_run_s(best), schedule_run_s(of_links)
+    slower = replay(best).time_s / replay(of_links).time_s - 1
+    other = of_links.method
+    if other == best.method:
+        other += f" with {plural(of_links.collective.chunks, 'chunk')}"
+    kept = f"kept over {other}, {100 * slower:.2g} % faster in the model of links"
+    if of_links.sends > MOST_SENDS:
+        return f"{kept}: its {of_links.sends} messages would cost ranks more than that"
+    if best_s < links_s:
+        costs = "copies and sums in memory" if best.network.is_measured_host else "steps and shared ports"
+        return f"{kept}: with {costs} that one is predicted {100 * (links_s / best_s - 1):.2g} % slower"
     if best.network.is_measured_host:
-        return f"ranks that copy in memory are predicted to do better with it than with {of_links.method}"
-    return f"where ports are shared it does better than {of_links.method}"
+        return f"{kept}: runs are predicted about as fast, and this one has fewer messages"
+    return f"{kept}: on shared ports the model is not that exact, and this order suffers least there"
 
 
 def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Schedule]:

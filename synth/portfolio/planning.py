@@ -133,7 +133,7 @@ def _raced(request: Request, progress: Progress, race: RaceRunner, pools: Worker
     [won] = race([(best.collective.total_bytes(best.chunk_bytes), candidates)], progress)
     schedule = replace(candidates[won.number], seed=request.seed, outcome=None, race=won.race)
     ran = sum(entry.sends is not None for entry in won.race.entries)
-    why = f"the fastest of {ran} schedules that ran"
+    why = f"the fastest of {ran} schedules that ran here in turn"
     return replace(found, schedule=proven_with(schedule, best.outcome.bounds), why=why)
 
 

@@ -187,7 +187,7 @@ def example(rank, size):
     """The loop of the documentation; it begins by making the process group."""
     dist.destroy_process_group()
     os.environ["MASTER_PORT"] = os.environ["SECOND_PORT"]
-    text = Path(__file__).parents[2].joinpath("docs/explanation/training.md").read_text()
+    text = Path(__file__).parents[2].joinpath("docs/explanation/training/late-ranks.md").read_text()
     (script,) = re.findall(r"```python\n(import torch\n[^`]*AdaptiveHook[^`]*)```", text)
     torch.manual_seed(1)
     names = {}

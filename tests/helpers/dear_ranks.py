@@ -907,11 +907,11 @@ def two_optimizers():
 
 def documented():
     """The script of the documentation runs."""
-    page = (Path(__file__).parents[2] / "docs/explanation/training.md").read_text()
-    script = page.partition("## Training with DeAR")[2].partition("```python\n")[2].partition("```")[0]
+    page = (Path(__file__).parents[2] / "docs/explanation/training/dear.md").read_text()
+    script = page.partition("```python\n")[2].partition("```")[0]
     assert "DistributedOptimizer" in script
     script = script.replace("dist.destroy_process_group()", "").replace("checkpoint.pt", os.devnull)
-    exec(compile(script, "training.md", "exec"), {})
+    exec(compile(script, "dear.md", "exec"), {})
 
 
 def bytes_received():

@@ -513,10 +513,9 @@ def backends(rank, size):
 
 
 def documented(rank, size):
-    """The script of docs/explanation/training.md, in this process group."""
-    page = (Path(__file__).parents[2] / "docs" / "explanation" / "training.md").read_text()
-    section = page.partition("## Training with DS-Sync")[2]
-    lines = section.partition("```python\n")[2].partition("```")[0].splitlines()
+    """The script of docs/explanation/training/ds-sync.md, in this process group."""
+    page = (Path(__file__).parents[2] / "docs/explanation/training/ds-sync.md").read_text()
+    lines = page.partition("```python\n")[2].partition("```")[0].splitlines()
     there = {}
     exec("\n".join(line for line in lines if not line.startswith("dist.")), there)
     assert (replicas(there["replica"]) == replicas(there["replica"])[0]).all()

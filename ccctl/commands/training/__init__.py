@@ -16,8 +16,8 @@ VERBS = (fusion.fusion, averaging.averaging, stragglers.stragglers, compare.comp
 
 
 def training() -> None:
-    """Plan, predict and compare how ranks that train communicate.
+    """Plan, predict and compare communication of training jobs.
 
-    Gradients in buckets behind the backward pass, parameters averaged in small groups, going ahead without
-    ranks that are late; and small training runs by each of these ways.
+    Gradients in buckets behind the backward pass, parameters averaged in small groups, and going ahead
+    without late ranks; and small training runs by each of these ways.
     """

@@ -64,7 +64,7 @@ class AveragingOptions:
         typer.Argument(
             metavar="NETWORK|PROFILE",
             autocompletion=words.networks,
-            help="A profile, topology, links.csv, family or machine, as for ccctl synth.",
+            help="The network: a profile, topology, links.csv, or name, as for ccctl synth.",
         ),
     ]
     alpha: Alpha = None
@@ -74,22 +74,30 @@ class AveragingOptions:
         typer.Option(
             "--racks",
             metavar="RANKS/…",
-            help="Ranks of each rack, 0-3/4-7, or its hosts, gpu[1-4]/gpu[5-8]; else they are found.",
+            help="Ranks of each rack, 0-3/4-7, or its hosts, gpu[1-4]/gpu[5-8]. [found from the links]",
         ),
     ] = None
     size: Annotated[
-        str | None, typer.Option("--size", metavar="SIZE", help="Bytes of the parameters; 100M.")
+        str | None, typer.Option("--size", metavar="SIZE", help="Size of the parameters. [100M]")
     ] = None
     layers: Annotated[
         int | None,
         typer.Option(
-            "--layers", metavar="L", min=1, max=_MOST_LAYERS, help="Messages in which they are averaged; 1."
+            "--layers",
+            metavar="L",
+            min=1,
+            max=_MOST_LAYERS,
+            help="Number of messages in which they are averaged. [1]",
         ),
     ] = None
     period: Annotated[
         int | None,
         typer.Option(
-            "--period", metavar="N", min=1, max=_MOST_PERIOD, help="Iterations until the pattern comes round."
+            "--period",
+            metavar="N",
+            min=1,
+            max=_MOST_PERIOD,
+            help="Number of iterations after which the groups repeat. [the pattern's own]",
         ),
     ] = None
     pattern: Annotated[
@@ -98,19 +106,19 @@ class AveragingOptions:
             "--pattern",
             metavar="NAME",
             autocompletion=words.one_of(*words.PATTERNS),
-            help="representatives (the paper's), alternating, butterfly or mixed_radix; else one that "
-            "agrees.",
+            help="representatives (the paper's), alternating, butterfly or mixed_radix. [the "
+            "fastest by which ranks agree]",
         ),
     ] = None
     compare: Annotated[
-        bool, typer.Option("--compare", help="Predict other patterns and other ways to synchronize, too.")
+        bool, typer.Option("--compare", help="Also predict other patterns and other ways to synchronize.")
     ] = False
     previous: Annotated[
         str | None,
         typer.Option(
             "--previous",
             metavar="FILE",
-            help="Groups that are in use: change them only if bandwidth has changed.",
+            help="Groups in use, which change only if bandwidth has changed.",
         ),
     ] = None
     svg: Annotated[
@@ -128,11 +136,11 @@ class AveragingOptions:
 def averaging(options: AveragingOptions) -> None:
     """Plan which ranks average parameters together, as in DS-Sync.
 
-    Ranks of a rack form a group, and a representative of each rack, by turns, an inter-rack group: small
-    groups at once instead of one of all. A slow rack's representative averages with one other; a rank with
-    a slow NIC stays in its rack, in a group of two. The report gives rho, the factor by which ranks come to
-    agree in a period, and the predicted time. A pattern by which they never agree (rho = 1) is refused, or
-    replaced where none was asked for.
+    Instead of one group of all ranks there are small groups at the same time: the ranks of a rack, and one
+    representative of each rack, another one in each iteration. The representative of a slow rack averages
+    with one other; a rank with a slow NIC stays in its rack, in a group of two. The output gives the
+    predicted time, and rho, the factor by which the ranks' differences shrink in a period. Groups by which
+    ranks never agree (rho = 1) are refused if you asked for them, and replaced otherwise.
     """
     if options.svg == "-" and options.output == "-":
         raise UsageError("--svg - and -o -: one of them to stdout")

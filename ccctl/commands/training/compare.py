@@ -80,8 +80,8 @@ class CompareOptions:
             "--mode",
             metavar="MODE,…",
             autocompletion=words.several_of(*words.MODES),
-            help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical, adaptive; "
-            "ddp:4M with buckets of 4 MiB.",
+            help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical or "
+            "adaptive; ddp:4M has buckets of 4 MiB.",
         ),
     ] = "ddp"
     ranks: Ranks = None
@@ -93,7 +93,7 @@ class CompareOptions:
             "--model",
             metavar="MODEL",
             autocompletion=words.one_of(*words.MODELS),
-            help="What is trained: mlp, cnn, transformer or moe.",
+            help="Model to train: mlp, cnn, transformer or moe.",
         ),
     ] = "mlp"
     backend: Annotated[
@@ -102,12 +102,12 @@ class CompareOptions:
             "--backend",
             metavar="NAME",
             autocompletion=words.one_of(*words.BACKENDS),
-            help="What carries collectives: gloo, ccctl or nccl.",
+            help="Backend for collectives: gloo, ccctl or nccl.",
         ),
     ] = "gloo"
-    steps: Annotated[int, typer.Option("--steps", metavar="N", min=2, max=MOST_COUNT, help="Iterations.")] = (
-        100
-    )
+    steps: Annotated[
+        int, typer.Option("--steps", metavar="N", min=2, max=MOST_COUNT, help="Number of iterations.")
+    ] = 100
     warmup: Annotated[
         int,
         typer.Option(
@@ -115,20 +115,29 @@ class CompareOptions:
             metavar="N",
             min=0,
             max=MOST_COUNT,
-            help="The first N are not timed; ds-sync averages over all ranks in them.",
+            help="Iterations at the start that are not timed; in them ds-sync averages over all ranks.",
         ),
     ] = 8
     batch: Annotated[
-        int, typer.Option("--batch", metavar="N", min=1, max=_MOST_BATCH, help="Examples of each rank.")
+        int,
+        typer.Option(
+            "--batch", metavar="N", min=1, max=_MOST_BATCH, help="Examples per rank in an iteration."
+        ),
     ] = 16
     layers: Annotated[
         int | None,
-        typer.Option("--layers", metavar="N", min=1, max=_MOST_LAYERS, help="Of the model; else its own."),
+        typer.Option(
+            "--layers", metavar="N", min=1, max=_MOST_LAYERS, help="Number of layers. [the model's own]"
+        ),
     ] = None
     width: Annotated[
         int | None,
         typer.Option(
-            "--width", metavar="N", min=4, max=_MOST_WIDTH, help="Of a layer, a multiple of 4; else its own."
+            "--width",
+            metavar="N",
+            min=4,
+            max=_MOST_WIDTH,
+            help="Width of a layer, a multiple of 4. [the model's own]",
         ),
     ] = None
     compute: Annotated[
@@ -136,8 +145,8 @@ class CompareOptions:
         typer.Option(
             "--compute",
             metavar="TIME",
-            help="Each layer sleeps so long in the forward pass, twice that in the backward pass, as for "
-            "a GPU.",
+            help="Sleep this long in each layer's forward pass, and twice that in its backward "
+            "pass, as if a GPU computed.",
         ),
     ] = None
     accuracy: Annotated[
@@ -147,22 +156,31 @@ class CompareOptions:
             metavar="SHARE",
             min=0.0,
             max=1.0,
-            help="Tell when this much of held-out data is right.",
+            help="Print when this share of held-out data is classified correctly.",
         ),
     ] = 0.9
     evaluate: Annotated[
         int,
-        typer.Option("--evaluate", metavar="N", min=1, max=MOST_COUNT, help="Look at held-out data every N."),
+        typer.Option(
+            "--evaluate",
+            metavar="N",
+            min=1,
+            max=MOST_COUNT,
+            help="Evaluate held-out data every N iterations.",
+        ),
     ] = 10
     cycle: Annotated[
-        str, typer.Option("--cycle", metavar="TIME", help="How often Horovod's ranks agree on ready tensors.")
+        str,
+        typer.Option(
+            "--cycle", metavar="TIME", help="Interval at which Horovod's ranks agree on ready tensors."
+        ),
     ] = "5ms"
     racks: Annotated[
         str | None,
         typer.Option(
             "--racks",
             metavar="RANKS/…",
-            help="Groups of hierarchical and ds-sync, 0-3/4-7; else hosts, or pairs.",
+            help="Groups of hierarchical and ds-sync, 0-3/4-7. [hosts, or pairs]",
         ),
     ] = None
     network: Annotated[
@@ -171,7 +189,7 @@ class CompareOptions:
             "--network",
             metavar="NETWORK|FILE",
             autocompletion=words.networks,
-            help="What ds-sync plans for; else equal links.",
+            help="Network that ds-sync plans for. [equal links]",
         ),
     ] = None
     seed: Seed = 0
@@ -191,13 +209,13 @@ class CompareOptions:
 def compare(options: CompareOptions) -> None:
     """Train a small model by each --mode in turn, and compare.
 
-    The data are generated. All begin with the same parameters and see the same batches. A row tells the
-    median time of an iteration (the mean over ranks) and its quartiles, bytes that a rank sends in it over
-    TCP, in multiples of the model, the last loss, the accuracy on held-out data and when --accuracy was
-    reached, whether all replicas are equal, and how far the final parameters are from DDP's.
+    The data are generated; all modes begin with the same parameters and see the same batches. A row has the
+    median time of an iteration (mean over ranks) and its quartiles; the bytes that a rank sends over TCP in
+    it, as a multiple of the model; the last loss; the accuracy on held-out data, and when --accuracy was
+    reached; whether all replicas are equal; and how far the final parameters are from DDP's.
 
-    Needs torch. Ranks are started without MPI. Rows are printed and written as they finish: a run that is
-    interrupted leaves a report of those it has. Exit status 1 if replicas differ that must not.
+    Needs torch. Ranks are started without MPI. Rows are printed and written as they finish, so an interrupted
+    run keeps those it has. Exit status 1 if replicas differ that must be equal.
     """
     from ccctl.summaries import TrainingRows
     from exec.training.workloads import require_torch

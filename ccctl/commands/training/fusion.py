@@ -75,8 +75,8 @@ class FusionOptions:
         typer.Argument(
             metavar="MODEL|FILE",
             autocompletion=words.one_of(*words.LAYER_TABLES),
-            help="A model artifact, - is stdin; or resnet-50, densenet-201, inception-v4, bert-base, "
-            "bert-large.",
+            help="A model artifact (- reads stdin), or resnet-50, densenet-201, inception-v4, "
+            "bert-base, bert-large.",
         ),
     ]
     network: Annotated[
@@ -85,7 +85,7 @@ class FusionOptions:
             "--network",
             metavar="NETWORK|FILE",
             autocompletion=words.networks,
-            help="What collectives cost: those of a ring on it, simulated.",
+            help="Network on which collectives are timed, as rings, by simulation.",
         ),
     ] = None
     ranks: Annotated[
@@ -107,30 +107,31 @@ class FusionOptions:
             "--method",
             metavar="METHOD",
             autocompletion=words.one_of(*words.FUSION_METHODS),
-            help="Whose plan is written and summed up.",
+            help="Method whose plan is summed up, tuned, and written by -o.",
         ),
     ] = "dear"
     buffer: Annotated[
         str | None,
-        typer.Option(
-            "--buffer", metavar="SIZE", help="The largest bucket of all methods; else each one's own."
-        ),
+        typer.Option("--buffer", metavar="SIZE", help="Largest bucket, for all methods. [each method's own]"),
     ] = None
     compute: Annotated[
         str | None,
         typer.Option(
-            "--compute", metavar="TIME", help="Forward and backward together take this, each layer its share."
+            "--compute",
+            metavar="TIME",
+            help="Time of the forward and backward pass together; each layer takes its share. [the model's]",
         ),
     ] = None
     cycle: Annotated[
-        str, typer.Option("--cycle", metavar="TIME", help="How often Horovod looks for ready tensors.")
+        str,
+        typer.Option("--cycle", metavar="TIME", help="Interval at which Horovod looks for ready tensors."),
     ] = "5ms"
     negotiation: Annotated[
         str | None,
         typer.Option(
             "--negotiation",
             metavar="TIME",
-            help="What ByteScheduler's ranks take to agree on a part; else an alpha for each step of a tree.",
+            help="Time that ByteScheduler's ranks need to agree on a part. [alpha times the depth of a tree]",
         ),
     ] = None
     tune: Annotated[
@@ -139,15 +140,16 @@ class FusionOptions:
             "--tune",
             metavar="STRATEGY",
             autocompletion=words.one_of(*words.TUNERS),
-            help="Search the best buffer of --method: bo (Bayesian optimization), paper (as DeAR has "
-            "it), grid, random.",
+            help="Search the best buffer of --method: bo (Bayesian optimization), paper (DeAR's "
+            "search), grid, random.",
         ),
     ] = None
     buffers: Annotated[
-        str, typer.Option("--buffers", metavar="FROM:TO", help="The range of --tune; it begins with 25M.")
+        str, typer.Option("--buffers", metavar="FROM:TO", help="Range of --tune, which begins with 25M.")
     ] = "1M:100M"
     trials: Annotated[
-        int, typer.Option("--trials", metavar="N", min=1, max=1000, help="How many buffers --tune tries.")
+        int,
+        typer.Option("--trials", metavar="N", min=1, max=1000, help="Number of buffers that --tune tries."),
     ] = 10
     state: Annotated[
         str | None,
@@ -155,7 +157,7 @@ class FusionOptions:
             "--state",
             metavar="FILE",
             callback=writable,
-            help="Keep the trials of --tune in FILE, and go on from there.",
+            help="Keep the trials of --tune in FILE, and continue from there.",
         ),
     ] = None
     measure: Annotated[
@@ -163,13 +165,13 @@ class FusionOptions:
         typer.Option(
             "--measure",
             metavar="COMMAND",
-            help="Tune on runs of COMMAND: {bytes} in it is the buffer, its last line an iteration's "
-            "seconds.",
+            help="Tune on real runs of COMMAND: {bytes} in it stands for the buffer, and its last "
+            "line must be the seconds of an iteration.",
         ),
     ] = None
     measure_timeout: Annotated[
         float,
-        typer.Option("--measure-timeout", metavar="SECONDS", help="End a run of --measure after this long."),
+        typer.Option("--measure-timeout", metavar="SECONDS", help="Stop a run of --measure after this long."),
     ] = 600.0
     seed: Seed = 0
     trace: Annotated[
@@ -191,18 +193,18 @@ class FusionOptions:
 
 
 def fusion(options: FusionOptions) -> None:
-    """Predict training times by ways to overlap communication.
+    """Predict training times for ways to overlap communication.
 
-    WFBP, DDP, MG-WFBP and Horovod all_reduce behind the backward pass; ByteScheduler reorders parts of
-    tensors; DeAR reduce_scatters behind the backward pass and all_gathers behind the next forward pass, in
-    buckets of --buffer. dear-nl takes four layers a bucket, dear-backpipe and dear-feedpipe overlap one half
-    only; -tuned has the buffer that is best in the simulation.
+    WFBP, DDP, MG-WFBP and Horovod run all_reduces behind the backward pass. ByteScheduler reorders parts of
+    tensors. DeAR runs reduce_scatters behind the backward pass and all_gathers behind the next forward pass.
+    Gradients share messages in buckets of --buffer; dear-nl takes four layers per bucket, dear-backpipe and
+    dear-feedpipe overlap one half only, and -tuned uses the buffer that is best in the simulation.
 
     --tune searches the buffer with which an iteration of --method is shortest, in the simulation or, with
-    --measure, on real runs, each the mean of some steps. Which buffer comes next follows from the trials.
+    --measure, on real runs. Equal trials lead to the same next buffer.
 
-    S_max is the largest speed-up over one rank that DeAR can have (its equation 6). The plan of --method can
-    be written with -o: the bucket of each tensor, and the timeline.
+    The column "of S_max" compares with the largest speed-up over one rank that DeAR can reach (equation 6 of
+    its paper). -o writes the plan of --method: the bucket of each tensor, and the timeline.
     """
     from synth.fusion import fusion_plan
 

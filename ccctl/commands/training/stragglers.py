@@ -59,15 +59,19 @@ class StragglersOptions:
     trace: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TRACE]", help="CSV: for each iteration when each rank was ready; - is stdin."
+            metavar="[TRACE]",
+            help="CSV with the time at which each rank was ready, a row for each iteration; - reads stdin.",
         ),
     ] = None
     buy: Annotated[
-        str | None, typer.Option("--buy", metavar="TIME", help="Going costs this, whoever is ready: 40ms.")
+        str | None,
+        typer.Option(
+            "--buy", metavar="TIME", help="What it costs to go ahead, whichever ranks are ready: 40ms."
+        ),
     ] = None
     schedule: Annotated[
         str | None,
-        typer.Option("--schedule", metavar="FILE", help="Costs are those of the phases of this schedule."),
+        typer.Option("--schedule", metavar="FILE", help="Take the costs from the phases of this schedule."),
     ] = None
     network: Annotated[
         str | None,
@@ -75,7 +79,7 @@ class StragglersOptions:
             "--network",
             metavar="NETWORK|FILE",
             autocompletion=words.networks,
-            help="Costs are those of a schedule made for it, as ccctl synth makes one.",
+            help="Take the costs from a schedule synthesized for this network.",
         ),
     ] = None
     collective: Annotated[
@@ -84,7 +88,7 @@ class StragglersOptions:
             "--collective",
             metavar="NAME",
             autocompletion=words.spelled(*words.COLLECTIVES),
-            help="What is synthesized for --network.",
+            help="Collective to synthesize for --network.",
         ),
     ] = "all_reduce"
     alpha: Alpha = None
@@ -92,19 +96,22 @@ class StragglersOptions:
     size: Annotated[
         str | None,
         typer.Option(
-            "--size", metavar="SIZE", help="The buffer, as nccl-tests counts it; else the schedule's."
+            "--size", metavar="SIZE", help="Size of the buffer, as nccl-tests counts it. [the schedule's]"
         ),
     ] = None
     volume: Annotated[
         bool,
         typer.Option(
-            "--volume", help="Cost the phases by volume over bandwidth, as AdapCC does; no simulation."
+            "--volume",
+            help="Compute the phases' costs as volume over bandwidth, as AdapCC does, without simulation.",
         ),
     ] = False
     exponential: Annotated[
         str | None,
         typer.Option(
-            "--exponential", metavar="MEAN", help="No trace: stragglers are late by this on average."
+            "--exponential",
+            metavar="MEAN",
+            help="Draw at random instead of TRACE: stragglers are late by this on average.",
         ),
     ] = None
     bimodal: Annotated[
@@ -112,7 +119,8 @@ class StragglersOptions:
         typer.Option(
             "--bimodal",
             metavar="TIME:PROBABILITY",
-            help="No trace: stragglers are late by TIME, or not at all: 1s:0.05.",
+            help="Draw at random instead of TRACE: stragglers are late by TIME with this "
+            "probability: 1s:0.05.",
         ),
     ] = None
     ranks: Annotated[
@@ -123,15 +131,20 @@ class StragglersOptions:
             metavar="N",
             min=2,
             max=_MOST_RANKS,
-            help="How many ranks are drawn, or stand behind a trace of one column.",
+            help="Number of ranks to draw, or of a TRACE with one column.",
         ),
     ] = None
     late: Annotated[
         int,
-        typer.Option("--stragglers", metavar="K", min=1, max=_MOST_RANKS, help="How many ranks may be late."),
+        typer.Option(
+            "--stragglers", metavar="K", min=1, max=_MOST_RANKS, help="Number of ranks that may be late."
+        ),
     ] = 1
     iterations: Annotated[
-        int, typer.Option("--iterations", metavar="N", min=1, max=MOST_COUNT, help="How many are drawn.")
+        int,
+        typer.Option(
+            "--iterations", metavar="N", min=1, max=MOST_COUNT, help="Number of iterations to draw."
+        ),
     ] = 1000
     unit: Annotated[
         str,
@@ -139,11 +152,11 @@ class StragglersOptions:
             "--unit",
             metavar="UNIT",
             autocompletion=words.one_of("s", "ms", "us"),
-            help="Of bare numbers in the trace: s, ms or us.",
+            help="Unit of bare numbers in TRACE: s, ms or us.",
         ),
     ] = "ms"
     cycle: Annotated[
-        str, typer.Option("--cycle", metavar="TIME", help="How often the coordinator decides.")
+        str, typer.Option("--cycle", metavar="TIME", help="Interval at which the coordinator decides.")
     ] = "5ms"
     fault_factor: Annotated[
         float,
@@ -151,7 +164,7 @@ class StragglersOptions:
             "--fault-factor",
             metavar="X",
             min=0.0,
-            help="A rank is dead X times as long after phase 1 as that took to end.",
+            help="Declare a rank dead if it is later than X times the duration of phase 1.",
         ),
     ] = 5.0
     seed: Seed = 0
@@ -163,7 +176,7 @@ class StragglersOptions:
             "--output",
             metavar="FILE",
             callback=writable,
-            help="Write what became of each iteration to FILE, as CSV; - prints it to stdout.",
+            help="Write the decision and costs of each iteration to FILE, as CSV; - prints to stdout.",
         ),
     ] = None
     quiet: Quiet = False
@@ -171,19 +184,20 @@ class StragglersOptions:
 
 
 def stragglers(options: StragglersOptions) -> None:
-    """Judge what it gains to go ahead without ranks that are late.
+    """Estimate the gain of going ahead without late ranks.
 
-    The coordinator of AdapCC waits while that costs less than going would (ski rental); then the ready
-    ranks run a partial collective, in which the late ones relay, and the data of the late ones follow. When
-    ranks were ready is replayed by this rule; beside it stand always waiting and always going.
+    AdapCC's coordinator waits for late ranks until waiting has cost as much as going ahead would (break-even,
+    as in ski rental). Then the ready ranks run a partial collective, in which late ranks relay, and the data
+    of the late ones follows. This command replays the times at which ranks were ready under that rule, always
+    waiting, always going ahead, and the optimum, which knows all times in advance.
 
     TRACE has a row for each iteration and a column for each rank, or one column: how late the last rank was.
-    Instead of a trace, --exponential and --bimodal draw one. What going costs is --buy, or follows from the
-    phases of --schedule, or of one that is synthesized for --network and --size.
+    --exponential and --bimodal draw one at random instead. Going ahead costs --buy, or what the phases of
+    --schedule cost, or those of a schedule synthesized for --network and --size.
 
-    The cost of a policy is the time waited and then that of the collective or of its two phases; the optimum
-    knows all arrivals. Completion, where phases are known, is when every rank has the full result: phase 1
-    runs while late ranks still compute. A rank relays in iterations that went without it.
+    A policy's cost is the time waited plus that of the collective or its two phases. Completion, if phases
+    are known, is when every rank has the full result; it may be earlier, as phase 1 runs while late ranks
+    still compute. The last table is how often each rank relayed.
     """
     from ccctl.render.text import relay as text
     from exec.relays import replay_arrivals

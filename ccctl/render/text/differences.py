@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from exec.launcher import fold
+from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.diff import Comparison
@@ -26,6 +27,7 @@ def draw(comparison: Comparison, found: Topology, other: str) -> None:
         gpus = sum(len(host.gpus) for host in found.hosts)
         nics = sum(len(host.physical_nics) for host in found.hosts)
         links = sum(host.fabric_links() for host in found.hosts)
-        console.data(f"same as {other}: {gpus} GPUs, {nics} NICs, {links} NVLinks")
+        counted = ", ".join(map(plural, (gpus, nics, links), ("GPU", "NIC", "NVLink")))
+        console.data(f"same as {other}: {counted}")
     for note in comparison.notes:
         console.note(f"note: {note}")

@@ -22,7 +22,7 @@ def draw(drift: Drift, baseline: str) -> None:
         console.data(f"changed: {note}")
     if not drift.findings:
         links = plural(drift.compared, "link")
-        console.data(f"no drift: {links} as good as in {baseline}, within the spread of both")
+        console.data(f"no drift: {links} as fast as in {baseline}, within the noise of both")
 
 
 def summary(drift: Drift) -> dict[str, Any]:

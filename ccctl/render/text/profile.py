@@ -124,16 +124,16 @@ def _host_copies(profile: Profile) -> None:
         for copies in profile.host_copies
     ]
     if rows:
-        console.table(("rank", "GPU", "to it, GB/s", "from it", "alpha to it", "from it"), rows)
+        console.table(("rank", "GPU", "to GPU, GB/s", "from GPU", "alpha to GPU", "alpha from GPU"), rows)
 
 
 def _memory(profile: Profile) -> None:
     """Print the rates at which the ranks of each host copy and add, by size."""
     for memory in profile.memory:
-        costs = {"copies": memory.copy_s_per_byte, "sums": memory.add_s_per_byte}
+        costs = {"copy": memory.copy_s_per_byte, "sum": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
-            costs["out of another rank"] = memory.fetch_s_per_byte
-            costs["out of it, just written"] = memory.written_fetch_s_per_byte
+            costs["read another rank"] = memory.fetch_s_per_byte
+            costs["just written by it"] = memory.written_fetch_s_per_byte
         heads = (f"memory of {memory.host}, GB/s", *costs)
         sizes = map(format_size, memory.sizes_bytes)
         rows = [

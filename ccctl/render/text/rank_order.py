@@ -30,15 +30,15 @@ def draw(found: RankOrder, say: Callable[[str], None] = console.data) -> None:
     for place, one in enumerate(hosts):
         rows.append([str(place), one.host, _ranks(one, first), str(came[one.host])])
         first += len(one.ranks)
-    console.say_table(say, ["place", "host", "ranks", "came as"], rows[:_MOST_ROWS])
+    console.say_table(say, ["place", "host", "ranks", "was at"], rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         say(f"… and {len(rows) - _MOST_ROWS} more hosts")
-    how = "of all orders" if found.exact else "proven"
+    how = "all orders were timed" if found.exact else "a proven bound"
     say(
-        f"predicted: as they come {seconds(found.as_it_comes_s)}, in this order {seconds(found.time_s)}: "
-        f"{found.gain:.2f}x"
+        f"predicted: {seconds(found.as_it_comes_s)} in the order given, {seconds(found.time_s)} in this one: "
+        f"{found.gain:.2f}x as fast"
     )
-    say(f"no order gains more than {found.most_gain:.2f}x ({seconds(found.bound_s)}, {how})")
+    say(f"no order is more than {found.most_gain:.2f}x as fast ({seconds(found.bound_s)}: {how})")
 
 
 def summary(found: RankOrder) -> dict[str, Any]:

@@ -36,20 +36,20 @@ def draw(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> None:
         )
         for name, one in told["policies"].items()
     ]
-    console.table(("cost", "mean", "p50", "p99", "ratio", "worst", "went early"), rows)
+    console.table(("policy: cost", "mean", "p50", "p99", "over best", "worst", "went early"), rows)
     if costs.has_phases:
         console.data("")
         rows = [
             (name.replace("_", " "), *_times(one["completion_s"]), *_times(one["after_last_ready_s"]))
             for name, one in told["policies"].items()
         ]
-        console.table(("complete", "mean", "p50", "p99", "after the last", "p50", "p99"), rows)
+        console.table(("policy: done", "mean", "p50", "p99", "after last rank", "p50", "p99"), rows)
     console.data("")
     relays = [(rank, percent(share)) for rank, share in enumerate(told["relay_probability"])]
     console.table(("rank", "relays"), relays)
     console.data(
         f"break even costs {_ratio(told['policies']['break_even']['ratio']['max'])} times the optimum at "
-        f"worst; proven is at most {_ratio(told['ratio_bound_max'])} times"
+        f"worst (proven limit: {_ratio(told['ratio_bound_max'])} times)"
     )
     if told["declared_faulty"]:
         console.data(

@@ -63,7 +63,7 @@ def _head(schedule: Schedule, timing: Timing | None) -> None:
         detail = f" ({bound.detail})" if bound.detail else ""
         console.data(
             f"bound    {seconds(bound.time_s)} by {bound.name}{detail}: "
-            f"{outcome.percent_of_optimal:.1f} % of optimal, {outcome.status}"
+            f"{outcome.percent_of_optimal:.1f} % of optimal"
         )
     if schedule.race is not None:
         for line in race_lines(schedule.race):
@@ -104,7 +104,7 @@ def _busy_over_time(schedule: Schedule, timing: Timing) -> None:
     held_s = schedule.network.hold_s(schedule.chunk_bytes)[schedule.link]
     share = over_time(timing.start_s, timing.start_s + held_s, timing.time_s, _SLOTS, schedule.network.links)
     console.data(f"links    {bars(share)}")
-    console.data(f"         held at once: {percent(share.max())} of the links at most")
+    console.data(f"         busy at once: at most {percent(share.max())} of the links")
 
 
 def _sends(schedule: Schedule, timing: Timing | None, lines: int) -> None:

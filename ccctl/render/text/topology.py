@@ -98,7 +98,7 @@ def _expectations(host: Host, rows: Sequence[Gpu | Nic], columns: Sequence[Gpu |
     console.table(["GB/s", *(labels[key_of(device)] for device in columns)], lines)
     relayed = any(word.endswith("+") for row in words for word in row)
     more = "; + more over NVLink and a GPU that is nearer (PXN)" if relayed else ""
-    console.data(f"expected one way, as links deliver; nothing stands where nothing is known{more}")
+    console.data(f"expected in one direction, in GB/s of payload; a blank is unknown{more}")
 
 
 def _expectation(expected: Expected, a: Gpu | Nic, b: Gpu | Nic) -> str:

@@ -27,7 +27,7 @@ def draw(network: Network, link_busy: Floats) -> None:
         if name != "busiest"
     ]
     console.data("")
-    console.table(("busy", "count", "never", *shares), rows)
+    console.table(("busy", "count", "never used", *shares), rows)
     console.data("")
     busiest = [(one["name"], percent(one["busy"]), one["ports"] or "-") for one in told["busiest"]]
     console.table(("busiest", "busy", "ports"), busiest)

@@ -125,7 +125,7 @@ def test_a_kind_of_its_own_is_drawn_whole(run_ccctl, tmp_path):
         (("GPU0", "GPU7"), "NVL, NVLink or xGMI"),
         (("GPU0", "mlx5_7"), "because they share no PCIe switch"),
         (("GPU3", "GPU4"), "because 1 of GPU3's 12 NVLinks is down"),
-        (("13:00.0", "NIC2"), "expected: 24 GB/s one way, limited by PCIe link of"),
+        (("13:00.0", "NIC2"), "expected: 24 GB/s in one direction, limited by PCIe link of"),
     ],
 )
 def test_a_way_is_explained(run_ccctl, pair, says):
@@ -229,7 +229,7 @@ def test_a_declared_topology_is_compared_with_what_was_measured(run_ccctl, wrong
     for fixed in ("fixed.json", "fixed.xml"):
         again = run_ccctl("detect", "--declared", fixed, "profile.json")
         assert again.returncode == 0
-        assert again.stdout == f"{fixed}: nothing contradicts it in 56 measured pairs\n"
+        assert again.stdout == f"{fixed} agrees with all 56 measured pairs\n"
     findings = codec.read(str(tmp_path / "fixed.json"), "topology").body.findings
     assert [(one.what, one.where) for one in findings] == [("declared-nvlink", "n1/GPU1 and GPU2")]
 

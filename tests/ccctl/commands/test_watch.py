@@ -67,7 +67,7 @@ def files(folder):
 def test_two_quiet_runs_differ_by_a_row_of_the_history_alone(run_ccctl, folder):
     first = run_ccctl("watch", *WORDS, *QUICK)
     assert first.returncode == 0, first.stderr
-    assert first.stdout.startswith("no drift: 2 links as good as in slow.json, within their noise, or 8.0 %")
+    assert first.stdout.startswith("no drift: 2 links as fast as in slow.json, within their noise or 8.0 %")
     before = files(folder)
     assert before["current.json"] == (folder / "schedule.json").read_bytes()
     second = run_ccctl("watch", *WORDS, *QUICK, "-q")
@@ -88,7 +88,7 @@ def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(r
     assert first.returncode == 1
     told = [line for line in first.stdout.splitlines() if line.startswith("drift: ")]
     assert len(told) == 2 and all("new in this run" in line for line in told), first.stdout
-    assert re.match(r"drift: \d → \d: bandwidth .* GB/s, \d+% of the baseline \(told below ", told[0])
+    assert re.match(r"drift: \d → \d: bandwidth .* GB/s, \d+% of the baseline \(reported below ", told[0])
     assert "all_reduce takes " in told[0]
     assert first.stderr.splitlines() == ["ccctl: worse than fast.json"]
     lines = (folder / "w.prom").read_text().splitlines()

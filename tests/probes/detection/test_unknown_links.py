@@ -16,10 +16,13 @@ def host(name, **changed):
 @pytest.mark.parametrize(
     ("machine", "said"),
     [
-        (host("A100 SXM4 40GB"), "its 8 A100 SXM4 40GB have NVLinks and no source tells of them: add what"),
-        (host("A100 PCIe 80GB"), "its 8 A100 PCIe 80GB may have NVLinks and no source tells"),
-        (host("", arch="", vendor=""), "its 8 GPUs, whose model is not known, may have NVLinks"),
-        (host("A100 SXM4 40GB", method_of={}), "have NVLinks and report none: the driver or a virtual"),
+        (
+            host("A100 SXM4 40GB"),
+            "its 8 A100 SXM4 40GB have NVLinks but no source shows them: add",
+        ),
+        (host("A100 PCIe 80GB"), "its 8 A100 PCIe 80GB may have NVLinks but no source shows"),
+        (host("", arch="", vendor=""), "its 8 GPUs of unknown model may have NVLinks"),
+        (host("A100 SXM4 40GB", method_of={}), "have NVLinks but report none: the driver or a virtual"),
     ],
 )
 def test_what_may_be_there_is_said(machine, said):

@@ -121,7 +121,7 @@ def test_a_latency_whose_ends_waited_for_cores_is_a_note():
     assert found.findings
     (note,) = found.notes
     assert note.startswith("gpu0 → gpu1: latency 4.75 → 16.7 us")
-    assert note.endswith("does not count, an end waited for a core all the while")
+    assert note.endswith("does not count: one end waited for a core in every measurement")
     better = compare(dataclasses.replace(now, links=links), profile())
     assert (better.findings, better.doubtful) == ((), ())
 

@@ -364,7 +364,7 @@ def test_a_path_between_devices_of_unknown_nodes_names_no_node():
     host = host_of(text)
     said = reasons(host, host.gpus[0], host.nics[0], "SYS", load())
     assert not any("None" in sentence for sentence in said)
-    assert "no source tells the NUMA node of NIC0" in said
+    assert "no source states the NUMA node of NIC0" in said
 
 
 LINKS = (

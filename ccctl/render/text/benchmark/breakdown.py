@@ -31,24 +31,24 @@ def _draw(row: Row, breakdown: Breakdown) -> None:
         f"# explained: {row.program}, {row.collective} of {row.size_bytes} bytes, {breakdown.placement}"
     )
     console.data(
-        f"# run {breakdown.iteration + 1}, the nearest to the median; slowest: rank "
+        f"# run {breakdown.iteration + 1}, the nearest to the median; its slowest rank: "
         f"{breakdown.slowest_rank}; in us"
     )
     told = breakdown.forecast
     if told is None:
-        console.data("# no network is known, so nothing is predicted: --profile FILE names one")
+        console.data("# nothing is predicted without a network: --profile FILE names one")
     else:
         _draw_steps(told, breakdown)
     if breakdown.parts:
         _draw_kinds(told, breakdown)
         if breakdown.busy:
-            console.data(f"# busiest by the network's rates: {_busiest(breakdown)}")
+            console.data(f"# busiest links and ports, by the rates of the network: {_busiest(breakdown)}")
         _draw_ranks(breakdown)
     if breakdown.why_empty:
-        console.data(f"# where the time went is not known: {breakdown.why_empty}")
+        console.data(f"# no breakdown: {breakdown.why_empty}")
     if breakdown.clock_error_s:
         console.data(
-            f"# clocks of the hosts may be {_us(breakdown.clock_error_s)} us apart: parts are that uncertain"
+            f"# clocks of the hosts may be {_us(breakdown.clock_error_s)} us apart: parts are as uncertain"
         )
 
 
@@ -63,7 +63,7 @@ def _draw_steps(told: Forecast, breakdown: Breakdown) -> None:
         (
             "+ memory",
             told.time_s,
-            memory if told.memory_s else "not measured, or between hosts: not predicted",
+            memory if told.memory_s else "not predicted: several hosts, or memory not measured",
         ),
         ("measured", breakdown.time_s, ""),
     ]
@@ -72,7 +72,7 @@ def _draw_steps(told: Forecast, breakdown: Breakdown) -> None:
         [name, _us(time_s), "-" if last is None else _signed(time_s - last), why]
         for (name, time_s, why), last in zip(steps, before, strict=False)
     ]
-    console.table(["", "time", "more", "what comes to it"], rows)
+    console.table(["", "time", "more", "adds"], rows)
 
 
 def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:
@@ -92,7 +92,7 @@ def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:
         ]
     )
     console.data("")
-    console.table(["critical path", "predicted", "measured", "more", "measured at"], rows)
+    console.table(["critical path", "predicted", "measured", "more", "most of it at"], rows)
     if said := largest_difference(breakdown):
         console.data(f"# {said}")
 

@@ -64,8 +64,8 @@ def draw_head(report: Report) -> None:
     console.data(f"# {', '.join(kinds) or 'nothing'} on {report.ranks} ranks, {hosts}")
     console.data(f"# {report.executor}: {report.library}")
     console.data(
-        f"# {report.iterations} iterations after {report.warmup} to warm up, medians of: {report.average}; "
-        "bandwidth in GB/s"
+        f"# {report.iterations} iterations after {report.warmup} to warm up; medians of the time of: "
+        f"{report.average}; bandwidth in GB/s"
     )
 
 
@@ -92,7 +92,7 @@ def _doubts(rows: Sequence[Row]) -> Iterator[str]:
     doubts = {row.doubt(name) for row, name in compared}
     if "cores" in doubts:
         crowded = "; ".join(dict.fromkeys(row.crowded for row in rows if row.crowded))
-        yield f"# cores                : {crowded}: ratios would be those of waiting"
+        yield f"# cores                : {crowded} and wait for them: ratios would say nothing"
     if "spread" in doubts:
         yield "# spread               : iterations differ too much for a ratio (p99 above 3 times the median)"
 
@@ -177,7 +177,7 @@ class ColumnTable:
                 left_out = [f"{name} {title}" for title in left_out]
             names |= dict.fromkeys(left_out)
         if names:
-            yield f"# Left out             : {', '.join(names)}; wider terminals, files and pipes have them"
+            yield f"# Left out             : {', '.join(names)}; a wider terminal or a file shows them"
 
     def fits(self, row: Row) -> bool:
         """Return whether every value of a row has a column."""

@@ -19,7 +19,7 @@ Key = tuple[str, int, str, str]
 def draw_changes(changes: Sequence[RowChange]) -> None:
     """Print, for each row and placement, the old time, the new time and the verdict."""
     console.data("")
-    console.data("# against the baseline")
+    console.data("# compared with the baseline")
     cells = [
         [
             change.label,
@@ -46,7 +46,7 @@ def draw_side_by_side(reports: Sequence[tuple[str, Report]]) -> None:
         titles += [f"time {number + 1} (us)", f"busbw {number + 1}"] + ([f"1/{number + 1}"] if number else [])
     console.table(titles, [_cells(key, [found.get(key) for found in rows]) for key in keys])
     if not any(all(key in found for found in rows) for key in keys):
-        console.note("no row is in all of the reports: they differ in size, type or operator")
+        console.note("no row is in all reports: their sizes, types or operators differ")
 
 
 def _by_key(report: Report) -> dict[Key, Measurement]:

@@ -72,7 +72,7 @@ def test_a_model_from_a_file_on_a_network(run_ccctl, tmp_path, samples):
 
 
 def test_the_model_in_the_documentation_is_one(run_ccctl, tmp_path):
-    page = (Path(__file__).parents[4] / "docs" / "explanation" / "training.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "explanation" / "training" / "fusion.md").read_text()
     [text] = re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "model.json").write_text(text)
     assert summary(run_ccctl, "model.json", *RING)["model"] == "two layers"
