@@ -10,7 +10,7 @@ FLOORS = ("probes", "synth", "exec", "ccctl")
 
 def test_every_file_that_it_names_exists():
     named = re.findall(rf"`((?:{'|'.join(FLOORS)})/[\w/]+\.py)`", PAGE)
-    assert len(named) > 60
+    assert len(named) > 40
     assert [path for path in named if not (ROOT / path).is_file()] == []
 
 
