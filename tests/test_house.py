@@ -151,7 +151,7 @@ def test_packages_export_what_others_use():
             assert used, f"nobody imports {one} from {package}"
             if module is None:
                 assert (folder / f"{one}.py").exists(), (package, one)
-            elif (folder / module).is_dir():
+            elif (folder / module / "__init__.py").exists():
                 assert one in dict(exported(f"{package}.{module}")), (package, one)
             else:
                 assert one in defined(folder / f"{module}.py"), (package, one)
