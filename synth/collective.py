@@ -242,15 +242,15 @@ class Collective:
         return np.full(self.chunks, self.kind in REDUCING)
 
     def source_of(self) -> Ints:
-        """Return the only rank that holds each chunk at first, or -1 where several do."""
+        """Return for each chunk the only rank that holds it at first, or -1 if several do."""
         return _or_several(self.sources, self.kind in REDUCING)
 
     def target_of(self) -> Ints:
-        """Return the only rank that must end with each chunk, or -1 where several must."""
+        """Return for each chunk the only rank that must hold it at the end, or -1 if several must."""
         return _or_several(self.targets, self.kind in ("all_gather", "all_reduce", "broadcast"))
 
     def owner_of(self) -> tuple[Indices, Indices]:
-        """Return (owner, lap) of each chunk: its owner, and how many chunks of that owner precede it.
+        """Return (owner, lap) of each chunk: its owner, and the number of that owner's chunks before it.
 
         The owner is the chunk's only target if the collective reduces, otherwise its only source. In an
         all_reduce, members own chunks in turn.
@@ -262,19 +262,19 @@ class Collective:
 
     @property
     def reversal(self) -> Collective | None:
-        """The copying collective that this one is, backwards in time on the transposed network, or None.
+        """The collective that reversal in time on the transposed network turns into this one, or None.
 
-        An all_gather for reduce_scatter, a broadcast for reduce.
+        It is all_gather for reduce_scatter, and broadcast for reduce.
         """
         kind = _REVERSALS.get(self.kind)
         return replace(self, kind=kind) if kind else None
 
     def held(self) -> Mask:
-        """Return, as (ranks, chunks), whether a rank holds (a contribution to) a chunk before the start."""
+        """Return a mask (ranks, chunks): whether a rank holds (a contribution to) a chunk at first."""
         return self.sources.mask(self.ranks)
 
     def wanted(self) -> Mask:
-        """Return, as (ranks, chunks), whether a rank must hold a chunk, complete, at the end."""
+        """Return a mask (ranks, chunks): whether a rank must hold a chunk, complete, at the end."""
         return self.targets.mask(self.ranks)
 
     def input_slots(self, rank: int) -> Ints:
@@ -412,8 +412,8 @@ def collective(
 def kind_of(word: str) -> Kind:
     """Return the collective that a word names.
 
-    all_reduce, allreduce, AllReduce, all-reduce, MPI_Allreduce and ar name the same. Raises UsageError with
-    the most similar name if the word is unknown.
+    all_reduce, allreduce, AllReduce, all-reduce, MPI_Allreduce and ar all name all_reduce. Raises UsageError
+    with the most similar name if the word is unknown.
     """
     # MPI_Allreduce, ncclAllReduce, all_reduce_perf.
     plain = re.sub(r"^(mpi|nccl|rccl)|perf$", "", re.sub(r"[_\s-]", "", word.lower()))
@@ -478,7 +478,7 @@ def _pieces(collective: Collective) -> list[tuple[Fraction, tuple[int, ...], tup
 
 
 def _or_several(sets: RankSets, always: bool) -> Ints:
-    """Return the only rank of each set, or -1; if ``always``, -1 even where a single rank is every rank."""
+    """Return the only rank of each set, or -1; ``always`` gives -1 even on a network of a single rank."""
     return np.full(len(sets.group), -1, dtype=np.int32) if always else sets.only()
 
 

@@ -19,7 +19,7 @@ _MOST_TOLD = 20
 
 
 class NotProvenError(CcctlError):
-    """A schedule or a program that the judge refuses; ``findings`` say where and why."""
+    """A schedule or a program that the judge finds wrong; ``findings`` give each place and reason."""
 
     def __init__(self, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)

@@ -49,7 +49,7 @@ class Cells:
         return len(self.same)
 
     def touched(self, rank: int, buffer: int, slot: int, count: int) -> list[int]:
-        """Return the cells whose memory ``count`` slots from ``slot`` on use."""
+        """Return the cells whose memory is used by ``count`` slots from ``slot`` on."""
         start = self.first[rank, buffer] + slot
         found: list[int] = self.same[start : start + count].tolist()
         return found

@@ -1,8 +1,8 @@
 """The network that schedules run on: ranks, directed links with alpha and beta, shared ports.
 
-A chunk of c bytes on link e occupies the link, and every port the link names, for beta_e·c seconds
-and arrives alpha_e seconds after it left them. With ``hold_alpha`` the link and its ports are held
-for alpha_e + beta_e·c instead, which is the cost model of TACOS (Sec. III).
+A chunk of c bytes on link e occupies the link and every port that the link names for beta_e·c seconds. It
+arrives alpha_e seconds after it left them. With ``hold_alpha`` the link and its ports are held for
+alpha_e + beta_e·c instead, which is the cost model of TACOS (Sec. III).
 
 On a network that ``queues``, as Ethernet and TCP do, a link between hosts holds a port only for the port's
 own time per byte. The rest of the chunk waits in a queue, and the port serves other links meanwhile. So a
@@ -29,7 +29,8 @@ _BETA_S_PER_BYTE = (1e-30, 1e12)
 # With a larger spread, a float that holds some thousand slow sends could not resolve a fast one.
 _MOST_SPREAD = 1e9
 _SIZES_BYTES = (1 << 12, 1 << 30)
-# Links of one port whose betas differ by less run at the port's rate: the difference is measurement error.
+# Links of one port whose betas differ by less than this factor run at the port's rate; the difference is
+# measurement error.
 _ALIKE = 1.1
 
 
@@ -47,10 +48,10 @@ class Link(NamedTuple):
 class Network:
     """Ranks and links as columns; the ports of link e are ``link_port[link_port_start[e]:…[e+1]]``.
 
-    ``memory`` holds the measured costs of copies and sums within a host; empty if not measured. ``queues``: a
-    slow link between hosts holds a fast port only for the port's own time per byte.
-    ``port_beta_s_per_byte`` is that time, where it was measured. A 0 means that the port is as fast as its
-    fastest links; empty means 0 for all ports. ``measured``: the costs were measured on real ranks.
+    ``memory`` holds the measured costs of copies and sums within a host; empty if not measured. With
+    ``queues`` a slow link between hosts holds a fast port only for the port's own time per byte.
+    ``port_beta_s_per_byte`` is the measured time per byte of each port. A 0 means that the port is as fast as
+    its fastest links; empty means 0 for all ports. ``measured`` says that the costs come from real ranks.
     """
 
     name: str
@@ -124,10 +125,10 @@ class Network:
 
     @cached_property
     def port_s_per_byte(self) -> Floats:
-        """Seconds that each port needs for a byte: those of its fastest links, or fewer if measured so.
+        """Seconds that each port needs for a byte: those of its fastest links, or a smaller measured time.
 
-        Only links between hosts count, if there are any. The result is the median of the links about as fast
-        as the fastest, as one link may have been measured too fast.
+        If any link between hosts uses the port, only those count. The result is the median of the links about
+        as fast as the fastest, because one link may have been measured too fast.
         """
         found = np.zeros(len(self.ports))
         start, users = self.port_links
@@ -152,13 +153,13 @@ class Network:
 
     @cached_property
     def port_part(self) -> Floats:
-        """The part of its link's time for which a byte holds the port, for each entry of ``link_port``."""
+        """The fraction of a link's time for which a byte holds the port, for each entry of ``link_port``."""
         return floats(self.held_s_per_byte / self.beta_s_per_byte[self.port_user])
 
     def hold_s(self, chunk_bytes: int) -> Floats:
         """Return the seconds for which one chunk holds each link.
 
-        Where the network does not queue, it holds the link's ports as long.
+        On a network that does not queue, the chunk holds the link's ports for the same time.
         """
         held = self.beta_s_per_byte * chunk_bytes
         return floats(held + self.alpha_s if self.hold_alpha else held)
@@ -197,14 +198,14 @@ class Network:
     def transposed(self) -> Network:
         """Return the network with every link reversed.
 
-        A reduce_scatter is an all_gather on it, backwards in time (TACOS Sec. IV).
+        An all_gather on it, reversed in time, is a reduce_scatter on this network (TACOS Sec. IV).
         """
         return replace(self, src=self.dst, dst=self.src)
 
     def opposite_links(self) -> Indices | None:
         """Return, for each link, the opposite link with the same cost.
 
-        None if reversing all links gives more than a renumbering of links and ports.
+        Return None unless reversing all links only renumbers links and ports.
         """
         there = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.dst, self.src))
         back = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.src, self.dst))

@@ -53,7 +53,7 @@ READS_SRC = tuple(op in ("s", "cpy", "re", "rrc", "rrs", "rrcs") for op in OPS)
 WRITES_DST = tuple(op in ("r", "cpy", "re", "rrc", "rcs", "rrcs") for op in OPS)
 BUFFERS = ("i", "o", "s")
 INPUT, OUTPUT, SCRATCH = range(3)
-# Messages that a connection holds, unless a runtime sets another depth.
+# The number of messages that a connection holds unless a runtime sets another one.
 FIFO_DEPTH = 2
 # A file must not make the judge allocate more memory than it has.
 _MOST_SCRATCH = 1 << 22
@@ -66,7 +66,7 @@ class Program:
     Threadblock t belongs to rank ``tb_rank[t]`` (rows sorted by rank), talks to ``tb_send[t]`` and
     ``tb_recv[t]`` (-1: none) on ``tb_channel[t]``, and runs steps ``tb_start[t] … tb_start[t+1]``.
     Step columns: ``op`` indexes OPS; ``src_buffer``/``dst_buffer`` index BUFFERS and ``src_slot``/
-    ``dst_slot`` count chunks in that buffer (-1 where unused); ``count`` is in chunks;
+    ``dst_slot`` count chunks in that buffer (-1: unused); ``count`` is in chunks;
     ``wait_tb`` (the row number of a threadblock of the same rank, or -1) and ``wait_step`` (counted
     within that threadblock) name the step that must have finished first.
     The program is valid with separate input and output (``out_of_place``), with output and input
@@ -74,7 +74,7 @@ class Program:
     ``min_bytes`` and ``max_bytes`` limit the sizes for which a runtime should choose it (0: no limit).
     ``input_chunks`` and ``output_chunks`` are the sizes of the buffers if the collective is unknown,
     as in a file that only says "custom"; otherwise they are empty, and the collective gives the sizes.
-    ``source`` and ``line`` (for each step) name the statement that made the step, where known.
+    ``source`` and ``line`` (for each step) name the statement that made the step, if known.
     ``turn`` is the position of each step in the order of the schedule that was compiled, else empty. If
     several transfers could take a port at the same moment, the simulator gives it to the earliest turn.
     ``tb_bytes_per_s`` is the rate at which each threadblock sends on a network that queues: its average in
@@ -198,7 +198,7 @@ class Program:
             )
         if not self.input_chunks:
             return found
-        # An unknown collective stands as a custom one in which each rank keeps the chunks of its own input.
+        # An unknown collective is written as a custom one in which each rank keeps its own input.
         wanted = self.collective
         owner = wanted.sources.only() if wanted.kind == "custom" else ints([-1])
         unknown = not wanted.reduces and (owner >= 0).all() and np.array_equal(owner, wanted.targets.only())

@@ -21,7 +21,7 @@ class RankSets:
     rank: Ints
 
     def only(self) -> Ints:
-        """Return the only rank of each chunk's set, or -1 where the set has none or several."""
+        """Return the only rank of each chunk's set, or -1 if the set has none or several."""
         size = np.diff(self.start)
         first = np.full(len(size), -1, dtype=np.int32)
         first[size == 1] = self.rank[self.start[:-1][size == 1]]
@@ -64,7 +64,7 @@ class RankSets:
         return np.bincount(self.rank, weights=weight, minlength=ranks).astype(np.int64)
 
     def mask(self, ranks: int) -> Mask:
-        """Return, as (ranks, chunks), whether a rank is in a chunk's set; one byte each."""
+        """Return a mask (ranks, chunks): whether a rank is in a chunk's set; one byte each."""
         table = np.zeros((ranks, len(self.start) - 1), dtype=bool)
         owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         table[self.rank, owner] = True
