@@ -30,13 +30,12 @@ def bench_need(
     peers: bool,
     far: bool,
 ) -> Need:
-    """Return the memory of ``rank`` for a benchmark of ``layouts``, and perhaps peers, on the same buffers.
+    """Return the memory that ``rank`` needs for a benchmark of ``layouts``, which share its buffers.
 
-    ``far``: some ranks are on other hosts, and MPI keeps requests for the wires.
-
-    The memory is that of the buffers, of each program's scratch and slots, and of the largest of three: a
-    copy of the input while it is made; the expected output (twice if it is concatenated) with a byte for each
-    compared element; and the copies that a peer's library makes.
+    It is the sum of the buffers, each program's scratch and slots, and the largest temporary. A temporary is
+    a copy of the input, the expected output (twice if it is concatenated), or with ``peers`` the copies that
+    another library makes; the first two have a byte more for each compared element. With ``far`` some ranks
+    are on other hosts, so MPI's requests for the wires are added.
     """
     every = list(layouts)
     given, got = (every[0].elements(rank, buffer) for buffer in (INPUT, OUTPUT))
