@@ -408,4 +408,4 @@ def _draw(model: Model, plans: dict[str, FusionPlan], trace: str | None, svg: st
     if svg is not None:
         from ccctl.render.svg import WIDE, iterations, write_pictures
 
-        write_pictures(iterations(plans, WIDE), svg)
+        write_pictures([*iterations(plans, WIDE)], svg)

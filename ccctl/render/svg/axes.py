@@ -58,7 +58,7 @@ class Axis:
 
     def until(self, value: float, first: float, last: float) -> Scale:
         """Return a linear scale from 0 to ``value``, with ticks at round values."""
-        most = max(1, int((last - first) / (_PIXELS_A_COUNT if self.counted else _PIXELS_A_TICK)))
+        most = max(2, int((last - first) / (_PIXELS_A_COUNT if self.counted else _PIXELS_A_TICK)))
         ticks = _steps(value - self.counted, most, 1.0 if self.counted else 0.0)
         inside = tuple(tick for tick in ticks if tick <= (value - self.counted) * (1 + 1e-9))
         return Scale(0, inside, 0.0, value, first, last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ccctl.render.svg.axes import Axis, Scale
@@ -84,27 +84,23 @@ def charts(
     across = 2 if width >= _TWO and len(shown) > 1 else 1
     each = width // across
     lines = {(line.name, line.dashed): line for panel in shown for line in panel.lines}
-    shape = {line.name: number for number, line in enumerate(_solid(lines.values()))}
+    solid = [line.name for line in lines.values() if not line.dashed]
     parts = []
     for number, panel in enumerate(shown):
         row, column = divmod(number, across)
         parts.append(f"<g transform='translate({column * each},{row * _HEIGHT})'>")
-        parts += [*_chart(panel, each, shape), "</g>"]
-    signs = [(_sign(line, shape), line.name) for line in lines.values()]
+        parts += [*_chart(panel, each, solid), "</g>"]
+    signs = [(_sign(line, solid), line.name) for line in lines.values()]
     return figure(title, about, width, parts, -(-len(shown) // across) * _HEIGHT + 4, [*signs, *entries])
 
 
-def _solid(lines: Iterable[Series]) -> Iterator[Series]:
-    return (line for line in lines if not line.dashed)
-
-
-def _sign(line: Series, shape: Mapping[str, int]) -> str:
+def _sign(line: Series, solid: Sequence[str]) -> str:
     """Return the legend's sign for a line."""
     drawn = stroke("M0 6h26", line.colour, dashed=line.dashed) if line.joined else ""
-    return drawn + ("" if line.dashed else mark(shape[line.name], 13, 6, line.colour))
+    return drawn + ("" if line.dashed else mark(solid.index(line.name), 13, 6, line.colour))
 
 
-def _chart(chart: Chart, width: int, shape: Mapping[str, int]) -> list[str]:
+def _chart(chart: Chart, width: int, solid: Sequence[str]) -> list[str]:
     points = [point for line in chart.lines for point in line.points]
     if not points:
         return [text(f"{chart.y.title}: nothing above 0", width / 2, _HEIGHT / 2, anchor="middle")]
@@ -124,21 +120,14 @@ def _chart(chart: Chart, width: int, shape: Mapping[str, int]) -> list[str]:
         if line.joined:
             parts.append(stroke(path, line.colour, dashed=line.dashed, turn=(number, of)))
         if not line.dashed:
-            parts += [mark(shape[line.name], a, b, line.colour) for a, b in places[number::of]]
+            parts += [mark(solid.index(line.name), a, b, line.colour) for a, b in places[number::of]]
     return parts
 
 
 def _turns(every: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[int, int]]:
     """Return (number, count) for each series: its place among the series that overlap with it."""
-    bunches: list[list[int]] = []
-    for at, places in enumerate(every):
-        known = next((bunch for bunch in bunches if _alike(every[bunch[0]], places)), None)
-        if known is None:
-            bunches.append([at])
-        else:
-            known.append(at)
-    found = {at: (number, len(bunch)) for bunch in bunches for number, at in enumerate(bunch)}
-    return [found[at] for at in range(len(every))]
+    alike = [[_alike(one, other) for other in every] for one in every]
+    return [(sum(row[:at]), max(1, sum(row))) for at, row in enumerate(alike)]
 
 
 def _alike(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> bool:

@@ -75,7 +75,10 @@ class Drawing:
 def figure(
     title: str, about: str, width: int, parts: Iterable[str], bottom: float, entries: Iterable[Entry]
 ) -> Drawing:
-    """Return the picture of ``parts``, which end at ``bottom``, with a legend of ``entries`` below."""
+    """Return the picture of ``parts``, which end at ``bottom``, with a legend of ``entries`` below.
+
+    An entry without a meaning is left out.
+    """
     legend, height = _legend(entries, width, bottom)
     return Drawing(title, about, width, bottom + height + 8, (*parts, *legend))
 
@@ -237,10 +240,11 @@ def _legend(entries: Iterable[Entry], width: int, top: float) -> tuple[list[str]
     A long meaning takes several lines.
     """
     parts, left, x, y = [], 8.0, 8.0, top
-    for sign, given in entries:
-        words = shortened(given, _MOST_WORDS)
-        most = (width - left - 40) * len(words) / max(1.0, text_width(words))
-        lines = wrap(words, max(8, int(most))) or [""]
+    for sign, meaning in entries:
+        words = shortened(meaning, _MOST_WORDS)
+        if not words:
+            continue
+        lines = wrap(words, max(8, int((width - left - 40) * len(words) / text_width(words))))
         needed = 32 + max(map(text_width, lines)) + 18
         if x > left and x + needed > width:
             x, y = left, y + 20

@@ -40,8 +40,7 @@ def draw(kind: str, body: Any, width: int = WIDE, bounds_s: Bounds | None = None
     """
     module = importlib.import_module(f"ccctl.render.svg.{_SEVERAL.get(kind, kind)}")
     pictures = getattr(module, kind if kind in _SEVERAL else "pictures")
-    found: list[Drawing] = pictures(body, width, bounds_s) if kind == "report" else pictures(body, width)
-    return found
+    return list(pictures(body, width, bounds_s) if kind == "report" else pictures(body, width))
 
 
 def write_pictures(drawings: Sequence[Drawing], path: str) -> None:

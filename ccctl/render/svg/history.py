@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,13 +23,13 @@ _MOST_LINES, _MOST_EVENTS = 6, 12
 _UNITS = ((172800.0, 86400.0, "days"), (7200.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "s"))
 
 
-def pictures(history: History, width: int) -> list[Drawing]:
-    """Return two panels with a line for each of at most 6 links, and a dashed median of the others.
+def pictures(history: History, width: int) -> Iterator[Drawing]:
+    """Yield two panels with a line for each of at most 6 links, and a dashed median of the others.
 
     Events are marked at their time and described below. Without a run there is no picture.
     """
     if not history.runs or not history.links:
-        return []
+        return
     from ccctl.render.text import moment
     from probes.profiling import Names
 
@@ -67,15 +68,13 @@ def pictures(history: History, width: int) -> list[Drawing]:
         )
         for number, event in events
     ]
-    return [
-        charts(
-            f"{runs}, {moment(began_s)} to {moment(ended_s)}",
-            "Bandwidth and latency, run by run: a line for each of the links that are worst, and events.",
-            panels,
-            width,
-            told,
-        )
-    ]
+    yield charts(
+        f"{runs}, {moment(began_s)} to {moment(ended_s)}",
+        "Bandwidth and latency, run by run: a line for each of the links that are worst, and events.",
+        panels,
+        width,
+        told,
+    )
 
 
 def _medians(values: Floats) -> Floats:

@@ -42,10 +42,12 @@ _MOST_HOSTS = 32
 _DIRECTIONS = (("sends", "slow_sender", COLOURS[0]), ("receives", "slow_receiver", COLOURS[4]))
 
 
-def pictures(profile: Profile, width: int) -> list[Drawing]:
-    """Return a picture of the hosts if there are several, then one of the links."""
+def pictures(profile: Profile, width: int) -> Iterator[Drawing]:
+    """Yield a picture of the hosts if there are several, then one of the links."""
     links = _Links(profile)
-    return [*([_hosts(links, width)] if len(links.names) > 1 else []), _heat_map(links, width)]
+    if len(links.names) > 1:
+        yield _hosts(links, width)
+    yield _heat_map(links, width)
 
 
 class _Links:
@@ -62,21 +64,18 @@ class _Links:
         self.rate = np.asarray(1e-9 / links.beta_s_per_byte)
         self.slow = self.flagged(SLOW)
         # Links flagged as slow count only if there are no others: with few hosts, a slow one has half of all.
-        self.medians = {}
+        self.medians: dict[str, float] = {}
+        self.share = np.ones(len(self.rate))
         for kind, chosen in (("inside hosts", self.inside), ("between hosts", ~self.inside)):
             if chosen.any():
                 sound = chosen & ~self.slow
                 self.medians[kind] = float(np.median(self.rate[sound if sound.any() else chosen]))
-        usual = np.where(
-            self.inside, *(self.medians.get(kind, 1.0) for kind in ("inside hosts", "between hosts"))
-        )
-        self.share = self.rate / usual
+                self.share[chosen] = self.rate[chosen] / self.medians[kind]
 
     def flagged(self, words: set[str]) -> Mask:
         """Return which links have one of the flags."""
-        return np.array(
-            [bool(words & set(flags.split(","))) for flags in self.profile.links.flags], dtype=bool
-        )
+        links = self.profile.links
+        return np.array([not words.isdisjoint(flags.split(",")) for flags in links.flags], dtype=bool)
 
     def domain(self) -> list[Entry]:
         """Return the legend entry for the domain that host names omit."""
@@ -110,14 +109,13 @@ def _heat_map(links: _Links, width: int) -> Drawing:
     entries = [(swatch("/".join(pair)), f"{share:g}× the median") for share, pair in _SCALE.items()]
     without = ", of those not flagged" if cells.slow.any() else ""
     entries += [("", f"median {kind}{without}: {rate:.3g} GB/s") for kind, rate in links.medians.items()]
-    notes = {
-        f"a cell: {cells.each}": cells.each != "a link",
-        "numbers: GB/s": numbered,
-        "empty: not measured": (cells.slowest[~np.eye(count, dtype=bool)] < 0).any(),
-    }
-    entries += [("", note) for note, applies in notes.items() if applies]
-    if cells.slow.any():
-        entries.append((swatch("paper", "alarm"), "flagged as slow"))
+    empty = (cells.slowest[~np.eye(count, dtype=bool)] < 0).any()
+    entries += [
+        ("", f"a cell: {cells.each}" if cells.each != "a link" else ""),
+        ("", "numbers: GB/s" if numbered else ""),
+        ("", "empty: not measured" if empty else ""),
+        (swatch("paper", "alarm"), "flagged as slow" if cells.slow.any() else ""),
+    ]
     chart = LaneChart(
         rows,
         Axis("receiver", lambda at: cells.names[round(at)].split(" ")[0], counted=True),
@@ -188,7 +186,7 @@ def _hosts(links: _Links, width: int) -> Drawing:
     if more := len(links.names) - len(shown):
         entries.append(("", f"and {plural(more, 'more host')}"))
     lanes_of_hosts = [row for name in shown for row in rows[name]]
-    axis = Axis("bandwidth (GB/s), median of links to and from other hosts", short)
+    axis = Axis("median bandwidth (GB/s)", short)
     title = f"{plural(len(links.names), 'host')}, {plural(len(links.hosts), 'rank')}"
     about = "The median bandwidth of the links of each host to and from other hosts."
     slow = [f"{name} {row.after}" for name in shown for row in rows[name] if row.alarm]

@@ -41,37 +41,25 @@ def levels(program: Program) -> Indices:
 
     A step follows the previous one in its threadblock, the one it waits for, and the send that it receives.
     """
-    from synth.simulation import links_of
+    from synth.simulation import links_of, run
 
     links = links_of(program)
-    before = np.arange(program.steps) - 1
-    before[program.tb_start[:-1][program.tb_start[:-1] < program.steps]] = -1
-    columns = (before, links.goal, links.sender)
-    left = np.sum([column >= 0 for column in columns], axis=0)
-    # A receive without a sender waits for ever.
-    left[links.receives & (links.sender < 0)] += 1
-    followers: list[list[int]] = [[] for _ in range(program.steps)]
-    for column in columns:
-        for step in np.flatnonzero(column >= 0).tolist():
-            followers[column[step]].append(step)
-    ready = np.flatnonzero(left == 0).tolist()
-    found = np.zeros(program.steps, dtype=np.int64)
-    for step in ready:
-        for follower in followers[step]:
-            left[follower] -= 1
-            found[follower] = max(found[follower], found[step] + 1)
-            if not left[follower]:
-                ready.append(follower)
-    return np.where(left == 0, found, -1)
+    first = set(program.tb_start.tolist())
+    goal, sender = links.goal.tolist(), links.sender.tolist()
+    found = np.full(program.steps, -1, dtype=np.int64)
+    for step in run(links, program.steps + 1)[0].tolist():
+        before = [goal[step], sender[step], -1 if step in first else step - 1]
+        found[step] = 1 + max((found[one] for one in before if one >= 0), default=-1)
+    return found
 
 
-def pictures(program: Program, width: int) -> list[Drawing]:
-    """Return a diagram with each step as early as its dependences allow; it shows no times.
+def pictures(program: Program, width: int) -> Iterator[Drawing]:
+    """Yield a diagram with each step as early as its dependences allow; it shows no times.
 
     At most the first 64 threadblocks are drawn, and as many levels as fit.
     """
     if not program.steps:
-        return []
+        return
     level = levels(program)
     blocks = min(program.threadblocks, _MOST_LANES)
     names = [_name(program, block) for block in range(blocks)]
@@ -103,16 +91,14 @@ def pictures(program: Program, width: int) -> list[Drawing]:
     ]
     does = "custom" if program.input_chunks else program.collective.label
     title = f"{program.name}: {does} on {plural(program.ranks, 'rank')}, {plural(program.steps, 'step')}"
-    return [
-        lanes(
-            f"{title} in {plural(program.threadblocks, 'threadblock')}",
-            "A lane for each threadblock: each step as early as those before it allow, without times.",
-            chart,
-            width,
-            [entry for entry in entries if entry[1]],
-            arrows,
-        )
-    ]
+    yield lanes(
+        f"{title} in {plural(program.threadblocks, 'threadblock')}",
+        "A lane for each threadblock: each step as early as those before it allow, without times.",
+        chart,
+        width,
+        entries,
+        arrows,
+    )
 
 
 def _name(program: Program, block: int) -> str:

@@ -36,8 +36,8 @@ _RANKS = (
 )
 
 
-def pictures(report: Report, width: int, bounds_s: Bounds | None = None) -> list[Drawing]:
-    """Return bandwidth and time over size, a picture for each collective, element type and operator.
+def pictures(report: Report, width: int, bounds_s: Bounds | None = None) -> Iterator[Drawing]:
+    """Yield bandwidth and time over size, a picture for each collective, element type and operator.
 
     ``bounds_s`` are proven lower bounds on the times by collective and size, drawn dashed. If a size was
     measured twice, the last measurement is drawn. A size with wrong elements is marked. A report without
@@ -47,11 +47,11 @@ def pictures(report: Report, width: int, bounds_s: Bounds | None = None) -> list
     for row in report.rows:
         if row.shown is not None:
             kinds.setdefault((row.collective, row.dtype, row.redop), []).append(row)
-    drawn = [_curves(report, rows, width, bounds_s or {}) for rows in kinds.values()]
+    for rows in kinds.values():
+        yield _curves(report, rows, width, bounds_s or {})
     for row in report.rows:
         if row.breakdown is not None:
-            drawn += _breakdown(row, row.breakdown, width)
-    return drawn
+            yield from _breakdown(row, row.breakdown, width)
 
 
 def _curves(report: Report, rows: list[Row], width: int, bounds_s: Bounds) -> Drawing:
@@ -127,15 +127,13 @@ def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawi
             rows.append(bar(name, [(kind, until_s - at_s, colour)], _signed(until_s - at_s), begin=at_s))
         at_s = until_s
     rows.append(bar("measured", [("measured", found.time_s, _TOTAL)], seconds(found.time_s), first=True))
+    run = f"run {found.iteration + 1}"
     return lanes(
         f"{what}: from the bound to the measured time",
         f"On {told.network}: what comes to the proven bound, one after the other, until the measured time.",
         LaneChart(rows, TIME),
         width,
-        [
-            ("", f"bound: {told.bound}"),
-            ("", f"run {found.iteration + 1}, the nearest to the median, {found.placement}"),
-        ],
+        [("", f"bound: {told.bound}"), ("", f"{run}, the nearest to the median, {found.placement}")],
     )
 
 
@@ -155,16 +153,13 @@ def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
         piece = ("measured", measured_s, _MEASURED)
         rows.append(bar(f"{name}, measured", [piece], seconds(measured_s), first=not foretold))
     clocks = found.clock_error_s
-    notes = [
-        largest_difference(found, _signed),
-        f"clocks of the hosts may be {seconds(clocks)} apart" if clocks else "",
-    ]
+    apart = f"clocks of the hosts may be {seconds(clocks)} apart" if clocks else ""
     return lanes(
         f"{what}: critical path, predicted and measured",
         "What the slowest rank waited for last, back to its start, by kind.",
         LaneChart(rows, replace(TIME, title="time on the critical path")),
         width,
-        [("", note) for note in notes if note],
+        [("", largest_difference(found, _signed)), ("", apart)],
     )
 
 

@@ -48,8 +48,8 @@ class _Use:
     of: int = 1
 
 
-def schedule(made: Schedule, width: int) -> list[Drawing]:
-    """Return a picture of the use of links, ports and ranks over time; at most 64 ranks have lanes."""
+def schedule(made: Schedule, width: int) -> Iterator[Drawing]:
+    """Yield a picture of the use of links, ports and ranks over time; at most 64 ranks have lanes."""
     about = f"{plural(made.sends, 'send')}: which share of links and ports is held, which ranks send."
     words = ["held; of a rank: it sends", "a rank, for part of the moment"]
     if (more := made.network.ranks - _MOST_LANES) > 0:
@@ -57,20 +57,20 @@ def schedule(made: Schedule, width: int) -> list[Drawing]:
     return _over_time(made, replay(made), about, words, _classes(made), _ranks(made), width)
 
 
-def periodic(made: PeriodicSchedule, width: int) -> list[Drawing]:
-    """Return a picture of the use of links, ports and ranks in the first periods, with eager sends."""
+def periodic(made: PeriodicSchedule, width: int) -> Iterator[Drawing]:
+    """Yield a picture of the use of links, ports and ranks in the first periods, with eager sends."""
     if not len(made.chunk):
-        return []
+        return
     shown = math.ceil(made.latency_s / made.period_s) + _FULL_PERIODS
     shown = max(1, min(shown, made.periods, _MOST_SENDS // len(made.chunk)))
-    drawn = schedule(made.expanded(shown), width)
-    return [replace(one, title=f"{one.title}: {shown} of {made.periods} periods") for one in drawn]
+    for one in schedule(made.expanded(shown), width):
+        yield replace(one, title=f"{one.title}: {shown} of {made.periods} periods")
 
 
-def symmetric(made: SymmetricSchedule, width: int) -> list[Drawing]:
-    """Return a picture of the use of links and ports during the listed sends, at most 64 orbits as lanes."""
+def symmetric(made: SymmetricSchedule, width: int) -> Iterator[Drawing]:
+    """Yield a picture of the use of links and ports during the listed sends, at most 64 orbits as lanes."""
     if not len(made.chunk):
-        return []
+        return
     network = made.network
     about = (
         f"{plural(len(made.chunk), 'send')} listed, {network.translations} translates of each: "
@@ -87,7 +87,7 @@ def symmetric(made: SymmetricSchedule, width: int) -> list[Drawing]:
         uses.append(_Use("ports", users, held_s[users], len(network.ports)))
     names = [f"like {src}→{dst}" for src, dst in zip(network.src.tolist(), network.dst.tolist(), strict=True)]
     orbits = _each(names, made.link, held_s)
-    return _over_time(made, replay(made.quotient), about, words, uses, orbits, width)
+    yield from _over_time(made, replay(made.quotient), about, words, uses, orbits, width)
 
 
 def _classes(made: Schedule) -> Iterator[_Use]:
@@ -126,11 +126,11 @@ def _over_time(
     curves: Iterable[_Use],
     each: Sequence[_Use],
     width: int,
-) -> list[Drawing]:
-    """Return the curves, and below them the lanes; ``words`` explain what is held, partly held, left out."""
+) -> Iterator[Drawing]:
+    """Yield the curves, and below them the lanes; ``words`` explain what is held, partly held, left out."""
     time_s = timing.time_s
     if not 0 < time_s < float("inf"):
-        return []
+        return
     slots = int(room(["100 %", *(use.name for use in each)], width)) // _SLOT
     rows = []
     for use in curves:
@@ -147,7 +147,7 @@ def _over_time(
     title = f"{made.collective.label} by {made.method} on {made.network.name}: {seconds(time_s)}"
     entries = zip(signs, words, strict=False)
     chart = LaneChart(rows, TIME, _LANE, until=time_s, unit=slots * _SLOT / time_s, ground=True)
-    return [lanes(title, about, chart, width, entries)]
+    yield lanes(title, about, chart, width, entries)
 
 
 def _share(use: _Use, timing: Timing, slots: int) -> Floats:
@@ -167,8 +167,8 @@ def _runs(share: Floats, time_s: float, levels: int) -> Iterator[tuple[float, fl
         slot += length
 
 
-def selection(made: Selection, width: int) -> list[Drawing]:
-    """Return predicted bandwidth and time over size, with a line for each schedule and a dashed bound."""
+def selection(made: Selection, width: int) -> Iterator[Drawing]:
+    """Yield predicted bandwidth and time over size, with a line for each schedule and a dashed bound."""
     rates, times = [], []
     for number, one in enumerate(made.algorithms):
         name, colour = f"{one.method}, {plural(one.collective.chunks, 'chunk')}", palette(number)
@@ -178,14 +178,12 @@ def selection(made: Selection, width: int) -> list[Drawing]:
         times.append(series(name, colour, sizes, [point.time_s for point in points]))
     sizes, bounds_s = [point.size_bytes for point in made.points], [point.bound_s for point in made.points]
     times.append(series("proven bound", GREY, sizes, bounds_s, dashed=True))
-    return [
-        charts(
-            f"{made.collective.label} on {made.network.name}, predicted",
-            "Predicted bus bandwidth and time over size: a line for each schedule, and the proven bound.",
-            [
-                Chart(SIZE, Axis("bus bandwidth (GB/s)", short, 10), rates),
-                Chart(SIZE, Axis("time", seconds, 10), times),
-            ],
-            width,
-        )
-    ]
+    yield charts(
+        f"{made.collective.label} on {made.network.name}, predicted",
+        "Predicted bus bandwidth and time over size: a line for each schedule, and the proven bound.",
+        [
+            Chart(SIZE, Axis("bus bandwidth (GB/s)", short, 10), rates),
+            Chart(SIZE, Axis("time", seconds, 10), times),
+        ],
+        width,
+    )

@@ -43,22 +43,20 @@ _KINDS = {
 _QUESTIONS = {"nic_numa": "nearest NUMA node", "gpu_switch": "one PCIe switch", "nic_switch": "PCIe switch"}
 
 
-def pictures(topology: Topology, width: int) -> list[Drawing]:
-    """Return one picture for each of at most 8 kinds of equal hosts, then the results of active probes."""
+def pictures(topology: Topology, width: int) -> Iterator[Drawing]:
+    """Yield one picture for each of at most 8 kinds of equal hosts, then the results of active probes."""
     from probes.diff import fold_hosts
 
-    found = []
     for group in fold_hosts(topology)[:_MOST_GROUPS]:
         wrong = {
             finding.where.partition("/")[2]: finding.text
             for finding in topology.findings
             if finding.where.startswith(f"{group.hosts[0].name}/")
         }
-        found.append(_machine(group, wrong, width))
+        yield _machine(group, wrong, width)
         answered = [one for one in group.hosts[0].probed if one.measured]
         if answered:
-            found.append(_probes(group.hosts[0], answered[:_MOST_PROBES], width))
-    return found
+            yield _probes(group.hosts[0], answered[:_MOST_PROBES], width)
 
 
 def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:

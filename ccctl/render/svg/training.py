@@ -28,16 +28,16 @@ _MOST_LAYERS, _MOST_RANKS, _MOST_POINTS = 48, 128, 40
 _CELL, _GROUP_ROW, _LANE = 26, 18, 16
 # In the order of synth.fusion.timeline.KINDS; Okabe and Ito's colours.
 _TASKS = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#cc79a7")
-# Gaps and tasks of the processor that are shorter than these shares of the time are not visible.
-_GAP, _TASK = 1 / 3000, 1 / 400
+# Gaps that are shorter than this share of the time are not visible.
+_GAP = 1 / 3000
 # If the largest value is this many times the least, the axis is logarithmic, else linear.
 _LARGE_RATIO = 20
 # Early points above the others by this many times the others' range are left out.
 _FIRST, _RANGES = 0.2, 4
 
 
-def model(made: Model, width: int) -> list[Drawing]:
-    """Return two panels over the layers; with more than 48 layers, a point is the sum of several."""
+def model(made: Model, width: int) -> Iterator[Drawing]:
+    """Yield two panels over the layers; with more than 48 layers, a point is the sum of several."""
     from ccctl.render.text.training import model as text
 
     count = len(made.layers)
@@ -54,23 +54,21 @@ def model(made: Model, width: int) -> list[Drawing]:
         line("backward pass", COLOURS[0], made.backward_s),
         line("forward pass", COLOURS[1], made.forward_s),
     ]
-    return [
-        charts(
-            text.headline(made),
-            f"What {plural(count, 'layer')} take in the forward and backward pass, and their gradients.",
-            [
-                Chart(axis, replace(TIME, title="time of a pass"), passes),
-                Chart(axis, Axis("gradients (MB)", short), [line("gradients", COLOURS[2], size / 1e6)]),
-            ],
-            width,
-        )
-    ]
+    yield charts(
+        text.headline(made),
+        f"What {plural(count, 'layer')} take in the forward and backward pass, and their gradients.",
+        [
+            Chart(axis, replace(TIME, title="time of a pass"), passes),
+            Chart(axis, Axis("gradients (MB)", short), [line("gradients", COLOURS[2], size / 1e6)]),
+        ],
+        width,
+    )
 
 
-def tuning(made: Tuning, width: int) -> list[Drawing]:
-    """Return time over buffer size, and over the number of trials; nothing without a trial."""
+def tuning(made: Tuning, width: int) -> Iterator[Drawing]:
+    """Yield time over buffer size, and over the number of trials; nothing without a trial."""
     if not made.trials:
-        return []
+        return
     taken, (best_bytes, best_s) = made.seconds.tolist(), made.best
     name, number = f"the best: {about(best_bytes)}, {seconds(best_s)}", range(1, made.trials + 1)
     # A linear axis for a small range, a logarithmic one for a large range.
@@ -84,26 +82,24 @@ def tuning(made: Tuning, width: int) -> list[Drawing]:
         series("the best so far", COLOURS[2], number, accumulate(taken, min), dashed=True),
         series(name, COLOURS[1], [1 + taken.index(best_s)], [best_s], joined=False),
     ]
-    return [
-        charts(
-            f"{made.subject}: {made.strategy}, {plural(made.trials, 'trial')}",
-            "The seconds of an iteration over the buffer, and trial by trial with the best so far.",
-            [
-                Chart(replace(SIZE, title="buffer (bytes)"), y, by_size),
-                Chart(Axis("trial", short, counted=True), y, by_number),
-            ],
-            width,
-        )
-    ]
+    yield charts(
+        f"{made.subject}: {made.strategy}, {plural(made.trials, 'trial')}",
+        "The seconds of an iteration over the buffer, and trial by trial with the best so far.",
+        [
+            Chart(replace(SIZE, title="buffer (bytes)"), y, by_size),
+            Chart(Axis("trial", short, counted=True), y, by_number),
+        ],
+        width,
+    )
 
 
-def fusion(plan: FusionPlan, width: int) -> list[Drawing]:
-    """Return one iteration of the plan; each block of the network is a bucket."""
+def fusion(plan: FusionPlan, width: int) -> Iterator[Drawing]:
+    """Yield one iteration of the plan; each block of the network is a bucket."""
     return iterations({plan.method: plan}, width)
 
 
-def iterations(plans: Mapping[str, FusionPlan], width: int) -> list[Drawing]:
-    """Return a picture with a lane for each plan's kinds of tasks, on one time scale."""
+def iterations(plans: Mapping[str, FusionPlan], width: int) -> Iterator[Drawing]:
+    """Yield a picture with a lane for each plan's kinds of tasks, on one time scale."""
     from synth.fusion import KINDS
 
     longest_s = max(plan.timeline.time_s for plan in plans.values()) or 1.0
@@ -122,7 +118,7 @@ def iterations(plans: Mapping[str, FusionPlan], width: int) -> list[Drawing]:
     title = f"{one.model}: one iteration on {plural(one.ranks, 'rank')}, predicted"
     about_it = "What the processor computes and what the network carries meanwhile, a block for each bucket."
     chart = LaneChart(rows, TIME, _LANE, until=longest_s, ground=True)
-    return [lanes(title, about_it, chart, width, [("", "numbers: buckets")])]
+    yield lanes(title, about_it, chart, width, [("", "numbers: buckets")])
 
 
 def _tasks(plan: FusionPlan, kind: int, longest_s: float) -> Iterator[Block]:
@@ -143,8 +139,8 @@ def _tasks(plan: FusionPlan, kind: int, longest_s: float) -> Iterator[Block]:
             yield Block(begin, end, _TASKS[kind], name, str(item) if on_network else "")
 
 
-def groups(made: Groups, width: int) -> list[Drawing]:
-    """Return as many iterations as fit, for at most 128 ranks; equal numbers in a column are a group."""
+def groups(made: Groups, width: int) -> Iterator[Drawing]:
+    """Yield as many iterations as fit, for at most 128 ranks; equal numbers in a column are a group."""
     rack_of = {rank: number for number, rack in enumerate(made.racks) for rank in rack}
     number_of = [
         {rank: (number, group) for number, group in enumerate(division) for rank in group}
@@ -164,23 +160,19 @@ def groups(made: Groups, width: int) -> list[Drawing]:
             for at, (number, group) in enumerate(found)
         ]
         rows.append(Lane(labels[rank], tuple(blocks), alarm=rank in made.slow_ranks))
-    notes = {
-        "numbers: the groups of an iteration": True,
-        f"and {made.period - columns} more iterations": made.period > columns,
-        f"and {made.ranks - _MOST_RANKS} more ranks": made.ranks > _MOST_RANKS,
-    }
+    notes = [("", "numbers: the groups of an iteration")]
+    notes += [("", f"and {made.period - columns} more iterations")] if made.period > columns else []
+    notes += [("", f"and {made.ranks - _MOST_RANKS} more ranks")] if made.ranks > _MOST_RANKS else []
     axis = Axis("iteration", short, counted=True)
     chart = LaneChart(rows, axis, _GROUP_ROW, until=columns, unit=_CELL, side="rank")
     title = f"{made.pattern.replace('_', ' ')}, period {made.period}, rho {made.rho:.4g}"
-    return [
-        lanes(
-            f"{title}, {seconds(made.predicted_s)} an iteration",
-            "Which ranks average their parameters together, iteration by iteration.",
-            chart,
-            width,
-            [("", note) for note, applies in notes.items() if applies],
-        )
-    ]
+    yield lanes(
+        f"{title}, {seconds(made.predicted_s)} an iteration",
+        "Which ranks average their parameters together, iteration by iteration.",
+        chart,
+        width,
+        notes,
+    )
 
 
 def _member(at: int, number: int, ranks: int, racks: int) -> Block:
@@ -192,8 +184,8 @@ def _member(at: int, number: int, ranks: int, racks: int) -> Block:
     return Block(at, at + 1, palette(number), "a group of several racks", str(number), edge="ink")
 
 
-def training(report: TrainingReport, width: int) -> list[Drawing]:
-    """Return loss over iterations and error on held-out data over time, with a colour for each mode.
+def training(report: TrainingReport, width: int) -> Iterator[Drawing]:
+    """Yield loss over iterations and error on held-out data over time, with a colour for each mode.
 
     Losses are smoothed over neighbours, as batches differ. Errors of 0 are left out on a logarithmic axis.
     """
@@ -205,18 +197,16 @@ def training(report: TrainingReport, width: int) -> list[Drawing]:
         losses.append(Series(row.label, palette(number), shown))
         errors.append(series(row.label, palette(number), row.evaluated_s, 1 - row.accuracies))
     hidden = [y for curve in curves for x, y in curve if x < begin]
-    return [
-        charts(
-            f"{report.model} on {report.ranks} ranks, {report.backend}",
-            "Loss over iterations and error on held-out data over time: a line for each mode.",
-            [
-                _panel("loss", Axis("iteration", short, counted=True), losses),
-                _panel("error on held-out data (share)", TIME, errors),
-            ],
-            width,
-            [("", note) for note in _notes(report, hidden, begin)],
-        )
-    ]
+    yield charts(
+        f"{report.model} on {report.ranks} ranks, {report.backend}",
+        "Loss over iterations and error on held-out data over time: a line for each mode.",
+        [
+            _panel("loss", Axis("iteration", short, counted=True), losses),
+            _panel("error on held-out data (share)", TIME, errors),
+        ],
+        width,
+        [("", note) for note in _notes(report, hidden, begin)],
+    )
 
 
 def _panel(title: str, x: Axis, lines: Sequence[Series]) -> Chart:

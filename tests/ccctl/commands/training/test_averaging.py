@@ -130,9 +130,9 @@ def test_picture_marks_what_is_slow():
     from ccctl.render.svg.training import groups
 
     made = plan_groups(racked([5] * 3, slow_ranks=[2], slow_racks=[1]), SIZE_BYTES).groups
-    drawn = document(groups(made, 960))
+    drawn = document([*groups(made, 960)])
     assert "rank 2, slow" in drawn and "rack 1, slow" in drawn
     # A cell for each rank and iteration holds the number of its group.
     assert drawn.count("font-size='11'") == made.ranks * made.period
-    narrow = document(groups(made, 358))
+    narrow = document([*groups(made, 358)])
     assert "more iterations" in narrow

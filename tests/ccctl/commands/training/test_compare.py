@@ -101,7 +101,7 @@ def test_summary_and_picture_have_every_mode(pieces):
     report = replace(pieces[-1], rows=tuple(row for piece in pieces for row in piece.rows))
     told = summary_of(report)
     assert [(row["mode"], row["ddp_difference"]) for row in told["rows"]] == [("ddp", None), ("gossip", 0.25)]
-    drawn = document(pictures(report, 960))
+    drawn = document([*pictures(report, 960)])
     assert "ddp:4M" in drawn
     assert "gossip" in drawn
 

@@ -12,11 +12,11 @@ PROFILE = profile_with_slow_host()
 
 
 def hosts(profile, width=960):
-    return pictures(profile, width)[0]
+    return next(pictures(profile, width))
 
 
 def heat_map(profile, width=960):
-    return pictures(profile, width)[-1]
+    return [*pictures(profile, width)][-1]
 
 
 def words(drawing):

@@ -38,7 +38,7 @@ def test_what_never_runs_is_said(samples):
     program = samples["program"]
     silent = replace(program, op=np.array([0, 0, 2], dtype=np.uint8))
     assert levels(silent).tolist()[-1] == -1
-    assert "1 step never run" in "".join(pictures(silent, 960)[0].parts)
+    assert "1 step never run" in "".join(next(pictures(silent, 960)).parts)
 
 
 def test_a_program_without_steps_has_no_picture(samples):
@@ -47,7 +47,7 @@ def test_a_program_without_steps_has_no_picture(samples):
     empty = replace(
         program, tb_start=program.tb_start * 0, **{name: getattr(program, name)[:0] for name in columns}
     )
-    assert pictures(empty, 960) == []
+    assert not [*pictures(empty, 960)]
 
 
 @pytest.mark.parametrize(("width", "apart"), [(960, 1), (358, 5)])

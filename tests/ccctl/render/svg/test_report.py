@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def plot(report, width=960, bounds_s=None):
-    return document(pictures(report, width, bounds_s))
+    return document([*pictures(report, width, bounds_s)])
 
 
 def marks(root):
@@ -74,7 +74,7 @@ def test_the_same_report_is_the_same_bytes(samples):
 
 
 def test_a_report_without_rows_has_no_picture(samples):
-    assert pictures(replace(samples["report"], rows=()), 960) == []
+    assert not [*pictures(replace(samples["report"], rows=()), 960)]
 
 
 def test_each_collective_has_a_picture_and_the_bound_a_line_in_both_panels(samples):

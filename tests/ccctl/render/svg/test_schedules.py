@@ -10,7 +10,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_a_curve_for_each_class_and_a_lane_for_each_rank(schedule):
-    root = ElementTree.fromstring(document(pictures(schedule, 960)))
+    root = ElementTree.fromstring(document([*pictures(schedule, 960)]))
     texts = [text.text for text in root.iter(f"{SVG}text")]
     # In a ring every link and every NIC is busy but for the time in flight.
     assert [text.partition(":")[0] for text in texts if "mean 9" in text] == ["links", "ports"]
