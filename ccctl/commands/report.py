@@ -17,7 +17,7 @@ from ccctl.render import figures
 if TYPE_CHECKING:
     from ccctl.artifacts import Gathered
     from ccctl.render import ArtifactFinding
-    from ccctl.render.html import PageSection
+    from ccctl.render.html_page import PageSection
 
 __all__ = ["EXAMPLES", "report"]
 
@@ -87,12 +87,12 @@ def report(
 def _page(title: str, gathered: Gathered, found: list[ArtifactFinding]) -> str:
     from ccctl import __version__
     from ccctl.artifacts import created
-    from ccctl.render.html import page
+    from ccctl.render import html_page
 
     files = [(one.source, one.kind, one.sha256[:16]) for one in gathered.artifacts]
     files += [(one.source, "not readable", one.reason) for one in gathered.unread]
     short = _short([source for source, _, _ in files])
-    return page(
+    return html_page.page(
         f"ccctl report: {title}",
         f"ccctl {__version__}, {created()}",
         [replace(one, source=short[one.source]) for one in found],
@@ -114,8 +114,7 @@ def _parts(gathered: Gathered) -> list[PageSection]:
 
     Nothing of what is not proven.
     """
-    from ccctl.render import bench_bounds, unproven
-    from ccctl.render.html import PageSection, tables
+    from ccctl.render import bench_bounds, html_page, unproven
     from ccctl.render.svg import NARROW, WIDE, draw
 
     order = list(_SECTIONS)
@@ -126,6 +125,6 @@ def _parts(gathered: Gathered) -> list[PageSection]:
         bounds_s = bench_bounds(one.body, gathered.artifacts) if one.kind == "report" else {}
         wide, narrow = (tuple(draw(one.kind, one.body, width, bounds_s)) for width in (WIDE, NARROW))
         if wide:
-            told = tuple(tables(one.kind, one.body, bounds_s))
-            parts.append(PageSection(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, told))
+            told = tuple(html_page.tables(one.kind, one.body, bounds_s))
+            parts.append(html_page.PageSection(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, told))
     return parts

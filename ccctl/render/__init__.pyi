@@ -1,4 +1,4 @@
-from . import manual_page as manual_page, prometheus as prometheus, trace as trace
+from . import html_page as html_page, manual_page as manual_page, prometheus as prometheus, trace as trace
 from .chrome_trace import write_trace as write_trace
 from .finding import (
     ArtifactFinding as ArtifactFinding,
@@ -7,7 +7,6 @@ from .finding import (
     unproven as unproven,
 )
 from .forms import module_of as module_of
-from .iteration_trace import iteration_blocks as iteration_blocks, iteration_tracks as iteration_tracks
 from .junit_xml import Case as Case, junit as junit
 from .machine_tree import (
     TreeLine as TreeLine,

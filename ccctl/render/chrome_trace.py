@@ -14,6 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ccctl import console
 from ccctl.artifacts import write_atomically
 from probes.base import Floats, Indices, unsteered_json
@@ -77,20 +79,17 @@ def _named(tracks: Iterable[Track]) -> Iterator[str]:
     for track in tracks:
         if track.group not in known:
             known.add(track.group)
-            yield _metadata("process_name", track.group, 0, "name", track.group_name)
-            yield _metadata("process_sort_index", track.group, 0, "sort_index", track.group)
-        yield _metadata("thread_name", track.group, track.number, "name", track.name)
-        yield _metadata("thread_sort_index", track.group, track.number, "sort_index", track.number)
+            yield from _name("process", track.group, 0, track.group, track.group_name)
+        yield from _name("thread", track.group, track.number, track.number, track.name)
 
 
-def _metadata(what: str, group: int, track: int, key: str, value: str | int) -> str:
-    event = {"ph": "M", "name": what, "pid": group, "tid": track, "args": {key: value}}
-    return unsteered_json(json.dumps(event, ensure_ascii=False, separators=(",", ":")))
+def _name(what: str, group: int, track: int, order: int, name: str) -> Iterator[str]:
+    for key, value in (("name", name), ("sort_index", order)):
+        event = {"ph": "M", "name": f"{what}_{key}", "pid": group, "tid": track, "args": {key: value}}
+        yield unsteered_json(json.dumps(event, ensure_ascii=False, separators=(",", ":")))
 
 
 def _events(block: Slices) -> Iterator[str]:
-    import numpy as np
-
     # Round ends instead of durations, so that adjacent slices stay adjacent.
     start, end = (np.rint(moment_s * 1e12).astype(np.int64) for moment_s in (block.start_s, block.end_s))
     columns = (block.group, block.track, start, end - start)

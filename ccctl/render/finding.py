@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from ccctl.render.units import about
 from probes.base import plural, some
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ArtifactFinding", "bench_bounds", "findings", "unproven"]
 
-# The order of findings: dead hosts, wrong results, slow parts, then all others.
-_ORDER = ("dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind")
+# In the order of findings: dead hosts, wrong results, slow parts, then all others.
+Kind = Literal["dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind"]
+# A finding without its source.
+_Pair = tuple[Kind, str]
+_ORDER = get_args(Kind)
 _OTHER_TOOLS = ("nccl-tests", "nccl-inspector", "flight-recorder", "osu")
 _SLOW = ("low", "very low")
 _MOST_NAMED = 4
@@ -32,7 +36,7 @@ _MOST_RANKS, _MOST_SIZES = 64, 16
 class ArtifactFinding:
     """One finding: a stable word for its kind, its source file, and a sentence."""
 
-    what: Literal["dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind"]
+    what: Kind
     source: str
     text: str
 
@@ -48,7 +52,8 @@ def findings(gathered: Gathered) -> list[ArtifactFinding]:
     ]
     # A profile names the slow host; a history only says that there is one.
     for artifact in sorted(gathered.artifacts, key=lambda one: one.kind == "history"):
-        found += _of(artifact, gathered.artifacts)
+        own = _of(artifact, gathered.artifacts)
+        found += [ArtifactFinding(what, artifact.source, text) for what, text in own]
     return sorted(_merged(found), key=lambda one: _ORDER.index(one.what))
 
 
@@ -57,14 +62,11 @@ def _merged(found: Sequence[ArtifactFinding]) -> list[ArtifactFinding]:
     sources: dict[tuple[str, str], list[ArtifactFinding]] = {}
     for one in found:
         sources.setdefault((one.what, one.text), []).append(one)
-    return [
-        same[0]
-        if len(same) == 1
-        else replace(
-            same[0], text=f"{same[0].text} (also in {some([one.source for one in same[1:]], _MOST_NAMED)})"
-        )
-        for same in sources.values()
-    ]
+    merged = []
+    for first, *more in sources.values():
+        also = f" (also in {some([one.source for one in more], _MOST_NAMED)})" if more else ""
+        merged.append(replace(first, text=first.text + also))
+    return merged
 
 
 def unproven(artifact: Artifact) -> list[str]:
@@ -123,47 +125,70 @@ def _network_of(report: Report, others: Sequence[Artifact]) -> Network | None:
     return fitting[0].listed_network() if fitting else None
 
 
-def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[ArtifactFinding]:
-    source, body = artifact.source, artifact.body
+def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[_Pair]:
+    kind, body = artifact.kind, artifact.body
     for problem in unproven(artifact):
-        yield ArtifactFinding("unproven", source, problem)
-    if artifact.kind == "topology":
+        yield "unproven", problem
+    if kind == "topology":
         for one in body.findings:
-            yield ArtifactFinding("doubtful", source, f"{one.where}: {one.what}: {one.text}")
-    elif artifact.kind == "profile":
-        yield from _of_profile(body, source)
-    elif artifact.kind == "history":
-        yield from _of_history(body, source)
-    elif artifact.kind == "report":
-        yield from _of_report(body, source, bench_bounds(body, others), others)
-    elif artifact.kind == "training":
+            yield "doubtful", f"{one.where}: {one.what}: {one.text}"
+    elif kind == "profile":
+        yield from _of_profile(body)
+    elif kind == "history":
+        yield from _of_history(body)
+    elif kind == "report":
+        yield from _of_report(body, others)
+    elif kind == "training":
         if body.interrupted:
-            yield ArtifactFinding("incomplete", source, f"interrupted: {body.interrupted}")
+            yield "incomplete", f"interrupted: {body.interrupted}"
         for row in body.rows:
             if row.lost:
-                yield ArtifactFinding("incomplete", source, f"{row.label}: ranks {row.lost} died")
+                yield "incomplete", f"{row.label}: ranks {row.lost} died"
 
 
-def _of_profile(profile: Profile, source: str) -> Iterator[ArtifactFinding]:
+def _of_profile(profile: Profile) -> Iterator[_Pair]:
     from ccctl.render.svg import SLOW
 
     # Profiles of older versions do not record the kind of a finding.
     slow = any(SLOW & set(words.split(",")) for words in profile.links.flags)
     kinds = profile.finding_kinds or ("slow" if slow else "doubtful",) * len(profile.findings)
-    for kind, text in zip(kinds, profile.findings, strict=True):
-        yield ArtifactFinding(kind, source, text)
+    yield from zip(kinds, profile.findings, strict=True)
 
 
-def _of_history(history: History, source: str) -> Iterator[ArtifactFinding]:
+def _of_history(history: History) -> Iterator[_Pair]:
     worse = [event for event in history.events if event.kind in ("drift", "gone")]
     now = int((history.since_s("bandwidth") > 0).sum()) + int((history.since_s("latency") > 0).sum())
     if now and worse:
-        yield ArtifactFinding(
-            "slow", source, f"{plural(now, 'link')} worse than the baseline; {worse[-1].text}"
+        yield "slow", f"{plural(now, 'link')} worse than the baseline; {worse[-1].text}"
+
+
+def _of_report(report: Report, others: Sequence[Artifact]) -> Iterator[_Pair]:
+    if report.interrupted:
+        yield "incomplete", f"interrupted: {report.interrupted}"
+    if report.corrupt:
+        yield "wrong", report.corrupt
+    for note in report.notes:
+        yield "doubtful", note
+    yield from _judged(report, others)
+    for row in report.rows:
+        if wrong := row.wrong_results:
+            yield "wrong", f"{row.collective} of {about(row.size_bytes)}: {wrong}"
+    yield from _behind(report)
+    bounds_s = bench_bounds(report, others)
+    beaten = [
+        row
+        for row in report.rows
+        if row.shown and row.shown.time_s < 0.95 * bounds_s.get((row.collective, row.size_bytes), 0.0)
+    ]
+    if beaten:
+        yield (
+            "doubtful",
+            f"{plural(len(beaten), 'row')} faster than the bound allows: the network that the bound is of is "
+            "not the one that this was measured on",
         )
 
 
-def _judged(report: Report, source: str, others: Sequence[Artifact]) -> Iterator[ArtifactFinding]:
+def _judged(report: Report, others: Sequence[Artifact]) -> Iterator[_Pair]:
     """Yield the findings of `explain` on all rows, if their network is known."""
     from ccctl.arguments import network_of
     from exec.benchmark import abnormal, judged
@@ -175,33 +200,24 @@ def _judged(report: Report, source: str, others: Sequence[Artifact]) -> Iterator
     if report.wrong_results or (network is None and not foreign):
         return
     if report.ranks > _MOST_RANKS:
-        yield ArtifactFinding(
-            "doubtful", source, f"not judged: {report.ranks} ranks; ccctl explain judges them"
-        )
+        yield "doubtful", f"not judged: {report.ranks} ranks; ccctl explain judges them"
         return
+    why = "no network of as many ranks is among the files; name one to ccctl explain"
     try:
         network = network or network_of(report, None)
-    except CcctlError:
-        known = "no network of as many ranks is among the files; ccctl explain is told of one"
-        yield ArtifactFinding("doubtful", source, f"whether it is normal is not known: {known}")
-        return
-    try:
+        why = ""
         found = abnormal(judged(report, network))
     except CcctlError as error:
-        yield ArtifactFinding("doubtful", source, f"whether it is normal is not known: {error.message}")
+        yield "doubtful", f"whether it is normal is not known: {why or error.message}"
         return
     for verdict, rows in found.items():
         for kind in dict.fromkeys(one.row.collective for one in rows):
             own = [one for one in rows if one.row.collective == kind]
-            yield ArtifactFinding(
-                "slow" if verdict in _SLOW else "doubtful", source, _shortfall(own, network.name)
-            )
+            yield "slow" if verdict in _SLOW else "doubtful", _shortfall(own, network.name)
 
 
 def _shortfall(rows: Sequence[JudgedRow], network: str) -> str:
     """Return a sentence on the largest row's result, and how many other rows are like it."""
-    from ccctl.render.units import about
-
     one = max(rows, key=lambda row: row.row.size_bytes)
     reached, most = one.busbw_gbs(one.time_s), one.busbw_gbs(one.bound.time_s)
     more = f", as {plural(len(rows) - 1, 'more row')}" if len(rows) > 1 else ""
@@ -211,48 +227,19 @@ def _shortfall(rows: Sequence[JudgedRow], network: str) -> str:
     )
 
 
-def _of_report(
-    report: Report, source: str, bounds_s: Bounds, others: Sequence[Artifact]
-) -> Iterator[ArtifactFinding]:
-    from ccctl.render.units import about
-
-    if report.interrupted:
-        yield ArtifactFinding("incomplete", source, f"interrupted: {report.interrupted}")
-    if report.corrupt:
-        yield ArtifactFinding("wrong", source, report.corrupt)
-    for note in report.notes:
-        yield ArtifactFinding("doubtful", source, note)
-    yield from _judged(report, source, others)
-    behind: dict[str, list[tuple[float, Row]]] = {}
+def _behind(report: Report) -> Iterator[_Pair]:
+    """Yield the libraries that were faster, with the size at which they were most so."""
+    ratios: dict[str, list[tuple[float, int]]] = {}
     for row in report.rows:
-        if wrong := row.wrong_results:
-            yield ArtifactFinding("wrong", source, f"{row.collective} of {about(row.size_bytes)}: {wrong}")
         for name, peer in row.peers.items():
             if row.shown is not None and peer.time_s > 0 and not row.doubt(name):
-                behind.setdefault(name, []).append((row.shown.time_s / peer.time_s, row))
-    for name, pairs in behind.items():
-        slower = [(ratio, row) for ratio, row in pairs if ratio > _BEHIND]
+                ratios.setdefault(name, []).append((row.shown.time_s / peer.time_s, row.size_bytes))
+    for name, found in ratios.items():
+        slower = sum(ratio > _BEHIND for ratio, _ in found)
+        ratio, size_bytes = max(found, key=lambda pair: pair[0])
         if slower:
-            ratio, row = max(slower, key=lambda pair: pair[0])
-            yield ArtifactFinding(
+            yield (
                 "behind",
-                source,
-                f"slower than {name} at {len(slower)} of {plural(len(pairs), 'size')}, most at "
-                f"{about(row.size_bytes)}: {ratio:.2f} times its time",
+                f"slower than {name} at {slower} of {plural(len(found), 'size')}, most at "
+                f"{about(size_bytes)}: {ratio:.2f} times its time",
             )
-    yield from _beaten(report, source, bounds_s)
-
-
-def _beaten(report: Report, source: str, bounds_s: Bounds) -> Iterator[ArtifactFinding]:
-    beaten = [
-        row
-        for row in report.rows
-        if row.shown and row.shown.time_s < 0.95 * bounds_s.get((row.collective, row.size_bytes), 0.0)
-    ]
-    if beaten:
-        yield ArtifactFinding(
-            "doubtful",
-            source,
-            f"{plural(len(beaten), 'row')} faster than the bound allows: the network that the bound is of is "
-            "not the one that this was measured on",
-        )

@@ -1,25 +1,32 @@
-"""Traces of schedules and programs for Perfetto: the sends on every link and shared port over time.
+"""Traces for Perfetto: of schedules and programs the sends on every link, of training its iterations.
 
-Tracks are grouped by the sending rank; shared ports form their own group.
+Tracks of sends are grouped by the sending rank; shared ports form their own group. Each method of training is
+a group of a processor and a network.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ccctl.render.chrome_trace import BLOCK, Slices, Track
 from probes.base import unsteered_json
+from synth.program import BUFFERS, OPS
+from synth.simulation import CAUSES, contributions
 
 if TYPE_CHECKING:
     from probes.base import Floats, Indices
+    from synth.fusion import FusionPlan, Model
     from synth.network import Network
     from synth.program import Program
     from synth.schedules import Schedule, Timing
     from synth.simulation import ProgramTiming
 
-__all__ = ["program_blocks", "program_tracks", "schedule_blocks", "schedule_tracks"]
+__all__ = ["iteration_blocks", "iteration_tracks", "program_blocks", "program_tracks", "schedule_blocks"]
+__all__ += ["schedule_tracks"]
 
 
 def schedule_tracks(network: Network) -> Iterator[Track]:
@@ -33,10 +40,6 @@ def schedule_tracks(network: Network) -> Iterator[Track]:
 
 def schedule_blocks(schedule: Schedule, timing: Timing) -> Iterator[Slices]:
     """Yield every send on its link and on each port of the link, while it holds them."""
-    import numpy as np
-
-    from synth.simulation import contributions
-
     network, carried = schedule.network, contributions(schedule)
     end_s = timing.start_s + network.hold_s(schedule.chunk_bytes)[schedule.link]
     for first in range(0, schedule.sends, BLOCK):
@@ -69,8 +72,6 @@ def program_tracks(program: Program, network: Network) -> Iterator[Track]:
 
     Threadblocks with a send rate share links and ports at the same time; these then have no tracks.
     """
-    import numpy as np
-
     blocks, paced = program.threadblocks, len(program.tb_bytes_per_s) > 0
     first = np.searchsorted(program.tb_rank, np.arange(program.ranks + 1)).tolist()
     start, links = network.out_links
@@ -88,8 +89,6 @@ def program_blocks(
     program: Program, network: Network, chunk_bytes: int, timing: ProgramTiming
 ) -> Iterator[Slices]:
     """Yield every step on its threadblock, and its send on the link and the link's ports."""
-    import numpy as np
-
     blocks = program.threadblocks
     rank_of = program.tb_rank[program.tb_of]
     for first in range(0, program.steps, BLOCK):
@@ -122,8 +121,6 @@ def _on_ports(
     network: Network, before: int, link: Indices, start_s: Floats, end_s: Floats, names: list[str]
 ) -> Slices:
     """Return the slices of links on each of their ports, without the contents that the link shows."""
-    import numpy as np
-
     row, port = network.ports_along(link)
     group = np.full(len(row), network.ranks + 1)
     again = [names[at] for at in row.tolist()]
@@ -131,27 +128,17 @@ def _on_ports(
 
 
 def _instruction(program: Program, row: int) -> str:
-    from synth.program import OPS
-
-    ends = [
-        _slots(program, buffer[row], slot[row], row)
-        for buffer, slot in ((program.src_buffer, program.src_slot), (program.dst_buffer, program.dst_slot))
-        if slot[row] >= 0
-    ]
+    """Return a step's instruction and its slots, such as ``cpy i[0-3]→o[4-7]``."""
+    ends = []
+    for buffer, slots in ((program.src_buffer, program.src_slot), (program.dst_buffer, program.dst_slot)):
+        first, last = slots[row], slots[row] + program.count[row] - 1
+        if first >= 0:
+            ends.append(f"{BUFFERS[buffer[row]]}[{first}{f'-{last}' if last > first else ''}]")
     return " ".join((OPS[program.op[row]], "→".join(ends))).strip()
-
-
-def _slots(program: Program, buffer: int, slot: int, row: int) -> str:
-    from synth.program import BUFFERS
-
-    more = f"-{slot + program.count[row] - 1}" if program.count[row] > 1 else ""
-    return f"{BUFFERS[buffer]}[{slot}{more}]"
 
 
 def _step(program: Program, row: int, chunk_bytes: int, timing: ProgramTiming) -> str:
     """Return a step's arguments: its instruction, and what it waited for last."""
-    from synth.simulation import CAUSES
-
     block = int(program.tb_of[row])
     told: dict[str, object] = {
         "step": row - int(program.tb_start[block]),
@@ -164,3 +151,28 @@ def _step(program: Program, row: int, chunk_bytes: int, timing: ProgramTiming) -
     if len(program.line) and program.line[row] > 0:
         told["statement"] = f"{program.source}:{program.line[row]}"
     return unsteered_json(json.dumps(told, ensure_ascii=False))
+
+
+def iteration_tracks(plans: Mapping[str, FusionPlan]) -> Iterator[Track]:
+    """Yield two tracks for each method."""
+    for group, name in enumerate(plans, start=1):
+        yield Track(2 * group - 1, "processor", group, name)
+        yield Track(2 * group, "network", group, name)
+
+
+def iteration_blocks(model: Model, plans: Mapping[str, FusionPlan]) -> Iterator[Slices]:
+    """Yield every pass of a layer and every collective of a bucket."""
+    from synth.fusion import KINDS, REDUCE_SCATTER
+
+    for group, plan in enumerate(plans.values(), start=1):
+        line = plan.timeline
+        size = np.zeros(plan.buckets, dtype=np.int64)
+        np.add.at(size, plan.bucket, plan.tensor_bytes)
+        names, args = [], []
+        for kind, item in zip(line.kind.tolist(), line.item.tolist(), strict=True):
+            collective = kind >= REDUCE_SCATTER
+            what = f"bucket {item}" if collective else model.layers[item]
+            names.append(unsteered_json(json.dumps(f"{KINDS[kind]} {what}", ensure_ascii=False))[1:-1])
+            args.append(json.dumps({"bytes": int(size[item])} if collective else {"layer": item}))
+        track = 2 * group - 1 + line.on_network
+        yield Slices(np.full(len(names), group), track, line.start_s, line.end_s, names, args)

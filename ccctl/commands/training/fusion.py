@@ -402,9 +402,10 @@ def _plans(model: Model, costs: RingCosts, buffer: str | None, overheads: Overhe
 
 def _draw(model: Model, plans: dict[str, FusionPlan], trace: str | None, svg: str | None) -> None:
     if trace is not None:
-        from ccctl.render import iteration_blocks, iteration_tracks, write_trace
+        from ccctl.render import trace as traces, write_trace
 
-        write_trace(trace, {"model": model.name}, iteration_tracks(plans), iteration_blocks(model, plans))
+        blocks = traces.iteration_blocks(model, plans)
+        write_trace(trace, {"model": model.name}, traces.iteration_tracks(plans), blocks)
     if svg is not None:
         from ccctl.render.svg import WIDE, iterations, write_pictures
 

@@ -27,6 +27,8 @@ _MOST_WORDS = 300
 # Widths of letters over their height, in DejaVu Sans, the widest of the usual fonts.
 _THIN, _USUAL, _WIDE = 0.41, 0.68, 1.0
 _THIN_LETTERS, _WIDE_LETTERS = frozenset("fijlrtI .,:;'!|()[]-/·"), frozenset("mwMW%@→←×+=<>…▲")
+# Text on colours, and the luminance of a ground on which both stand out equally.
+_LIGHT, _DARK_INK, _EQUAL_CONTRAST = "#ffffff", "#111111", 0.19
 # Marks of series: circle, square, triangle, diamond, inverted triangle, cross.
 _SHAPES = (
     "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0Z",
@@ -217,18 +219,12 @@ ALARM = _tag("path", {"d": "M12 0l8 12h-16Z"}, fill="alarm")
 def above(colour: str) -> str:
     """Return the legible text colour on a box of ``colour``; of two colours for two."""
     return "/".join(
-        max(("#ffffff", "#111111"), key=lambda letters: _contrast(letters, ground))
-        for ground in colour.split("/")
+        _LIGHT if _luminance(ground) < _EQUAL_CONTRAST else _DARK_INK for ground in colour.split("/")
     )
 
 
-def _contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of two colours (WCAG 2.2)."""
-    darker, brighter = sorted((_luminance(one), _luminance(other)))
-    return (brighter + 0.05) / (darker + 0.05)
-
-
 def _luminance(colour: str) -> float:
+    """Return the relative luminance of a colour (WCAG 2.2)."""
     channels = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels)
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -1,4 +1,4 @@
-"""The HTML page: findings first, then the pictures with their numbers, then the files.
+"""Artifacts as one page of HTML: findings first, then the pictures with their numbers, then the files.
 
 Every picture is included for a wide and for a narrow screen, and the style sheet shows one of them. The page
 has no script, and its content policy forbids the browser to load anything.
@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ccctl.render.html.table import HtmlTable
+import numpy as np
+
 from ccctl.render.svg import STYLE, Drawing, element
-from probes.base import as_attribute, as_content, plural
+from ccctl.render.units import about, percent, seconds
+from probes.base import as_attribute, as_content, plural, without_domain
+from synth.schedules import SCHEDULE_KINDS
 
 if TYPE_CHECKING:
     from ccctl.render import ArtifactFinding
+    from ccctl.render.svg import Bounds
+    from exec.benchmark import Report
+    from probes.link_costs import Profile
+    from synth.schedules import Outcome
 
-__all__ = ["PageSection", "page"]
+__all__ = ["HtmlTable", "PageSection", "page", "tables"]
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#222;--faint:#5f6368;--paper:#fff;--soft:#f0f1f3;--line:#d0d4d9;
@@ -63,6 +70,18 @@ _WORDS = {
     "doubtful": "doubtful",
     "behind": "behind the library",
 }
+
+
+_MOST_LINKS = 40
+
+
+@dataclass(frozen=True)
+class HtmlTable:
+    """Numbers behind a picture: a title, the columns' names with units, and rows of text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -152,3 +171,70 @@ def _table(table: HtmlTable) -> str:
         f"<div class='scroll' tabindex='0' role='region' aria-label={as_attribute(table.title)}>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
+
+
+def tables(kind: str, body: Any, bounds_s: Bounds) -> list[HtmlTable]:
+    """Return the numbers behind the pictures of an artifact; most kinds have none."""
+    if kind == "profile":
+        return [_links(body)]
+    if kind == "report":
+        return [_rows(body, bounds_s)]
+    return [_outcome(body.outcome)] if kind in SCHEDULE_KINDS and body.outcome is not None else []
+
+
+def _links(profile: Profile) -> HtmlTable:
+    links = profile.links
+    short = without_domain([entry.host for entry in profile.ranks])
+    names = [f"{rank} {short[entry.host]}" for rank, entry in enumerate(profile.ranks)]
+    slowest, count = np.argsort(-links.beta_s_per_byte, kind="stable")[:_MOST_LINKS].tolist(), len(links.src)
+    rows = tuple(
+        (
+            names[links.src[row]],
+            names[links.dst[row]],
+            f"{1e-9 / links.beta_s_per_byte[row]:.3g}",
+            f"{1e-9 / links.beta_median_s_per_byte[row]:.3g}",
+            seconds(float(links.alpha_s[row])),
+            links.flags[row].replace(",", ", "),
+        )
+        for row in slowest
+    )
+    title = f"the {len(slowest)} slowest of {count} links" if count > _MOST_LINKS else f"all {count} links"
+    return HtmlTable(title, ("sender", "receiver", "GB/s", "median GB/s", "alpha", "flags"), rows)
+
+
+def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
+    peers = list(dict.fromkeys(name for row in report.rows for name in row.peers))
+    found = []
+    for row in report.rows:
+        shown = row.shown
+        if shown is None:
+            continue
+        bound_s = bounds_s.get((row.collective, row.size_bytes))
+        others = [row.peers.get(name) for name in peers]
+        found.append(
+            (
+                row.collective,
+                about(row.size_bytes),
+                row.dtype,
+                seconds(shown.time_s),
+                f"{shown.busbw_gbs:.3g}",
+                "not checked" if shown.wrong is None else str(shown.wrong),
+                seconds(row.predicted_s) if row.predicted_s is not None else "",
+                percent(bound_s / shown.time_s) if bound_s and shown.time_s else "",
+                *(seconds(peer.time_s) if peer else "" for peer in others),
+            )
+        )
+    columns = ("collective", "size", "type", "time", "bus GB/s", "wrong", "predicted", "of the bound")
+    return HtmlTable("all rows", (*columns, *peers), tuple(found))
+
+
+def _outcome(outcome: Outcome) -> HtmlTable:
+    optimal = percent(outcome.percent_of_optimal / 100)
+    rows = [(seconds(outcome.time_s), f"simulated, {optimal} of optimal")]
+    rows += [
+        (seconds(bound.time_s), f"bound by {bound.name} {bound.detail}".strip())
+        for bound in outcome.bounds
+        if bound.time_s > 0
+    ]
+    # Times come first, so that a narrow screen shows them.
+    return HtmlTable("time and bounds", ("time", "what"), tuple(rows))

@@ -1,2 +1,0 @@
-from .html_page import PageSection as PageSection, page as page
-from .table import tables as tables
