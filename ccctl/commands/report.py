@@ -16,8 +16,7 @@ from ccctl.render import figures
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Gathered
-    from ccctl.render import ArtifactFinding
-    from ccctl.render.html_page import PageSection
+    from ccctl.render import ArtifactFinding, html_page
 
 __all__ = ["EXAMPLES", "report"]
 
@@ -109,7 +108,7 @@ def _short(sources: list[str]) -> dict[str, str]:
     return {source: os.path.relpath(source, folder or ".") for source in sources}
 
 
-def _parts(gathered: Gathered) -> list[PageSection]:
+def _parts(gathered: Gathered) -> list[html_page.PageSection]:
     """Return what there is to see of each artifact, in the order of the sections.
 
     Nothing of what is not proven.
