@@ -2,7 +2,8 @@
 
 Prints, for each command, how many modules and packages it entered, the distinct ways from one package into
 another, those of them that climb (into a package of a higher floor, or of a higher layer of the same floor as
-`[tool.importlinter]` lists them), and how often a package was entered that had been left before.
+`[tool.importlinter]` lists them), and how often a package was entered that had been left before. An import is
+no call, nor is taking the next item of an iterator that was handed over.
 
     python -P benchmarks/package_trips.py [synth] [bench] [profile] [--ways]
 """
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import tomllib
 from collections import Counter
+from inspect import CO_GENERATOR
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -58,12 +60,15 @@ class Trip:
 
     def note(self, frame: FrameType, event: str, _argument: Any) -> None:
         """Note a call whose caller stands in another package; a profile function of ``sys.setprofile``."""
-        if event != "call" or frame.f_code.co_name in ("<module>", "__getattr__"):
+        code = frame.f_code
+        if event != "call" or code.co_name in ("<module>", "__getattr__") or code.co_flags & CO_GENERATOR:
             return
         here = frame.f_globals.get("__name__", "")
         caller = frame.f_back
         # A call that passes through a library counts as one by the library's caller.
         while caller is not None and caller.f_globals.get("__name__", "").split(".")[0] not in FLOORS:
+            if caller.f_globals.get("__name__", "").startswith("importlib."):
+                return
             caller = caller.f_back
         if here.split(".")[0] not in FLOORS or caller is None:
             return

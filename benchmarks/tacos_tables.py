@@ -47,9 +47,9 @@ from synth.methods import greedy, ilp, paths
 from synth.network import Network
 from synth.networks.failures import Failures, without
 from synth.networks.families import family
-from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.plain import warm
 from synth.portfolio.rank_subsets import serve
+from synth.portfolio.request import CollectiveRequest
 from synth.published import taccl
 from synth.schedules import Outcome
 from synth.simulation.schedule import replay

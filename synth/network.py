@@ -78,8 +78,9 @@ class Network:
     def ranks(self) -> int:
         return len(self.hosts)
 
-    @property
+    @cached_property
     def links(self) -> int:
+        """The number of links."""
         return len(self.src)
 
     @cached_property

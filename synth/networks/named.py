@@ -40,11 +40,6 @@ class NamedNetwork(Network):
         found: SymmetricNetwork | None = vars(self)["_symmetry"]
         return found
 
-    @property
-    def links(self) -> int:
-        """The number of links, listed or not."""
-        return len(self.src) if "src" in vars(self) or self.symmetry is None else self.symmetry.links
-
     def problems(self) -> list[str]:
         """Return every inconsistency, as ``path: problem``; of one link of each orbit if none is listed."""
         symmetry = None if "src" in vars(self) else self.symmetry
@@ -69,6 +64,8 @@ def named_network(
     )
     if len(hosts) <= _MOST_RANKS or made.symmetry is None:
         _ = made.src
+    else:
+        vars(made).update(links=made.symmetry.links)
     return made
 
 

@@ -3,8 +3,8 @@
 In: a `Request` (network, collective, size or sizes, failures). Out: a `Synthesis`, the best proven schedule
 with its bound.
 
-Read `request` (input) and `synthesis` (output); then `planning`, the entry point, which chooses between
-`plain` (`attempts`, `attempt_runner`, `incumbent`), `plain_or_periodic`, `size_sweep` and `symmetry`.
+Read `request` and `synthesis`, what goes in and comes out; `planning`, the door, which chooses between
+`plain` (`attempts`, `attempt_runner`, `incumbent`), `periodic`, `size_sweep` and `symmetry`.
 """
 
 import lazy_loader as lazy

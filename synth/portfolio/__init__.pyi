@@ -1,5 +1,4 @@
 from .attempts import METHODS as METHODS, SMALLEST_CHUNK_BYTES as SMALLEST_CHUNK_BYTES, method_of as method_of
-from .collective_request import CollectiveRequest as CollectiveRequest
 from .incumbent import Attempt as Attempt
 from .library_rate import library_rates as library_rates
 from .memory_limits import peak_bytes as peak_bytes
@@ -7,7 +6,7 @@ from .periodic import body_of as body_of, in_periods as in_periods, timed_period
 from .plain import bounds_of as bounds_of, warm as warm
 from .planning import makes_attempts as makes_attempts, planned as planned
 from .proof import proven_with as proven_with
-from .request import Request as Request
+from .request import CollectiveRequest as CollectiveRequest, Request as Request
 from .runtime_sizes import SizedProgram as SizedProgram, runtime_sweep as runtime_sweep
 from .size_sweep import sizes_between as sizes_between, timed as timed
 from .synthesis import RaceRunner as RaceRunner, RaceWinner as RaceWinner, Synthesis as Synthesis

@@ -1,17 +1,35 @@
-"""The request to the planner, and how its buffer is cut into chunks."""
+"""The request to the planner: its collectives, and how their buffer is cut into chunks."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from probes.base import UsageError
-from synth.collective import Collective, Kind
+import numpy as np
+
+from probes.base import UsageError, ints
+from synth.collective import Collective, Kind, collective, custom, several
 from synth.network import Network
 from synth.networks import Failures, without
-from synth.portfolio.collective_request import CollectiveRequest, counted, divided, surviving
+from synth.rank_sets import RankSets
 from synth.tacos_ilp import Mechanism
 
-__all__ = ["Request", "cut", "cut_again"]
+__all__ = ["CollectiveRequest", "Request", "counted", "cut", "cut_again", "divided", "surviving"]
+
+_OWNED = ("all_reduce", "reduce_scatter", "scatter", "all_to_all")
+_ROOTED = ("broadcast", "reduce", "scatter", "gather")
+_MOST_MULTIPLES = 4096
+
+
+@dataclass(frozen=True)
+class CollectiveRequest:
+    """One collective on ``members`` (empty: all ranks); ``sets`` has each chunk of a custom one once."""
+
+    kind: Kind
+    root: int = 0
+    members: tuple[int, ...] = ()
+    sets: Collective | None = None
 
 
 @dataclass(frozen=True)
@@ -115,3 +133,63 @@ def cut_again(request: Request, shape: Collective, parts: int) -> tuple[Collecti
     if all(one.kind == "all_reduce" for one in request.asked):
         return cut(replace(request, chunks=shape.chunks // len(request.asked) * parts), 1)
     return cut(request, shape.chunks // request.shape().chunks * parts)
+
+
+def surviving(request: CollectiveRequest, ranks: int, failed: Collection[int]) -> CollectiveRequest:
+    """Return the same collective among the ranks that have not failed.
+
+    Raises UsageError if it needs a failed rank, or if none is left.
+    """
+    if not failed:
+        return request
+    if request.sets is not None:
+        used = {rank for sets in (request.sets.sources, request.sets.targets) for rank in sets.rank.tolist()}
+        if lost := sorted(used.intersection(failed)):
+            raise UsageError(f": the collective needs rank {lost[0]}, which has failed", argument="without")
+        return request
+    left = tuple(rank for rank in (request.members or range(ranks)) if rank not in failed)
+    chosen = request.root != (*request.members, 0)[0]
+    if request.kind in _ROOTED and request.root in failed and chosen:
+        raise UsageError(f": rank {request.root} has failed", argument="root")
+    if not left:
+        raise UsageError(f": no rank of {request.kind} is left", argument="without")
+    return replace(request, members=left, root=request.root if request.root in left else left[0])
+
+
+def counted(requests: Sequence[CollectiveRequest], ranks: int, chunks_per_rank: int) -> Collective:
+    """Return all requests as one collective; in each, a rank starts with ``chunks_per_rank`` chunks."""
+    return several([_counted(request, ranks, chunks_per_rank) for request in requests])
+
+
+def divided(requests: Sequence[CollectiveRequest], ranks: int, split: int) -> Collective:
+    """Return all requests as one collective, with at least ``split`` chunks for each owner.
+
+    All chunks have the same bytes, so collectives that move fewer chunks are cut into more: each then has
+    about the same buffer size.
+    """
+    least = [_split(request, ranks, 1).total_bytes(1) for request in requests]
+    common = math.lcm(*least)
+    multiples = [common // each for each in least]
+    if max(multiples) > _MOST_MULTIPLES:
+        multiples = [max(1, max(least) // each) for each in least]
+    return several(
+        [_split(request, ranks, split * by) for request, by in zip(requests, multiples, strict=True)]
+    )
+
+
+def _split(request: CollectiveRequest, ranks: int, split: int) -> Collective:
+    size = len(request.members) or ranks
+    return _counted(request, ranks, split * size if request.kind in _OWNED else split)
+
+
+def _counted(request: CollectiveRequest, ranks: int, chunks_per_rank: int) -> Collective:
+    if request.sets is None:
+        return collective(request.kind, ranks, chunks_per_rank, request.root, request.members)
+    times = np.repeat(np.arange(request.sets.chunks), chunks_per_rank)
+
+    def repeated(sets: RankSets) -> RankSets:
+        return replace(sets, group=ints(sets.group[times]))
+
+    return custom(
+        ranks, repeated(request.sets.sources), repeated(request.sets.targets), request.sets.reduced[times]
+    )

@@ -11,7 +11,7 @@ from synth.check.schedule import check
 from synth.collective import KINDS
 from synth.compiler.lowering import lower
 from synth.network import Link, build
-from synth.portfolio.collective_request import CollectiveRequest, divided
+from synth.portfolio.request import CollectiveRequest, divided
 from synth.prediction.run_time import predicted_s
 from synth.simulation.schedule import replay
 

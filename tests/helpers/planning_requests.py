@@ -16,7 +16,7 @@ from synth.networks.dgx import is_pod, pod
 from synth.networks.families import family, is_family
 from synth.networks.measured import from_profile
 from synth.networks.nominal import from_topology
-from synth.portfolio.collective_request import CollectiveRequest
+from synth.portfolio.request import CollectiveRequest
 from synth.rank_sets import of_sets
 
 ALPHA_S, BYTES_PER_S = 5e-7, 50e9

@@ -13,7 +13,7 @@ from ccctl.arguments.networks import load_network, parse_ranks
 from ccctl.artifacts import codec
 from ccctl.errors import CcctlError, DataError, MissingInputError, UsageError
 from probes.topology import FabricLink, Gpu, Host, Nic, Topology
-from synth.portfolio.collective_request import surviving
+from synth.portfolio.request import surviving
 
 
 def test_ranks():

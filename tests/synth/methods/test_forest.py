@@ -11,7 +11,7 @@ from synth.methods import forest
 from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.portfolio.attempts import plans
-from synth.portfolio.collective_request import CollectiveRequest
+from synth.portfolio.request import CollectiveRequest
 
 
 @pytest.mark.parametrize(

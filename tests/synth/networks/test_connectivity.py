@@ -14,7 +14,7 @@ from synth.network import Link, build
 from synth.networks.connectivity import require_ways
 from synth.networks.failures import Failures, without
 from synth.networks.families import family
-from synth.portfolio.collective_request import CollectiveRequest
+from synth.portfolio.request import CollectiveRequest
 
 
 def needed(kind, members, root):

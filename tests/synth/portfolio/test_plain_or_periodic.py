@@ -6,7 +6,7 @@ from synth import Request, synthesize
 from synth.check.periodic import check_periodic
 from synth.errors import NotApplicableError
 from synth.networks.families import family
-from synth.portfolio import attempts, plain_or_periodic
+from synth.portfolio import attempts, planning
 from synth.portfolio.plain import bounds_of
 from synth.schedules import PeriodicSchedule, Schedule
 
@@ -16,7 +16,7 @@ def short_tables(monkeypatch):
     """Plain schedules of few sends, so that small networks are to them what large ones are otherwise."""
     short = {name: attempts.replace(method, most_sends=150) for name, method in attempts.METHODS.items()}
     monkeypatch.setattr(attempts, "METHODS", short)
-    monkeypatch.setattr(plain_or_periodic, "METHODS", short)
+    monkeypatch.setattr(planning, "METHODS", short)
 
 
 def test_a_pipeline_that_no_table_fills_is_periodic(short_tables):
@@ -37,7 +37,7 @@ def test_a_given_number_of_chunks_beyond_what_a_table_holds_is_periodic(short_ta
 
 def test_the_faster_kind_is_kept_with_what_was_tried_of_both(short_tables, monkeypatch):
     network = family("fat_tree:4x2/2", [5e-7], [50e9])
-    monkeypatch.setattr(plain_or_periodic, "_FILLS_SOON", 0.0)
+    monkeypatch.setattr(planning, "_FILLS_SOON", 0.0)
     request = Request(network, "all_reduce", size_bytes=64 << 20)
     found = synthesize(request)
     assert {"periodic", "ring"} <= {one.method for one in found.attempts}

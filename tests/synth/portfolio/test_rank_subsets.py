@@ -20,8 +20,8 @@ from synth.networks.failures import Failures, survivors, without
 from synth.networks.families import family
 from synth.networks.subnetwork import named_back, reachable
 from synth.portfolio.attempts import METHODS
-from synth.portfolio.collective_request import CollectiveRequest, divided
 from synth.portfolio.rank_subsets import pruned, serve
+from synth.portfolio.request import CollectiveRequest, divided
 from synth.rank_sets import of_sets
 from synth.simulation.schedule import replay
 
