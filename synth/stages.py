@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from probes.base import SILENT, Progress
-from synth.check import check_any, judge
+from synth.check import check, judge
 from synth.collective import Kind, kind_of
 from synth.compiler import lower
 from synth.errors import NotProvenError
@@ -27,7 +27,7 @@ from synth.portfolio import (
 )
 from synth.program import FIFO_DEPTH, Program
 from synth.schedules import AnySchedule, Timing
-from synth.simulation import Costs, ProgramTiming, moved_to, replay, simulate_program
+from synth.simulation import Costs, ProgramTiming, moved_to, replay, simulate_program, simulated
 
 if TYPE_CHECKING:
     from synth.lang import Algorithm
@@ -123,7 +123,7 @@ def verify(made: AnySchedule | Program, fifo_depth: int = FIFO_DEPTH) -> list[st
     >>> [verify(synthesize(ring, **each).schedule) for each in (*options, {"method": "symmetric"})]
     [[], [], []]
     """
-    return judge(made, fifo_depth) if isinstance(made, Program) else check_any(made)
+    return judge(made, fifo_depth) if isinstance(made, Program) else check(made)
 
 
 @overload
@@ -170,7 +170,7 @@ def simulate(
     if not isinstance(made, Program):
         sized = made if size_bytes is None else made.of_size(size_bytes)
         if network is None and chunk_bytes is None:
-            return sized.simulated(replay)
+            return simulated(sized)
         table = sized.expanded()
         return replay(moved_to(table, network or table.network, chunk_bytes or table.chunk_bytes))
     if network is None or chunk_bytes is None:
@@ -213,7 +213,7 @@ def compile(  # noqa: A001 - what GC3 calls it
         program = made.compile(given, network=network, fuse=fuse)
     else:
         sized = made if size_bytes is None else made.of_size(size_bytes)
-        _refuse(check_any(sized))
+        _refuse(check(sized))
         program = lower(sized.expanded(), instances=instances, fuse=fuse)
     _refuse(judge(program))
     return program

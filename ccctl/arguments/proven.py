@@ -109,9 +109,9 @@ def listed(made: AnySchedule, source: str) -> Schedule:
 
     Raises FoundProblem where the schedule is wrong, UsageError where too long.
     """
-    from synth.check import check_any
+    from synth.check import check
 
-    refuse_unproven(source, check_any(made))
+    refuse_unproven(source, check(made))
     if not made.is_listed and made.sends > _MOST_SENDS:
         raise UsageError(
             f"{source}: it stands for {made.sends} sends on {made.network.ranks} ranks, expected at most "

@@ -309,7 +309,7 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
     from ccctl.arguments import is_algorithm, refuse_unproven
     from ccctl.launching import Drawn
     from ccctl.render.text import draw_runtime, runtime_summary
-    from synth.check import check_any, judge
+    from synth.check import check, judge
     from synth.msccl import write_xml
     from synth.portfolio import runtime_sweep
 
@@ -325,7 +325,7 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
             "-o -: a selection is a file for each range of sizes", hint="Name a folder: -o xmls."
         )
     selection = read.body
-    refuse_unproven(path, check_any(selection))
+    refuse_unproven(path, check(selection))
     with console.progress("protocols and instances", 1.0) as bar:
         entries = runtime_sweep(selection, target, progress=Drawn(bar))
     for entry in entries:

@@ -306,12 +306,12 @@ def _threadblock_bytes_per_s(options: SimulateOptions) -> float:
 def _selection(read: Artifact, options: SimulateOptions) -> None:
     from ccctl.arguments import refuse_unproven
     from ccctl.render.text import selection
-    from synth.check import check_any
+    from synth.check import check
     from synth.portfolio import timed
 
     if (options.network, options.trace, options.judge) != (None, None, None):
         raise UsageError(f"{read.source}: a selection has many schedules", hint="Add --size to choose one.")
-    refuse_unproven(read.source, check_any(read.body))
+    refuse_unproven(read.source, check(read.body))
     found = timed(read.body)
     # Simulated anew, a point could beat the bound that the file claims for it.
     refuse_unproven(read.source, found.problems())
@@ -325,17 +325,17 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import listed, refuse_unproven
     from ccctl.render import module_of
     from synth.bounds import schedule_bounds
-    from synth.check import check_any
+    from synth.check import check
     from synth.prediction import schedule_run_s
-    from synth.simulation import replay
+    from synth.simulation import replay, simulated
     from synth.streams import divided
 
     if read.body.is_listed:
-        refuse_unproven(read.source, check_any(read.body))
+        refuse_unproven(read.source, check(read.body))
     made = _moved(read, options)
     if made is not read.body or not made.is_listed:
-        refuse_unproven(read.source, check_any(made))
-    timing = made.simulated(replay)
+        refuse_unproven(read.source, check(made))
+    timing = simulated(made)
     busy = made.busy_s / timing.time_s if timing.time_s else made.busy_s * 0.0
     size_bytes = made.whole.total_bytes(made.chunk_bytes)
     values = _values(made.network, schedule_bounds(made)[0], size_bytes, timing.time_s, busy)

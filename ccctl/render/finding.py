@@ -71,12 +71,12 @@ def _merged(found: Sequence[ArtifactFinding]) -> list[ArtifactFinding]:
 
 def unproven(artifact: Artifact) -> list[str]:
     """Return the checker's findings in a schedule of any kind or in groups; empty if proven."""
-    from synth.check import check_any, examine_groups
+    from synth.check import check, examine_groups
     from synth.schedules import SCHEDULE_KINDS
 
     if artifact.kind == "groups":
         return list(examine_groups(artifact.body).findings)
-    return check_any(artifact.body) if artifact.kind in SCHEDULE_KINDS else []
+    return check(artifact.body) if artifact.kind in SCHEDULE_KINDS else []
 
 
 def bench_bounds(report: Report, others: Sequence[Artifact]) -> Bounds:

@@ -1,6 +1,9 @@
-from .any_kind import schedule_bounds as schedule_bounds
 from .cuts import cost_levels as cost_levels
-from .lower_bounds import bounds as bounds, least_s_per_byte as least_s_per_byte
+from .lower_bounds import (
+    bounds as bounds,
+    least_s_per_byte as least_s_per_byte,
+    schedule_bounds as schedule_bounds,
+)
 from .packing_lp import Trees as Trees, link_load as link_load, solve as solve
 from .symmetric import host_bounds as host_bounds, symmetric_bounds as symmetric_bounds
 from .wavefront_bound import wavefront as wavefront

@@ -26,27 +26,39 @@ from dataclasses import replace
 from probes.base import UsageError
 from synth.bounds.general import point_bounds
 from synth.bounds.multicast import spreading_bounds
+from synth.bounds.symmetric import symmetric_bounds
 from synth.collective import Collective, Kind
 from synth.network import Network
-from synth.networks import missing_way, named_back, reachable, renumbered, restricted
-from synth.schedules import Bound
+from synth.networks import SymmetricNetwork, missing_way, named_back, reachable, renumbered, restricted
+from synth.schedules import AnySchedule, Bound
 
-__all__ = ["bounds", "least_s_per_byte"]
+__all__ = ["bounds", "least_s_per_byte", "schedule_bounds"]
 
 # A buffer so large that alpha is negligible.
 _LARGE_BYTES = 1 << 40
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
 
-def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool = False) -> list[Bound]:
+def schedule_bounds(made: AnySchedule) -> list[Bound]:
+    """Return every proven lower bound on the time of a schedule's collective, the largest first."""
+    demand = made.demand
+    return bounds(made.network, demand.collective, demand.chunk_bytes, fluid=demand.fluid)
+
+
+def bounds(
+    network: Network | SymmetricNetwork, collective: Collective, chunk_bytes: int, *, fluid: bool = False
+) -> list[Bound]:
     """Return the largest bound of each kind, the largest first; at least one.
 
-    ``fluid`` leaves the chunk size free: the total stays, but chunks may be cut finer. The number of
+    ``fluid`` leaves the chunk size free: the total stays, but chunks may be cut finer; on a symmetric network
+    it always is. The number of
     max-flows is limited so that 1024 ranks take seconds. If the network has no path for some chunk, the only
     bound is infinite. Raises UsageError if the network and the collective differ in the number of ranks.
     """
     if collective.ranks != network.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, the collective {collective.ranks}")
+    if isinstance(network, SymmetricNetwork):
+        return symmetric_bounds(network, collective.kind, collective.total_bytes(chunk_bytes))
     if lacking := missing_way(network, collective):
         return [Bound("no way", math.inf, lacking)]
     if collective.ranks < 2:

@@ -2,8 +2,8 @@
 
 In: a schedule or program from any source. Out: a verdict with the place of each flaw. The checker trusts no
 maker and shares no code with one: it computes times, waits and the contents of slots anew.
-Schedules: `schedule`, then `times`, `linear_pass` and `contributions`; for any number of periods `periodic`,
-for translates `symmetric`, for a range of sizes `size_range`. Programs: `program`, then `slots`, `waits`,
+Schedules of all kinds: `schedule`, then `times`, `linear_pass` and `contributions`; for a range of sizes
+`size_range`. Programs: `program`, then `slots`, `waits`,
 `well_formed`, `symbolic_values`, `races`. Groups: `groups`.
 """
 

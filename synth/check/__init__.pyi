@@ -1,4 +1,3 @@
-from .any_kind import check_any as check_any
 from .groups import examine_groups as examine_groups
 from .program import examine as examine, judge as judge
 from .schedule import check as check

@@ -6,6 +6,9 @@ one pass are checked chunk by chunk.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 
 from probes.base import Floats, Indices
@@ -13,16 +16,16 @@ from synth.check.contributions import CHANGED, MISSING, NOT_HELD, TWICE, by_the_
 from synth.check.linear_pass import is_delivered, takes_turns
 from synth.check.size_range import Unsettled, check_sizes
 from synth.check.times import on_lanes, replay
-from synth.schedules import Schedule, Selection, Timing
+from synth.schedules import AnySchedule, Obligation, Schedule, Timing
 
-__all__ = ["check", "check_selection"]
+__all__ = ["check"]
 
 _MOST = 20
 _SLACK = 1e-9
 
 
-def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
-    """Return findings, at most 20 of a kind; an empty list proves the schedule.
+def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
+    """Return findings, at most 20 of a kind; an empty list proves a schedule of any kind.
 
     The proof covers: the source held the chunk when the send started; no link and no port carries two sends
     at once (each stream counts as a link of its own, with its share of the rate); no contribution is reduced
@@ -30,15 +33,48 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
     contributions. It holds at the claimed times, by default those of `synth.check.times`, and when the sends
     run one by one in table order, as programs do. O(sends · log sends), times ranks / 64 for reducing
     collectives whose sums follow no trees.
+
+    Periods share no chunk, so one period is judged as a schedule of its own. They share links and ports: two
+    sends of any periods hold one at the same time if and only if they do so modulo the period.
+
+    ``timing`` holds the claimed times of a table, or of the quotient of a symmetric schedule. A periodic
+    schedule states its own times, and a selection states none.
     """
-    problems = schedule.problems()
-    if problems:
+    found = made.problems()
+    for owed in made.obligations(timing) if not found else ():
+        found += _check_sizes(owed) if owed.most_chunk_bytes else _check_table(owed)
+    return found
+
+
+def _check_sizes(owed: Obligation) -> list[str]:
+    """Return findings on a table for any size of chunk up to a largest one."""
+
+    def judge(table: Schedule) -> list[str]:
+        return table.problems() or _check_table(replace(owed, table=table))
+
+    assert owed.most_chunk_bytes is not None
+    wrong = check_sizes(owed.table, owed.most_chunk_bytes, judge)
+    if wrong is None:
+        return []
+    if isinstance(wrong, Unsettled):
+        return [
+            f"{owed.place}: right at {wrong.from_bytes} and {wrong.to_bytes} bytes a chunk, but between "
+            "them sends change their order too often to be proven"
+        ]
+    size, findings = wrong
+    return [f"{owed.place}, {size} bytes a chunk: {finding}" for finding in findings]
+
+
+def _check_table(owed: Obligation) -> list[str]:
+    if problems := owed.table.problems():
         return problems
-    schedule = on_lanes(schedule)
-    claimed = timing or replay(schedule)
+    schedule = on_lanes(owed.table)
+    claimed = owed.timing or replay(schedule)
     found = []
     if not takes_turns(schedule, claimed, _SLACK):
         found = _times(schedule, claimed) + _exclusive(schedule, claimed)
+    if owed.period_s is not None:
+        found += _exclusive(schedule, claimed, owed.period_s)
     if schedule.exchanges:
         return found + _said(schedule, by_the_table(schedule, claimed))
     if is_delivered(schedule, claimed, _SLACK):
@@ -47,23 +83,6 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
     if found:
         return found
     return [f"in the order of the table, {one}" for one in _said(schedule, by_the_table(schedule))]
-
-
-def check_selection(selection: Selection) -> list[str]:
-    """Return findings on the schedule of each range; an empty list proves each for all sizes of its range."""
-    found = selection.problems()
-    for row, one in enumerate(selection.ranges if not found else ()):
-        least, most = selection.choose(one.from_bytes), selection.choose(one.to_bytes)
-        wrong = check_sizes(least, most.chunk_bytes, check)
-        if isinstance(wrong, Unsettled):
-            found.append(
-                f"ranges[{row}]: right at {wrong.from_bytes} and {wrong.to_bytes} bytes a chunk, but between "
-                "them sends change their order too often to be proven"
-            )
-        elif wrong is not None:
-            size, findings = wrong
-            found += [f"ranges[{row}], {size} bytes a chunk: {finding}" for finding in findings]
-    return found
 
 
 def _times(schedule: Schedule, timing: Timing) -> list[str]:
@@ -82,39 +101,43 @@ def _times(schedule: Schedule, timing: Timing) -> list[str]:
     return found
 
 
-def _exclusive(schedule: Schedule, timing: Timing) -> list[str]:
-    """Return pairs of sends that hold one link, or one port, at the same time."""
-    network = schedule.network
-    hold_s = network.hold_s(schedule.chunk_bytes)[schedule.link]
-    found = _overlaps(schedule, timing, np.arange(schedule.sends), schedule.link, hold_s, "link", ())
-    rows, port = network.ports_along(schedule.link)
-    port_hold_s = network.port_hold_s(schedule.chunk_bytes)[network.port_entries(schedule.link)]
-    return found + _overlaps(schedule, timing, rows, port, port_hold_s, "port", network.ports)
+def _exclusive(schedule: Schedule, timing: Timing, period_s: float | None = None) -> list[str]:
+    """Return pairs of sends, with ``period_s`` of any two periods, that hold one link or port."""
+    network, size, link = schedule.network, schedule.chunk_bytes, schedule.link
+    rows, port = network.ports_along(link)
+    port_hold_s = network.port_hold_s(size)[network.port_entries(link)]
+    at_links = _overlaps(timing, period_s, np.arange(schedule.sends), link, network.hold_s(size)[link])
+    found = [(f"link {_link_name(schedule, held)}", *pair) for held, *pair in at_links]
+    at_ports = _overlaps(timing, period_s, rows, port, port_hold_s)
+    found += [(f"port {network.ports[held]}", *pair) for held, *pair in at_ports]
+    when = "at {:.9g} s" if period_s is None else "of two periods at {:.9g} s of the period"
+    return [f"{name} carries sends {row} and {other} {when.format(at_s)}" for name, row, other, at_s in found]
 
 
 def _overlaps(
-    schedule: Schedule,
-    timing: Timing,
-    rows: Indices,
-    resource: Indices,
-    hold_s: Floats,
-    noun: str,
-    names: tuple[str, ...],
-) -> list[str]:
-    begin_s = timing.start_s[rows]
-    order = np.lexsort((begin_s, resource))
-    order = order[np.isfinite(begin_s[order])]
-    sorted_rows, sorted_resource = rows[order], resource[order]
-    begin_s = begin_s[order]
+    timing: Timing, period_s: float | None, rows: Indices, resource: Indices, hold_s: Floats
+) -> list[tuple[int, int, int, float]]:
+    """Return (resource, send, the next send, its start) of those that hold a resource at the same time."""
+    started = np.isfinite(timing.start_s[rows])
+    rows, resource, hold_s = rows[started], resource[started], hold_s[started]
+    start_s = timing.start_s[rows]
+    place_s = start_s if period_s is None else np.mod(start_s, period_s)
+    order = np.lexsort((place_s, resource))
+    row, held, begin_s = rows[order], resource[order], place_s[order]
     end_s = begin_s + hold_s[order]
-    same = sorted_resource[1:] == sorted_resource[:-1]
-    clash = same & (begin_s[1:] < end_s[:-1] - _SLACK * end_s[:-1])
-    found = []
-    for at in _few(clash):
-        label = names[sorted_resource[at]] if names else _link_name(schedule, int(sorted_resource[at]))
-        first, second = int(sorted_rows[at]), int(sorted_rows[at + 1])
-        found.append(f"{noun} {label} carries sends {first} and {second} at {begin_s[at + 1]:.9g} s")
-    return found
+    # After the last send of a resource comes its first one, a period later.
+    first = np.flatnonzero(np.diff(held, prepend=-1))
+    last = np.append(first[1:], len(held))[: len(first)] - 1
+    follower = np.arange(1, len(held) + 1)
+    follower[last] = first
+    next_s = begin_s[follower]
+    next_s[last] += math.inf if period_s is None else period_s
+    # A start is as exact as a float of its size.
+    slack_s = _SLACK * end_s if period_s is None else _SLACK * period_s + 1e-12 * start_s[order]
+    clashes = np.flatnonzero(next_s < end_s - slack_s)[:_MOST]
+    at_s = next_s if period_s is None else np.mod(next_s, period_s)
+    columns = held, row, row[follower], at_s
+    return list(zip(*(column[clashes].tolist() for column in columns), strict=True))
 
 
 def _said(schedule: Schedule, codes: Indices) -> list[str]:

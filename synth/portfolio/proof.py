@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from synth.check import check_any
+from synth.check import check
 from synth.schedules import Bound, Outcome, PeriodicSchedule, Schedule, SymmetricSchedule
-from synth.simulation import replay
+from synth.simulation import simulated
 
 __all__ = ["proven_with"]
 
@@ -19,8 +19,8 @@ def proven_with(made: Made, proven: tuple[Bound, ...]) -> Made:
 
     Raises RuntimeError if the checker refuses it, which is a bug.
     """
-    timing = made.simulated(replay)
-    if findings := check_any(made, timing):
+    timing = simulated(made)
+    if findings := check(made, timing):
         raise RuntimeError(f"{made.method} made a wrong schedule: {findings[0]}")
     outcome = Outcome(timing.time_s, proven, gap=made.outcome.gap if made.outcome else None)
     status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"

@@ -1,14 +1,14 @@
 """A periodic schedule: the sends of one period, repeated at a fixed interval.
 
-Each period carries its own chunks along the same paths. A send starts at the same offset in every period.
-Sends of several periods overlap in time, as iterations of a software pipeline do: the pipeline fills, reaches
-a steady state, and drains. One table describes any number of periods; ``synth.check.periodic`` proves all.
+Each period carries chunks of its own along the same ways. A send starts at the same offset in every period.
+Sends of several periods overlap in time, as iterations of a software pipeline do: the pipeline fills, repeats
+itself, and drains. One table describes any number of periods; ``synth.check.schedule`` proves all of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ import numpy as np
 from probes.base import Bytes, Floats, Indices, Ints, bytes_of, floats, ints
 from synth.collective import KINDS, Collective
 from synth.network import Network
-from synth.schedules.protocol import RIGHT
+from synth.schedules.protocol import RIGHT, Demand, Obligation
 from synth.schedules.schedule import Outcome, Race, Schedule, Timing
 
 __all__ = ["PeriodicSchedule"]
@@ -52,6 +52,7 @@ class PeriodicSchedule:
     kind: ClassVar[str] = "periodic"
     noun: ClassVar[str] = "periodic schedule"
     is_listed: ClassVar[bool] = False
+    is_sized: ClassVar[bool] = True
 
     def listed_network(self) -> Network:
         """Return the network it runs on."""
@@ -88,6 +89,16 @@ class PeriodicSchedule:
         does = f"{self.collective.label} on {self.collective.ranks_in_words}"
         times = f"repeated {self.periods} times or any other number"
         return f"{len(self.chunk)} sends a period do {does}, {times}: {RIGHT}"
+
+    def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
+        """Return the sends of one period at their own times, which are repeated."""
+        return [Obligation(self.body, self._timing(self.latency_s), self.period_s)]
+
+    @property
+    def demand(self) -> Demand:
+        """The collective with one chunk for each owner, which may be cut as finely as can be."""
+        once = replace(self.collective, chunks=self.collective.chunks // self.collective.share)
+        return Demand(once, self.chunk_bytes * (self.chunks // once.chunks), fluid=True)
 
     @property
     def sends(self) -> int:
@@ -169,8 +180,14 @@ class PeriodicSchedule:
             op=bytes_of(self.op[row]),
         )
 
-    def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """Return the times of the first period's sends and the time of all periods, as ``replay`` gives it.
+    @property
+    def excerpt(self) -> Schedule | None:
+        """The plain schedule of some first periods, or of all if they are no more."""
+        periods = min(self._watched_periods, self.periods)
+        return None if periods * len(self.chunk) > _MOST_SENDS else self.expanded(periods)
+
+    def timing(self, excerpt: Timing | None) -> Timing:
+        """Return the times of the first period, and when the last chunk of all arrives.
 
         Only the first periods are replayed. Order and waits repeat in each period, so once every send starts
         exactly ``period_s`` after that of the period before, over as many periods as a wait spans, each
@@ -178,16 +195,20 @@ class PeriodicSchedule:
         If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a period · periods that
         overlap).
         """
-        return Timing(self.start_s, floats(self.arrival_s), self._simulated_s(replay))
+        return self._timing(self.time_s if excerpt is None else min(self.time_s, self._end_s(excerpt)))
 
-    def _simulated_s(self, replay: Callable[[Schedule], Timing]) -> float:
-        each, latency_s = len(self.chunk), self.latency_s
-        periods = 3 * math.ceil(latency_s / self.period_s) + 4
-        if min(periods, self.periods) * each > _MOST_SENDS:
-            return self.time_s
+    def _timing(self, time_s: float) -> Timing:
+        return Timing(self.start_s, floats(self.arrival_s), time_s)
+
+    @property
+    def _watched_periods(self) -> int:
+        return 3 * math.ceil(self.latency_s / self.period_s) + 4
+
+    def _end_s(self, timing: Timing) -> float:
+        """Return when all periods have ended, from the times of the first; infinite if these do not tell."""
+        periods, each = self._watched_periods, len(self.chunk)
         if self.periods <= periods:
-            return min(self.time_s, replay(self.expanded()).time_s)
-        timing = replay(self.expanded(periods))
+            return timing.time_s
         period, row = self.in_order(periods)
         start_s = np.empty((periods, each))
         start_s[period, row] = timing.start_s
@@ -195,11 +216,11 @@ class PeriodicSchedule:
         # Sends planned before the first period that is left out start as they do in any longer run.
         planned_s = np.arange(periods - 1)[:, None] * self.period_s + self.start_s
         last_s = (periods - 1) * self.period_s
-        watched = (planned_s < last_s) & (planned_s >= last_s - self.period_s - latency_s)
+        watched = (planned_s < last_s) & (planned_s >= last_s - self.period_s - self.latency_s)
         late_s = np.abs(np.diff(start_s, axis=0) - self.period_s)[watched]
         if (late_s > _SLACK * timing.time_s).any():
-            return self.time_s
-        return min(self.time_s, timing.time_s + (self.periods - periods) * self.period_s)
+            return math.inf
+        return timing.time_s + (self.periods - periods) * self.period_s
 
     def of_size(self, size_bytes: int) -> PeriodicSchedule:
         """Return the same schedule, without an outcome, with enough periods for ``size_bytes``."""
@@ -209,7 +230,7 @@ class PeriodicSchedule:
     def problems(self) -> list[str]:
         """Return every inconsistency, as ``path: what is wrong``.
 
-        ``synth.check.periodic`` judges feasibility.
+        ``synth.check`` judges feasibility.
         """
         found = self.body.problems()
         if self.collective.kind not in KINDS:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -12,22 +13,51 @@ if TYPE_CHECKING:
     from synth.networks import SymmetricNetwork
     from synth.schedules.schedule import Outcome, Race, Schedule, Timing
 
-__all__ = ["RIGHT", "AnySchedule"]
+__all__ = ["RIGHT", "AnySchedule", "Demand", "Obligation"]
 
 # The claim of a proof, for every kind.
 RIGHT = "every send is causal, every link and port exclusive, every result complete"
+
+
+@dataclass(frozen=True, eq=False)
+class Obligation:
+    """A table of sends that must be right for a schedule to be: a proof obligation.
+
+    ``timing`` holds the times that it claims, if any. With ``period_s`` all its sends are repeated so much
+    later, with other chunks, any number of times. It must hold for chunks of up to ``most_chunk_bytes``,
+    if that is given. Findings begin with ``place``.
+    """
+
+    table: Schedule
+    timing: Timing | None = None
+    period_s: float | None = None
+    most_chunk_bytes: int | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The collective and the bytes of a chunk by which a schedule is bounded.
+
+    ``fluid``: only the bytes count, in chunks of whatever size.
+    """
+
+    collective: Collective
+    chunk_bytes: int
+    fluid: bool
 
 
 class AnySchedule(Protocol):
     """A schedule of any kind; a selection answers for its largest size.
 
     ``kind`` is its key in ``SCHEDULE_KINDS``, ``noun`` its name in sentences. ``is_listed``: its table has
-    all sends.
+    all sends. ``is_sized``: it is for one size.
     """
 
     kind: ClassVar[str]
     noun: ClassVar[str]
     is_listed: ClassVar[bool]
+    is_sized: ClassVar[bool]
 
     @property
     def network(self) -> Network | SymmetricNetwork:
@@ -83,6 +113,16 @@ class AnySchedule(Protocol):
     def proof(self) -> str:
         """The statement that is proven if the checker finds nothing."""
 
+    def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
+        """Return the tables that must be right for it to be, its own numbers being so.
+
+        ``timing`` is the claimed timing of ``excerpt``; it counts where a schedule states no times itself.
+        """
+
+    @property
+    def demand(self) -> Demand:
+        """What it must do, for bounds on its time."""
+
     def problems(self) -> list[str]:
         """Return every inconsistency, as ``path: what is wrong``."""
 
@@ -92,5 +132,9 @@ class AnySchedule(Protocol):
     def expanded(self) -> Schedule:
         """Return the table of all sends; O(all sends)."""
 
-    def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """Return its time, and the start and arrival of each send of its table, as ``replay`` simulates."""
+    @property
+    def excerpt(self) -> Schedule | None:
+        """The sends whose replay tells the times of all; None if they are too many to be replayed."""
+
+    def timing(self, excerpt: Timing | None) -> Timing:
+        """Return its time, and start and arrival of each send of its table, from the replayed excerpt."""

@@ -7,7 +7,7 @@ and the same schedule can be timed on another profile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ import numpy as np
 from probes.base import Bytes, Floats, Ints, ints
 from synth.collective import Collective
 from synth.network import Network
-from synth.schedules.protocol import RIGHT
+from synth.schedules.protocol import RIGHT, Demand, Obligation
 
 __all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Race", "Raced", "Schedule", "Timing", "claims"]
 
@@ -159,6 +159,7 @@ class Schedule:
     kind: ClassVar[str] = "schedule"
     noun: ClassVar[str] = "schedule"
     is_listed: ClassVar[bool] = True
+    is_sized: ClassVar[bool] = True
 
     @property
     def sends(self) -> int:
@@ -194,6 +195,15 @@ class Schedule:
         does = f"{self.collective.label} on {self.collective.ranks_in_words}"
         return f"{self.sends} sends do {does}: {RIGHT}"
 
+    def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
+        """Return the table."""
+        return [Obligation(self, timing)]
+
+    @property
+    def demand(self) -> Demand:
+        """The collective, in the chunks of the table."""
+        return Demand(self.collective, self.chunk_bytes, fluid=False)
+
     def of_size(self, size_bytes: int) -> Schedule:
         """Return the same sends, without an outcome, with chunks for ``size_bytes``, rounded up."""
         chunk_bytes = max(1, -(-size_bytes // self.collective.total_bytes(1)))
@@ -203,9 +213,15 @@ class Schedule:
         """Return this schedule, which lists all sends."""
         return self
 
-    def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """Return when each send starts and arrives, as ``replay`` says."""
-        return replay(self)
+    @property
+    def excerpt(self) -> Schedule | None:
+        """The table."""
+        return self
+
+    def timing(self, excerpt: Timing | None) -> Timing:
+        """Return the times of the table."""
+        assert excerpt is not None
+        return excerpt
 
     @property
     def exchanges(self) -> bool:

@@ -7,7 +7,7 @@ order once, and ``choose`` sets the bytes of a chunk for a size.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from probes.base import Bytes, Floats, Ints, ints, plural
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
+from synth.schedules.protocol import Demand, Obligation
 from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, Timing, claims
 
 __all__ = ["Point", "Range", "Selection", "UnsizedSchedule"]
@@ -104,6 +105,7 @@ class Selection:
     kind: ClassVar[str] = "selection"
     noun: ClassVar[str] = "selection"
     is_listed: ClassVar[bool] = False
+    is_sized: ClassVar[bool] = False
 
     @property
     def method(self) -> str:
@@ -168,9 +170,28 @@ class Selection:
         """Return the schedule for the largest size."""
         return self.choose(self.ranges[-1].to_bytes)
 
-    def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """Return the times of each send at the largest size, as ``replay`` simulates."""
-        return replay(self.expanded())
+    def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
+        """Return the schedule of each range, which must be right for all sizes of the range."""
+        found = []
+        for row, one in enumerate(self.ranges):
+            least, most = self.choose(one.from_bytes), self.choose(one.to_bytes)
+            found.append(Obligation(least, most_chunk_bytes=most.chunk_bytes, place=f"ranges[{row}]"))
+        return found
+
+    @property
+    def demand(self) -> Demand:
+        """The collective at the largest size, in the chunks of its schedule."""
+        return self.expanded().demand
+
+    @property
+    def excerpt(self) -> Schedule | None:
+        """The schedule for the largest size."""
+        return self.expanded()
+
+    def timing(self, excerpt: Timing | None) -> Timing:
+        """Return when each send starts and arrives at the largest size."""
+        assert excerpt is not None
+        return excerpt
 
     @property
     def collective(self) -> Collective:

@@ -12,15 +12,21 @@ are translations. A symmetric schedule *lists* one send of each orbit of sends. 
 all_gather has 4·10⁹ sends, of which 65,535 are listed, those of the chunk of rank 0.
 
 **Quotient.** Each link of an orbit carries exactly one translate of each listed send over that orbit, and so
-does each port. So a link is held exactly while any listed send over its orbit holds a link. The *quotient* is
-the plain schedule of the listed sends on a network in which the links of an orbit share one port and the
-ports of an orbit are one port. If it is correct, so is the whole schedule, and both take the same time. So
-the checker (`synth.check.symmetric`) and the simulator use only the quotient.
+does each port. So a link is held exactly while any of the listed sends over its orbit holds its own link.
+The *quotient* is the plain schedule of the listed sends on a network in which the links of an orbit share one
+port and the ports of an orbit are one port. If it is correct, so is the whole schedule, and it takes the same
+time: the checker and the simulator see the quotient alone. For
+
+- translations map the network and the collective to themselves, by construction: a symmetric network stores
+  one link of each orbit, and translation makes all others;
+- if the listed sends exclude each other on the quotient's ports, all translates do on every link and port;
+- the ranks that a chunk reaches, and its contributions, depend on the sends of that chunk alone. If the
+  listed chunk arrives where the collective wants it, so do its translates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -32,7 +38,7 @@ from synth.collective import Collective, custom
 from synth.network import Network
 from synth.networks import SymmetricNetwork
 from synth.rank_sets import RankSets, each, every
-from synth.schedules.protocol import RIGHT
+from synth.schedules.protocol import RIGHT, Demand, Obligation
 from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, Timing
 
 __all__ = ["SYMMETRIC", "SymmetricSchedule"]
@@ -65,6 +71,7 @@ class SymmetricSchedule:
     kind: ClassVar[str] = "symmetric"
     noun: ClassVar[str] = "symmetric schedule"
     is_listed: ClassVar[bool] = False
+    is_sized: ClassVar[bool] = True
 
     def listed_network(self) -> Network:
         """Return the network with all its links; raises UsageError if they are too many to list."""
@@ -97,9 +104,24 @@ class SymmetricSchedule:
         translates = f"with their {self.network.translations} translates"
         return f"{len(self.chunk)} sends, one of each orbit, do {does} {translates}: {RIGHT}"
 
-    def simulated(self, replay: Callable[[Schedule], Timing]) -> Timing:
-        """Return the times of each listed send, and so of its translates, as ``replay`` simulates."""
-        return replay(self.quotient)
+    def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
+        """Return the quotient."""
+        return [Obligation(self.quotient, timing)]
+
+    @property
+    def demand(self) -> Demand:
+        """The whole collective, in chunks of whatever size."""
+        return Demand(self.collective, self.chunk_bytes, fluid=True)
+
+    @property
+    def excerpt(self) -> Schedule | None:
+        """The quotient."""
+        return self.quotient
+
+    def timing(self, excerpt: Timing | None) -> Timing:
+        """Return when each listed send starts and arrives, and its translates with it."""
+        assert excerpt is not None
+        return excerpt
 
     @property
     def sends(self) -> int:
@@ -188,7 +210,7 @@ class SymmetricSchedule:
     def problems(self) -> list[str]:
         """Return every inconsistency, as ``path: what is wrong``.
 
-        ``synth.check.symmetric`` judges feasibility.
+        ``synth.check`` judges feasibility.
         """
         found = [f"network.{problem}" for problem in self.network.problems()]
         found += [f"collective.{problem}" for problem in self.collective.problems()]

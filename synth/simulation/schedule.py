@@ -15,11 +15,11 @@ import numpy as np
 from probes.base import Floats, Indices, Ints
 from synth.kernels import compiled
 from synth.network import Network
-from synth.schedules import Schedule, Timing
+from synth.schedules import AnySchedule, Schedule, Timing
 from synth.simulation.chunk_slots import are_few, numbered, touched
 from synth.streams import divided
 
-__all__ = ["replay", "utilization"]
+__all__ = ["replay", "simulated", "utilization"]
 
 # Sends whose slots are numbered at a time, to bound memory.
 _BLOCK = 1 << 20
@@ -35,6 +35,12 @@ class _Links(NamedTuple):
     held_start: Indices
     held: Indices
     held_s: Floats
+
+
+def simulated(made: AnySchedule) -> Timing:
+    """Return the time of a schedule of any kind, and the start and arrival of each send of its table."""
+    excerpt = made.excerpt
+    return made.timing(None if excerpt is None else replay(excerpt))
 
 
 def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int | None = None) -> Timing:

@@ -9,7 +9,6 @@ from random_networks import random_networks
 
 from probes.base.columns import bytes_of, floats, ints
 from synth import Request, synthesize, verify
-from synth.check.periodic import check_periodic
 from synth.check.schedule import check
 from synth.networks.families import family
 from synth.schedules import Timing
@@ -38,7 +37,7 @@ def _sorted(made, start_s, **columns):
 @given(network=random_networks())
 def test_expanded_ones_pass_the_plain_judge_at_their_times_and_as_soon_as_they_can(periods, network):
     made = _made(network)
-    assert check_periodic(made) == []
+    assert check(made) == []
     whole = made.expanded(periods)
     assert whole.problems() == []
     assert whole.collective.chunks == periods * made.collective.chunks
@@ -66,7 +65,7 @@ def test_what_overlaps_only_with_another_period_is_refused(network, data):
     later = np.ceil((made.latency_s + made.period_s) / made.period_s) + 3
     start_s = made.start_s.copy()
     start_s[moved] = start_s[kept] + later * made.period_s
-    assert any("two periods" in finding for finding in check_periodic(_sorted(made, start_s)))
+    assert any("two periods" in finding for finding in check(_sorted(made, start_s)))
 
 
 @pytest.mark.parametrize("spec", ["ring:5", "switch:6", "mesh:3x3"])
@@ -75,19 +74,19 @@ def test_mutated_periods_are_refused(spec):
     made = _made(network)
     assert verify(made) == []
     random = np.random.default_rng(0)
-    assert check_periodic(replace(made, period_s=made.period_s * 0.9))
+    assert check(replace(made, period_s=made.period_s * 0.9))
     for row in random.choice(len(made.chunk), 12, replace=False).tolist():
         fewer = np.delete(np.arange(len(made.chunk)), row)
         names = ("chunk", "link", "op", "start_s")
-        assert check_periodic(replace(made, **{name: getattr(made, name)[fewer] for name in names}))
+        assert check(replace(made, **{name: getattr(made, name)[fewer] for name in names}))
         other = made.op.copy()
         other[row] = 1 - other[row]
-        assert check_periodic(replace(made, op=other))
+        assert check(replace(made, op=other))
         start_s = made.start_s.copy()
         start_s[row] += 1.5 * made.latency_s
         late = _sorted(made, start_s)
         if made.arrival_s[row] < made.latency_s * 0.5:
-            assert check_periodic(late)
+            assert check(late)
 
 
 def test_columns_that_do_not_fit_are_named():
@@ -98,4 +97,4 @@ def test_columns_that_do_not_fit_are_named():
     assert any("period_s" in problem for problem in replace(made, period_s=float("nan")).problems())
     falling = replace(made, start_s=floats(made.start_s[::-1]))
     assert any("no less than the row before" in problem for problem in falling.problems())
-    assert check_periodic(falling)
+    assert check(falling)

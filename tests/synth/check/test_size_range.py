@@ -9,7 +9,7 @@ from sample_networks import NAMED, named, networks
 
 from probes.base.columns import bytes_of, ints
 from synth import Request, synthesize
-from synth.check.schedule import check, check_selection
+from synth.check.schedule import check
 from synth.check.size_range import Unsettled, check_sizes
 from synth.collective import Collective, collective
 from synth.methods import greedy
@@ -101,8 +101,8 @@ def test_an_order_that_turns_round_inside_the_range_is_found():
     assert _reduce(links, 90_000)[1] is None
     order = UnsizedSchedule("hand", 0, schedule.collective, schedule.chunk, schedule.link, schedule.op)
     selection = Selection(schedule.network, (order,), (Range(1, 1 << 20, 0),), ())
-    assert any("changes at rank 1" in finding for finding in check_selection(selection))
-    assert check_selection(replace(selection, ranges=(Range(1, 90_000, 0),))) == []
+    assert any("changes at rank 1" in finding for finding in check(selection))
+    assert check(replace(selection, ranges=(Range(1, 90_000, 0),))) == []
 
 
 def test_what_is_wrong_in_the_middle_of_a_range_alone_is_found():

@@ -10,7 +10,6 @@ from symmetric_samples import made
 
 from probes.base.columns import bytes_of, ints
 from synth.check.schedule import check
-from synth.check.symmetric import check_symmetric
 from synth.collective import Kind
 from synth.schedules import SYMMETRIC, SymmetricSchedule, Timing
 from synth.simulation.schedule import replay
@@ -51,7 +50,7 @@ def test_mutants_are_judged_as_the_plain_judge_judges_all_their_sends(spec: str,
     refused = 0
     for _ in range(12):
         changed = mutant(found, rng)
-        wrong = bool(check_symmetric(changed))
+        wrong = bool(check(changed))
         assert wrong == bool(check(changed.expanded()))
         refused += wrong
     assert refused >= 6
@@ -65,7 +64,7 @@ def test_times_at_which_translates_would_meet_are_refused() -> None:
     start_s[late[0]] = 0.0
     travel_s = found.quotient.network.travel_s(found.chunk_bytes)[found.quotient.link]
     claimed = Timing(start_s, start_s + travel_s, timing.time_s)
-    assert any("links like" in finding for finding in check_symmetric(found, claimed))
+    assert any("links like" in finding for finding in check(found, claimed))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_times_at_which_translates_would_meet_are_refused() -> None:
 )
 def test_columns_that_make_no_sense_are_refused(wrong: dict[str, object], says: str) -> None:
     found = replace(made("torus:4x3", "all_gather"), **wrong)  # type: ignore[arg-type] # a case of the table
-    assert any(says in problem for problem in check_symmetric(found))
+    assert any(says in problem for problem in check(found))
 
 
 def test_another_collective_or_number_of_ranks_is_refused() -> None:
@@ -92,4 +91,4 @@ def test_another_collective_or_number_of_ranks_is_refused() -> None:
         ({"members": (0, 2, 3)}, "collective.kind"),
     ):
         shape = replace(found.collective, **changed)  # type: ignore[arg-type] # a case of the table
-        assert any(says in problem for problem in check_symmetric(replace(found, collective=shape)))
+        assert any(says in problem for problem in check(replace(found, collective=shape)))

@@ -3,7 +3,7 @@
 import pytest
 
 from synth import Request, synthesize
-from synth.check.periodic import check_periodic
+from synth.check.schedule import check
 from synth.errors import NotApplicableError
 from synth.networks.families import family
 from synth.portfolio import attempts, planning
@@ -23,7 +23,7 @@ def test_a_pipeline_that_no_table_fills_is_periodic(short_tables):
     network = family("ring:8", [5e-7], [50e9])
     found = synthesize(Request(network, "all_reduce", size_bytes=64 << 20))
     assert isinstance(found.schedule, PeriodicSchedule)
-    assert check_periodic(found.schedule) == []
+    assert check(found.schedule) == []
     assert found.schedule.outcome.percent_of_optimal >= 98
     assert "of the bound goes by" in found.why
 

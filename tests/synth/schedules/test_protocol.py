@@ -5,7 +5,7 @@ import pytest
 from synth import synthesize, verify
 from synth.networks import family
 from synth.schedules import SCHEDULE_KINDS
-from synth.simulation import replay
+from synth.simulation import replay, simulated
 
 RING = family("ring:6", [5e-7], [50e9])
 OPTIONS = {
@@ -43,7 +43,7 @@ def test_its_network_lists_all_links(made):
 
 
 def test_its_time_is_that_of_its_sends(made):
-    assert made.simulated(replay).time_s == pytest.approx(replay(made.expanded()).time_s, rel=1e-9)
+    assert simulated(made).time_s == pytest.approx(replay(made.expanded()).time_s, rel=1e-9)
 
 
 @pytest.mark.parametrize("size_bytes", [1, 1 << 12, 1 << 24])

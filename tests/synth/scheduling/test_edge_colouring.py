@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from probes.base.columns import bytes_of, floats, ints
 from synth import Request, synthesize
-from synth.check.periodic import check_periodic
+from synth.check.schedule import check
 from synth.collective import collective
 from synth.networks.families import family
 from synth.schedules import COPY, PeriodicSchedule, Schedule
@@ -44,7 +44,7 @@ def test_no_port_needs_longer_than_its_sends_whatever_they_are(ranks, chunks, al
     made = PeriodicSchedule(
         network, body.collective, 1000, "test", 0, 5, period_s, *columns, floats(start_s[order])
     )
-    assert check_periodic(made) == []
+    assert check(made) == []
 
 
 @pytest.mark.parametrize("spec", ["mesh:3x3", "fat_tree:2x2/2"])

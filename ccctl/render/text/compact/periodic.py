@@ -22,7 +22,7 @@ def draw(made: PeriodicSchedule, lines: int = 32, *, proven: bool = True) -> Non
     A schedule that is not ``proven`` is printed without times, as they could be wrong.
     """
     from ccctl.render.text import utilization
-    from synth.simulation import replay
+    from synth.simulation import simulated
 
     network, each = made.network, len(made.chunk)
     console.data(
@@ -34,7 +34,7 @@ def draw(made: PeriodicSchedule, lines: int = 32, *, proven: bool = True) -> Non
     chunks = plural(made.collective.chunks, "chunk")
     console.data(f"period   {plural(each, 'send')} of {chunks}, repeated {plural(made.periods, 'time')}")
     if proven:
-        time_s, outcome = made.simulated(replay).time_s, made.outcome
+        time_s, outcome = simulated(made).time_s, made.outcome
         console.data(
             f"time     {seconds(time_s)}: a period every {seconds(made.period_s)}, each "
             f"{seconds(made.latency_s)} long"

@@ -21,7 +21,7 @@ def draw(made: SymmetricSchedule, lines: int = 32, *, proven: bool = True) -> No
 
     A schedule that is not ``proven`` is printed without times, as they could be wrong.
     """
-    from synth.simulation import replay
+    from synth.simulation import simulated
 
     network, shape = made.network, made.collective
     console.data(
@@ -38,7 +38,7 @@ def draw(made: SymmetricSchedule, lines: int = 32, *, proven: bool = True) -> No
         f"orbits   {plural(len(made.chunk), 'send')} listed, {network.translations} translates of each: "
         f"digits {digits}, those with * are shifted"
     )
-    timing = made.simulated(replay) if proven else None
+    timing = simulated(made) if proven else None
     if timing is not None:
         outcome = made.outcome
         console.data(f"time     {seconds(timing.time_s)}")

@@ -6,7 +6,6 @@ import pytest
 from symmetric_samples import folded
 
 from synth.bounds.lower_bounds import bounds
-from synth.check.periodic import check_periodic
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
@@ -30,7 +29,7 @@ HIT = (
 @pytest.mark.parametrize("failures", HIT, ids=str)
 def test_it_is_proven_and_uses_nothing_that_has_failed(failures: Failures) -> None:
     found = all_reduce_with_failures(folded("dgx-a100:4"), failures, 64 << 20)
-    assert check_periodic(found) == []
+    assert check(found) == []
     network = found.network
     pairs = set(zip(network.src.tolist(), network.dst.tolist(), strict=True))
     assert not pairs & set(failures.links)

@@ -10,7 +10,6 @@ from probes.base.errors import UsageError
 from synth.bounds.lower_bounds import bounds
 from synth.bounds.symmetric import symmetric_bounds
 from synth.check.schedule import check
-from synth.check.symmetric import check_symmetric
 from synth.collective import Kind
 from synth.errors import NotApplicableError
 from synth.networks.dgx import pod
@@ -94,7 +93,7 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
 
 def test_of_another_size_it_is_proven_as_well() -> None:
     found = made("torus:4x3", "all_reduce").of_size(1 << 30)
-    assert check_symmetric(found) == []
+    assert check(found) == []
     assert found.collective.total_bytes(found.chunk_bytes) >= 1 << 30
 
 
