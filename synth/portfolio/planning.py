@@ -1,8 +1,7 @@
 """The entry point of planning: takes a request and returns the best proven schedule of any kind.
 
-Nothing else decides the kind. On thousands of ranks that are all alike it is a symmetric schedule,
-or around failures a periodic one along trees between hosts; a selection for several sizes; and else plain
-or periodic.
+Only this module decides the kind. On thousands of equal ranks it is a symmetric schedule, or with failures a
+periodic one along trees between hosts. For several sizes it is a selection, and otherwise plain or periodic.
 
 A plain schedule lists every send, so a limit of sends limits its chunks. A periodic schedule is tried first
 if even the smallest chunk within that limit takes a notable part of the time to cross the network, or if more
