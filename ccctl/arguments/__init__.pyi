@@ -40,6 +40,7 @@ from .proven import (
     Proven as Proven,
     as_collective as as_collective,
     check_world as check_world,
+    is_listable as is_listable,
     listed as listed,
     proven_program as proven_program,
     refuse_unproven as refuse_unproven,

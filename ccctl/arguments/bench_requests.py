@@ -124,7 +124,7 @@ def _contestant(path: str, parameters: Sequence[str] | None, network: Network | 
         proven = proven_program(path, parameters=parameters)
         return Contestant(proven.program.name, proven, network)
     found = codec.read(path, *codec.SCHEDULE_KINDS, "program")
-    if found.kind == "selection":
+    if found.kind != "program" and not found.body.is_sized:
         return of_selection(Path(path).name, found.body, {found.kind: found.sha256}, network)
     proven = proven_artifact(found)
     return Contestant(proven.program.name, proven, network)

@@ -22,6 +22,7 @@ __all__ = [
     "Proven",
     "as_collective",
     "check_world",
+    "is_listable",
     "listed",
     "proven_artifact",
     "proven_program",
@@ -76,7 +77,7 @@ def proven_program(
 
 def _refuse_size(path: str) -> None:
     raise UsageError(
-        f"--size: {path} is for any size; only periodic and symmetric schedules are made for one"
+        f"--size: {path} is for any size; only periodic and symmetric schedules and selections have one"
     )
 
 
@@ -104,6 +105,11 @@ def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **h
     return _judged(program, schedule, source, inputs, time.perf_counter() - begin)
 
 
+def is_listable(made: AnySchedule) -> bool:
+    """Return whether the table of all sends is short enough to be compiled."""
+    return made.is_listed or made.sends <= _MOST_SENDS
+
+
 def listed(made: AnySchedule, source: str) -> Schedule:
     """Return the table of all sends.
 
@@ -112,7 +118,7 @@ def listed(made: AnySchedule, source: str) -> Schedule:
     from synth.check import check
 
     refuse_unproven(source, check(made))
-    if not made.is_listed and made.sends > _MOST_SENDS:
+    if not is_listable(made):
         raise UsageError(
             f"{source}: it stands for {made.sends} sends on {made.network.ranks} ranks, expected at most "
             f"{_MOST_SENDS} to list one by one",

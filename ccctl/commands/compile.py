@@ -314,7 +314,7 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
     from synth.portfolio import runtime_sweep
 
     read = None if is_algorithm(path) else codec.read(path, *codec.SCHEDULE_KINDS, "program")
-    if read is None or read.kind != "selection":
+    if read is None or read.kind == "program" or read.body.is_sized:
         what = "program" if read is None or read.kind == "program" else "schedule"
         raise UsageError(
             f"--to msccl: {path} is one {what}, not a selection",
@@ -346,14 +346,13 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
 
 
 def _write_traces(path: str, to: str, network: str | None, output: str | None, *, json: bool) -> None:
-    from ccctl.arguments import load_network, refuse_unproven
+    from ccctl.arguments import listed, load_network, refuse_unproven
     from synth.check import check
     from synth.simulation import moved_to
 
     if to == "chakra" and output == "-":
         raise UsageError("-o -: a trace is a file for each rank", hint="Name a folder: -o traces.")
-    schedule = codec.read(path, "schedule").body
-    refuse_unproven(path, check(schedule))
+    schedule = listed(codec.read(path, *codec.SCHEDULE_KINDS).body, path)
     if network is not None:
         schedule = moved_to(schedule, load_network(network, None, None)[0], schedule.chunk_bytes)
         refuse_unproven(path, check(schedule))

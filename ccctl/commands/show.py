@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from inspect import signature
 from typing import Annotated, Any
 
 import typer
@@ -25,7 +26,6 @@ EXAMPLES = (
     ("ccctl show report.json nccl.txt", "put our report beside what nccl-tests printed"),
 )
 
-_LISTED = ("schedule", "periodic", "symmetric", "program")
 _JUDGED = (*codec.SCHEDULE_KINDS, "groups")
 # The fields of their files that claim times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
@@ -84,14 +84,12 @@ def show(
             told["proven"] = not findings
         console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
-    picture = importlib.import_module(module_of(found.kind, "text"))
-    limit: dict[str, Any] = {"lines": lines} if found.kind in _LISTED else {}
-    if found.kind in _JUDGED:
-        limit["proven"] = not findings
+    draw = importlib.import_module(module_of(found.kind, "text")).draw
+    limits = {"lines": lines, "proven": not findings}
     if findings:
         more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
         console.warn(f"{found.source}: not proven, so no times are shown: {findings[0]}{more}")
-    picture.draw(found.body, **limit)
+    draw(found.body, **{name: limits[name] for name in signature(draw).parameters if name in limits})
 
 
 def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
     from probes.base import Floats
     from synth.network import Network
-    from synth.program import Program, Protocol
-    from synth.schedules import Bound, Schedule, Timing
+    from synth.program import Protocol
+    from synth.schedules import AnySchedule, Bound, Schedule, Timing
 
 __all__ = ["EXAMPLES", "simulate"]
 
@@ -145,8 +145,14 @@ class SimulateOptions:
 def simulate(options: SimulateOptions) -> None:
     """Time a schedule or program on any network by simulation.
 
-    Links and ports are simulated with congestion, and the time is compared with the proven bounds. A wrong
-    schedule or program is not timed: all findings are listed (exit 1), as by ccctl verify.
+    Congestion is simulated, too, and the time compared with the proven bounds. What is wrong is not timed:
+    all findings are listed first (exit 1), as ccctl verify does. A schedule brings its network and size
+    along. Of a selection every size of its sweep is timed again, or with --size the schedule that it
+    chooses for that size. Of a program, which needs both, threadblocks, channels, FIFO slots and the
+    overhead of instructions are simulated too, and what binds is said. Of a periodic schedule a few
+    periods are replayed, and each further one adds as much; of a symmetric one the listed sends. On another
+    network both are timed with all their sends, up to half a million. How busy links and shared ports are
+    is shown by class, with the ten that are busiest; --trace tells it of every moment.
 
     A schedule has its own network and size. A selection is timed at every size of its sweep, or with --size
     by the schedule that it chooses for that size. A program needs --network and --size; threadblocks,
@@ -159,10 +165,11 @@ def simulate(options: SimulateOptions) -> None:
     second time is for ports that all sends share evenly.
     """
     read = _read(options)
-    if read.kind == "selection":
+    is_program = read.kind == "program"
+    if not is_program and not read.body.is_sized and options.size is None:
         _selection(read, options)
         return
-    timed = (_program if read.kind == "program" else _schedule)(read, options)
+    timed = (_program if is_program else _schedule)(read, options)
     if options.trace is not None:
         from ccctl.render import write_trace
 
@@ -190,10 +197,7 @@ class Simulated:
 
 
 def _read(options: SimulateOptions) -> Artifact:
-    """Return what is to be timed, of a selection with --size the schedule that it chooses.
-
-    Raises UsageError.
-    """
+    """Return what is to be timed; raises UsageError."""
     if options.judge not in (None, "simgrid"):
         raise UsageError(f"--with: expected simgrid, found {options.judge!r}")
     path = options.schedule
@@ -206,9 +210,6 @@ def _read(options: SimulateOptions) -> Artifact:
             f"--protocol: only programs have one, and {path} is none (it is of kind {read.kind})",
             hint="ccctl compile makes a program of it.",
         )
-    if read.kind == "selection" and options.size is not None:
-        chosen = read.body.choose(parse_size(options.size, "--size"))
-        return codec.Artifact("schedule", chosen, read.source, read.sha256)
     return read
 
 
@@ -219,13 +220,6 @@ def _network(options: SimulateOptions, spec: str) -> Network:
 
 def _holding(on: Network, options: SimulateOptions) -> Network:
     return replace(on, hold_alpha=True) if options.hold_alpha else on
-
-
-def _chunk_bytes(options: SimulateOptions, what: Schedule | Program, otherwise: int = 1) -> int:
-    """Return the chunk size for the requested buffer size."""
-    if options.size is None:
-        return otherwise
-    return max(1, -(-parse_size(options.size, "--size") // what.collective.total_bytes(1)))
 
 
 def _program(read: Artifact, options: SimulateOptions) -> Simulated:
@@ -248,7 +242,8 @@ def _program(read: Artifact, options: SimulateOptions) -> Simulated:
     costs = Costs(parse_seconds(options.step, "--step"), _threadblock_bytes_per_s(options), options.fifo)
     protocol = _protocol(options)
     refuse_unproven(read.source, judge(program, options.fifo))
-    chunk_bytes = _chunk_bytes(options, program)
+    size_bytes = parse_size(options.size, "--size")
+    chunk_bytes = max(1, -(-size_bytes // program.collective.total_bytes(1)))
     timed, timed_bytes = program, chunk_bytes
     if protocol is None:
         timing = simulate_program(program, network, chunk_bytes, costs)
@@ -330,20 +325,17 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
     from synth.simulation import replay, simulated
     from synth.streams import divided
 
-    if read.body.is_listed:
-        refuse_unproven(read.source, check(read.body))
     made = _moved(read, options)
-    if made is not read.body or not made.is_listed:
-        refuse_unproven(read.source, check(made))
+    refuse_unproven(read.source, check(made))
     timing = simulated(made)
     busy = made.busy_s / timing.time_s if timing.time_s else made.busy_s * 0.0
     size_bytes = made.whole.total_bytes(made.chunk_bytes)
     values = _values(made.network, schedule_bounds(made)[0], size_bytes, timing.time_s, busy)
     values |= {"sends": made.sends, **made.facts}
-    if made.is_listed and made.network.measured:
-        values["predicted_run_s"] = schedule_run_s(made)
+    if made.is_listed and made.listed_network().measured:
+        values["predicted_run_s"] = schedule_run_s(made.expanded())
     if options.judge is not None:
-        values["simgrid"] = _in_simgrid(made)
+        values["simgrid"] = _in_simgrid(made.expanded())
 
     def trace() -> tuple[dict[str, Any], Any, Any]:
         plain = listed(made, read.source)
@@ -353,34 +345,29 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
     return Simulated(values, partial(draw, made), trace, counts_chunks=made.is_listed)
 
 
-def _moved(read: Artifact, options: SimulateOptions) -> Any:
-    """Return the schedule on the network and at the size that were asked for; raises UsageError.
+def _moved(read: Artifact, options: SimulateOptions) -> AnySchedule:
+    """Return the schedule on the network and at the size that were asked for, elsewhere with all its sends.
 
-    One that stands for more sends than it lists keeps to its own network, and no other simulator takes it.
+    Raises UsageError.
     """
+    from ccctl.arguments import listed
     from synth.networks import failures_of, without
     from synth.simulation import moved_to
 
-    made = read.body
-    if made.is_listed:
-        on: Network = made.network
-        if options.network is not None:
-            on = _network(options, options.network)
-        elif options.without is not None:
-            on = _holding(without(on, failures_of(options.without, on)), options)
-        else:
-            on = _holding(on, options)
-        return moved_to(made, on, _chunk_bytes(options, made, made.chunk_bytes))
-    elsewhere = {"--network": options.network, "--without": options.without}
-    named = [name for name, value in elsewhere.items() if value is not None]
-    if named or options.hold_alpha:
-        raise UsageError(
-            f"{(named or ['--hold-alpha'])[0]}: a {made.noun} keeps to times of its own network",
-            hint="Make one for the other with ccctl synth.",
-        )
-    if options.judge is not None:
-        raise UsageError(f"--with simgrid: only plain schedules can be judged, {read.source} is {made.kind}")
-    return made if options.size is None else made.of_size(parse_size(options.size, "--size"))
+    made: AnySchedule = read.body
+    if options.size is not None:
+        made = made.of_size(parse_size(options.size, "--size"))
+    if options.network is not None:
+        on = _network(options, options.network)
+    elif options.without is not None:
+        own = made.listed_network()
+        on = _holding(without(own, failures_of(options.without, own)), options)
+    elif options.hold_alpha:
+        on = _holding(made.listed_network(), options)
+    else:
+        return made if options.judge is None else listed(made, read.source)
+    table = listed(made, read.source)
+    return moved_to(table, on, table.chunk_bytes)
 
 
 def _schedule_trace(source: str, schedule: Schedule, timing: Timing) -> tuple[dict[str, Any], Any, Any]:

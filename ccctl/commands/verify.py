@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import MOST_COUNT, Json, Parameters, Quiet, Verbose, compiled_algorithm, is_algorithm
+from ccctl.arguments import (
+    MOST_COUNT,
+    Json,
+    Parameters,
+    Quiet,
+    Verbose,
+    compiled_algorithm,
+    is_algorithm,
+    is_listable,
+)
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem
@@ -117,7 +126,7 @@ def verify(options: VerifyOptions) -> None:
         what = read.body.noun if read.kind in codec.SCHEDULE_KINDS else read.kind
         wrong = "these groups are" if what == "groups" else f"this {what} is"
         raise FoundProblem(f"{read.source}: {count}: {wrong} wrong")
-    if read.kind in ("schedule", "periodic"):
+    if read.kind in codec.SCHEDULE_KINDS and is_listable(read.body):
         console.next_step(f"ccctl compile {read.source} -o program.json")
 
 

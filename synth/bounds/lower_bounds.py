@@ -41,8 +41,8 @@ _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce
 
 def schedule_bounds(made: AnySchedule) -> list[Bound]:
     """Return every proven lower bound on the time of a schedule's collective, the largest first."""
-    demand = made.demand
-    return bounds(made.network, demand.collective, demand.chunk_bytes, fluid=demand.fluid)
+    workload = made.workload
+    return bounds(made.network, workload.collective, workload.chunk_bytes, fluid=workload.fluid)
 
 
 def bounds(

@@ -17,7 +17,7 @@ import numpy as np
 from probes.base import Bytes, Floats, Indices, Ints, bytes_of, floats, ints
 from synth.collective import KINDS, Collective
 from synth.network import Network
-from synth.schedules.protocol import RIGHT, Demand, Obligation
+from synth.schedules.protocol import RIGHT, Obligation, Workload
 from synth.schedules.schedule import Outcome, Race, Schedule, Timing
 
 __all__ = ["PeriodicSchedule"]
@@ -95,10 +95,10 @@ class PeriodicSchedule:
         return [Obligation(self.body, self._timing(self.latency_s), self.period_s)]
 
     @property
-    def demand(self) -> Demand:
+    def workload(self) -> Workload:
         """The collective with one chunk for each owner, which may be cut as finely as can be."""
         once = replace(self.collective, chunks=self.collective.chunks // self.collective.share)
-        return Demand(once, self.chunk_bytes * (self.chunks // once.chunks), fluid=True)
+        return Workload(once, self.chunk_bytes * (self.chunks // once.chunks), fluid=True)
 
     @property
     def sends(self) -> int:

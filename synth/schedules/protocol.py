@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from synth.networks import SymmetricNetwork
     from synth.schedules.schedule import Outcome, Race, Schedule, Timing
 
-__all__ = ["RIGHT", "AnySchedule", "Demand", "Obligation"]
+__all__ = ["RIGHT", "AnySchedule", "Obligation", "Workload"]
 
 # The claim of a proof, for every kind.
 RIGHT = "every send is causal, every link and port exclusive, every result complete"
@@ -36,7 +36,7 @@ class Obligation:
 
 
 @dataclass(frozen=True)
-class Demand:
+class Workload:
     """The collective and the bytes of a chunk by which a schedule is bounded.
 
     ``fluid``: only the bytes count, in chunks of whatever size.
@@ -120,7 +120,7 @@ class AnySchedule(Protocol):
         """
 
     @property
-    def demand(self) -> Demand:
+    def workload(self) -> Workload:
         """What it must do, for bounds on its time."""
 
     def problems(self) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from probes.base import Bytes, Floats, Ints, ints
 from synth.collective import Collective
 from synth.network import Network
-from synth.schedules.protocol import RIGHT, Demand, Obligation
+from synth.schedules.protocol import RIGHT, Obligation, Workload
 
 __all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Race", "Raced", "Schedule", "Timing", "claims"]
 
@@ -200,9 +200,9 @@ class Schedule:
         return [Obligation(self, timing)]
 
     @property
-    def demand(self) -> Demand:
+    def workload(self) -> Workload:
         """The collective, in the chunks of the table."""
-        return Demand(self.collective, self.chunk_bytes, fluid=False)
+        return Workload(self.collective, self.chunk_bytes, fluid=False)
 
     def of_size(self, size_bytes: int) -> Schedule:
         """Return the same sends, without an outcome, with chunks for ``size_bytes``, rounded up."""

@@ -15,7 +15,7 @@ from probes.base import Bytes, Floats, Ints, ints, plural
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedules.protocol import Demand, Obligation
+from synth.schedules.protocol import Obligation, Workload
 from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, Timing, claims
 
 __all__ = ["Point", "Range", "Selection", "UnsizedSchedule"]
@@ -179,9 +179,9 @@ class Selection:
         return found
 
     @property
-    def demand(self) -> Demand:
+    def workload(self) -> Workload:
         """The collective at the largest size, in the chunks of its schedule."""
-        return self.expanded().demand
+        return self.expanded().workload
 
     @property
     def excerpt(self) -> Schedule | None:

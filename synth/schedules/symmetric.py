@@ -12,15 +12,15 @@ are translations. A symmetric schedule *lists* one send of each orbit of sends. 
 all_gather has 4·10⁹ sends, of which 65,535 are listed, those of the chunk of rank 0.
 
 **Quotient.** Each link of an orbit carries exactly one translate of each listed send over that orbit, and so
-does each port. So a link is held exactly while any of the listed sends over its orbit holds its own link.
-The *quotient* is the plain schedule of the listed sends on a network in which the links of an orbit share one
-port and the ports of an orbit are one port. If it is correct, so is the whole schedule, and it takes the same
-time: the checker and the simulator see the quotient alone. For
+does each port. So a link is held exactly while any listed send over its orbit holds a link. The *quotient* is
+the plain schedule of the listed sends on a network in which the links of an orbit share one port and the
+ports of an orbit are one port. If it is correct, so is the whole schedule, and both take the same time. So
+the checker and the simulator use only the quotient:
 
-- translations map the network and the collective to themselves, by construction: a symmetric network stores
-  one link of each orbit, and translation makes all others;
-- if the listed sends exclude each other on the quotient's ports, all translates do on every link and port;
-- the ranks that a chunk reaches, and its contributions, depend on the sends of that chunk alone. If the
+- Translations map the network and the collective to themselves, by construction: a symmetric network stores
+  one link of each orbit, and translation makes all others.
+- If the listed sends exclude each other on the quotient's ports, all translates do on every link and port.
+- The ranks that a chunk reaches, and its contributions, depend on the sends of that chunk alone. If the
   listed chunk arrives where the collective wants it, so do its translates.
 """
 
@@ -38,7 +38,7 @@ from synth.collective import Collective, custom
 from synth.network import Network
 from synth.networks import SymmetricNetwork
 from synth.rank_sets import RankSets, each, every
-from synth.schedules.protocol import RIGHT, Demand, Obligation
+from synth.schedules.protocol import RIGHT, Obligation, Workload
 from synth.schedules.schedule import MOST_CHUNK_BYTES, Outcome, Race, Schedule, Timing
 
 __all__ = ["SYMMETRIC", "SymmetricSchedule"]
@@ -109,9 +109,9 @@ class SymmetricSchedule:
         return [Obligation(self.quotient, timing)]
 
     @property
-    def demand(self) -> Demand:
+    def workload(self) -> Workload:
         """The whole collective, in chunks of whatever size."""
-        return Demand(self.collective, self.chunk_bytes, fluid=True)
+        return Workload(self.collective, self.chunk_bytes, fluid=True)
 
     @property
     def excerpt(self) -> Schedule | None:
