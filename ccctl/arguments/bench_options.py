@@ -12,23 +12,17 @@ from ccctl.arguments.options import (
     MOST_COUNT,
     MOST_RANKS,
     Device,
-    Hostfile,
-    Hosts,
-    Json,
+    GeneralOptions,
     Output,
     Parameters,
     Percentage,
-    Quiet,
-    Ranks,
-    TimeoutSeconds,
-    Verbose,
     WiresOption,
+    WorldOptions,
 )
 from ccctl.arguments.units import parse_size
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.help_sections import COLLECTIVE, COMPARISON, MEASUREMENT
-from ccctl.launching import World, world_of
 
 __all__ = ["NCCL_TESTS_OPTIONS", "BenchOptions", "sizes_between"]
 
@@ -83,7 +77,7 @@ NCCL_TESTS_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class BenchOptions:
+class BenchOptions(GeneralOptions, WorldOptions):
     """The arguments and options of ``ccctl bench``."""
 
     paths: Annotated[
@@ -267,24 +261,13 @@ class BenchOptions:
             help="How much slower than the baseline a row may be.",
         ),
     ] = 10.0
-    ranks: Ranks = None
-    hosts: Hosts = None
-    hostfile: Hostfile = None
-    json: Json = False
     output: Output = None
-    timeout: TimeoutSeconds = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
     def sizes(self) -> tuple[int, ...]:
         """Return the sizes that are asked for, in order; raises UsageError."""
         if self.listed is None:
             return sizes_between(self.begin, self.end, self.factor, self.step)
         return _listed(self.listed, self.factor)
-
-    def world(self, ranks: int | None) -> World:
-        """So many ranks on the hosts that are asked for."""
-        return world_of(ranks, self.hosts, self.hostfile)
 
     @property
     def nccl_tests(self) -> bool:

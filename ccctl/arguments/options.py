@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from ccctl.artifacts import refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.help_sections import COLLECTIVE, GENERAL, NETWORK, RANKS, SEARCH
-from ccctl.launching import HOSTS_VARIABLE
+from ccctl.launching import HOSTS_VARIABLE, World, world_of
 
 __all__ = [
     "MOST_COUNT",
@@ -24,10 +25,13 @@ __all__ = [
     "Alpha",
     "Bandwidth",
     "Device",
+    "FamilyOptions",
+    "GeneralOptions",
     "HoldAlpha",
     "Hostfile",
     "Hosts",
     "Json",
+    "NetworkOptions",
     "Output",
     "Page",
     "Parameters",
@@ -42,9 +46,13 @@ __all__ = [
     "Verbose",
     "WiresOption",
     "Without",
+    "WorldOptions",
+    "collective_option",
+    "network_option",
     "positive_seconds",
     "refuse_unknown",
     "writable",
+    "written_option",
 ]
 
 # An option that stands in this section of the help.
@@ -91,6 +99,23 @@ def _prometheus(value: str | None) -> str | None:
             raise UsageError(f"--prometheus: expected a file ending in .prom, found {value}")
         refuse_unwritable(Path(value))
     return value
+
+
+def network_option(help: str) -> Any:  # noqa: A002 - as typer calls it
+    """Return an option that takes a network by name or file."""
+    return typer.Option("--network", metavar="NETWORK|FILE", autocompletion=words.networks, help=help)
+
+
+def collective_option(help: str, metavar: str = "NAME") -> Any:  # noqa: A002 - as typer calls it
+    """Return an option that takes a collective, however it is spelled."""
+    return typer.Option(
+        "--collective", metavar=metavar, autocompletion=words.spelled(*words.COLLECTIVES), help=help
+    )
+
+
+def written_option(*names: str, help: str, metavar: str = "FILE") -> Any:  # noqa: A002 - as typer calls it
+    """Return an option that takes a file to write, refused at once where it cannot be."""
+    return typer.Option(*names, metavar=metavar, callback=writable, help=help)
 
 
 def positive_seconds(value: float | None, name: str) -> float | None:
@@ -270,3 +295,42 @@ HoldAlpha = Annotated[
         "--hold-alpha", help="Use TACOS's cost model, in which a send occupies its link for alpha, too."
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralOptions:
+    """The options of nearly every command."""
+
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldOptions:
+    """The options that say which ranks to start, where, and for how long."""
+
+    ranks: Ranks = None
+    hosts: Hosts = None
+    hostfile: Hostfile = None
+    timeout: TimeoutSeconds = None
+
+    def world(self, ranks: int | None = None) -> World:
+        """Return the ranks that are asked for, or ``ranks`` of them, on the hosts that are asked for."""
+        return world_of(self.ranks if ranks is None else ranks, self.hosts, self.hostfile)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyOptions:
+    """The options that say what the links of a family of networks cost."""
+
+    alpha: Alpha = None
+    bandwidth: Bandwidth = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions(FamilyOptions):
+    """The options that change a network: what its links cost, its switches, its failures."""
+
+    unwind: Unwind = None
+    without: Without = None

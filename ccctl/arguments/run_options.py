@@ -10,25 +10,20 @@ import typer
 from ccctl.arguments.options import (
     MOST_COUNT,
     Device,
-    Hostfile,
-    Hosts,
-    Json,
+    GeneralOptions,
     Parameters,
-    Quiet,
-    Ranks,
-    TimeoutSeconds,
-    Verbose,
     WiresOption,
-    writable,
+    WorldOptions,
+    collective_option,
+    written_option,
 )
 from ccctl.completion import words
-from ccctl.launching import World, world_of
 
 __all__ = ["RunOptions"]
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(GeneralOptions, WorldOptions):
     """The arguments and options of ``ccctl run``."""
 
     artifact: Annotated[
@@ -50,14 +45,7 @@ class RunOptions:
         ),
     ] = None
     output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            callback=writable,
-            help="Write the results as .npy, one row per rank; with {rank} in its name, one file per rank.",
-        ),
+        str | None, written_option("-o", "--output", help="Write the results as .npy, rows or {rank}.")
     ] = None
     parameters: Parameters = None
     op: Annotated[
@@ -79,11 +67,9 @@ class RunOptions:
     ] = False
     collective: Annotated[
         str,
-        typer.Option(
-            "--collective",
-            metavar="NAME[@ROOT]",
-            autocompletion=words.spelled(*words.COLLECTIVES),
-            help="With --adaptive: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or reduce.",
+        collective_option(
+            "With --adaptive: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or reduce.",
+            "NAME[@ROOT]",
         ),
     ] = "all_reduce"
     size: Annotated[
@@ -137,14 +123,3 @@ class RunOptions:
     ] = None
     device: Device = "cpu"
     wires: WiresOption = "auto"
-    ranks: Ranks = None
-    hosts: Hosts = None
-    hostfile: Hostfile = None
-    json: Json = False
-    timeout: TimeoutSeconds = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
-
-    def world(self, ranks: int | None) -> World:
-        """So many ranks on the hosts that are asked for."""
-        return world_of(ranks, self.hosts, self.hostfile)

@@ -11,18 +11,13 @@ import typer
 from ccctl.arguments.options import (
     MOST_COUNT,
     MOST_RANKS,
-    Alpha,
-    Bandwidth,
+    GeneralOptions,
     HoldAlpha,
     Hostfile,
-    Json,
+    NetworkOptions,
     Output,
-    Quiet,
     Seed,
     TimeoutSeconds,
-    Unwind,
-    Verbose,
-    Without,
     positive_seconds,
 )
 from ccctl.completion import words
@@ -42,7 +37,7 @@ def _time_limit(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True)
-class SynthOptions:
+class SynthOptions(GeneralOptions, NetworkOptions):
     """The arguments and options of ``ccctl synth``."""
 
     network: Annotated[
@@ -72,9 +67,6 @@ class SynthOptions:
             "that hold and want each.",
         ),
     ] = "all_reduce"
-    alpha: Alpha = None
-    bandwidth: Bandwidth = None
-    unwind: Unwind = None
     topology: Annotated[
         str | None,
         _network(
@@ -84,7 +76,6 @@ class SynthOptions:
             "this topology share its bandwidth. [they share what the profile says]",
         ),
     ] = None
-    without: Without = None
     ranks: Annotated[
         str | None,
         _collective(
@@ -221,7 +212,4 @@ class SynthOptions:
     ] = None
     hostfile: Hostfile = None
     timeout: TimeoutSeconds = None
-    json: Json = False
     output: Output = None
-    quiet: Quiet = False
-    verbose: Verbose = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import Json, Parameters, Quiet, Verbose, parse_size
+from ccctl.arguments import GeneralOptions, Parameters, parse_size
 from ccctl.artifacts import codec, is_folder, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
@@ -61,7 +61,7 @@ def _output(value: str | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class CompileOptions:
+class CompileOptions(GeneralOptions):
     """The arguments and options of ``compile``."""
 
     schedule: Annotated[
@@ -145,8 +145,7 @@ class CompileOptions:
             help="With --to mscclpp: in place or out of place. [in place if possible]",
         ),
     ] = None
-    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Name of the program.")] = ""
-    json: Json = False
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What to call the program.")] = ""
     output: Annotated[
         str | None,
         typer.Option(
@@ -157,8 +156,6 @@ class CompileOptions:
             help="Write the artifact to FILE, or traces or a selection's XML to FOLDER; - prints to stdout.",
         ),
     ] = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a function of its name

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import Hostfile, Hosts, Json, Output, Quiet, Ranks, Seed, TimeoutSeconds, Verbose
+from ccctl.arguments import (
+    GeneralOptions,
+    Output,
+    Seed,
+    WorldOptions,
+)
 from ccctl.artifacts import codec, write_atomically
 from ccctl.errors import CannotWriteError, UsageError
-from ccctl.launching import World, by_default, started_by_mpi, world_of
+from ccctl.launching import World, by_default, started_by_mpi
 
 if TYPE_CHECKING:
     from probes.detection import DetectRequest
@@ -40,7 +45,7 @@ _PROCESSES = 4
 
 
 @dataclass(frozen=True)
-class DetectOptions:
+class DetectOptions(GeneralOptions, WorldOptions):
     """The arguments and options of ``detect``."""
 
     files: Annotated[
@@ -68,9 +73,6 @@ class DetectOptions:
             help="Write all that detection reads on this machine to DIR, to send or to read with --from DIR.",
         ),
     ] = None
-    ranks: Ranks = None
-    hosts: Hosts = None
-    hostfile: Hostfile = None
     why: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -116,15 +118,6 @@ class DetectOptions:
     ] = False
     seed: Seed = 0
     output: Output = None
-    json: Json = False
-    timeout: TimeoutSeconds = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
-
-    @property
-    def world(self) -> World:
-        """The ranks of the hosts to look at; World() for this machine."""
-        return world_of(self.ranks, self.hosts, self.hostfile)
 
     @property
     def printed(self) -> bool:
@@ -170,7 +163,7 @@ def _compare(options: DetectOptions, declared: tuple[str, str]) -> None:
     from ccctl.summaries import declared as comparison, detect as answers
 
     looking = (options.files, options.live, options.active, options.why, options.diff)
-    if any(looking) or options.world != World():
+    if any(looking) or options.world() != World():
         raise UsageError("--declared compares two files: beside it only -o, --export and --json")
     found = comparison.compare(*declared)
     if options.output is not None:
@@ -189,7 +182,7 @@ def _found(options: DetectOptions) -> Topology:
     from ccctl.arguments import read_topologies
     from probes.detection import DetectRequest
 
-    world, request = options.world, DetectRequest(options.active, options.seed)
+    world, request = options.world(), DetectRequest(options.active, options.seed)
     if options.files:
         if options.active:
             raise UsageError("--active probes machines, --from reads files: give one of them")

@@ -10,20 +10,16 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import (
-    Alpha,
-    Bandwidth,
-    Json,
+    GeneralOptions,
+    NetworkOptions,
     Percentage,
-    Quiet,
     TimeoutSeconds,
-    Unwind,
-    Verbose,
-    Without,
+    collective_option,
+    network_option,
     parse_size,
-    writable,
+    written_option,
 )
 from ccctl.artifacts import write_output
-from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +68,7 @@ def _share(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class ExplainOptions:
+class ExplainOptions(GeneralOptions, NetworkOptions):
     """The arguments and options of ``explain``."""
 
     path: Annotated[
@@ -86,27 +82,15 @@ class ExplainOptions:
     ]
     network: Annotated[
         str | None,
-        typer.Option(
-            "--network",
-            metavar="NETWORK|FILE",
-            autocompletion=words.networks,
-            help="The network of the ranks: a profile, a topology, NCCL's XML, or a machine such "
-            "as dgx-a100 or dgx-a100/4x200 (with 4 NICs of 200 Gbit/s), taken once for each "
-            "host; or any network of ccctl synth. [on one host: the machine with these GPUs]",
+        network_option(
+            "What joins the ranks: profile.json, a topology, NCCL's XML, a machine such as dgx-a100 or "
+            "dgx-a100/4x200 (4 NICs of 200 Gbit/s), taken once for each host; or as ccctl synth names "
+            "networks. [the machine with these GPUs, of one host]"
         ),
     ] = None
-    alpha: Alpha = None
-    bandwidth: Bandwidth = None
-    unwind: Unwind = None
-    without: Without = None
     collective: Annotated[
         str | None,
-        typer.Option(
-            "--collective",
-            metavar="NAME",
-            autocompletion=words.spelled(*words.COLLECTIVES),
-            help="The collective that was measured, if the file does not name it. [guessed from the columns]",
-        ),
+        collective_option("Which test it was, where the file does not name it. [as its columns admit]"),
     ] = None
     at_least: Annotated[
         str | None,
@@ -145,31 +129,20 @@ class ExplainOptions:
         bool, typer.Option("--synth", help="Also synthesize a schedule for each row that counts.")
     ] = False
     markdown: Annotated[
-        str | None,
-        typer.Option(
-            "--markdown", metavar="FILE", callback=writable, help="Write the table as Markdown; - is stdout."
-        ),
+        str | None, written_option("--markdown", help="Write the table as Markdown; - is stdout.")
     ] = None
     junit: Annotated[
-        str | None,
-        typer.Option(
-            "--junit", metavar="FILE", callback=writable, help="Write a test case for each row; - is stdout."
-        ),
+        str | None, written_option("--junit", help="Write a test case for each row; - is stdout.")
     ] = None
     profile: Annotated[
         str | None,
-        typer.Option(
+        written_option(
             "--profile",
-            metavar="FILE",
-            callback=writable,
-            help="Write a profile of the links whose sends NCCL's Inspector or the flight "
-            "recorder timed, for --network of other commands. Other links are not in it.",
+            help="Write a profile of the links whose sends NCCL's Inspector or the flight recorder timed, "
+            "for --network of other commands; links without such sends are not in it.",
         ),
     ] = None
     timeout: TimeoutSeconds = None
-    json: Json = False
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def explain(options: ExplainOptions) -> None:

@@ -9,16 +9,13 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import (
-    Alpha,
-    Bandwidth,
-    Json,
-    Quiet,
+    FamilyOptions,
+    GeneralOptions,
     Seed,
-    Verbose,
     load_network,
     parse_size,
     refuse_unknown,
-    writable,
+    written_option,
 )
 from ccctl.artifacts import write_output
 from ccctl.completion import words
@@ -52,7 +49,7 @@ _GRAPH = "nccl-graph"
 
 
 @dataclass(frozen=True)
-class OrderOptions:
+class OrderOptions(GeneralOptions, FamilyOptions):
     """The arguments and options of ``order``."""
 
     network: Annotated[
@@ -113,16 +110,10 @@ class OrderOptions:
             "--one-host", help="With nccl-graph: plan for jobs on one host, whose rings use no NIC."
         ),
     ] = False
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="FILE", callback=writable, help="File to write. [stdout]"),
-    ] = None
-    alpha: Alpha = None
-    bandwidth: Bandwidth = None
+    output: Annotated[str | None, written_option("-o", "--output", help="Where to; stdout if not said.")] = (
+        None
+    )
     seed: Seed = 0
-    json: Json = False
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def order(options: OrderOptions) -> None:

@@ -14,15 +14,10 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import (
-    Hostfile,
-    Hosts,
-    Json,
+    GeneralOptions,
     Output,
     PrometheusFile,
-    Quiet,
-    Ranks,
-    TimeoutSeconds,
-    Verbose,
+    WorldOptions,
     parse_rate,
     parse_size,
     read_or_described,
@@ -31,7 +26,7 @@ from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.host_search import look_everywhere
-from ccctl.launching import by_default, placed, started_by_mpi, world_of
+from ccctl.launching import by_default, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
@@ -69,18 +64,10 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class ProfileOptions:
+class ProfileOptions(GeneralOptions, WorldOptions):
     """The arguments and options of ``profile``."""
 
-    ranks: Ranks = None
-    hosts: Hosts = None
-    hostfile: Hostfile = None
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Measure with fewer passes, and only links between ranks 1, 2, 4, … apart."
-        ),
-    ] = False
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer passes, and only strides 1, 2, 4, …")] = False
     pairs: Annotated[
         str | None,
         typer.Option(
@@ -153,11 +140,7 @@ class ProfileOptions:
         ),
     ] = None
     prom: PrometheusFile = None
-    json: Json = False
     output: Output = None
-    timeout: TimeoutSeconds = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def profile(options: ProfileOptions) -> None:
@@ -219,7 +202,7 @@ def _measured(
 
     When it is cut short, what there is of it is written before the error goes on.
     """
-    world, output = world_of(options.ranks, options.hosts, options.hostfile), options.output
+    world, output = options.world(), options.output
     declared, digests = _declared(options.topology, world, options.timeout)
     _refuse_few(world)
     effort = replace(_effort(options), topology=declared, topology_name=options.topology or "")

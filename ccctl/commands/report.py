@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccctl import console
-from ccctl.arguments import Json, Page, Quiet
+from ccctl.arguments import GeneralOptions, Page
 from ccctl.artifacts import codec, write_output
 from ccctl.render import figures
 
@@ -42,16 +42,19 @@ _SECTIONS = {
 }
 
 
-def report(
+@dataclass(frozen=True)
+class ReportOptions(GeneralOptions):
+    """The arguments and options of ``report``."""
+
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="FOLDER|FILE…", help="Artifacts, or folders of them."),
-    ],
-    output: Page = None,
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
-    """Put artifacts on one page of HTML, findings first.
+        typer.Argument(metavar="FOLDER|FILE…", help="Folders of artifacts, or single ones."),
+    ]
+    output: Page = None
+
+
+def report(options: ReportOptions) -> None:
+    """Put artifacts on one page of HTML, what is wrong first.
 
     Pictures and numbers follow. The page contains all that it shows and loads nothing. Curves of a benchmark
     are drawn with their proven bound, if a profile or a schedule of as many ranks is among the files. Output
@@ -61,6 +64,7 @@ def report(
     from ccctl.render import findings
     from probes.base import plural
 
+    paths, output = options.paths, options.output
     gathered = gather(paths)
     found = findings(gathered)
     if output is not None:
@@ -70,7 +74,7 @@ def report(
         if output != "-":
             read = plural(len(gathered.artifacts), "artifact")
             console.note(f"{output}: {read}, {plural(len(found), 'finding')}, {len(content)} bytes")
-    if json and output != "-":
+    if options.json and output != "-":
         said = [figures(one, "what source text severe") for one in found]
         console.summary(
             {"artifacts": len(gathered.artifacts), "unread": len(gathered.unread), "findings": said}

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ccctl import console
-from ccctl.arguments import MOST_COUNT, Json, Pictures, refuse_unproven
+from ccctl.arguments import MOST_COUNT, GeneralOptions, Pictures, refuse_unproven
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
 
@@ -31,7 +31,10 @@ _JUDGED = (*codec.SCHEDULE_KINDS, "groups")
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 
 
-def show(
+@dataclasses.dataclass(frozen=True)
+class ShowOptions(GeneralOptions):
+    """The arguments and options of ``show``."""
+
     paths: Annotated[
         list[str],
         typer.Argument(
@@ -39,16 +42,17 @@ def show(
             help="The file to draw; - reads stdin. Several reports, ours or nccl-tests', are "
             "drawn side by side.",
         ),
-    ],
+    ]
     lines: Annotated[
         int,
         typer.Option(
             "--lines", metavar="N", min=1, max=MOST_COUNT, help="Draw at most N ranks, sends or steps."
         ),
-    ] = 32,
-    output: Pictures = None,
-    json: Json = False,
-) -> None:
+    ] = 32
+    output: Pictures = None
+
+
+def show(options: ShowOptions) -> None:
     """Draw an artifact as text, SVG or PNG.
 
     Takes every kind of artifact: topology, profile, schedule, periodic, symmetric, selection, program,
@@ -68,8 +72,9 @@ def show(
     from ccctl.artifacts import read_any
     from ccctl.render import module_of, unproven
 
+    paths, output = options.paths, options.output
     if len(paths) > 1:
-        _side_by_side(paths, output, json)
+        _side_by_side(paths, output, json=options.json)
         return
     found = read_any(paths[0])
     findings = unproven(found)
@@ -77,7 +82,7 @@ def show(
         refuse_unproven(found.source, findings)
         _plot(found, output)
         return
-    if json:
+    if options.json:
         told = _outline(found.body)
         if found.kind in _JUDGED:
             told = {name: value for name, value in told.items() if not (findings and name in _CLAIMS)}
@@ -85,14 +90,14 @@ def show(
         console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
     draw = importlib.import_module(module_of(found.kind, "text")).draw
-    limits = {"lines": lines, "proven": not findings}
+    limits = {"lines": options.lines, "proven": not findings}
     if findings:
         more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
         console.warn(f"{found.source}: not proven, so no times are shown: {findings[0]}{more}")
     draw(found.body, **{name: limits[name] for name in signature(draw).parameters if name in limits})
 
 
-def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
+def _side_by_side(paths: list[str], output: str | None, *, json: bool) -> None:
     from ccctl.artifacts import read_report
     from ccctl.render.text.benchmark import draw_side_by_side
 

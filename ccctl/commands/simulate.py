@@ -13,22 +13,18 @@ import typer
 from ccctl import console
 from ccctl.arguments import (
     MOST_COUNT,
-    Alpha,
-    Bandwidth,
+    GeneralOptions,
     HoldAlpha,
-    Json,
+    NetworkOptions,
     Parameters,
-    Quiet,
-    Unwind,
-    Verbose,
-    Without,
     compiled_algorithm,
     is_algorithm,
     load_network,
+    network_option,
     parse_rate,
     parse_seconds,
     parse_size,
-    writable,
+    written_option,
 )
 from ccctl.artifacts import codec
 from ccctl.completion import words
@@ -61,7 +57,7 @@ _AGREE = 0.01
 
 
 @dataclass(frozen=True)
-class SimulateOptions:
+class SimulateOptions(GeneralOptions, NetworkOptions):
     """The arguments and options of ``simulate``."""
 
     schedule: Annotated[
@@ -72,23 +68,10 @@ class SimulateOptions:
         ),
     ]
     parameters: Parameters = None
-    network: Annotated[
-        str | None,
-        typer.Option(
-            "--network",
-            metavar="NETWORK|FILE",
-            autocompletion=words.networks,
-            help="Network to time it on, by name or file as for ccctl synth. [the schedule's own]",
-        ),
-    ] = None
-    alpha: Alpha = None
-    bandwidth: Bandwidth = None
-    unwind: Unwind = None
-    without: Without = None
-    size: Annotated[
-        str | None,
-        typer.Option("--size", metavar="SIZE", help="Buffer size to time it for. [the schedule's own]"),
-    ] = None
+    network: Annotated[str | None, network_option("What to time it on; as ccctl synth names networks.")] = (
+        None
+    )
+    size: Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Time it for this size.")] = None
     step: Annotated[
         str, typer.Option("--step", metavar="TIME", help="Time that each instruction of a program costs.")
     ] = "0.5us"
@@ -120,12 +103,9 @@ class SimulateOptions:
     hold_alpha: HoldAlpha = False
     trace: Annotated[
         str | None,
-        typer.Option(
+        written_option(
             "--trace",
-            metavar="FILE",
-            callback=writable,
-            help="Write what each link and port carries over time, for Perfetto; .gz compresses, "
-            "- is stdout.",
+            help="Write what every link and port carried when, for Perfetto; .gz compresses, - is stdout.",
         ),
     ] = None
     judge: Annotated[
@@ -137,9 +117,6 @@ class SimulateOptions:
             help="Also time a schedule in simgrid, and compare.",
         ),
     ] = None
-    json: Json = False
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def simulate(options: SimulateOptions) -> None:

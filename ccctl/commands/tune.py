@@ -12,21 +12,16 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import (
-    Hostfile,
-    Hosts,
-    Json,
-    Quiet,
-    Ranks,
-    TimeoutSeconds,
-    Verbose,
+    GeneralOptions,
+    WorldOptions,
     parse_sizes,
     refuse_unknown,
-    writable,
+    written_option,
 )
 from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launching import run_ranks, world_of
+from ccctl.launching import run_ranks
 
 if TYPE_CHECKING:
     from exec.library_rules import MeasuredSetting, Sweep, mpich, openmpi
@@ -47,7 +42,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class TuneOptions:
+class TuneOptions(GeneralOptions, WorldOptions):
     """The arguments and options of ``tune``."""
 
     tables: Annotated[
@@ -104,17 +99,9 @@ class TuneOptions:
             "and NCCL_PROTO; for NCCLX also json, to a file that ends in .json.",
         ),
     ] = None
-    ranks: Ranks = None
-    hosts: Hosts = None
-    hostfile: Hostfile = None
-    timeout: TimeoutSeconds = None
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="FILE", callback=writable, help="File to write. [stdout]"),
-    ] = None
-    json: Json = False
-    quiet: Quiet = False
-    verbose: Verbose = 0
+    output: Annotated[str | None, written_option("-o", "--output", help="Where to; stdout if not said.")] = (
+        None
+    )
 
 
 def tune(options: TuneOptions) -> None:
@@ -191,7 +178,7 @@ def _swept(kinds: tuple[Kind, ...], options: TuneOptions) -> Sweep:
     found: Sweep = run_ranks(
         "exec.library_rules.sweep:sweep_task",
         SweepRequest(options.library, kinds, low, high, options.budget),
-        world_of(options.ranks, options.hosts, options.hostfile),
+        options.world(),
         label="tune",
         timeout_s=options.timeout,
     )

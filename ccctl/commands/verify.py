@@ -10,10 +10,9 @@ import typer
 from ccctl import console
 from ccctl.arguments import (
     MOST_COUNT,
-    Json,
+    GeneralOptions,
     Parameters,
-    Quiet,
-    Verbose,
+    collective_option,
     compiled_algorithm,
     is_algorithm,
     is_listable,
@@ -37,7 +36,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class VerifyOptions:
+class VerifyOptions(GeneralOptions):
     """The arguments and options of ``verify``."""
 
     artifact: Annotated[
@@ -50,13 +49,7 @@ class VerifyOptions:
     ]
     parameters: Parameters = None
     collective: Annotated[
-        str | None,
-        typer.Option(
-            "--collective",
-            metavar="KIND",
-            autocompletion=words.spelled(*words.COLLECTIVES),
-            help="The collective that a program must do, if its file says custom.",
-        ),
+        str | None, collective_option("What a program whose file says custom must do.", "KIND")
     ] = None
     depth: Annotated[
         int,
@@ -76,9 +69,6 @@ class VerifyOptions:
             help="Also check the limits of msccl or rccl.",
         ),
     ] = None
-    json: Json = False
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def verify(options: VerifyOptions) -> None:

@@ -11,19 +11,14 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import (
-    Hostfile,
-    Hosts,
-    Json,
+    GeneralOptions,
     PrometheusFile,
-    Quiet,
-    Ranks,
-    TimeoutSeconds,
-    Verbose,
+    WorldOptions,
     parse_seconds,
 )
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launching import Drawn, World, placed, started_by_mpi, world_of
+from ccctl.launching import Drawn, World, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
@@ -61,7 +56,7 @@ _MOST_ALONE = 32
 
 
 @dataclass(frozen=True)
-class WatchOptions:
+class WatchOptions(GeneralOptions, WorldOptions):
     """The arguments and options of ``watch``."""
 
     baseline: Annotated[
@@ -109,13 +104,6 @@ class WatchOptions:
             help="Wait up to this long for a profile of yours on the same hosts, then exit 75.",
         ),
     ] = 0.0
-    ranks: Ranks = None
-    hosts: Hosts = None
-    hostfile: Hostfile = None
-    json: Json = False
-    timeout: TimeoutSeconds = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def watch(options: WatchOptions) -> None:
@@ -210,7 +198,7 @@ def _world(options: WatchOptions, asked: Asked) -> World:
         listed = ",".join(f"{host}:{count}" for host, count in slots.items())
         world = World(len(entries)) if len(slots) == 1 else World(None, listed)
     else:
-        world = world_of(options.ranks, options.hosts, options.hostfile)
+        world = options.world()
     if (count := placed(world)[0]) != len(entries):
         raise UsageError(
             f"the baseline {asked.baseline.source} has {len(entries)} ranks, the options name {count}",

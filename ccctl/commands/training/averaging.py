@@ -9,17 +9,14 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import (
-    Alpha,
-    Bandwidth,
-    Json,
+    FamilyOptions,
+    GeneralOptions,
     Output,
-    Quiet,
-    Verbose,
     load_network,
     parse_racks,
     parse_size,
     refuse_unknown,
-    writable,
+    written_option,
 )
 from ccctl.artifacts import codec
 from ccctl.completion import words
@@ -56,7 +53,7 @@ _MOST_LAYERS = 1 << 20
 
 
 @dataclass(frozen=True)
-class AveragingOptions:
+class AveragingOptions(GeneralOptions, FamilyOptions):
     """The arguments and options of ``averaging``."""
 
     network: Annotated[
@@ -67,8 +64,6 @@ class AveragingOptions:
             help="The network: a profile, topology, links.csv, or name, as for ccctl synth.",
         ),
     ]
-    alpha: Alpha = None
-    bandwidth: Bandwidth = None
     racks: Annotated[
         str | None,
         typer.Option(
@@ -122,15 +117,9 @@ class AveragingOptions:
         ),
     ] = None
     svg: Annotated[
-        str | None,
-        typer.Option(
-            "--svg", metavar="FILE", callback=writable, help="Draw the groups of each iteration; - is stdout."
-        ),
+        str | None, written_option("--svg", help="Draw the groups of each iteration; - is stdout.")
     ] = None
-    json: Json = False
     output: Output = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def averaging(options: AveragingOptions) -> None:

@@ -10,23 +10,19 @@ import typer
 from ccctl import console
 from ccctl.arguments import (
     MOST_COUNT,
-    Hostfile,
-    Hosts,
-    Json,
+    GeneralOptions,
     Output,
-    Quiet,
-    Ranks,
     Seed,
-    TimeoutSeconds,
-    Verbose,
+    WorldOptions,
+    network_option,
     parse_seconds,
     parse_size,
     refuse_unknown,
-    writable,
+    written_option,
 )
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launching import World, placed, run_ranks, world_of
+from ccctl.launching import World, placed, run_ranks
 from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
@@ -71,7 +67,7 @@ def parse_modes(text: str) -> tuple[Mode, ...]:
 
 
 @dataclass(frozen=True)
-class CompareOptions:
+class CompareOptions(GeneralOptions, WorldOptions):
     """The arguments and options of ``compare``."""
 
     mode: Annotated[
@@ -84,9 +80,6 @@ class CompareOptions:
             "adaptive; ddp:4M has buckets of 4 MiB.",
         ),
     ] = "ddp"
-    ranks: Ranks = None
-    hosts: Hosts = None
-    hostfile: Hostfile = None
     model: Annotated[
         str,
         typer.Option(
@@ -183,27 +176,13 @@ class CompareOptions:
             help="Groups of hierarchical and ds-sync, 0-3/4-7. [hosts, or pairs]",
         ),
     ] = None
-    network: Annotated[
-        str | None,
-        typer.Option(
-            "--network",
-            metavar="NETWORK|FILE",
-            autocompletion=words.networks,
-            help="Network that ds-sync plans for. [equal links]",
-        ),
-    ] = None
+    network: Annotated[str | None, network_option("What ds-sync plans for; else equal links.")] = None
     seed: Seed = 0
     svg: Annotated[
         str | None,
-        typer.Option(
-            "--svg", metavar="FILE.svg", callback=writable, help="Draw loss and error over time; - is stdout."
-        ),
+        written_option("--svg", metavar="FILE.svg", help="Draw loss and error over time; - is stdout."),
     ] = None
-    json: Json = False
     output: Output = None
-    timeout: TimeoutSeconds = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def compare(options: CompareOptions) -> None:
@@ -246,7 +225,7 @@ def _request(options: CompareOptions) -> tuple[TrainRequest, dict[str, str], Wor
         raise UsageError(f"--width: expected a multiple of 4, found {options.width}")
     if options.svg == "-" and options.output == "-":
         raise UsageError("--svg - and -o -: one of them to stdout")
-    world = world_of(options.ranks, options.hosts, options.hostfile)
+    world = options.world()
     count, _ = placed(world)
     if count < 2:
         raise UsageError(f"-n: expected at least 2 ranks, found {count}")

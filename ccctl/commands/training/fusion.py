@@ -11,20 +11,18 @@ import typer
 from ccctl import console
 from ccctl.arguments import (
     MOST_RANKS,
-    Alpha,
-    Bandwidth,
-    Json,
+    FamilyOptions,
+    GeneralOptions,
     Output,
-    Quiet,
     Seed,
-    Verbose,
     load_network,
+    network_option,
     parse_rate,
     parse_seconds,
     parse_size,
     parse_sizes,
     refuse_unknown,
-    writable,
+    written_option,
 )
 from ccctl.artifacts import codec, exists
 from ccctl.completion import words
@@ -67,7 +65,7 @@ _FIRST_BYTES = 25 << 20
 
 
 @dataclass(frozen=True)
-class FusionOptions:
+class FusionOptions(GeneralOptions, FamilyOptions):
     """The arguments and options of ``fusion``."""
 
     model: Annotated[
@@ -80,13 +78,7 @@ class FusionOptions:
         ),
     ]
     network: Annotated[
-        str | None,
-        typer.Option(
-            "--network",
-            metavar="NETWORK|FILE",
-            autocompletion=words.networks,
-            help="Network on which collectives are timed, as rings, by simulation.",
-        ),
+        str | None, network_option("What collectives cost: those of a ring on it, simulated.")
     ] = None
     ranks: Annotated[
         int | None,
@@ -99,8 +91,6 @@ class FusionOptions:
             help="Without --network: a ring of N ranks with --alpha and --bandwidth.",
         ),
     ] = None
-    alpha: Alpha = None
-    bandwidth: Bandwidth = None
     method: Annotated[
         str,
         typer.Option(
@@ -152,13 +142,7 @@ class FusionOptions:
         typer.Option("--trials", metavar="N", min=1, max=1000, help="Number of buffers that --tune tries."),
     ] = 10
     state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            metavar="FILE",
-            callback=writable,
-            help="Keep the trials of --tune in FILE, and continue from there.",
-        ),
+        str | None, written_option("--state", help="Keep the trials of --tune in FILE, and go on from there.")
     ] = None
     measure: Annotated[
         str | None,
@@ -175,21 +159,12 @@ class FusionOptions:
     ] = 600.0
     seed: Seed = 0
     trace: Annotated[
-        str | None,
-        typer.Option(
-            "--trace", metavar="FILE", callback=writable, help="Write a trace of every method for Perfetto."
-        ),
+        str | None, written_option("--trace", help="Write a trace of every method for Perfetto.")
     ] = None
     svg: Annotated[
-        str | None,
-        typer.Option(
-            "--svg", metavar="FILE.svg", callback=writable, help="Draw an iteration of every method."
-        ),
+        str | None, written_option("--svg", metavar="FILE.svg", help="Draw an iteration of every method.")
     ] = None
-    json: Json = False
     output: Output = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def fusion(options: FusionOptions) -> None:

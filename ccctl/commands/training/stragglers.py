@@ -10,17 +10,16 @@ import typer
 from ccctl import console
 from ccctl.arguments import (
     MOST_COUNT,
-    Alpha,
-    Bandwidth,
-    Json,
-    Quiet,
+    FamilyOptions,
+    GeneralOptions,
     Seed,
-    Verbose,
+    collective_option,
     load_network,
+    network_option,
     parse_seconds,
     parse_size,
     refuse_unknown,
-    writable,
+    written_option,
 )
 from ccctl.artifacts import codec, write_output
 from ccctl.completion import words
@@ -53,7 +52,7 @@ _MOST_ARRIVALS = 50_000_000
 
 
 @dataclass(frozen=True)
-class StragglersOptions:
+class StragglersOptions(GeneralOptions, FamilyOptions):
     """The arguments and options of ``stragglers``."""
 
     trace: Annotated[
@@ -74,25 +73,9 @@ class StragglersOptions:
         typer.Option("--schedule", metavar="FILE", help="Take the costs from the phases of this schedule."),
     ] = None
     network: Annotated[
-        str | None,
-        typer.Option(
-            "--network",
-            metavar="NETWORK|FILE",
-            autocompletion=words.networks,
-            help="Take the costs from a schedule synthesized for this network.",
-        ),
+        str | None, network_option("Costs are those of a schedule made for it, as ccctl synth makes one.")
     ] = None
-    collective: Annotated[
-        str,
-        typer.Option(
-            "--collective",
-            metavar="NAME",
-            autocompletion=words.spelled(*words.COLLECTIVES),
-            help="Collective to synthesize for --network.",
-        ),
-    ] = "all_reduce"
-    alpha: Alpha = None
-    bandwidth: Bandwidth = None
+    collective: Annotated[str, collective_option("What is synthesized for --network.")] = "all_reduce"
     size: Annotated[
         str | None,
         typer.Option(
@@ -168,19 +151,14 @@ class StragglersOptions:
         ),
     ] = 5.0
     seed: Seed = 0
-    json: Json = False
     output: Annotated[
         str | None,
-        typer.Option(
+        written_option(
             "-o",
             "--output",
-            metavar="FILE",
-            callback=writable,
-            help="Write the decision and costs of each iteration to FILE, as CSV; - prints to stdout.",
+            help="Write what became of each iteration to FILE, as CSV; - prints it to stdout.",
         ),
     ] = None
-    quiet: Quiet = False
-    verbose: Verbose = 0
 
 
 def stragglers(options: StragglersOptions) -> None:

@@ -49,16 +49,22 @@ def test_a_mutant_is_refused_wherever_it_goes(made, run_ccctl, tmp_path):
     assert "time  " not in shown.stdout
 
 
-def test_it_is_timed_at_any_size_on_its_own_network(made, run_ccctl):
+def test_it_is_timed_at_any_size_and_on_another_network(made, run_ccctl):
     own = json.loads(run_ccctl("simulate", "p.json", "--json").stdout)
     assert own["time_s"] == pytest.approx(made["time_s"])
     large = json.loads(run_ccctl("simulate", "p.json", "--size", "16T", "--json").stdout)
     assert large["size_bytes"] >= 16 << 40
     assert large["time_s"] == pytest.approx(large["periods"] * large["period_s"], rel=1e-3)
     assert large["percent_of_optimal"] >= own["percent_of_optimal"]
-    elsewhere = run_ccctl("simulate", "p.json", "--network", "ring:9")
-    assert elsewhere.returncode == 2
-    assert "times of its own network" in elsewhere.stderr
+    slower = ("--network", "mesh:3x3", "--bandwidth", "25GB/s", "--alpha", "0.5us")
+    elsewhere = json.loads(run_ccctl("simulate", "p.json", *slower, "--json").stdout)
+    assert elsewhere["time_s"] == pytest.approx(2 * own["time_s"], rel=0.1)
+    assert elsewhere["sends"] == made["sends"]
+    lacking = run_ccctl("simulate", "p.json", "--without", "link:0-1")
+    assert lacking.returncode == 2
+    assert "0" in lacking.stderr and "1" in lacking.stderr
+    told = json.loads(run_ccctl("compile", "p.json", "--to", "goal", "--json").stdout)
+    assert told["messages"] == made["sends"]
 
 
 def test_expanded_for_a_size_it_compiles_and_its_program_is_right(made, run_ccctl):
