@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 from importlib.util import find_spec
 
-from ccctl.arguments.units import format_size, parse_size
 from exec.benchmark.report import Report
 from exec.benchmark.runner import BenchRequest
 from exec.launcher.run import World, run_ranks
+from probes.base import format_size, parse_size
 from synth.collective import collective
 from synth.compiler.lowering import lower
 from synth.methods.ring import synthesize

@@ -32,7 +32,7 @@ from statistics import median
 
 import numpy as np
 
-from ccctl.arguments.units import format_size, parse_size
+from probes.base import format_size, parse_size
 
 PEER = Path(__file__).with_name("lab_peer.py")
 CCCTL = (sys.executable, "-P", "-m", "ccctl")

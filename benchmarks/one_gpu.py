@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from ccctl.arguments.dsl_file import compiled_algorithm
-from ccctl.arguments.units import parse_size
 from ccctl.errors import CcctlError
 from exec.cuda.kernel.device import Device, Kernels
 from exec.program import expected_output
 from exec.program.layout import Layout
+from probes.base import parse_size
+from synth.lang.algorithm_file import compiled_algorithm
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -74,7 +74,7 @@ def measure(asked: argparse.Namespace) -> int:
     ring = str(EXAMPLES / "ring_allreduce.py")
     room = Kernels(device, "float32", "sum").resident * device.multiprocessors
     instances = asked.instances or 1 << ((room // asked.ranks).bit_length() - 1)
-    program, _ = compiled_algorithm(ring, [f"ranks={asked.ranks}"], instances=instances)
+    program, _ = compiled_algorithm(ring, {"ranks": asked.ranks}, instances=instances)
     layout = Layout(program, parse_size(asked.size, "--size") // 4)
     given = [expected_output.given(layout, rank, np.dtype("float32"), "sum") for rank in range(asked.ranks)]
     buffers = [device.cupy.asarray(each) for each in given]

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ccctl.arguments.units import parse_size
+from probes.base import parse_size
 
 _PLAIN = ("ring", "direct", "doubling", "halving_doubling", "tree")
 _COLLECTIVES = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast"

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from ccctl.arguments.units import parse_size
+from probes.base import parse_size
 
 sys.path.insert(0, str(Path(__file__).parent))
 

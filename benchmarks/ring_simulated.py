@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from statistics import mean
 
-from ccctl.arguments.units import format_size
+from probes.base import format_size
 
 _TIMEOUT_S = "120"
 

@@ -21,11 +21,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from ccctl.arguments.units import format_size, parse_size
 from ccctl.render.svg.axes import SIZE, Axis
 from ccctl.render.svg.chart import Chart, charts, series
 from ccctl.render.svg.drawing import palette
 from ccctl.render.svg.files import write_pictures
+from probes.base import format_size, parse_size
 from synth import Request, synthesize
 from synth.collective import Kind, kind_of
 from synth.network import Link, Network, build

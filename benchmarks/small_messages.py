@@ -24,10 +24,10 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from ccctl.arguments.units import format_size, parse_size
 from exec.benchmark.report import Report
 from exec.benchmark.runner import BenchRequest, Contender
 from exec.launcher.run import World, run_ranks
+from probes.base import format_size, parse_size
 from synth.collective import collective, kind_of
 from synth.compiler.lowering import lower
 from synth.errors import NotApplicableError

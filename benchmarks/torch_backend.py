@@ -26,8 +26,8 @@ from time import perf_counter
 
 from lab_cases import CCCTL, HETEROGENEOUS, HOMOGENEOUS, lab
 
-from ccctl.arguments.units import format_size, parse_size
 from exec.lab.model import DEVICE
+from probes.base import format_size, parse_size
 
 # How often each way is tried on first calls (exec.training.backend.autotune), both ways.
 TRIED = 6

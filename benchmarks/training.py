@@ -30,7 +30,7 @@ from typing import Any
 from lab_cases import CCCTL, inside, lab
 
 from ccctl.arguments.networks import load_network
-from ccctl.arguments.units import parse_seconds, parse_size
+from probes.base import parse_seconds, parse_size
 from synth.fusion.methods import fusion_plan
 from synth.fusion.model import Model
 from synth.fusion.network_costs import ring_costs

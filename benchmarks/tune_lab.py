@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from ccctl.arguments.units import format_size, parse_size
+from probes.base import format_size, parse_size
 
 sys.path.insert(0, str(Path(__file__).parent))
 

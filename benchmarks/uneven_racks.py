@@ -17,7 +17,7 @@ from math import prod
 
 import numpy as np
 
-from ccctl.arguments.units import parse_size
+from probes.base import parse_size
 from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.collective import Collective

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
+from probes.base import parse_size
 
 CCCTL = (sys.executable, "-P", "-m", "ccctl")
 CASES = ("link", "host")

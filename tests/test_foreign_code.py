@@ -17,11 +17,11 @@ METHODS = {
 }
 # By file: what it uses, and why that may be.
 KNOWN = {
-    "ccctl/arguments/dsl_file.py": (
+    "synth/lang/algorithm_file.py": (
         {"exec", "compile"},
         "a file in the chunk language is the user's program",
     ),
-    "ccctl/arguments/npy.py": ({"np.load"}, "with allow_pickle=False: arrays of numbers alone"),
+    "exec/program/npy.py": ({"np.load"}, "with allow_pickle=False: arrays of numbers alone"),
     "synth/kernels/compiled_loop.py": (
         {"pickle"},
         "compiled loops, from folders that only their owner can write",

@@ -1,4 +1,3 @@
-from .arrival_trace import UNITS as UNITS, read_trace as read_trace
 from .bench_options import NCCL_TESTS_OPTIONS as NCCL_TESTS_OPTIONS, BenchOptions as BenchOptions
 from .bench_requests import (
     BenchSetup as BenchSetup,
@@ -8,9 +7,7 @@ from .bench_requests import (
     setup_of as setup_of,
 )
 from .collectives import parse_collectives as parse_collectives
-from .dsl_file import compiled_algorithm as compiled_algorithm, is_algorithm as is_algorithm
 from .networks import load_network as load_network, network_of as network_of, parse_racks as parse_racks
-from .npy import read_ranks as read_ranks, write_ranks as write_ranks
 from .options import (
     MOST_COUNT as MOST_COUNT,
     MOST_RANKS as MOST_RANKS,
@@ -43,6 +40,7 @@ from .options import (
     writable as writable,
     written_option as written_option,
 )
+from .parameters import parse_parameters as parse_parameters
 from .proven import (
     Proven as Proven,
     as_collective as as_collective,
@@ -55,11 +53,3 @@ from .proven import (
 from .run_options import RunOptions as RunOptions
 from .synth_options import SynthOptions as SynthOptions
 from .topologies import read_or_described as read_or_described, read_topologies as read_topologies
-from .units import (
-    format_rate as format_rate,
-    format_size as format_size,
-    parse_rate as parse_rate,
-    parse_seconds as parse_seconds,
-    parse_size as parse_size,
-    parse_sizes as parse_sizes,
-)

@@ -19,10 +19,10 @@ from ccctl.arguments.options import (
     WiresOption,
     WorldOptions,
 )
-from ccctl.arguments.units import parse_size
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.help_sections import COLLECTIVE, COMPARISON, MEASUREMENT
+from probes.base import parse_size
 
 __all__ = ["NCCL_TESTS_OPTIONS", "BenchOptions", "sizes_between"]
 

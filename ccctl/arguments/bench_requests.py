@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments.dsl_file import is_algorithm
 from ccctl.arguments.proven import Proven, proven_artifact, proven_program, proven_schedule, refuse_parameters
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
 from ccctl.launching import World, over_sockets, started_by_mpi
 from probes.base import meant, some
+from synth.lang import is_algorithm
 
 if TYPE_CHECKING:
     from ccctl.arguments.bench_options import BenchOptions

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from ccctl import console
 from ccctl.arguments.options import MOST_RANKS
 from ccctl.arguments.topologies import read_or_described
-from ccctl.arguments.units import parse_rates, parse_seconds
 from ccctl.artifacts import exists, read_input
 from ccctl.errors import DataError, UsageError
 from exec.launcher import fold, nodeset
-from probes.base import meant, plural, quoted, whole
+from probes.base import meant, parse_rates, parse_seconds, plural, quoted, whole
 from synth.schedules import SCHEDULE_KINDS
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _whole(
     if named:
         return pod(spec, hold_alpha=hold_alpha), {}
     if spec.endswith(_LISTS):
-        from ccctl.arguments.network_csv import read_link_list
+        from synth.networks import read_link_list
 
         return read_link_list(spec, hold_alpha=hold_alpha), {}
     return _from_artifact(spec, hold_alpha)

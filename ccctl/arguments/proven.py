@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
+from ccctl.arguments.parameters import parse_parameters
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
 from probes.base import first_of
+from synth.lang import compiled_algorithm, is_algorithm
 from synth.schedules import SCHEDULE_KINDS
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def proven_program(
     if size_bytes is not None:
         _refuse_size(path)
     begin = time.perf_counter()
-    program, inputs = compiled_algorithm(path, parameters, network=network, **how)
+    program, inputs = compiled_algorithm(path, parse_parameters(parameters), network=network, **how)
     return _judged(program, None, path, inputs, time.perf_counter() - begin)
 
 

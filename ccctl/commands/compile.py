@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import GeneralOptions, Parameters, parse_size
+from ccctl.arguments import GeneralOptions, Parameters
 from ccctl.artifacts import codec, is_folder, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.render import figures
+from probes.base import parse_size
 
 if TYPE_CHECKING:
     from ccctl.arguments import Proven
@@ -303,10 +304,11 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
 
     A file is named by the first size of its range, in bytes. Without ``output`` only the table is printed.
     """
-    from ccctl.arguments import is_algorithm, refuse_unproven
+    from ccctl.arguments import refuse_unproven
     from ccctl.launching import Drawn
     from ccctl.render.text import draw_runtime, runtime_summary
     from synth.check import check, judge
+    from synth.lang import is_algorithm
     from synth.msccl import write_xml
     from synth.portfolio import runtime_sweep
 

@@ -16,11 +16,11 @@ from ccctl.arguments import (
     TimeoutSeconds,
     collective_option,
     network_option,
-    parse_size,
     written_option,
 )
 from ccctl.artifacts import write_output
 from ccctl.errors import FoundProblem, UsageError
+from probes.base import parse_size
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Dumps

@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import (
-    FamilyOptions,
-    GeneralOptions,
-    Seed,
-    load_network,
-    parse_size,
-    refuse_unknown,
-    written_option,
-)
+from ccctl.arguments import FamilyOptions, GeneralOptions, Seed, load_network, refuse_unknown, written_option
 from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
+from probes.base import parse_size
 
 if TYPE_CHECKING:
     from synth.rank_order import RankOrder

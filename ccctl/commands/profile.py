@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ccctl import console
-from ccctl.arguments import (
-    GeneralOptions,
-    Output,
-    PrometheusFile,
-    WorldOptions,
-    parse_rate,
-    parse_size,
-    read_or_described,
-)
+from ccctl.arguments import GeneralOptions, Output, PrometheusFile, WorldOptions, read_or_described
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
@@ -30,6 +22,7 @@ from ccctl.launching import by_default, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
+from probes.base import parse_rate, parse_size
 
 if TYPE_CHECKING:
     from ccctl.launching import World

@@ -50,7 +50,8 @@ def run(options: RunOptions) -> None:
         raise UsageError(f"expected {missing}, found none", hint="ccctl run schedule.json --input x.npy")
     if options.collective != "all_reduce":
         raise UsageError("--collective goes with --adaptive; else the artifact says which collective it is")
-    from ccctl.arguments import write_ranks
+    from ccctl.artifacts import write_output
+    from exec.program import npy_files
 
     request = _request(options, options.artifact, options.data)
     program, sockets = request.program, over_sockets(options.wires)
@@ -64,7 +65,8 @@ def run(options: RunOptions) -> None:
     if how:
         console.note(how)
     if options.output is not None:
-        write_ranks(options.output, outputs)
+        for name, content in npy_files(options.output, outputs).items():
+            write_output(name, content)
     if options.output == "-":
         return
     values = {
@@ -88,10 +90,10 @@ def _request(options: RunOptions, path: str, data: str) -> RunRequest:
     """Return what the artifact does with this data: of a selection the program, or the library, for
     its size.
     """
-    from ccctl.arguments import contestants, read_ranks
+    from ccctl.arguments import contestants
     from exec.executors import parse_device
     from exec.peers import library_of
-    from exec.program import size_bytes_of, ufunc_of
+    from exec.program import read_ranks, size_bytes_of, ufunc_of
     from exec.run_once import fitting
 
     ufunc_of(options.op)

@@ -17,18 +17,16 @@ from ccctl.arguments import (
     HoldAlpha,
     NetworkOptions,
     Parameters,
-    compiled_algorithm,
-    is_algorithm,
     load_network,
     network_option,
-    parse_rate,
-    parse_seconds,
-    parse_size,
+    parse_parameters,
     written_option,
 )
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
+from probes.base import parse_rate, parse_seconds, parse_size
+from synth.lang import compiled_algorithm, is_algorithm
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
@@ -179,7 +177,9 @@ def _read(options: SimulateOptions) -> Artifact:
         raise UsageError(f"--with: expected simgrid, found {options.judge!r}")
     path = options.schedule
     if is_algorithm(path):
-        read = codec.Artifact("program", compiled_algorithm(path, options.parameters)[0], path, "")
+        read = codec.Artifact(
+            "program", compiled_algorithm(path, parse_parameters(options.parameters))[0], path, ""
+        )
     else:
         read = codec.read(path, *codec.SCHEDULE_KINDS, "program")
     if options.protocol is not None and read.kind != "program":

@@ -8,20 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments import (
-    SynthOptions,
-    load_network,
-    parse_collectives,
-    parse_seconds,
-    parse_size,
-    parse_sizes,
-)
+from ccctl.arguments import SynthOptions, load_network, parse_collectives
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of
 from ccctl.runs import RaceLauncher
 from ccctl.summaries import describe, synth as summaries
+from probes.base import parse_seconds, parse_size, parse_sizes
 
 if TYPE_CHECKING:
     from synth import Request, Synthesis

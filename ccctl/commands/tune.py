@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import (
-    GeneralOptions,
-    WorldOptions,
-    parse_sizes,
-    refuse_unknown,
-    written_option,
-)
+from ccctl.arguments import GeneralOptions, WorldOptions, refuse_unknown, written_option
 from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import run_ranks
+from probes.base import parse_sizes
 
 if TYPE_CHECKING:
     from exec.library_rules import MeasuredSetting, Sweep, mpich, openmpi

@@ -13,13 +13,13 @@ from ccctl.arguments import (
     GeneralOptions,
     Parameters,
     collective_option,
-    compiled_algorithm,
-    is_algorithm,
     is_listable,
+    parse_parameters,
 )
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem
+from synth.lang import compiled_algorithm, is_algorithm
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
@@ -123,7 +123,7 @@ def verify(options: VerifyOptions) -> None:
 def _read(path: str, parameters: list[str] | None) -> Artifact:
     if not is_algorithm(path):
         return codec.read(path, *codec.SCHEDULE_KINDS, "program", "groups", "plan")
-    program, inputs = compiled_algorithm(path, parameters)
+    program, inputs = compiled_algorithm(path, parse_parameters(parameters))
     return codec.Artifact("program", program, path, inputs["algorithm"])
 
 

@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import (
-    GeneralOptions,
-    PrometheusFile,
-    WorldOptions,
-    parse_seconds,
-)
+from ccctl.arguments import GeneralOptions, PrometheusFile, WorldOptions
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import Drawn, World, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
+from probes.base import parse_seconds
 
 if TYPE_CHECKING:
     from ccctl.watch import Asked, Deadline, Found, LinkTurns, Measure, StateFolder, WatchOutcome

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from ccctl.arguments import format_rate, parse_rate
 from ccctl.errors import UsageError
 from exec.lab import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, NicRate, PairRate
 from exec.launcher import parse
-from probes.base import quoted
+from probes.base import format_rate, parse_rate, quoted
 
 __all__ = ["LabRates", "names_of", "reshaped"]
 

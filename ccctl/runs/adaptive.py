@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments import parse_size
 from ccctl.errors import UsageError
 from ccctl.launching import World, placed, run_ranks, started_by_mpi
-from probes.base import quoted
+from probes.base import parse_size, quoted
 
 if TYPE_CHECKING:
     from ccctl.arguments import RunOptions

@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments import format_size
 from ccctl.render import figures, percent, seconds
 from ccctl.render.text import moment
-from probes.base import plural
+from probes.base import format_size, plural
 from probes.profiling import EFFECT, RECENT_RUNS, Names
 
 if TYPE_CHECKING:

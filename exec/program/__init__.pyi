@@ -14,6 +14,7 @@ from .dtypes import (
 )
 from .layout import Layout as Layout, count_of as count_of, size_bytes_of as size_bytes_of
 from .move import Move as Move, Span as Span, moves as moves
+from .npy import npy_files as npy_files, read_ranks as read_ranks
 from .trace import (
     CONNECTION_BITS as CONNECTION_BITS,
     Connection as Connection,

@@ -1,4 +1,5 @@
 from . import arrivals as arrivals
+from .arrival_trace import UNITS as UNITS, parse_trace as parse_trace
 from .arrivals import Arrivals as Arrivals, of_lags as of_lags
 from .buy_cost import (
     CollectiveCosts as CollectiveCosts,

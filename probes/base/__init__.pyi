@@ -45,6 +45,16 @@ from .numbers import (
     whole as whole,
 )
 from .progress import SILENT as SILENT, Progress as Progress, Safekeeping as Safekeeping
+from .units import (
+    MOST_BYTES as MOST_BYTES,
+    format_rate as format_rate,
+    format_size as format_size,
+    parse_rate as parse_rate,
+    parse_rates as parse_rates,
+    parse_seconds as parse_seconds,
+    parse_size as parse_size,
+    parse_sizes as parse_sizes,
+)
 from .visible_text import (
     shortened as shortened,
     unsteered as unsteered,

@@ -19,6 +19,7 @@ from .failures import (
     without as without,
 )
 from .families import family as family, is_family as is_family, names as names
+from .link_list import read_link_list as read_link_list
 from .measured import from_profile as from_profile
 from .named import NamedNetwork as NamedNetwork, symmetry_of as symmetry_of
 from .nominal import from_topology as from_topology

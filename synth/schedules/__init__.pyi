@@ -1,6 +1,6 @@
 from .kinds import SCHEDULE_KINDS as SCHEDULE_KINDS
 from .periodic import PeriodicSchedule as PeriodicSchedule
-from .protocol import AnySchedule as AnySchedule, Obligation as Obligation, Workload as Workload
+from .protocol import AnySchedule as AnySchedule, Obligation as Obligation
 from .schedule import (
     COPY as COPY,
     REDUCE as REDUCE,

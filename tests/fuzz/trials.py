@@ -694,7 +694,7 @@ def _pairs(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
 
 
 def _array(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
-    from ccctl.arguments.npy import read_ranks
+    from exec.program.npy import read_ranks
     from synth.collective import collective
 
     return _library(mutant, lambda: read_ranks(str(path), collective("all_reduce", 4, 3)), "run --input")

@@ -14,13 +14,13 @@ from ccctl.arguments import (
     Output,
     load_network,
     parse_racks,
-    parse_size,
     refuse_unknown,
     written_option,
 )
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import DataError, UsageError
+from probes.base import parse_size
 
 if TYPE_CHECKING:
     from synth.groups import PatternName, Planned

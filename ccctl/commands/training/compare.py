@@ -15,8 +15,6 @@ from ccctl.arguments import (
     Seed,
     WorldOptions,
     network_option,
-    parse_seconds,
-    parse_size,
     refuse_unknown,
     written_option,
 )
@@ -24,6 +22,7 @@ from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import World, placed, run_ranks
 from ccctl.rescue import rescuing
+from probes.base import parse_seconds, parse_size
 
 if TYPE_CHECKING:
     from ccctl.summaries import TrainingRows

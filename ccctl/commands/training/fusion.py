@@ -17,16 +17,13 @@ from ccctl.arguments import (
     Seed,
     load_network,
     network_option,
-    parse_rate,
-    parse_seconds,
-    parse_size,
-    parse_sizes,
     refuse_unknown,
     written_option,
 )
 from ccctl.artifacts import codec, exists
 from ccctl.completion import words
 from ccctl.errors import UsageError
+from probes.base import parse_rate, parse_seconds, parse_size, parse_sizes
 
 if TYPE_CHECKING:
     from synth.fusion import FusionPlan, Model, Overheads, RingCosts, Tuning

@@ -16,14 +16,13 @@ from ccctl.arguments import (
     collective_option,
     load_network,
     network_option,
-    parse_seconds,
-    parse_size,
     refuse_unknown,
     written_option,
 )
 from ccctl.artifacts import codec, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
+from probes.base import parse_seconds, parse_size
 
 if TYPE_CHECKING:
     from exec.relays import Arrivals, CollectiveCosts
@@ -194,8 +193,9 @@ def stragglers(options: StragglersOptions) -> None:
 
 def _arrivals(options: StragglersOptions) -> Arrivals:
     """Read from a trace, or drawn at random: exactly one of the three is given."""
-    from ccctl.arguments import UNITS, read_trace
-    from exec.relays import arrivals
+    from ccctl.artifacts import read_input
+    from exec.relays import UNITS, arrivals, parse_trace
+    from probes.files import decoded
 
     given = (options.trace, options.exponential, options.bimodal)
     if sum(one is not None for one in given) != 1:
@@ -206,7 +206,8 @@ def _arrivals(options: StragglersOptions) -> Arrivals:
     refuse_unknown("--unit", options.unit, UNITS)
     ranks, late, iterations = options.ranks, options.late, options.iterations
     if options.trace is not None:
-        return read_trace(options.trace, unit=options.unit, ranks=ranks)
+        content, source = read_input(options.trace)
+        return parse_trace(decoded(content, source), source, unit=options.unit, ranks=ranks)
     if ranks is None:
         raise UsageError("expected --ranks: how many ranks arrive", hint="For example --ranks 4.")
     if late > ranks:

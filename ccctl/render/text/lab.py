@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccctl import console
-from ccctl.arguments import format_rate
 from exec.lab import Lab
+from probes.base import format_rate
 
 __all__ = ["draw", "summary"]
 

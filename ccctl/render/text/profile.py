@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments import format_size
 from ccctl.render import seconds
 from exec.launcher import fold
-from probes.base import plural
+from probes.base import format_size, plural
 
 if TYPE_CHECKING:
     from probes.base import Floats

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments import format_size
 from ccctl.render import figures, seconds
-from probes.base import plural
+from probes.base import format_size, plural
 
 if TYPE_CHECKING:
     from synth.rank_order import HostRanks, RankOrder

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments import format_size
 from ccctl.render import bars, percent, race_lines, seconds
 from ccctl.render.text import sends
-from probes.base import plural
+from probes.base import format_size, plural
 
 if TYPE_CHECKING:
     from probes.base import Floats

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments import format_size
 from ccctl.render import race_summary, seconds
-from probes.base import plural
+from probes.base import format_size, plural
 
 if TYPE_CHECKING:
     from synth.portfolio import SizedProgram

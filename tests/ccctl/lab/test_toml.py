@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ccctl.arguments.units import format_rate, parse_rate
 from ccctl.lab.rates import reshaped
 from ccctl.lab.toml import read_lab
 from exec.lab.model import MOST_HOSTS
+from probes.base import format_rate, parse_rate
 from probes.base.errors import DataError, MissingInputError, UsageError
 
 MBIT = 125_000

@@ -8,7 +8,6 @@ import pytest
 from one_device import OneDevice
 from sample_schedules import random_schedule, ring_all_reduce
 
-from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.cuda.kernel.elements import ELEMENTS
 from exec.launcher.run import World, run_ranks
 from exec.program import expected_output
@@ -17,6 +16,7 @@ from exec.run_once import fitting
 from probes.base.columns import ints
 from probes.base.errors import LostRankError, UnavailableError, UsageError
 from synth.compiler.lowering import lower
+from synth.lang.algorithm_file import compiled_algorithm
 from synth.program import INPUT, OUTPUT
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
@@ -77,7 +77,7 @@ def wrong(device, program, count, dtype="float32", redop="sum", **how):
 @pytest.mark.parametrize("instances", [1, 2])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_exact(device, example, instances):
-    program, _ = compiled_algorithm(str(example), [], instances=instances)
+    program, _ = compiled_algorithm(str(example), {}, instances=instances)
     if program.threadblocks > device.multiprocessors:
         pytest.skip(f"{program.threadblocks} threadblocks, {device.multiprocessors} multiprocessors")
     for count in (1, 96, 3001, 1 << 20):

@@ -16,7 +16,6 @@ from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
 from threaded_ranks import ThreadedRanks
 
-from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.launcher.starters import mpirun
 from exec.mpi import connections, interpreter
 from exec.mpi.encode import tiling_of
@@ -33,6 +32,7 @@ from synth.check.program import judge
 from synth.collective import KINDS, collective
 from synth.compiler.lowering import lower
 from synth.lang import chunk, program as algorithm
+from synth.lang.algorithm_file import compiled_algorithm
 from synth.msccl.read import read_xml
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 
@@ -297,7 +297,7 @@ def all_programs():
     """Every example and every correct program of others, by its number of ranks."""
     found = {}
     for path in sorted((ROOT / "examples").glob("*.py")):
-        program, _ = compiled_algorithm(str(path), None)
+        program, _ = compiled_algorithm(str(path))
         found.setdefault(program.ranks, []).append(program)
     for path in sorted((ROOT.parent / "shared" / "data" / "programs").glob("*.xml")):
         program = read_xml(path.read_bytes(), path.name)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.arguments import format_size
 from ccctl.render import figures, seconds
-from probes.base import cpu_list, plural, some
+from probes.base import cpu_list, format_size, plural, some
 
 if TYPE_CHECKING:
     from synth.groups import Division, Groups

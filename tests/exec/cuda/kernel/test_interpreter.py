@@ -14,7 +14,6 @@ from hypothesis import given, settings, strategies as st
 from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
 
-from ccctl.arguments.dsl_file import compiled_algorithm
 from ccctl.arguments.proven import proven_program
 from ccctl.errors import CcctlError
 from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, itemsize_of
@@ -26,6 +25,7 @@ from exec.program.layout import Layout
 from probes.base.columns import bytes_of
 from synth.collective import KINDS
 from synth.compiler.lowering import lower
+from synth.lang.algorithm_file import compiled_algorithm
 from synth.program import OPS
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")
@@ -65,7 +65,7 @@ def wrong(
 @pytest.mark.parametrize("instances", [1, 2, 3, 4])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_exact(example, instances):
-    program, _ = compiled_algorithm(str(example), [], instances=instances)
+    program, _ = compiled_algorithm(str(example), {}, instances=instances)
     for count in (1, 96, 3001):
         for in_place in [False] * program.out_of_place + [True] * program.in_place:
             assert wrong(program, count, in_place=in_place, launches=2) == 0
@@ -73,7 +73,7 @@ def test_every_example_is_exact(example, instances):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_exact_by_ll(example):
-    program, _ = compiled_algorithm(str(example), [], instances=2)
+    program, _ = compiled_algorithm(str(example), {}, instances=2)
     # Places are used again, and no launch ends at a multiple of them.
     for count, threads in ((1, 1), (997, 3)):
         how = {"in_place": not program.out_of_place, "threads": threads, "launches": 3}
@@ -83,7 +83,7 @@ def test_every_example_is_exact_by_ll(example):
 @pytest.mark.parametrize("dtype", ELEMENTS)
 def test_every_type_is_exact_by_ll(dtype):
     example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
-    program, _ = compiled_algorithm(str(example), ["nodes=2", "gpus=2"])
+    program, _ = compiled_algorithm(str(example), {"nodes": 2, "gpus": 2})
     assert wrong(program, 1999, dtype, in_place=True, tile_bytes=240, by="LL", threads=2, launches=2) == 0
 
 
@@ -100,13 +100,13 @@ CASES = [
 @pytest.mark.parametrize(("dtype", "redop"), CASES)
 def test_types_and_operators_are_exact(dtype, redop):
     example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
-    program, _ = compiled_algorithm(str(example), ["nodes=2", "gpus=2"], instances=2)
+    program, _ = compiled_algorithm(str(example), {"nodes": 2, "gpus": 2}, instances=2)
     assert wrong(program, 1999, dtype, redop, in_place=True, tile_bytes=256, slice_bytes=64) == 0
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_exact_with_a_launch_for_each_rank(example):
-    program, _ = compiled_algorithm(str(example), [], instances=2)
+    program, _ = compiled_algorithm(str(example), {}, instances=2)
     assert wrong(program, 999, in_place=not program.out_of_place, launches=2, apart=True) == 0
 
 
@@ -144,7 +144,7 @@ def test_random_programs_are_exact(kind, ranks, chunks, count, seed, tile_bytes,
 
 def test_local_reductions_of_many_sources_are_exact():
     program, _ = compiled_algorithm(
-        str(next(path for path in EXAMPLES if path.stem == "allpairs_allreduce")), [], instances=1
+        str(next(path for path in EXAMPLES if path.stem == "allpairs_allreduce")), {}, instances=1
     )
     table = encoded(Layout(program, 800), 4)
     assert table.steps[:, 10].max() > 0

@@ -7,13 +7,13 @@ import pytest
 from cuda_on_host import COMPILER
 from sample_schedules import random_schedule, ring_all_reduce
 
-from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.proxies import Proxy, RemoteFifos
 from exec.launcher.run import World, run_ranks
 from exec.program.layout import Layout
 from synth.compiler.lowering import lower
+from synth.lang.algorithm_file import compiled_algorithm
 
 ROOT = Path(__file__).parents[4]
 
@@ -90,7 +90,7 @@ def test_hosts_joined_by_proxies_are_exact(name, hosts, count, monkeypatch):
     elif name == "random":
         program = lower(random_schedule("all_to_all", len(hosts), 2, 5))
     else:
-        program, _ = compiled_algorithm(str(ROOT / "examples" / f"{name}.py"), ["nodes=2", "gpus=2"])
+        program, _ = compiled_algorithm(str(ROOT / "examples" / f"{name}.py"), {"nodes": 2, "gpus": 2})
     # Places are used again and again, and three launches end at no multiple of them.
     request = (program, count, "float32", 256, 64, 3, hosts)
     found = run_ranks("proxied_kernels:proxied_task", request, World(max(hosts) + 1))

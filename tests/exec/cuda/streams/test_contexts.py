@@ -11,7 +11,6 @@ from host_streams import HostStreams, buffers_of
 from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
-from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.streams.contexts import Role, StreamContexts, role_of
@@ -21,6 +20,7 @@ from exec.program import expected_output
 from exec.program.layout import Layout
 from synth.collective import KINDS
 from synth.compiler.lowering import lower
+from synth.lang.algorithm_file import compiled_algorithm
 from synth.program import OUTPUT
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")
@@ -103,7 +103,7 @@ def test_random_programs_are_exact_in_any_order(kind, ranks, chunks, count, seed
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_is_exact(example):
-    program, _ = compiled_algorithm(str(example), [])
+    program, _ = compiled_algorithm(str(example))
     assert wrong(program, 203, tile_bytes=1024) == 0
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccctl.arguments.network_csv import read_link_list
 from ccctl.errors import DataError, MissingInputError
+from synth.networks.link_list import read_link_list
 
 
 def read(tmp_path, text):

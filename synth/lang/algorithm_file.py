@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ccctl.errors import CcctlError, DataError, UsageError
-from probes.base import LARGEST, decimal, whole
+from probes.base import CcctlError, DataError, UsageError
 from probes.files import read_bytes
 
 if TYPE_CHECKING:
-    from synth.lang import Algorithm
+    from synth.lang.algorithm import Algorithm
     from synth.network import Network
     from synth.program import Program
 
-__all__ = ["compiled_algorithm", "is_algorithm", "parse_parameters"]
+__all__ = ["compiled_algorithm", "is_algorithm"]
 
 Result = TypeVar("Result")
 
@@ -30,7 +28,7 @@ def is_algorithm(path: str) -> bool:
 
 def compiled_algorithm(
     path: str,
-    parameters: Sequence[str] | None,
+    parameters: Mapping[str, Any] | None = None,
     *,
     network: Network | None = None,
     instances: int | None = None,
@@ -44,37 +42,15 @@ def compiled_algorithm(
     file = file if not function else f"{file}.py"
     content = read_bytes(file)
     found = _algorithm(file, content, function)
-    values = parse_parameters(parameters)
+    values = dict(parameters or {})
     if instances is not None:
         values["instances"] = instances
     program = _blamed(file, lambda: found.compile(values, network=network, fuse=fuse))
     return program, {"algorithm": hashlib.sha256(content).hexdigest()}
 
 
-def parse_parameters(parameters: Sequence[str] | None) -> dict[str, Any]:
-    """Return ``nodes=4`` as a number, ``fast=true`` as a truth value, anything else as text.
-
-    Raises UsageError.
-    """
-    found: dict[str, Any] = {}
-    for text in parameters or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier():
-            raise UsageError(f"-p {text}: expected NAME=VALUE")
-        found[name] = _value(value)
-    return found
-
-
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    number = whole(text, -LARGEST)
-    value = number if number is not None else decimal(text, -math.inf)
-    return text if value is None else value
-
-
 def _algorithm(file: str, content: bytes, function: str) -> Algorithm:
-    from synth.lang import Algorithm
+    from synth.lang.algorithm import Algorithm
 
     namespace: dict[str, Any] = {"__name__": "__ccctl__", "__file__": file}
     code = _compiled(file, content)

@@ -3,8 +3,8 @@ import contextlib
 import pytest
 from hypothesis import given, strategies as st
 
-from ccctl.arguments.units import format_size, parse_rate, parse_rates, parse_seconds, parse_size, parse_sizes
 from ccctl.errors import UsageError
+from probes.base import format_size, parse_rate, parse_rates, parse_seconds, parse_size, parse_sizes
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Sizes, rates and times as people type them: ``16M``, ``50GiB/s``, ``0.5us``."""
+"""Sizes, rates and times as text: ``16M``, ``50GiB/s``, ``0.5us``."""
 
 from __future__ import annotations
 
 import math
 import re
 
-from probes.base import UsageError, quoted
+from probes.base.errors import UsageError, quoted
 
 __all__ = [
     "MOST_BYTES",
@@ -30,42 +30,43 @@ _RATE = re.compile(rf"{_NUMBER}\s*([kKmMgGtT]?)(?:(i?)B|b|bit)(?:/s|ps)")
 _TIME = re.compile(rf"{_NUMBER}\s*([^0-9]+)")
 
 
-def parse_size(text: str, option: str = "size") -> int:
+def parse_size(text: str, name: str = "size") -> int:
     """Bytes, as nccl-tests reads them: K, M, G and T are powers of 1024, whether or not B, i or iB follows.
 
-    Raises UsageError, naming ``option``, unless ``text`` is a whole number of bytes from 1 to ``MOST_BYTES``.
+    Raises UsageError, which begins with ``name``, unless ``text`` is a whole number of bytes from 1 to
+    ``MOST_BYTES``.
     """
     match = _SIZE.fullmatch(text.strip())
     size = float(match[1]) * _BINARY[(match[2] or "").lower()] if match else 0.0
     if not 1 <= size <= MOST_BYTES or not size.is_integer():
         raise UsageError(
-            f"{option}: expected a size, a whole number of bytes from 1 to {format_size(MOST_BYTES)}, "
+            f"{name}: expected a size, a whole number of bytes from 1 to {format_size(MOST_BYTES)}, "
             f"found {quoted(text)}",
             hint="Write it as nccl-tests does: 8, 32K, 128M, 1G.",
         )
     return int(size)
 
 
-def parse_sizes(text: str, option: str = "sizes") -> tuple[int, int]:
-    """Return the ends of a range of sizes, ``1K:1G``; raises UsageError, naming ``option``."""
+def parse_sizes(text: str, name: str = "sizes") -> tuple[int, int]:
+    """Return the ends of a range of sizes, ``1K:1G``; raises UsageError, which begins with ``name``."""
     low, colon, high = text.partition(":")
     if not colon:
-        raise UsageError(f"{option}: expected FROM:TO, found {quoted(text)}", hint="For example 1K:1G.")
-    return parse_size(low, option), parse_size(high, option)
+        raise UsageError(f"{name}: expected FROM:TO, found {quoted(text)}", hint="For example 1K:1G.")
+    return parse_size(low, name), parse_size(high, name)
 
 
-def parse_rate(text: str, option: str = "bandwidth") -> float:
+def parse_rate(text: str, name: str = "bandwidth") -> float:
     """Return bytes per second: ``50GB/s`` is 50·10⁹, ``50GiB/s`` is 50·2³⁰, ``400Gbit/s`` is 50·10⁹.
 
-    Raises UsageError, naming ``option``.
+    Raises UsageError, which begins with ``name``.
     """
-    return parse_rates(text, option, most=1)[0]
+    return parse_rates(text, name, most=1)[0]
 
 
-def parse_rates(text: str, option: str = "bandwidth", *, most: int | None = None) -> tuple[float, ...]:
+def parse_rates(text: str, name: str = "bandwidth", *, most: int | None = None) -> tuple[float, ...]:
     """Rates separated by commas; one without a unit takes that of the last: ``200,100,50GB/s``.
 
-    Raises UsageError, naming ``option``, for a rate below 1 bit/s or above 10⁶ TB/s, and for more
+    Raises UsageError, which begins with ``name``, for a rate below 1 bit/s or above 10⁶ TB/s, and for more
     than ``most`` of them.
     """
     parts = [part.strip() for part in text.split(",")]
@@ -75,28 +76,28 @@ def parse_rates(text: str, option: str = "bandwidth", *, most: int | None = None
         most is not None and len(rates) > most
     ):
         raise UsageError(
-            f"{option}: expected a rate with its unit, from 1bit/s to 1000000TB/s, found {quoted(text)}",
+            f"{name}: expected a rate with its unit, from 1bit/s to 1000000TB/s, found {quoted(text)}",
             hint="For example 50GB/s, 50GiB/s or 400Gbit/s.",
         )
     return rates
 
 
-def parse_seconds(text: str, option: str = "alpha", *, positive: bool = False) -> float:
+def parse_seconds(text: str, name: str = "alpha", *, positive: bool = False) -> float:
     """Seconds: ``0.5us``, ``20ns``, ``3ms``, ``1s``; only 0 needs no unit, and is none if ``positive``.
 
-    Raises UsageError, naming ``option``.
+    Raises UsageError, which begins with ``name``.
     """
     stripped = text.strip()
     if re.fullmatch(r"0+(\.0*)?", stripped):
         if positive:
-            raise UsageError(f"{option}: expected a time > 0, found {text}")
+            raise UsageError(f"{name}: expected a time > 0, found {text}")
         return 0.0
     match = _TIME.fullmatch(stripped)
     scale = _SECONDS.get(match[2].strip()) if match else None
     found = float(match[1]) * scale if match and scale else math.inf
     if found != 0 and not _LEAST_S <= found <= _MOST_S:
         raise UsageError(
-            f"{option}: expected a time with its unit, 0 or from 1e-6ns to 1e9s, found {quoted(text)}",
+            f"{name}: expected a time with its unit, 0 or from 1e-6ns to 1e9s, found {quoted(text)}",
             hint="For example 0.5us, 20ns or 1ms.",
         )
     return found

@@ -5,22 +5,19 @@ from __future__ import annotations
 import io
 import os
 import stat
-import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from tokenize import TokenError
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
-from ccctl.artifacts import write_atomically
-from ccctl.errors import DataError, MissingInputError, UsageError
+import numpy as np
+
+from exec.program.dtypes import Array
+from probes.base import DataError, MissingInputError, UsageError
 from probes.files import open_input, read_stream
+from synth.collective import Collective
 
-if TYPE_CHECKING:
-    from exec.program import Array
-    from synth.collective import Collective
-
-__all__ = ["read_ranks", "write_ranks"]
+__all__ = ["npy_files", "read_ranks"]
 
 
 def read_ranks(name: str, collective: Collective) -> tuple[Array, ...]:
@@ -39,27 +36,19 @@ def read_ranks(name: str, collective: Collective) -> tuple[Array, ...]:
         if whole.ndim < 2 or len(whole) != collective.ranks:
             raise UsageError(
                 f"{name}: expected {collective.ranks} rows, one for each rank, found shape {whole.shape}",
-                hint="Or one file for each rank: --input 'x{rank}.npy'.",
+                hint="Or one file for each rank: 'x{rank}.npy'.",
             )
         rows = {rank: whole[rank].reshape(-1) for rank in holders}
     nothing = next(iter(rows.values()))[:0]
     return tuple(rows.get(rank, nothing) for rank in range(collective.ranks))
 
 
-def write_ranks(name: str, outputs: Sequence[Array]) -> None:
-    """Write what each rank ended with: rows of one file, or files where ``name`` has ``{rank}``."""
-    import numpy as np
-
+def npy_files(name: str, outputs: Sequence[Array]) -> dict[str, bytes]:
+    """Return files with what each rank ended with: rows of one, or one each if ``name`` has ``{rank}``."""
     filled = {rank: found for rank, found in enumerate(outputs) if found.size}
     if "{rank}" in name:
-        for rank, found in filled.items():
-            write_atomically(Path(name.replace("{rank}", str(rank))), _npy(found))
-        return
-    content = _npy(np.stack(list(filled.values())))
-    if name == "-":
-        sys.stdout.buffer.write(content)
-    else:
-        write_atomically(Path(name), content)
+        return {name.replace("{rank}", str(rank)): _npy(found) for rank, found in filled.items()}
+    return {name: _npy(np.stack(list(filled.values())))}
 
 
 _VERSIONS = ((1, 0), (2, 0), (3, 0))
@@ -69,8 +58,6 @@ _UNREADABLE = (ValueError, EOFError, TypeError, SyntaxError, TokenError, Overflo
 
 
 def _load(name: str) -> Array:
-    import numpy as np
-
     with open_input(name) as file:
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         stream: BinaryIO = io.BufferedReader(file) if regular else io.BytesIO(read_stream(file, name))
@@ -113,8 +100,6 @@ def _require_whole(stream: BinaryIO) -> None:
 
 
 def _npy(found: Array) -> bytes:
-    import numpy as np
-
     stream = io.BytesIO()
     np.save(stream, found)
     return stream.getvalue()

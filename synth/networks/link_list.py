@@ -19,15 +19,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ccctl.arguments.units import parse_rate, parse_seconds
-from ccctl.errors import CcctlError, DataError
-from probes.base import whole
+from probes.base import CcctlError, DataError, parse_rate, parse_seconds, whole
 from probes.files import read_text
-
-if TYPE_CHECKING:
-    from synth.network import Link, Network
+from synth.network import Link, Network, build
 
 __all__ = ["read_link_list"]
 
@@ -58,8 +53,6 @@ _PLAIN = _Header({"src": 0, "dst": 1, "alpha": 2, "bandwidth": 3}, {}, None)
 
 def read_link_list(path: str, *, hold_alpha: bool = False) -> Network:
     """Return the network in the file ``path``; raises DataError with every problem, each with its line."""
-    from synth.network import build
-
     reader = _Reader(path)
     reader.read(read_text(path, _MOST_BYTES))
     return build(Path(path).name, reader.hosts(), reader.links(), hold_alpha=hold_alpha)
@@ -146,8 +139,6 @@ class _Reader:
         return [named.get(rank, f"n{rank}") for rank in range(ranks)]
 
     def links(self) -> Iterator[Link]:
-        from synth.network import Link
-
         numbers = self._numbers()
         for src, dst, alpha_s, beta_s_per_byte, ports in self.rows:
             yield Link(numbers[src], numbers[dst], alpha_s, beta_s_per_byte, ports)

@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from ccctl.arguments.arrival_trace import read_trace
-from ccctl.errors import DataError, MissingInputError, UsageError
+from ccctl.errors import DataError, UsageError
+from exec.relays import parse_trace
 
 
-def read(tmp_path, text, **how):
-    (tmp_path / "trace.csv").write_text(text)
-    return read_trace(str(tmp_path / "trace.csv"), **how)
+def read(text, **how):
+    return parse_trace(text, "trace.csv", **how)
 
 
-def test_bare_rows_are_milliseconds_after_the_first(tmp_path):
-    found = read(tmp_path, "10,12.5,48\n\n# a pause\n3,1,1\n")
+def test_bare_rows_are_milliseconds_after_the_first():
+    found = read("10,12.5,48\n\n# a pause\n3,1,1\n")
     assert found.ready_s.tolist() == [
         pytest.approx([0.0, 0.0025, 0.038]),
         pytest.approx([0.002, 0.0, 0.0]),
@@ -31,27 +30,27 @@ def test_bare_rows_are_milliseconds_after_the_first(tmp_path):
         ("-38,0\n", "ms"),
     ],
 )
-def test_units(tmp_path, text, unit):
-    assert read(tmp_path, text, unit=unit).ready_s.max(axis=1) == pytest.approx([0.038], abs=1e-6)
+def test_units(text, unit):
+    assert read(text, unit=unit).ready_s.max(axis=1) == pytest.approx([0.038], abs=1e-6)
 
 
-def test_one_column_is_how_late_the_last_rank_was(tmp_path):
+def test_one_column_is_how_late_the_last_rank_was():
     text = "9.988760948181152\n22.435283660888675\n"
-    found = read(tmp_path, text, ranks=3)
+    found = read(text, ranks=3)
     assert found.ready_s.tolist() == [pytest.approx([0, 0, 0.00998876]), pytest.approx([0, 0, 0.02243528])]
     with pytest.raises(UsageError, match="one column says how late"):
-        read(tmp_path, text)
+        read(text)
 
 
-def test_as_many_ranks_as_were_said(tmp_path):
-    assert read(tmp_path, "0,1\n", ranks=2).ranks == 2
+def test_as_many_ranks_as_were_said():
+    assert read("0,1\n", ranks=2).ranks == 2
     with pytest.raises(UsageError, match="has 2 ranks"):
-        read(tmp_path, "0,1\n", ranks=3)
+        read("0,1\n", ranks=3)
 
 
-def test_every_problem_with_its_line(tmp_path):
+def test_every_problem_with_its_line():
     with pytest.raises(DataError) as caught:
-        read(tmp_path, "0,1\n0\n0,soon\n0,1e999\n0,5 parsecs\n")
+        read("0,1\n0\n0,soon\n0,1e999\n0,5 parsecs\n")
     lines = caught.value.problems
     assert lines[0] == "line 2: expected 2 columns, found 1"
     assert [line.split(":")[0] for line in lines] == ["line 2", "line 3", "line 4", "line 5"]
@@ -59,16 +58,11 @@ def test_every_problem_with_its_line(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "iteration,rank 0,rank 1\n"])
-def test_no_iterations(tmp_path, text):
+def test_no_iterations(text):
     with pytest.raises(DataError, match="no iterations; expected lines such as"):
-        read(tmp_path, text)
+        read(text)
 
 
-def test_a_header_without_ranks(tmp_path):
+def test_a_header_without_ranks():
     with pytest.raises(DataError, match="names no column of a rank"):
-        read(tmp_path, "iteration\n1\n")
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(MissingInputError):
-        read_trace(str(tmp_path / "none.csv"))
+        read("iteration\n1\n")

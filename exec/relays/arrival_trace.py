@@ -19,18 +19,13 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ccctl.arguments.units import parse_seconds
-from ccctl.artifacts import read_input
-from ccctl.errors import CcctlError, DataError, UsageError
-from probes.base import decimal
-from probes.files import decoded
+import numpy as np
 
-if TYPE_CHECKING:
-    from exec.relays import Arrivals
+from exec.relays.arrivals import Arrivals, of_lags
+from probes.base import CcctlError, DataError, UsageError, decimal, parse_seconds
 
-__all__ = ["UNITS", "read_trace"]
+__all__ = ["UNITS", "parse_trace"]
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _MOST_PROBLEMS = 20
@@ -40,27 +35,24 @@ _UNIT = re.compile(r"[(\[](s|ms|us)[)\]]\s*$")
 _BEGINS_NUMBER = re.compile(r"[-+.0-9]")
 
 
-def read_trace(path: str, *, unit: str = "ms", ranks: int | None = None) -> Arrivals:
-    """Return the arrivals in the file ``path`` ("-": stdin), bare numbers in ``unit``.
+def parse_trace(text: str, source: str, *, unit: str = "ms", ranks: int | None = None) -> Arrivals:
+    """Return the arrivals in the text of the file ``source``, bare numbers in ``unit``.
 
     ``ranks`` says how many there are where the trace has one column, and is held against one that has more.
     Raises DataError with every problem, each with its line; UsageError where ``ranks`` is missing or wrong.
     """
-    import numpy as np
-
-    from exec.relays import Arrivals, of_lags
-
-    content, source = read_input(path)
     reader = _Reader(source, unit)
-    moments = np.array(reader.read(decoded(content, source)))
+    moments = np.array(reader.read(text))
     if moments.shape[1] > 1:
         if ranks is not None and ranks != moments.shape[1]:
-            raise UsageError(f"--ranks {ranks}: {source} has {moments.shape[1]} ranks, a column each")
+            raise UsageError(
+                f" {ranks}: {source} has {moments.shape[1]} ranks, a column each", argument="ranks"
+            )
         return Arrivals.of(moments)
     if ranks is None:
         raise UsageError(
-            f"{source}: one column says how late the last rank was, and not how many ranks there are",
-            hint="Add --ranks N.",
+            f": one column of {source} says how late the last rank was, and not how many ranks there are",
+            argument="ranks",
         )
     return of_lags(moments[:, 0], ranks)
 
