@@ -49,7 +49,7 @@ KNOWN = {
         (
             "ccctl/artifacts/codec.py",
             "ccctl/commands/show.py",
-            "ccctl/render/svg/kinds.py",
+            "ccctl/render/svg/files.py",
             "ccctl/torch/__init__.py",
             "exec/peers/registry.py",
         ),

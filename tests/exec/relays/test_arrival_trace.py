@@ -38,7 +38,7 @@ def test_one_column_is_how_late_the_last_rank_was():
     text = "9.988760948181152\n22.435283660888675\n"
     found = read(text, ranks=3)
     assert found.ready_s.tolist() == [pytest.approx([0, 0, 0.00998876]), pytest.approx([0, 0, 0.02243528])]
-    with pytest.raises(UsageError, match="one column says how late"):
+    with pytest.raises(UsageError, match="says how late the last rank was"):
         read(text)
 
 
