@@ -16,7 +16,6 @@ from .options import (
     FamilyOptions as FamilyOptions,
     GeneralOptions as GeneralOptions,
     HoldAlpha as HoldAlpha,
-    Hostfile as Hostfile,
     Hosts as Hosts,
     Json as Json,
     NetworkOptions as NetworkOptions,
@@ -30,17 +29,14 @@ from .options import (
     Ranks as Ranks,
     Seed as Seed,
     TimeoutSeconds as TimeoutSeconds,
-    Unwind as Unwind,
     Verbose as Verbose,
     Without as Without,
     WorldOptions as WorldOptions,
     collective_option as collective_option,
     network_option as network_option,
     refuse_unknown as refuse_unknown,
-    writable as writable,
     written_option as written_option,
 )
-from .parameters import parse_parameters as parse_parameters
 from .proven import (
     Proven as Proven,
     as_collective as as_collective,
@@ -48,6 +44,7 @@ from .proven import (
     is_listable as is_listable,
     listed as listed,
     proven_program as proven_program,
+    read_or_compiled as read_or_compiled,
     refuse_unproven as refuse_unproven,
 )
 from .run_options import RunOptions as RunOptions

@@ -28,6 +28,7 @@ __all__ = [
     "proven_artifact",
     "proven_program",
     "proven_schedule",
+    "read_or_compiled",
     "refuse_parameters",
     "refuse_unproven",
 ]
@@ -45,6 +46,14 @@ class Proven:
     schedule: Schedule | None
     inputs: dict[str, str]
     compile_s: float
+
+
+def read_or_compiled(path: str, parameters: Sequence[str] | None, *kinds: str) -> codec.Artifact:
+    """Return an artifact of one of ``kinds``; of a file in the chunk language its program, not judged yet."""
+    if not is_algorithm(path):
+        return codec.read(path, *kinds)
+    program, inputs = compiled_algorithm(path, parse_parameters(parameters))
+    return codec.Artifact("program", program, path, inputs["algorithm"])
 
 
 def proven_program(

@@ -19,14 +19,13 @@ from ccctl.arguments import (
     Parameters,
     load_network,
     network_option,
-    parse_parameters,
+    read_or_compiled,
     written_option,
 )
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from probes.base import parse_rate, parse_seconds, parse_size
-from synth.lang import compiled_algorithm, is_algorithm
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
@@ -176,12 +175,7 @@ def _read(options: SimulateOptions) -> Artifact:
     if options.judge not in (None, "simgrid"):
         raise UsageError(f"--with: expected simgrid, found {options.judge!r}")
     path = options.schedule
-    if is_algorithm(path):
-        read = codec.Artifact(
-            "program", compiled_algorithm(path, parse_parameters(options.parameters))[0], path, ""
-        )
-    else:
-        read = codec.read(path, *codec.SCHEDULE_KINDS, "program")
+    read = read_or_compiled(path, options.parameters, *codec.SCHEDULE_KINDS, "program")
     if options.protocol is not None and read.kind != "program":
         raise UsageError(
             f"--protocol: only programs have one, and {path} is none (it is of kind {read.kind})",

@@ -14,12 +14,11 @@ from ccctl.arguments import (
     Parameters,
     collective_option,
     is_listable,
-    parse_parameters,
+    read_or_compiled,
 )
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem
-from synth.lang import compiled_algorithm, is_algorithm
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
@@ -88,7 +87,8 @@ def verify(options: VerifyOptions) -> None:
     for each signal, no deadlock, no data race over two launches, every contribution once. Groups of DS-Sync:
     their matrices are doubly stochastic, and ranks come to agree as fast as the file states.
     """
-    read = _read(options.artifact, options.parameters)
+    kinds = *codec.SCHEDULE_KINDS, "program", "groups", "plan"
+    read = read_or_compiled(options.artifact, options.parameters, *kinds)
     judges = {**dict.fromkeys(codec.SCHEDULE_KINDS, _schedule), "groups": _groups, "plan": _plan}
     judge = judges.get(
         read.kind, lambda found: _program(found, options.collective, options.depth, options.target)
@@ -118,13 +118,6 @@ def verify(options: VerifyOptions) -> None:
         raise FoundProblem(f"{read.source}: {count}: {wrong} wrong")
     if read.kind in codec.SCHEDULE_KINDS and is_listable(read.body):
         console.next_step(f"ccctl compile {read.source} -o program.json")
-
-
-def _read(path: str, parameters: list[str] | None) -> Artifact:
-    if not is_algorithm(path):
-        return codec.read(path, *codec.SCHEDULE_KINDS, "program", "groups", "plan")
-    program, inputs = compiled_algorithm(path, parse_parameters(parameters))
-    return codec.Artifact("program", program, path, inputs["algorithm"])
 
 
 @dataclass(frozen=True)

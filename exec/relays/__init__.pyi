@@ -1,6 +1,6 @@
 from . import arrivals as arrivals
 from .arrival_trace import UNITS as UNITS, parse_trace as parse_trace
-from .arrivals import Arrivals as Arrivals, of_lags as of_lags
+from .arrivals import Arrivals as Arrivals
 from .buy_cost import (
     CollectiveCosts as CollectiveCosts,
     ConstantCosts as ConstantCosts,

@@ -46,7 +46,6 @@ from .numbers import (
 )
 from .progress import SILENT as SILENT, Progress as Progress, Safekeeping as Safekeeping
 from .units import (
-    MOST_BYTES as MOST_BYTES,
     format_rate as format_rate,
     format_size as format_size,
     parse_rate as parse_rate,
