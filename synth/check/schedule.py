@@ -50,7 +50,7 @@ def _check_sizes(owed: Obligation) -> list[str]:
     """Return findings on a table for any size of chunk up to a largest one."""
 
     def judge(table: Schedule) -> list[str]:
-        return table.problems() or _check_table(replace(owed, table=table))
+        return _check_table(replace(owed, table=table))
 
     assert owed.most_chunk_bytes is not None
     wrong = check_sizes(owed.table, owed.most_chunk_bytes, judge)
