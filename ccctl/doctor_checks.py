@@ -190,9 +190,9 @@ def _compiled_loops() -> Iterator[Check]:
         hint = f"first commands compile for a minute; for all users: {once}"
         yield Check("compiled loops", "note", found, hint)
     if problem := loop_store().problem:
-        yield Check("more loops", "note", problem, "else each command compiles anew, which takes seconds")
+        yield Check("loop cache", "note", problem, "without it each command compiles again, for seconds")
     else:
-        yield Check("more loops", "ok", f"kept in {cache_folder()}")
+        yield Check("loop cache", "ok", str(cache_folder()))
 
 
 def _permissions() -> Iterator[Check]:

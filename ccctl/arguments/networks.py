@@ -118,7 +118,7 @@ def _family(
 
     if bandwidth is None:
         raise UsageError(
-            f"--network {spec}: a family needs the bandwidth of its links",
+            f"--network {spec}: a network by name needs the bandwidth of its links",
             hint="Add --bandwidth 50GB/s, and --alpha 0.5us unless it is 0.",
         )
     alphas = tuple(parse_seconds(part, "--alpha") for part in (alpha or "0").split(","))
@@ -222,7 +222,7 @@ def _guessed(report: Report) -> str:
         likely = known[0] if known else "dgx-a100"
         example = f"{likely}:{len(report.hosts)}" if len(report.hosts) > 1 else likely
         raise UsageError(
-            f"the report is of {what}{f', {model}' if model else ''}: expected --network, what joins them",
+            f"the report is of {what}{f', {model}' if model else ''}: expected their --network",
             hint=f"For example --network {example}, {likely}/4x200 with 4 NICs of 200 Gbit/s a host, "
             "system.xml (NCCL_TOPO_DUMP_FILE), profile.json, or switch:8 --bandwidth 25GB/s.",
         )

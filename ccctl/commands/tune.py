@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -139,7 +139,22 @@ def tune(options: TuneOptions) -> None:
     if options.json:
         console.summary(values)
     elif loaded and options.output not in (None, "-"):
+        for kind, points in found.summary().items():
+            console.note(_gained(kind, points))
         console.note("to load it: export " + " ".join(f"{name}={value}" for name, value in loaded.items()))
+
+
+def _gained(kind: str, points: list[dict[str, Any]]) -> str:
+    """Return a line on the sizes at which another algorithm than the library's choice is written."""
+    from exec.library_rules import OWN
+
+    ratios = [one["untouched_s"] / one["time_s"] for one in points if one["algorithm"] != OWN]
+    if not ratios:
+        return f"{kind}: the library's own choice stays at all {len(points)} sizes"
+    most = f"up to {max(ratios):.2f}x as fast"
+    return (
+        f"{kind}: another algorithm at {len(ratios)} of {len(points)} sizes, {most} as the library's choice"
+    )
 
 
 def _kinds(text: str) -> tuple[Kind, ...]:

@@ -202,13 +202,13 @@ def _judged(report: Report, others: Sequence[Artifact]) -> Iterator[_Pair]:
     if report.ranks > _MOST_RANKS:
         yield "doubtful", f"not judged: {report.ranks} ranks; ccctl explain judges them"
         return
-    why = "no network of as many ranks is among the files; name one to ccctl explain"
+    why = "no file here has a network of as many ranks; ccctl explain takes one with --network"
     try:
         network = network or network_of(report, None)
         why = ""
         found = abnormal(judged(report, network))
     except CcctlError as error:
-        yield "doubtful", f"whether it is normal is not known: {why or error.message}"
+        yield "doubtful", f"not judged: {why or error.message}"
         return
     for verdict, rows in found.items():
         for kind in dict.fromkeys(one.row.collective for one in rows):

@@ -66,9 +66,9 @@ class Sweep:
             kind: rules_of([_decided(one) for one in points], OWN) for kind, points in self.points.items()
         }
 
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> dict[str, list[dict[str, Any]]]:
         """Return, for each size, the chosen algorithm, its time, and the time of the untouched library."""
-        told: dict[str, object] = {}
+        told: dict[str, list[dict[str, Any]]] = {}
         for kind, rules in self.rules().items():
             rows = []
             for point in self.points[kind]:

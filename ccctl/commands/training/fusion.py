@@ -240,7 +240,7 @@ class FusionComparison:
             tuning.draw(self.search, predicted_s)
         most = self.plans[self.method].speedup_max
         console.data(
-            f"S_max {most:.1f}: at most so many times faster than one rank, each half of an all_reduce "
+            f"S_max {most:.1f}: the largest speed-up over one rank, with each half of an all_reduce hidden "
             "behind its pass"
         )
 

@@ -52,9 +52,10 @@ def draw(
     if not proven:
         return
     say(
-        f"rho {groups.rho:.4g} a period, distance from consensus {groups.distance:.4g} after one; "
-        f"{seconds(groups.predicted_s)} an iteration for {format_size(groups.size_bytes)}"
+        f"rho {groups.rho:.4g}: differences between replicas shrink to this share in a period (at worst "
+        f"{groups.distance:.4g} in the first)"
     )
+    say(f"predicted: {seconds(groups.predicted_s)} an iteration to average {format_size(groups.size_bytes)}")
     if compare:
         _draw_comparison(groups, say)
 
@@ -78,7 +79,7 @@ def _draw_comparison(groups: Groups, say: Callable[[str], None]) -> None:
         (_PEERS[name], seconds(peer_s), _times(peer_s, groups.predicted_s))
         for name, peer_s in _costs(groups).peers_s().items()
     ]
-    console.say_table(say, ("instead", "an iteration", "of these groups"), rows)
+    console.say_table(say, ("instead", "an iteration", "over these groups"), rows)
     say("")
     patterns = [
         (
