@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,57 +33,48 @@ _MOST_LABEL = 255
 _MOST_LINKS = 1024
 
 
-@dataclass
-class _Family:
-    kind: str
-    help: str
-    samples: list[str] = field(default_factory=list)
-
-
 class Exposition:
-    """Samples grouped by name, each name with one HELP and one TYPE line."""
+    """Samples of gauges grouped by name, each name with one HELP and one TYPE line."""
 
     def __init__(self) -> None:
-        self._families: dict[str, _Family] = {}
+        self._gauges: dict[str, tuple[str, list[str]]] = {}
 
     def add(self, name: str, meaning: str, value: float, **labels: str) -> None:
-        """Add one sample of a gauge."""
+        """Add one sample."""
         named = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
         sample = f"{name}{{{named}}} {value!r}" if named else f"{name} {value!r}"
-        self._families.setdefault(name, _Family("gauge", meaning)).samples.append(sample)
+        self._gauges.setdefault(name, (meaning, []))[1].append(sample)
 
     def render(self) -> str:
         """Return the text format that node_exporter reads."""
         lines = []
-        for name, family in self._families.items():
-            lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.samples]
+        for name, (meaning, samples) in self._gauges.items():
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge", *samples]
         return "\n".join(lines) + "\n"
 
 
 def add_profile(exposition: Exposition, profile: Profile) -> None:
     """Add the bandwidth and latency of each link, and the number of findings."""
-    places: list[str] = []
-    for entry in profile.ranks:
-        local = sum(other.host == entry.host for other in profile.ranks[: entry.rank])
-        places.append(f"{entry.host}:{local}")
+    hosts = [entry.host for entry in profile.ranks]
+    places = [f"{host}:{hosts[:rank].count(host)}" for rank, host in enumerate(hosts)]
     links = profile.links
-    columns = (
-        ("ccctl_link_bandwidth_bytes_per_second", "What the link can carry.", 1 / links.beta_s_per_byte),
+    for name, meaning, values in (
+        ("bandwidth_bytes_per_second", "Bandwidth of the link.", 1 / links.beta_s_per_byte),
         (
-            "ccctl_link_bandwidth_median_bytes_per_second",
-            "What the link carried in the middle of the samples.",
+            "bandwidth_median_bytes_per_second",
+            "Median of the bandwidths that the samples of the link had.",
             1 / links.beta_median_s_per_byte,
         ),
-        ("ccctl_link_latency_seconds", "The time in flight of the smallest message.", links.alpha_s),
-    )
-    for name, meaning, values in columns:
+        ("latency_seconds", "The time in flight of the smallest message.", links.alpha_s),
+    ):
         for src, dst, value in zip(links.src.tolist(), links.dst.tolist(), values.tolist(), strict=True):
-            kind = "host" if profile.ranks[src].host == profile.ranks[dst].host else "network"
-            exposition.add(name, meaning, value, src=places[src], dst=places[dst], kind=kind)
+            kind = "host" if hosts[src] == hosts[dst] else "network"
+            ends = {"src": places[src], "dst": places[dst], "kind": kind}
+            exposition.add(f"ccctl_link_{name}", meaning, value, **ends)
     _add_segments(exposition, profile)
-    exposition.add("ccctl_profile_ranks", "How many ranks were measured.", len(profile.ranks))
-    exposition.add("ccctl_profile_findings", "How many findings the profile has.", len(profile.findings))
-    exposition.add("ccctl_profile_duration_seconds", "How long the measurement took.", profile.seconds)
+    exposition.add("ccctl_profile_ranks", "Number of ranks that were measured.", len(profile.ranks))
+    exposition.add("ccctl_profile_findings", "Number of findings of the profile.", len(profile.findings))
+    exposition.add("ccctl_profile_duration_seconds", "Duration of the measurement.", profile.seconds)
 
 
 def _add_segments(exposition: Exposition, profile: Profile) -> None:
@@ -102,8 +92,8 @@ def add_hosts(exposition: Exposition, profile: Profile) -> None:
     host = np.array([entry.host for entry in profile.ranks])
     src, dst = host[links.src], host[links.dst]
     for name, meaning, ends in (
-        ("ccctl_host_egress_bytes_per_second", "What a link from the host carries, in the middle.", src),
-        ("ccctl_host_ingress_bytes_per_second", "What a link to the host carries, in the middle.", dst),
+        ("ccctl_host_egress_bytes_per_second", "Median bandwidth of the links from the host.", src),
+        ("ccctl_host_ingress_bytes_per_second", "Median bandwidth of the links to the host.", dst),
     ):
         for one in dict.fromkeys(host.tolist()):
             mine = (ends == one) & (src != dst)
@@ -120,28 +110,24 @@ def add_watch(exposition: Exposition, found: Found, outcome: WatchOutcome, basel
         add_profile(exposition, found.now)
     verdict, plan = found.verdict, outcome.plan
     worst = max((one.change.times for one in found.standing), default=1.0)
-    gauges = (
-        ("drifts", "How much is worse than the baseline.", len(found.standing) + len(verdict.drift.gone)),
-        ("recovered", "How much has recovered since the last run.", len(verdict.recovered)),
+    unknown = int((~outcome.history.known()).sum())
+    for name, meaning, value in (
+        ("drifts", "Number of drifts from the baseline.", len(found.standing) + len(verdict.drift.gone)),
+        ("recovered", "Number of drifts that have recovered since the last run.", len(verdict.recovered)),
         ("worst_ratio", "What is left of the worst link, as a share of the baseline.", 1 / worst),
-        ("links_compared", "How many links were compared with the baseline.", verdict.drift.compared),
+        ("links_compared", "Number of links compared with the baseline.", verdict.drift.compared),
+        ("links_unknown", "Number of links not measured lately, or since the network changed.", unknown),
+        ("runs", "Number of runs in the history.", outcome.history.runs),
+        ("schedule_replaced", "1 if this run changed the current schedule.", int(bool(outcome.adopted))),
         (
-            "links_unknown",
-            "How many links were not measured lately, or not since the network changed.",
-            int((~outcome.history.known()).sum()),
+            "predicted_gain_ratio",
+            "Predicted speed of the new schedule over the old.",
+            plan.gain if plan else 1.0,
         ),
-        ("runs", "How many runs the history holds.", outcome.history.runs),
-        (
-            "schedule_replaced",
-            "Whether this run changed the current schedule.",
-            int(outcome.adopted is not None),
-        ),
-        ("predicted_gain_ratio", "How many times as fast that made it.", plan.gain if plan else 1.0),
-        ("run_timestamp_seconds", "When this run measured.", float(outcome.history.at_s[-1])),
-    )
-    for name, meaning, value in gauges:
+        ("run_timestamp_seconds", "Time of the measurement of this run.", float(outcome.history.at_s[-1])),
+    ):
         exposition.add(f"ccctl_watch_{name}", meaning, value)
-    predicted = "What the given schedule is predicted to take."
+    predicted = "Predicted time of the given schedule."
     for network, value in (("baseline", baseline_s), ("now", found.now_s)):
         exposition.add("ccctl_watch_predicted_seconds", predicted, value, network=network)
 
@@ -168,10 +154,9 @@ def exposed(path: str | None, command: str) -> Iterator[Exposition]:
 def _write(path: str, found: Exposition, command: str, status: int, *, done: bool) -> None:
     success = time.time() if done else _last_success(path, command)
     if success is not None:
-        found.add(
-            _SUCCESS, "When the command last did all its work, findings or not.", success, command=command
-        )
-    found.add("ccctl_exit_code", "How the command ended: 0 well, 1 with findings.", status, command=command)
+        said = "Time at which the command last did all its work, with findings or without."
+        found.add(_SUCCESS, said, success, command=command)
+    found.add("ccctl_exit_code", "Exit code: 0 is well, 1 with findings.", status, command=command)
     write_atomically(Path(path), found.render().encode(), _WORLD_READABLE)
 
 

@@ -40,31 +40,25 @@ def schedule_tracks(network: Network) -> Iterator[Track]:
 
 def schedule_blocks(schedule: Schedule, timing: Timing) -> Iterator[Slices]:
     """Yield every send on its link and on each port of the link, while it holds them."""
-    network, carried = schedule.network, contributions(schedule)
+    network = schedule.network
+    columns = (schedule.chunk, schedule.op, contributions(schedule), timing.arrival_s * 1e6)
     end_s = timing.start_s + network.hold_s(schedule.chunk_bytes)[schedule.link]
     for first in range(0, schedule.sends, BLOCK):
         rows = np.arange(first, min(first + BLOCK, schedule.sends))
-        link, chunk = schedule.link[rows], schedule.chunk[rows]
-        names = [
-            f"chunk {c} {src}→{dst}"
-            for c, src, dst in zip(
-                chunk.tolist(), network.src[link].tolist(), network.dst[link].tolist(), strict=True
+        link = schedule.link[rows]
+        ends = zip(network.src[link].tolist(), network.dst[link].tolist(), strict=True)
+        names, args = [], []
+        for (src, dst), chunk, op, summed, arrival_us in zip(
+            ends, *(column[rows].tolist() for column in columns), strict=True
+        ):
+            names.append(f"chunk {chunk} {src}→{dst}")
+            args.append(
+                f'{{"chunk":{chunk},"bytes":{schedule.chunk_bytes},"op":"{"reduce" if op else "copy"}",'
+                f'"contributions":{summed},"arrives_us":{arrival_us:.6f}}}'
             )
-        ]
-        args = [
-            f'{{"chunk":{c},"bytes":{schedule.chunk_bytes},"op":"{"reduce" if op else "copy"}",'
-            f'"contributions":{summed},"arrives_us":{arrival_us:.6f}}}'
-            for c, op, summed, arrival_us in zip(
-                chunk.tolist(),
-                schedule.op[rows].tolist(),
-                carried[rows].tolist(),
-                (timing.arrival_s[rows] * 1e6).tolist(),
-                strict=True,
-            )
-        ]
-        group = network.src[link] + 1
-        yield Slices(group, link + 1, timing.start_s[rows], end_s[rows], names, args)
-        yield _on_ports(network, network.links, link, timing.start_s[rows], end_s[rows], names)
+        start_s = timing.start_s[rows]
+        yield Slices(network.src[link] + 1, link + 1, start_s, end_s[rows], names, args)
+        yield _on_ports(network, network.links, link, start_s, end_s[rows], names)
 
 
 def program_tracks(program: Program, network: Network) -> Iterator[Track]:

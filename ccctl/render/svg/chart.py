@@ -116,7 +116,9 @@ def _chart(chart: Chart, width: int, solid: Sequence[str]) -> list[str]:
     parts += [*chart.x.along(x, _TOP, bottom), *_moments(chart, x, bottom)]
     every = [[(x.at(a), y.at(b)) for a, b in line.points] for line in chart.lines]
     for line, places, (number, of) in zip(chart.lines, every, _turns(every), strict=True):
-        path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
+        # A single point has a line of its own, which shows it even if it has no mark.
+        ends = places if len(places) > 1 else [(a + shift, b) for a, b in places for shift in (-9, 9)]
+        path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in ends)
         if line.joined:
             parts.append(stroke(path, line.colour, dashed=line.dashed, turn=(number, of)))
         if not line.dashed:

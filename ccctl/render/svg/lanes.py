@@ -71,7 +71,7 @@ def bar(
     """
     blocks, given = [], list(pieces)
     for kind, length, colour in given:
-        title = f"{label}: {kind}, {name(length)}"
+        title = f"{label}: {kind}, {name(length)}".removeprefix(": ")
         word = kind if len(given) > 1 else ""
         blocks.append(Block(begin, begin + length, colour, kind, word, title))
         begin += length
