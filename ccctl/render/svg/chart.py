@@ -34,17 +34,9 @@ class Series:
     joined: bool = True
 
 
-def series(
-    name: str,
-    colour: str,
-    x: Iterable[float],
-    y: Iterable[float],
-    *,
-    dashed: bool = False,
-    joined: bool = True,
-) -> Series:
-    """Return the series of values ``y`` at ``x``."""
-    return Series(name, colour, tuple(zip(map(float, x), map(float, y), strict=True)), dashed, joined)
+def series(name: str, colour: str, x: Iterable[float], y: Iterable[float], **look: bool) -> Series:
+    """Return the series of values ``y`` at ``x``; ``look`` says whether it is dashed or joined."""
+    return Series(name, colour, tuple(zip(map(float, x), map(float, y), strict=True)), **look)
 
 
 @dataclass(frozen=True)
@@ -62,15 +54,15 @@ class Chart:
     def drawable(self) -> Chart:
         """Return the chart with the points that can be drawn without squeezing the others."""
         lowest = [_LEAST if axis.base else 0.0 for axis in (self.x, self.y)]
-        kept = [
-            replace(line, points=tuple(p for p in line.points if all(map(_within, p, lowest))))
-            for line in self.lines
-        ]
-        return replace(self, lines=[line for line in kept if line.points])
-
-
-def _within(value: float, lowest: float) -> bool:
-    return lowest <= value <= _MOST
+        kept = []
+        for line in self.lines:
+            points = [
+                point
+                for point in line.points
+                if all(low <= value <= _MOST for low, value in zip(lowest, point, strict=True))
+            ]
+            kept += [replace(line, points=tuple(points))] if points else []
+        return replace(self, lines=kept)
 
 
 def charts(

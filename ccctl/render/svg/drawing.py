@@ -108,10 +108,8 @@ def document(drawings: Sequence[Drawing]) -> str:
         ]
         y += drawing.height + 42
     ground = box(0, 0, width, y, colour="paper")
-    title, about = (
-        "; ".join(words) for words in zip(*((one.title, one.about) for one in drawings), strict=True)
-    )
-    return element(Drawing(title, about, width, y, (f"<style>{STYLE}</style>", ground, *inner))) + "\n"
+    title = "; ".join(drawing.title for drawing in drawings)
+    return element(Drawing(title, "", width, y, (f"<style>{STYLE}</style>", ground, *inner))) + "\n"
 
 
 def text_width(words: str, kind: str = "") -> float:

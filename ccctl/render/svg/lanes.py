@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ccctl.render.svg.axes import TIME, Axis, Scale
+from ccctl.render import seconds
+from ccctl.render.svg.axes import Axis, Scale
 from ccctl.render.svg.drawing import Drawing, Entry, above, box, figure, fitted, swatch, text, text_width
 
 __all__ = ["Block", "Lane", "LaneChart", "bar", "heading", "lanes", "room"]
@@ -56,26 +57,19 @@ def heading(label: str, *, alarm: bool = False) -> Lane:
 
 
 def bar(
-    label: str,
-    pieces: Iterable[tuple[str, float, str]],
-    after: str,
-    *,
-    begin: float = 0.0,
-    first: bool = False,
-    alarm: bool = False,
-    name: Callable[[float], str] = TIME.name,
+    label: str, pieces: Sequence[tuple[str, float, str]], after: str, begin: float = 0.0, **look: bool
 ) -> Lane:
-    """Return a lane of pieces (kind, length, colour) one after the other; ``name`` formats their lengths.
+    """Return a lane of pieces (kind, length, colour) one after the other; several have lengths in seconds.
 
-    A negative length extends to the left.
+    A negative length extends to the left. ``look`` says whether it is the first of a group, or an alarm.
     """
-    blocks, given = [], list(pieces)
-    for kind, length, colour in given:
-        title = f"{label}: {kind}, {name(length)}".removeprefix(": ")
-        word = kind if len(given) > 1 else ""
+    blocks = []
+    for kind, length, colour in pieces:
+        word, value = (kind, seconds(length)) if len(pieces) > 1 else ("", after)
+        title = f"{label}: {kind}, {value}".removeprefix(": ")
         blocks.append(Block(begin, begin + length, colour, kind, word, title))
         begin += length
-    return Lane(label, tuple(blocks), after, first, alarm)
+    return Lane(label, tuple(blocks), after, **look)
 
 
 def room(labels: Iterable[str], width: int) -> float:
@@ -144,10 +138,8 @@ class LaneChart:
         yield text(self.axis.title, x.first, 14, kind="axis")
         yield text(self.side, 8, _COLUMNS_TOP - 8, kind="axis")
         for tick in x.ticks:
-            colour = "alarm" if round(tick) in self.alarms else "ink"
-            yield text(
-                self.axis.name(tick), x.at(tick + 0.5), _COLUMNS_TOP - 8, anchor="middle", colour=colour
-            )
+            name, colour = self.axis.name(tick), "alarm" if round(tick) in self.alarms else "ink"
+            yield text(name, x.at(tick + 0.5), _COLUMNS_TOP - 8, anchor="middle", colour=colour)
 
     def entries(self) -> list[Entry]:
         """Return the legend: each kind of block."""
@@ -156,12 +148,7 @@ class LaneChart:
 
 
 def lanes(
-    title: str,
-    about: str,
-    chart: LaneChart,
-    width: int,
-    entries: Iterable[Entry] = (),
-    more: Iterable[str] = (),
+    title: str, about: str, chart: LaneChart, width: int, entries: Iterable[Entry] = (), *more: str
 ) -> Drawing:
     """Return the picture of the lanes and ``more`` parts; ``entries`` are more of its legend."""
     bottom = chart.tops()[-1] + (10 if chart.axis.counted else 46)
@@ -195,17 +182,8 @@ def _block(block: Block, x: Scale, top: float, tall: float) -> Iterator[str]:
     wide = last - first - (min(1.5, (last - first) / 8) if block.word or block.edge else 0)
     high = tall * block.high
     y, inset = top + tall - high, 1 if block.edge else 0
-    yield box(
-        first + inset,
-        y + inset,
-        wide - 2 * inset,
-        high - 2 * inset,
-        colour=block.colour,
-        edge=block.edge,
-        title=block.title,
-    )
+    place = (first + inset, y + inset, wide - 2 * inset, high - 2 * inset)
+    yield box(*place, colour=block.colour, edge=block.edge, title=block.title)
     if block.word and text_width(block.word, "small") < wide - 2:
-        middle = first + wide / 2
-        yield text(
-            block.word, middle, y + high / 2 + 4, anchor="middle", colour=above(block.colour), kind="small"
-        )
+        middle, line, colour = first + wide / 2, y + high / 2 + 4, above(block.colour)
+        yield text(block.word, middle, line, anchor="middle", colour=colour, kind="small")

@@ -204,7 +204,5 @@ def _host(links: _Links, name: str) -> list[Lane]:
         slow = bool(own.any()) and links.flagged({flag})[own].mean() > 0.5
         said = f"{rate:.3g}{f', {does} slowly' if slow else ''}"
         first = not rows
-        rows.append(
-            bar(name if first else "", [(does, rate, colour)], said, first=first, alarm=slow, name=short)
-        )
+        rows.append(bar(name if first else "", [(does, rate, colour)], said, first=first, alarm=slow))
     return rows

@@ -97,7 +97,7 @@ def pictures(program: Program, width: int) -> Iterator[Drawing]:
         chart,
         width,
         entries,
-        arrows,
+        *arrows,
     )
 
 

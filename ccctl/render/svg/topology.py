@@ -12,6 +12,7 @@ from ccctl.render.svg.axes import TIME, Axis
 from ccctl.render.svg.drawing import (
     ALARM,
     COLOURS,
+    GREY,
     Drawing,
     Entry,
     box,
@@ -37,8 +38,8 @@ _KINDS = {
     "gpu": ("GPU", COLOURS[0]),
     "nic": ("network port", COLOURS[1]),
     "nvswitch": ("NVSwitch", COLOURS[2]),
-    "switch": ("PCIe switch", COLOURS[6]),
-    "bridge": ("PCIe bridge", COLOURS[6]),
+    "switch": ("PCIe switch", GREY),
+    "bridge": ("PCIe bridge", GREY),
 }
 _QUESTIONS = {"nic_numa": "nearest NUMA node", "gpu_switch": "one PCIe switch", "nic_switch": "PCIe switch"}
 
@@ -70,9 +71,7 @@ def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
     fabric = min(210.0, 0.26 * width) if linked else 0.0
     wide = width - fabric - 4
     tops = _tops(lines)
-    parts = [*_panels(lines, tops, wide), *_edges(lines, tops)]
-    for line, y in zip(lines, tops, strict=True):
-        parts += _row(line, y, wide, wrong.get(line.key) or wrong.get(line.bus_id) or "")
+    parts = list(_tree(lines, tops, wide, wrong))
     kinds = {line.kind for line in lines}
     entries: list[Entry] = [
         (swatch(colour), said) for kind, (said, colour) in _KINDS.items() if kind in kinds
@@ -115,24 +114,21 @@ def _tops(lines: list[TreeLine]) -> list[float]:
     return found
 
 
-def _panels(lines: list[TreeLine], tops: list[float], wide: float) -> Iterator[str]:
-    """Yield a background for each NUMA node and the rows below it."""
-    nodes = [at for at, line in enumerate(lines) if line.depth == 0]
-    for first, last in zip(nodes, [*nodes[1:], len(lines)], strict=True):
-        if lines[first].kind == "numa":
-            yield box(2, tops[first] - 2, wide - 2, tops[last - 1] - tops[first] + _ROW, colour="soft")
-
-
-def _edges(lines: list[TreeLine], tops: list[float]) -> Iterator[str]:
-    """Yield a line from each device up to its parent."""
-    above: list[int] = []
-    for at, line in enumerate(lines):
+def _tree(lines: list[TreeLine], tops: list[float], wide: float, wrong: dict[str, str]) -> Iterator[str]:
+    """Yield each device with a line up to its parent, on the background of its NUMA node."""
+    above: list[float] = []
+    in_node = False
+    for line, y in zip(lines, tops, strict=True):
+        in_node = in_node if line.depth else line.kind == "numa"
+        if in_node:
+            yield box(2, y - 2, wide - 2, _ROW, colour="soft")
         del above[line.depth :]
         if above and line.depth:
-            x, y = 14 + _INDENT * (line.depth - 1), tops[at] + _HIGH / 2
-            start = tops[above[-1]] + _HIGH
-            yield stroke(f"M{x:.1f} {start:.1f}V{y:.1f}H{x + _INDENT - 6:.1f}", "faint", width=1.5)
-        above.append(at)
+            x, middle = 14 + _INDENT * (line.depth - 1), y + _HIGH / 2
+            path = f"M{x:.1f} {above[-1] + _HIGH:.1f}V{middle:.1f}H{x + _INDENT - 6:.1f}"
+            yield stroke(path, "faint", width=1.5)
+        above.append(y)
+        yield from _row(line, y, wide, wrong.get(line.key) or wrong.get(line.bus_id) or "")
 
 
 def _row(line: TreeLine, y: float, wide: float, wrong: str) -> Iterator[str]:
