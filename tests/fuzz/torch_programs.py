@@ -356,6 +356,8 @@ def rank_main(seed: int, first: int, count: int) -> None:
     for number in range(first, first + count):
         print(number, flush=True)
         runner.run(number)
+    # Rank 0 holds the store.
+    dist.barrier()
     print("done", flush=True)
     # What is under way in the background must not keep the next start waiting.
     os._exit(0)

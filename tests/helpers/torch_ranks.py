@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import ccctl.torch  # noqa: F401 - where the entry points are not those of this tree
+from exec.training.backend.process_group import TorchGroup
 
 # More than goes to gloo at once, and no multiple of anything.
 COUNT = 40_013
@@ -379,6 +380,24 @@ def split_by_a_group(rank, size):
     equal(data, sum(of(other) for other in mine))
 
 
+def destroyed_at_once(rank, size):
+    """Gloo fails on a rank that still connects when another leaves; torch makes groups without a barrier."""
+    connect, store = TorchGroup._gloo, dist.distributed_c10d._get_default_store()
+
+    def connect_late(self, name):
+        group = connect(self, name)
+        time.sleep(0.5)
+        store.set(f"rank 0 has connected {name}", "")
+        return group
+
+    if rank == 0:
+        TorchGroup._gloo = connect_late
+    group = dist.new_group()
+    TorchGroup._gloo = connect
+    dist.destroy_process_group(group)
+    assert store.check(["rank 0 has connected queued"])
+
+
 def missing(rank, size):
     """A rank that does not call is named by the others."""
     dist.all_reduce(of(rank))
@@ -410,6 +429,7 @@ CASES = {
         usable_after_what_is_refused,
         odd_tensors,
         split_by_a_group,
+        destroyed_at_once,
     ),
     "missing": (missing,),
     "launched": (reduced,),

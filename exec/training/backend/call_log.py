@@ -70,6 +70,11 @@ class CallLog:
         self._number = 0
         _LOGS.add(self)
 
+    @property
+    def called(self) -> bool:
+        """Whether this rank has called a collective."""
+        return self._number > 0
+
     def begin(self) -> int:
         """Return the number of the next collective, from 1."""
         self._number += 1

@@ -21,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 from exec.sockets import Exchange, Group, agree, join
 from probes.base import UnavailableError, UsageError
 
-__all__ = ["Shutdown", "TorchStore", "Word", "exchange_through", "hear_rank_0", "rendezvous"]
+__all__ = ["Shutdown", "TorchStore", "Word", "exchange_through", "hear_rank_0", "looks", "rendezvous"]
 
 _T = TypeVar("_T")
 
@@ -86,7 +86,7 @@ def _tell(store: TorchStore, size: int, word: Word[_T], why: str | None, limit_s
     """Answer every rank's question; return the ranks that have not confirmed after ``limit_s``."""
     missing, answered = list(range(1, size)), dict[int, str]()
     said = json.dumps([word.scope, word.text, why])
-    for _ in _looks(limit_s):
+    for _ in looks(limit_s):
         for rank in tuple(missing):
             if _read(store, f"heard/{rank}") == word.scope:
                 missing.remove(rank)
@@ -103,7 +103,7 @@ def _tell(store: TorchStore, size: int, word: Word[_T], why: str | None, limit_s
 def _heard(store: TorchStore, rank: int, limit_s: float) -> Word[_T]:
     asked = secrets.token_hex(8)
     store.set(f"asked/{rank}", asked)
-    for _ in _looks(limit_s):
+    for _ in looks(limit_s):
         answer, _, said = _read(store, f"word/{rank}").partition(" ")
         if answer == asked:
             scope, text, why = json.loads(said)
@@ -114,7 +114,7 @@ def _heard(store: TorchStore, rank: int, limit_s: float) -> Word[_T]:
     raise UnavailableError(f"rank 0 does not make the group within {limit_s:g} s")
 
 
-def _looks(limit_s: float) -> Iterator[None]:
+def looks(limit_s: float) -> Iterator[None]:
     """Yield until ``limit_s`` seconds have passed, with growing pauses."""
     until_s, pause_s = time.monotonic() + limit_s, _FIRST_LOOK_S
     while True:
@@ -138,7 +138,7 @@ def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) ->
         number = next(rounds)
         store.set(f"{number}/{rank}", f"said {said.hex()}")
         heard = {rank: said}
-        for _ in _looks(limit_s):
+        for _ in looks(limit_s):
             for other in set(range(size)) - heard.keys():
                 if answer := _read(store, f"{number}/{other}"):
                     heard[other] = bytes.fromhex(answer.removeprefix("said "))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import json
 import logging
 import weakref
@@ -43,7 +44,7 @@ from exec.adaptive import REDUCING, CollectiveCall
 from exec.program import Array
 from exec.training.backend.call_log import CallLog
 from exec.training.backend.exchange import MessageExchange
-from exec.training.backend.group_rendezvous import hear_rank_0, rendezvous
+from exec.training.backend.group_rendezvous import hear_rank_0, looks, rendezvous
 from exec.training.backend.known_schedules import KnownSchedules
 from exec.training.backend.planned_collectives import PlannedCollectives, size_class
 from exec.training.backend.preparation import Preparation
@@ -61,6 +62,10 @@ LEAST_BYTES = 64 << 10
 PREFERENCES = ("measured", "ccctl", "gloo")
 # Limit of the wait of a leaving rank for others that still need it.
 _SHUTDOWN_S = 60.0
+# How long a group that nobody has used waits at its end for ranks that still connect.
+_CONNECTING_S = 10.0
+# The key under which the store counts the ranks that gloo has connected.
+_CONNECTED = "connected"
 # Extra time for a collective that waits for its plan: compilation, measurements, searches.
 _PLANNING_S = 240.0
 _OPERATORS = {
@@ -142,6 +147,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         # Two groups of gloo: it matches collectives by their order, and there is no order between the calls
         # of the script's thread and the queue's.
         self._direct, self._queued = (self._gloo(name) for name in ("direct", "queued"))
+        self._store.add(_CONNECTED, 1)
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
         self._register_backend(_CPU, ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(_CPU))
         exchange = MessageExchange(self._direct, rank, size)
@@ -454,9 +460,19 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         if self not in _GROUPS:
             return
         _GROUPS.discard(self)
+        if not self._calls.called:
+            self._wait_until_connected()
         self._queue.close(_SHUTDOWN_S)
         broken = self._queue.error is not None
         self._preparation.close(lambda others: None if broken else others.wait(_SHUTDOWN_S))
+
+    def _wait_until_connected(self) -> None:
+        """Wait until gloo has connected all ranks: it fails on a rank whose peer leaves before."""
+        # Without a store the job is at its end.
+        with contextlib.suppress(RuntimeError):
+            for _ in looks(_CONNECTING_S):
+                if self._store.add(_CONNECTED, 0) >= self._size:
+                    return
 
     def abort(self) -> None:
         """Fail all operations under way."""
