@@ -39,7 +39,7 @@ MEANING: Mapping[PathType, str] = {
     "PXN": "NVLink to a GPU that is near the NIC",
     "PHB": "the PCIe host bridge",
     "NODE": "host bridges of one NUMA node",
-    "SYS": "from NUMA node to NUMA node",
+    "SYS": "across NUMA nodes",
     "NET": "from host to host",
     "?": "not known",
 }

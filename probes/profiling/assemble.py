@@ -335,8 +335,8 @@ def _preempted(pairs: Sequence[Pair], places: Sequence[Place]) -> str:
     few = [text for host, text in zip(hosts, few, strict=True) if here[host] > cores[host]]
     why = ", ".join(few) or "something else runs on their hosts"
     return (
-        f"latency of {plural(len(pairs), 'link')} is an upper limit, as an end waited for a core "
-        f"all the while: {why}"
+        f"latency of {plural(len(pairs), 'link')} is an upper limit: an end waited for a core "
+        f"in every measurement: {why}"
     )
 
 

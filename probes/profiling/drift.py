@@ -138,7 +138,8 @@ class Change:
         return f"{self.what}: {self.quantity} {before} → {now}, {share}"
 
     def __str__(self) -> str:
-        return f"{self.told} (noise explains {self.allowed:.0%})"
+        limit = "at least" if self.allowed < 1 else "at most"
+        return f"{self.told} (with noise alone {limit} {self.allowed:.0%})"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class SlowPart:
             return f"{self.does}: {self.costs}"
         which = "it" if len(self.named) == 1 else "the first"
         ring = f"a ring all_reduce through {which} takes {self.worst:.1f} times as long"
-        return f"{describe(self.does, self.named)}: {ring}, unless it goes around"
+        return f"{describe(self.does, self.named)}: {ring}, unless it avoids the link"
 
     def among(self, rows: Set[int]) -> SlowPart:
         """Return the single links that remain when only ``rows`` count."""
@@ -206,4 +206,4 @@ def _slow(
             slow_rows.append((row, (times, f"{names.link(*pair)} at {ratio:.0%} ({1e-9 / value:.3g} GB/s)")))
     if slow_rows:
         numbers, named = zip(*slow_rows, strict=True)
-        yield SlowPart("outlier", numbers, "slower than what its ends reach", named)
+        yield SlowPart("outlier", numbers, "slower than its ends on other links", named)

@@ -53,7 +53,7 @@ def test_a_latency_is_flagged_where_an_end_waited_for_a_core_in_every_look():
     ends = zip(profile.links.src.tolist(), profile.links.dst.tolist(), profile.links.flags, strict=True)
     assert [(src, dst) for src, dst, words in ends if words == "preempted"] == [(0, 1), (1, 0)]
     assert profile.findings == (
-        "latency of 2 links is an upper limit, as an end waited for a core all the while: 3 ranks on host a, "
+        "latency of 2 links is an upper limit: an end waited for a core in every measurement: 3 ranks on host a, "
         "which has 2 cores",
     )
 
@@ -70,8 +70,8 @@ def test_a_slow_link_is_flagged_told_and_measured_again():
     profile = assembled(found, places)
     assert profile.links.flags[rows[0]] == "outlier,asymmetric,retested"
     assert profile.findings == (
-        "1 link slower than what its ends reach: 1 → 2 at 33% (0.333 GB/s): "
-        "a ring all_reduce through it takes 3.0 times as long, unless it goes around",
+        "1 link slower than its ends on other links: 1 → 2 at 33% (0.333 GB/s): "
+        "a ring all_reduce through it takes 3.0 times as long, unless it avoids the link",
     )
     assert to_retest(found, places) == [(1, 2)]
 

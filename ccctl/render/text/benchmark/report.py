@@ -92,7 +92,7 @@ def _doubts(rows: Sequence[Row]) -> Iterator[str]:
     doubts = {row.doubt(name) for row, name in compared}
     if "cores" in doubts:
         crowded = "; ".join(dict.fromkeys(row.crowded for row in rows if row.crowded))
-        yield f"# cores                : {crowded} and wait for them: ratios would say nothing"
+        yield f"# cores                : {crowded}: no ratio, as ranks waited for cores"
     if "spread" in doubts:
         yield "# spread               : iterations differ too much for a ratio (p99 above 3 times the median)"
 
