@@ -53,8 +53,8 @@ def test_a_latency_is_flagged_where_an_end_waited_for_a_core_in_every_look():
     ends = zip(profile.links.src.tolist(), profile.links.dst.tolist(), profile.links.flags, strict=True)
     assert [(src, dst) for src, dst, words in ends if words == "preempted"] == [(0, 1), (1, 0)]
     assert profile.findings == (
-        "latency of 2 links is an upper limit: an end waited for a core in every measurement: 3 ranks on host a, "
-        "which has 2 cores",
+        "latency of 2 links is an upper limit: an end waited for a core in every measurement: "
+        "3 ranks on host a, which has 2 cores",
     )
 
 
