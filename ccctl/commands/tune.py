@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +17,7 @@ from ccctl.launching import run_ranks
 from probes.base import parse_sizes
 
 if TYPE_CHECKING:
-    from exec.library_rules import MeasuredSetting, Sweep, mpich, openmpi
+    from exec.library_rules import MeasuredSetting, Sweep
     from synth.collective import Kind
 
 __all__ = ["EXAMPLES", "tune"]
@@ -109,6 +107,8 @@ def tune(options: TuneOptions) -> None:
     for MPICH its selection table. For NCCL, RCCL and NCCLX they follow from logs of nccl-tests, one for each
     setting.
     """
+    from exec.library_rules import environment_of, rules_writer, tuner_file
+
     refuse_unknown("--for", options.library, words.TUNED_LIBRARIES)
     measured = options.library in ("openmpi", "mpich")
     if options.to not in (None, "csv", "env", "json") or (options.to is not None and measured):
@@ -127,14 +127,15 @@ def tune(options: TuneOptions) -> None:
             )
         kinds = _kinds(options.collectives)
         # Read first, as what is no table should not be refused after minutes of measuring.
-        write = (_openmpi if options.library == "openmpi" else _mpich)(options.merge)
+        write = rules_writer(options.library, options.merge)
         found = _swept(kinds, options)
         text = write(found)
         values = {"library": found.library, "ranks": found.ranks, "collectives": found.summary()}
-        loaded = _environment(options.library, kinds, path)
+        loaded = environment_of(options.library, kinds, path)
     else:
-        text, values = _nccl(options.tables or [], options.merge, options.to or "csv", options.library)
-        loaded = {}
+        tried = [_tried(given) for given in options.tables or ()]
+        text, lines = tuner_file(tried, options.merge, options.to or "csv", options.library)
+        values, loaded = {"library": options.library, "lines": lines}, {}
     write_output(options.output, text.encode())
     if options.json:
         console.summary(values)
@@ -168,19 +169,6 @@ def _kinds(text: str) -> tuple[Kind, ...]:
     return kinds
 
 
-def _environment(library: str, kinds: tuple[Kind, ...], path: str) -> dict[str, str]:
-    """Return the variables that make a library load the file."""
-    from exec.library_rules import mpich
-
-    if library == "mpich":
-        return mpich.environment(kinds, path)
-    return {
-        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
-        "OMPI_MCA_coll_tuned_priority": "100",
-        "OMPI_MCA_coll_tuned_dynamic_rules_filename": path,
-    }
-
-
 def _swept(kinds: tuple[Kind, ...], options: TuneOptions) -> Sweep:
     from exec.library_rules import SweepRequest
 
@@ -193,74 +181,6 @@ def _swept(kinds: tuple[Kind, ...], options: TuneOptions) -> Sweep:
         timeout_s=options.timeout,
     )
     return found
-
-
-def _openmpi(merge: str | None) -> Callable[[Sweep], str]:
-    from exec.library_rules import openmpi
-    from probes.files import read_text
-
-    return partial(_openmpi_rules, openmpi.read_rules(read_text(merge), merge) if merge else {})
-
-
-def _openmpi_rules(old: openmpi.Table, found: Sweep) -> str:
-    from exec.library_rules import openmpi
-
-    table: openmpi.Table = {}
-    names: dict[int, dict[int, str]] = {}
-    for kind, rules in found.rules().items():
-        numbers = found.numbers[kind]
-        entries = [openmpi.RuleEntry(rule.from_bytes, numbers.get(rule.algorithm, 0)) for rule in rules]
-        table = openmpi.merged(table, openmpi.with_rules(kind, found.ranks, entries))
-        names[openmpi.COLLECTIVES[kind]] = {number: name for name, number in numbers.items()}
-    notes = [
-        f"Dynamic rules of coll/tuned, measured with {found.library} on {found.ranks} ranks of "
-        f"{', '.join(found.hosts)}.",
-        "Load: coll_tuned_use_dynamic_rules 1, coll_tuned_dynamic_rules_filename, coll_tuned_priority 100,",
-        "as else coll/han may serve communicators of several hosts.",
-    ]
-    return openmpi.write_rules(openmpi.merged(old, table), notes, names)
-
-
-def _mpich(merge: str | None) -> Callable[[Sweep], str]:
-    from exec.library_rules import mpich
-    from probes.files import read_text
-
-    return partial(_mpich_table, mpich.read_table(read_text(merge), merge) if merge else None)
-
-
-def _mpich_table(old: mpich.Table | None, found: Sweep) -> str:
-    from exec.library_rules import OWN, Rule, mpich
-
-    table = found.table if old is None else old
-    for kind, rules in found.rules().items():
-        taken = tuple(
-            Rule(rule.from_bytes, "" if rule.algorithm == OWN else rule.algorithm) for rule in rules
-        )
-        measured = mpich.MeasuredRules(kind, found.ranks, taken, found.parameters[kind])
-        table = mpich.with_rules(table, measured)
-    return mpich.write_table(table)
-
-
-def _nccl(tables: list[str], merge: str | None, to: str, library: str) -> tuple[str, dict[str, object]]:
-    from exec.library_rules import nccl, ncclx
-    from probes.files import read_text
-
-    tried = [_tried(text) for text in tables]
-    new = nccl.lines_of(tried)
-    old = nccl.read_lines(read_text(merge), merge) if merge else {}
-    variable = "NCCLX_TUNER_CONFIG_FILE" if library == "ncclx" else "NCCL_TUNER_CONFIG_FILE"
-    notes = [
-        f"Tuner file for {library.upper()}: {variable} names it"
-        + (", NCCL_TUNER_PLUGIN the example plugin." if library == "nccl" else "."),
-        *(f"Measured by nccl-tests: {one.setting} {one.source}" for one in tried),
-    ]
-    if to == "env":
-        text = "\n".join(nccl.environment(new)) + "\n"
-    elif library == "ncclx":
-        text = ncclx.json_text(new) if to == "json" else ncclx.csv_text(new, notes)
-    else:
-        text = nccl.write_lines(nccl.merged(old, new), notes)
-    return text, {"library": library, "lines": [line for lines in new.values() for line in lines]}
 
 
 def _tried(text: str) -> MeasuredSetting:

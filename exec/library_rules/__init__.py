@@ -6,7 +6,7 @@ Out: rules from size to algorithm, and files that the unmodified library loads. 
 - ``choice``: times and their noise → rules; the size to measure next.
 - ``sweep``: the measurement on ranks, at few sizes first, then where the choice changes.
 - The files: ``openmpi`` (dynamic rules), ``mpich`` (selection table), ``nccl`` (tuner files of NCCL and
-  RCCL), ``ncclx`` (tuner files of NCCLX).
+  RCCL), ``ncclx`` (tuner files of NCCLX); ``files`` makes them of what was measured.
 """
 
 import lazy_loader as lazy

@@ -1,5 +1,10 @@
 from . import mpich as mpich, nccl as nccl, ncclx as ncclx, openmpi as openmpi
 from .choice import Rule as Rule
+from .files import (
+    environment_of as environment_of,
+    rules_writer as rules_writer,
+    tuner_file as tuner_file,
+)
 from .nccl import MeasuredSetting as MeasuredSetting, Setting as Setting
 from .openmpi import COLLECTIVES as COLLECTIVES
-from .sweep import OWN as OWN, Sweep as Sweep, SweepRequest as SweepRequest
+from .sweep import Sweep as Sweep, SweepRequest as SweepRequest

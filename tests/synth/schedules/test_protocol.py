@@ -3,6 +3,7 @@
 import pytest
 
 from synth import synthesize, verify
+from synth.bounds import schedule_bounds
 from synth.networks import family
 from synth.schedules import SCHEDULE_KINDS
 from synth.simulation import replay, simulated
@@ -59,3 +60,17 @@ def test_it_says_what_is_proven_and_how_its_table_stands_for_all_sends(made):
     remark = made.remark(lambda time_s: f"{time_s:g} s")
     assert remark.startswith("" if made.is_listed else f"{made.kind}: ")
     assert bool(remark) == bool(made.facts) == (not made.is_listed)
+
+
+def test_it_is_right_if_and_only_if_the_tables_that_it_owes_are(made):
+    owed = made.obligations()
+    assert owed and all(verify(one.table) == [] for one in owed)
+    if not made.is_sized:
+        assert [one.place for one in owed] == [f"ranges[{row}]" for row in range(len(made.ranges))]
+
+
+def test_no_proven_bound_on_its_workload_is_above_its_time(made):
+    [first, *others] = schedule_bounds(made)
+    assert first.time_s <= simulated(made).time_s * (1 + 1e-9)
+    assert all(one.time_s <= first.time_s for one in others)
+    assert made.workload.collective.same_but_for_chunks(made.whole)

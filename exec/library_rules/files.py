@@ -1,0 +1,89 @@
+"""The files that an unmodified library loads: what was measured, joined with what an older file says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from exec.library_rules import mpich, nccl, ncclx, openmpi
+from exec.library_rules.choice import Rule
+from exec.library_rules.nccl import MeasuredSetting
+from exec.library_rules.sweep import OWN, Sweep
+from probes.files import read_text
+from synth.collective import Kind
+
+__all__ = ["environment_of", "rules_writer", "tuner_file"]
+
+
+def rules_writer(library: str, merge: str | None) -> Callable[[Sweep], str]:
+    """Return a function that makes the file of Open MPI or MPICH, joined with the file ``merge``.
+
+    That file is read at once: one that is no table should not be refused after minutes of measuring.
+    """
+    text = read_text(merge) if merge else None
+    if library == "mpich":
+        return partial(_mpich_table, None if text is None else mpich.read_table(text, str(merge)))
+    return partial(_openmpi_rules, {} if text is None else openmpi.read_rules(text, str(merge)))
+
+
+def environment_of(library: str, kinds: tuple[Kind, ...], path: str) -> dict[str, str]:
+    """Return the variables that make a library load the file."""
+    if library == "mpich":
+        return mpich.environment(kinds, path)
+    return {
+        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+        "OMPI_MCA_coll_tuned_priority": "100",
+        "OMPI_MCA_coll_tuned_dynamic_rules_filename": path,
+    }
+
+
+def tuner_file(
+    tried: Sequence[MeasuredSetting], merge: str | None, to: str, library: str
+) -> tuple[str, list[str]]:
+    """Return (the tuner file of NCCL, RCCL or NCCLX, its new lines), joined with the file ``merge``.
+
+    ``to`` is its form: csv, env (variables), or of NCCLX json.
+    """
+    new = nccl.lines_of(tried)
+    old = nccl.read_lines(read_text(merge), merge) if merge else {}
+    variable = "NCCLX_TUNER_CONFIG_FILE" if library == "ncclx" else "NCCL_TUNER_CONFIG_FILE"
+    notes = [
+        f"Tuner file for {library.upper()}: {variable} names it"
+        + (", NCCL_TUNER_PLUGIN the example plugin." if library == "nccl" else "."),
+        *(f"Measured by nccl-tests: {one.setting} {one.source}" for one in tried),
+    ]
+    if to == "env":
+        text = "\n".join(nccl.environment(new)) + "\n"
+    elif library == "ncclx":
+        text = ncclx.json_text(new) if to == "json" else ncclx.csv_text(new, notes)
+    else:
+        text = nccl.write_lines(nccl.merged(old, new), notes)
+    return text, [line for lines in new.values() for line in lines]
+
+
+def _openmpi_rules(old: openmpi.Table, found: Sweep) -> str:
+    table: openmpi.Table = {}
+    names: dict[int, dict[int, str]] = {}
+    for kind, rules in found.rules().items():
+        numbers = found.numbers[kind]
+        entries = [openmpi.RuleEntry(rule.from_bytes, numbers.get(rule.algorithm, 0)) for rule in rules]
+        table = openmpi.merged(table, openmpi.with_rules(kind, found.ranks, entries))
+        names[openmpi.COLLECTIVES[kind]] = {number: name for name, number in numbers.items()}
+    notes = [
+        f"Dynamic rules of coll/tuned, measured with {found.library} on {found.ranks} ranks of "
+        f"{', '.join(found.hosts)}.",
+        "Load: coll_tuned_use_dynamic_rules 1, coll_tuned_dynamic_rules_filename, coll_tuned_priority 100,",
+        "as else coll/han may serve communicators of several hosts.",
+    ]
+    return openmpi.write_rules(openmpi.merged(old, table), notes, names)
+
+
+def _mpich_table(old: mpich.Table | None, found: Sweep) -> str:
+    table = found.table if old is None else old
+    for kind, rules in found.rules().items():
+        taken = tuple(
+            Rule(rule.from_bytes, "" if rule.algorithm == OWN else rule.algorithm) for rule in rules
+        )
+        measured = mpich.MeasuredRules(kind, found.ranks, taken, found.parameters[kind])
+        table = mpich.with_rules(table, measured)
+    return mpich.write_table(table)
