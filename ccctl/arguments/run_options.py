@@ -45,7 +45,12 @@ class RunOptions(GeneralOptions, WorldOptions):
         ),
     ] = None
     output: Annotated[
-        str | None, written_option("-o", "--output", help="Write the results as .npy, rows or {rank}.")
+        str | None,
+        written_option(
+            "-o",
+            "--output",
+            help="Write the results as .npy, one row per rank; with {rank} in its name, one file per rank.",
+        ),
     ] = None
     parameters: Parameters = None
     op: Annotated[

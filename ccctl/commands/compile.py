@@ -146,7 +146,7 @@ class CompileOptions(GeneralOptions):
             help="With --to mscclpp: in place or out of place. [in place if possible]",
         ),
     ] = None
-    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What to call the program.")] = ""
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Name of the program.")] = ""
     output: Annotated[
         str | None,
         typer.Option(

@@ -83,14 +83,16 @@ class ExplainOptions(GeneralOptions, NetworkOptions):
     network: Annotated[
         str | None,
         network_option(
-            "What joins the ranks: profile.json, a topology, NCCL's XML, a machine such as dgx-a100 or "
-            "dgx-a100/4x200 (4 NICs of 200 Gbit/s), taken once for each host; or as ccctl synth names "
-            "networks. [the machine with these GPUs, of one host]"
+            "The network of the ranks: a profile, a topology, NCCL's XML, or a machine such "
+            "as dgx-a100 or dgx-a100/4x200 (with 4 NICs of 200 Gbit/s), taken once for each "
+            "host; or any network of ccctl synth. [on one host: the machine with these GPUs]"
         ),
     ] = None
     collective: Annotated[
         str | None,
-        collective_option("Which test it was, where the file does not name it. [as its columns admit]"),
+        collective_option(
+            "The collective that was measured, if the file does not name it. [guessed from the columns]"
+        ),
     ] = None
     at_least: Annotated[
         str | None,
@@ -138,8 +140,8 @@ class ExplainOptions(GeneralOptions, NetworkOptions):
         str | None,
         written_option(
             "--profile",
-            help="Write a profile of the links whose sends NCCL's Inspector or the flight recorder timed, "
-            "for --network of other commands; links without such sends are not in it.",
+            help="Write a profile of the links whose sends NCCL's Inspector or the flight "
+            "recorder timed, for --network of other commands. Other links are not in it.",
         ),
     ] = None
     timeout: TimeoutSeconds = None

@@ -103,9 +103,7 @@ class OrderOptions(GeneralOptions, FamilyOptions):
             "--one-host", help="With nccl-graph: plan for jobs on one host, whose rings use no NIC."
         ),
     ] = False
-    output: Annotated[str | None, written_option("-o", "--output", help="Where to; stdout if not said.")] = (
-        None
-    )
+    output: Annotated[str | None, written_option("-o", "--output", help="File to write. [stdout]")] = None
     seed: Seed = 0
 
 

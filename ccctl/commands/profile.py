@@ -60,7 +60,12 @@ EXAMPLES = (
 class ProfileOptions(GeneralOptions, WorldOptions):
     """The arguments and options of ``profile``."""
 
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer passes, and only strides 1, 2, 4, …")] = False
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Measure with fewer passes, and only links between ranks 1, 2, 4, … apart."
+        ),
+    ] = False
     pairs: Annotated[
         str | None,
         typer.Option(

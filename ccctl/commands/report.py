@@ -48,13 +48,13 @@ class ReportOptions(GeneralOptions):
 
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="FOLDER|FILE…", help="Folders of artifacts, or single ones."),
+        typer.Argument(metavar="FOLDER|FILE…", help="Artifacts, or folders of them."),
     ]
     output: Page = None
 
 
 def report(options: ReportOptions) -> None:
-    """Put artifacts on one page of HTML, what is wrong first.
+    """Put artifacts on one page of HTML, findings first.
 
     Pictures and numbers follow. The page contains all that it shows and loads nothing. Curves of a benchmark
     are drawn with their proven bound, if a profile or a schedule of as many ranks is among the files. Output

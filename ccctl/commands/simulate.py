@@ -65,10 +65,14 @@ class SimulateOptions(GeneralOptions, NetworkOptions):
         ),
     ]
     parameters: Parameters = None
-    network: Annotated[str | None, network_option("What to time it on; as ccctl synth names networks.")] = (
-        None
-    )
-    size: Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Time it for this size.")] = None
+    network: Annotated[
+        str | None,
+        network_option("Network to time it on, by name or file as for ccctl synth. [the schedule's own]"),
+    ] = None
+    size: Annotated[
+        str | None,
+        typer.Option("--size", metavar="SIZE", help="Buffer size to time it for. [the schedule's own]"),
+    ] = None
     step: Annotated[
         str, typer.Option("--step", metavar="TIME", help="Time that each instruction of a program costs.")
     ] = "0.5us"
@@ -102,7 +106,8 @@ class SimulateOptions(GeneralOptions, NetworkOptions):
         str | None,
         written_option(
             "--trace",
-            help="Write what every link and port carried when, for Perfetto; .gz compresses, - is stdout.",
+            help="Write what each link and port carries over time, for Perfetto; .gz compresses, "
+            "- is stdout.",
         ),
     ] = None
     judge: Annotated[
@@ -119,19 +124,14 @@ class SimulateOptions(GeneralOptions, NetworkOptions):
 def simulate(options: SimulateOptions) -> None:
     """Time a schedule or program on any network by simulation.
 
-    Congestion is simulated, too, and the time compared with the proven bounds. What is wrong is not timed:
-    all findings are listed first (exit 1), as ccctl verify does. A schedule brings its network and size
-    along. Of a selection every size of its sweep is timed again, or with --size the schedule that it
-    chooses for that size. Of a program, which needs both, threadblocks, channels, FIFO slots and the
-    overhead of instructions are simulated too, and what binds is said. Of a periodic schedule a few
-    periods are replayed, and each further one adds as much; of a symmetric one the listed sends. On another
-    network both are timed with all their sends, up to half a million. How busy links and shared ports are
-    is shown by class, with the ten that are busiest; --trace tells it of every moment.
+    Links and ports are simulated with congestion, and the time is compared with the proven bounds. A wrong
+    schedule or program is not timed: all findings are listed (exit 1), as by ccctl verify.
 
     A schedule has its own network and size. A selection is timed at every size of its sweep, or with --size
     by the schedule that it chooses for that size. A program needs --network and --size; threadblocks,
     channels, FIFO slots and the cost of instructions are simulated, too, and the output names what limits it.
-    A periodic or symmetric schedule is timed on its own network only, at any --size.
+    A periodic or symmetric schedule is timed at any --size, and on another network with all its sends, up to
+    half a million.
 
     Tables show how busy links and shared ports are, by class, and the ten busiest; --trace writes every
     moment. --with simgrid also times a schedule in SimGrid, an independent simulator (apt-get install

@@ -92,9 +92,7 @@ class TuneOptions(GeneralOptions, WorldOptions):
             "and NCCL_PROTO; for NCCLX also json, to a file that ends in .json.",
         ),
     ] = None
-    output: Annotated[str | None, written_option("-o", "--output", help="Where to; stdout if not said.")] = (
-        None
-    )
+    output: Annotated[str | None, written_option("-o", "--output", help="File to write. [stdout]")] = None
 
 
 def tune(options: TuneOptions) -> None:

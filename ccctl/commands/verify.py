@@ -48,7 +48,8 @@ class VerifyOptions(GeneralOptions):
     ]
     parameters: Parameters = None
     collective: Annotated[
-        str | None, collective_option("What a program whose file says custom must do.", "KIND")
+        str | None,
+        collective_option("The collective that a program must do, if its file says custom.", "KIND"),
     ] = None
     depth: Annotated[
         int,

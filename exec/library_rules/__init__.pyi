@@ -7,4 +7,4 @@ from .files import (
 )
 from .nccl import MeasuredSetting as MeasuredSetting, Setting as Setting
 from .openmpi import COLLECTIVES as COLLECTIVES
-from .sweep import Sweep as Sweep, SweepRequest as SweepRequest
+from .sweep import OWN as OWN, Sweep as Sweep, SweepRequest as SweepRequest

@@ -3,7 +3,7 @@
 In: a `Request` (network, collective, size or sizes, failures). Out: a `Synthesis`, the best proven schedule
 with its bound.
 
-Read `request` and `synthesis`, what goes in and comes out; `planning`, the door, which chooses between
+Read `request` (input) and `synthesis` (output); then `planning`, the entry point, which chooses between
 `plain` (`attempts`, `attempt_runner`, `incumbent`), `periodic`, `size_sweep` and `symmetry`.
 """
 

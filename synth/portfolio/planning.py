@@ -40,7 +40,7 @@ __all__ = ["makes_attempts", "planned"]
 _SIZE_BYTES = 16 << 20
 # If filling a plain schedule's pipeline takes at least this share of the bound, a periodic one is tried.
 _FILLS_SOON = 0.03
-# The methods when time is short. Forests suit links that differ, the others links that are alike.
+# The methods when time is short. Forests suit links of different costs, the others links of equal cost.
 _QUICK = ("forest", "ring", "direct", "greedy")
 
 

@@ -1,8 +1,8 @@
 """A periodic schedule: the sends of one period, repeated at a fixed interval.
 
-Each period carries chunks of its own along the same ways. A send starts at the same offset in every period.
-Sends of several periods overlap in time, as iterations of a software pipeline do: the pipeline fills, repeats
-itself, and drains. One table describes any number of periods; ``synth.check.schedule`` proves all of them.
+Each period carries its own chunks along the same paths. A send starts at the same offset in every period.
+Sends of several periods overlap in time, as iterations of a software pipeline do: the pipeline fills, reaches
+a steady state, and drains. One table describes any number of periods; ``synth.check.schedule`` proves all.
 """
 
 from __future__ import annotations

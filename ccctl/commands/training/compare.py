@@ -175,7 +175,7 @@ class CompareOptions(GeneralOptions, WorldOptions):
             help="Groups of hierarchical and ds-sync, 0-3/4-7. [hosts, or pairs]",
         ),
     ] = None
-    network: Annotated[str | None, network_option("What ds-sync plans for; else equal links.")] = None
+    network: Annotated[str | None, network_option("Network that ds-sync plans for. [equal links]")] = None
     seed: Seed = 0
     svg: Annotated[
         str | None,

@@ -75,7 +75,7 @@ class FusionOptions(GeneralOptions, FamilyOptions):
         ),
     ]
     network: Annotated[
-        str | None, network_option("What collectives cost: those of a ring on it, simulated.")
+        str | None, network_option("Network on which collectives are timed, as rings, by simulation.")
     ] = None
     ranks: Annotated[
         int | None,
@@ -139,7 +139,8 @@ class FusionOptions(GeneralOptions, FamilyOptions):
         typer.Option("--trials", metavar="N", min=1, max=1000, help="Number of buffers that --tune tries."),
     ] = 10
     state: Annotated[
-        str | None, written_option("--state", help="Keep the trials of --tune in FILE, and go on from there.")
+        str | None,
+        written_option("--state", help="Keep the trials of --tune in FILE, and continue from there."),
     ] = None
     measure: Annotated[
         str | None,

@@ -72,9 +72,9 @@ class StragglersOptions(GeneralOptions, FamilyOptions):
         typer.Option("--schedule", metavar="FILE", help="Take the costs from the phases of this schedule."),
     ] = None
     network: Annotated[
-        str | None, network_option("Costs are those of a schedule made for it, as ccctl synth makes one.")
+        str | None, network_option("Take the costs from a schedule synthesized for this network.")
     ] = None
-    collective: Annotated[str, collective_option("What is synthesized for --network.")] = "all_reduce"
+    collective: Annotated[str, collective_option("Collective to synthesize for --network.")] = "all_reduce"
     size: Annotated[
         str | None,
         typer.Option(
@@ -155,7 +155,7 @@ class StragglersOptions(GeneralOptions, FamilyOptions):
         written_option(
             "-o",
             "--output",
-            help="Write what became of each iteration to FILE, as CSV; - prints it to stdout.",
+            help="Write the decision and costs of each iteration to FILE, as CSV; - prints to stdout.",
         ),
     ] = None
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import MISSING, fields, is_dataclass
+from inspect import signature
 from typing import get_type_hints
 
 import pytest
@@ -58,7 +59,7 @@ def with_options():
 @pytest.mark.parametrize(("command", "kind"), [*with_options()])
 def test_python_and_the_command_line_have_the_same_options_and_defaults(command, kind):
     given = {one.name: one for one in command.params}
-    assert [one.name for one in fields(kind)] == [*given]
+    assert [*signature(kind).parameters] == [*given]
     for one in fields(kind):
         assert given[one.name].required == (one.default is MISSING)
         if one.default is not MISSING:
