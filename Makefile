@@ -7,11 +7,12 @@ COVERED := $(BIN)/python -P -m coverage run -m pytest -q
 # Many containers set it: every command and each of its ranks would then compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test coverage fuzz check docs site wheel clean
+.PHONY: help run test test-long coverage fuzz check docs site wheel clean
 
 help:
 	@echo 'make run     install into .venv and do the main job on this machine; results stay in out/'
 	@echo 'make test    install what the tests need and run them; ARGS="-k word" chooses'
+	@echo 'make test-long   campaigns that make test leaves out: labs that are measured, cut and healed, and Slurm'
 	@echo 'make coverage   which lines the tests run, here and in the commands and ranks that they start'
 	@echo 'make fuzz    try it on mutants of all that it reads; MINUTES=30 SEED=7 chooses'
 	@echo 'make check   ruff, mypy --strict, import-linter'
@@ -33,13 +34,19 @@ test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
 	@failed=; \
-	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns' || failed=yes; \
-	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone' $(call marked,mpi|netns) || failed=yes; \
-	$(PYTEST) -m alone $(call marked,alone) || failed=yes; \
+	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns and not long' || failed=yes; \
+	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) || failed=yes; \
+	$(PYTEST) -m 'alone and not long' $(call marked,alone) || failed=yes; \
+	echo 'left out: what is marked long; make test-long runs it'; \
 	[ -z "$$failed" ]
 else
 	$(PYTEST) $(ARGS)
 endif
+
+# One at a time: most of it reads rates.
+test-long:
+	@.ci/venv dev
+	$(PYTEST) -m long $(call marked,long)
 
 # Python sees no line of a compiled loop: a third run has it carry the loops out itself. Slow tests give up there.
 coverage:

@@ -138,14 +138,14 @@ def _warm_commands():
 def run_ccctl(tmp_path, _warm_commands):
     """A function that runs ``ccctl ARGUMENTS`` in an empty folder and gives the finished process.
 
-    Python starts anew only for commands with variables of their own.
+    Python starts anew only for commands with variables of their own that its imports read.
     """
 
     def run(*arguments, stdin="", cwd=tmp_path, timeout=HANG_S, **environment):
         words = [*map(str, arguments)]
-        variables = {**os.environ, **environment}
+        variables = {**os.environ, **{name: str(value) for name, value in environment.items()}}
         if _warm_commands.serves(variables):
-            return _warm_commands.run(words, stdin, cwd, timeout)
+            return _warm_commands.run(words, stdin, cwd, timeout, variables=variables)
         return subprocess.run(
             [sys.executable, "-P", "-m", "ccctl", *words],
             input=stdin,

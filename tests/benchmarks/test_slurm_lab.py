@@ -13,6 +13,7 @@ DAEMONS = ("slurmctld", "slurmd", "munged")
 
 
 @pytest.mark.netns
+@pytest.mark.long
 def test_ranks_of_an_adaptive_run_are_started_on_the_nodes_of_a_job():
     missing = [name for name in DAEMONS if shutil.which(name) is None]
     if missing:

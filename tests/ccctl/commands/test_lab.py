@@ -23,23 +23,36 @@ NUMBERS = count()
 needs_lab = pytest.mark.netns
 
 
-@pytest.fixture
-def described(tmp_path):
-    """(name, path) of a description of three hosts; the lab goes with the test."""
+@pytest.fixture(scope="module")
+def described(tmp_path_factory):
+    """(name, path) of a description of three hosts."""
     name = f"c{os.getpid()}-{next(NUMBERS)}"
-    path = tmp_path / "lab.toml"
+    path = tmp_path_factory.mktemp("lab") / "lab.toml"
     path.write_text(f'name = "{name}"\nhosts = "gpu[1-3]"\nrate = "100Mbit/s"\n')
-    yield name, path
+    return name, path
+
+
+@pytest.fixture(scope="module")
+def lab_command(_warm_commands, described):
+    """A function that runs ``ccctl lab WORDS`` where the environment names a lab."""
+
+    def run(name, *words):
+        variables = {**os.environ, "CCCTL_LAB": name}
+        line = ["lab", *map(str, words)]
+        return _warm_commands.run(line, "", described[1].parent, HANG_S, variables=variables)
+
+    yield run
     if os.geteuid() == 0:
-        lab_command(name, "down")
+        run(described[0], "down")
 
 
 @pytest.fixture
-def lab(described):
-    """The name of a lab that is up."""
+def lab(lab_command, described):
+    """The name of a lab that is up; tests leave it as they found it."""
     name, path = described
-    made = lab_command(name, "up", path)
-    assert (made.returncode, made.stdout) == (0, ""), made.stderr
+    if not traces(name):
+        made = lab_command(name, "up", path)
+        assert (made.returncode, made.stdout) == (0, ""), made.stderr
     return name
 
 
@@ -65,11 +78,6 @@ def line(*words):
     return [sys.executable, "-P", "-m", "ccctl", "lab", *map(str, words)]
 
 
-def lab_command(name, *words):
-    environment = {**os.environ, "CCCTL_LAB": name}
-    return subprocess.run(line(*words), capture_output=True, text=True, timeout=HANG_S, env=environment)
-
-
 def traces(name):
     folders = [Path("/etc/netns"), Path("/run/ccctl/labs")]
     return [path for folder in folders for path in folder.glob(f"*{name}*")] + [
@@ -78,8 +86,9 @@ def traces(name):
 
 
 @needs_lab
-def test_from_up_to_down(described):
+def test_from_up_to_down(lab_command, described):
     name, path = described
+    lab_command(name, "down")
     made = lab_command(name, "up", path)
     assert made.returncode == 0, made.stderr
     assert "gpu1:1,gpu2:1,gpu3:1" in made.stderr
@@ -94,13 +103,13 @@ def test_from_up_to_down(described):
 
 
 @needs_lab
-def test_status_and_output_of_the_command_pass_through(lab):
+def test_status_and_output_of_the_command_pass_through(lab_command, lab):
     ran = lab_command(lab, "run", "--on", "gpu2", "--", "sh", "-c", "uname -n; echo oops >&2; exit 7")
     assert (ran.returncode, ran.stdout, ran.stderr) == (7, "gpu2\n", "oops\n")
 
 
 @needs_lab
-def test_what_crossed_is_told(lab, tmp_path):
+def test_what_crossed_is_told(lab_command, lab, tmp_path):
     send = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(bytes(1000), ('gpu2', 9))"
     ran = lab_command(lab, "run", "-v", "--traffic", tmp_path / "t.json", sys.executable, "-c", send)
     assert ran.returncode == 0, ran.stderr
@@ -112,14 +121,14 @@ def test_what_crossed_is_told(lab, tmp_path):
 
 
 @needs_lab
-def test_the_list_names_what_is_up(lab):
+def test_the_list_names_what_is_up(lab_command, lab):
     listed = json.loads(lab_command(lab, "list", "--json").stdout)["labs"]
     assert {"name": lab, "hosts": "gpu1:1,gpu2:1,gpu3:1"} in listed
     assert lab in lab_command(lab, "list").stdout
 
 
 @needs_lab
-def test_shape_changes_what_status_tells(lab, described):
+def test_shape_changes_what_status_tells(lab_command, lab, described):
     assert lab_command(lab, "shape", "gpu1 -> gpu2 = 5Mbit/s", "--down-host", "gpu3").returncode == 0
     told = json.loads(lab_command(lab, "status", "--json").stdout)
     paths = {(path["src"], path["dst"]): path["bytes_per_s"] for path in told["paths"]}
@@ -136,7 +145,7 @@ def test_shape_changes_what_status_tells(lab, described):
 
 
 @needs_lab
-def test_a_name_that_is_taken_is_refused_until_it_is_free(lab, described):
+def test_a_name_that_is_taken_is_refused_until_it_is_free(lab_command, lab, described):
     again = lab_command(lab, "up", described[1])
     assert again.returncode == 75
     assert f"ccctl lab down --lab {lab}" in again.stderr
@@ -154,7 +163,7 @@ def test_a_name_that_is_taken_is_refused_until_it_is_free(lab, described):
         ["shape", "--down-host", "gpu9"],
     ],
 )
-def test_what_contradicts_the_lab_is_a_usage_error(lab, words):
+def test_what_contradicts_the_lab_is_a_usage_error(lab_command, lab, words):
     done = lab_command(lab, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("ccctl: ")
@@ -189,7 +198,7 @@ def inside(name):
 
 @needs_lab
 @pytest.mark.mpi
-def test_ccctl_inside_finds_the_hosts_by_itself(lab, tmp_path):
+def test_ccctl_inside_finds_the_hosts_by_itself(lab_command, lab, tmp_path):
     path = tmp_path / "profile.json"
     command = [sys.executable, "-P", "-m", "ccctl", "profile", "--quick", "-o", path]
     done = lab_command(lab, "run", "--traffic", tmp_path / "t.json", "--", *command)
@@ -335,7 +344,7 @@ def test_a_lab_is_not_forgotten_while_it_is_up(states, monkeypatch):
 
 
 @needs_lab
-def test_a_lab_whose_state_was_replaced_stays_up(lab):
+def test_a_lab_whose_state_was_replaced_stays_up(lab_command, lab):
     place = Path("/run/ccctl/labs") / lab
     whole = (place / "lab.json").read_bytes()
     try:
@@ -349,8 +358,9 @@ def test_a_lab_whose_state_was_replaced_stays_up(lab):
 
 
 @needs_lab
-def test_a_folder_of_a_host_that_holds_more_than_ours_is_left(described):
+def test_a_folder_of_a_host_that_holds_more_than_ours_is_left(lab_command, described):
     name, path = described
+    lab_command(name, "down")
     place = Path("/etc/netns") / f"ccctl.{name}.gpu2"
     place.mkdir(parents=True)
     (place / "resolv.conf").write_text("nameserver 127.0.0.1\n")

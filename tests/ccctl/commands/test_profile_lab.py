@@ -86,6 +86,7 @@ def test_mixed_rates_are_read_and_told_apart(lab):
     assert len(profile.findings) == 2, profile.findings
 
 
+@pytest.mark.long
 def test_one_slow_link_of_56_is_found_and_then_a_host_drifts(lab):
     made = lab("gpu[1-8]", **{"gpu6 -> gpu7": 30})
     done, profile = made.profile()
@@ -125,6 +126,7 @@ def test_a_thin_trunk_between_two_racks_is_a_port_that_the_links_across_share(la
     assert not any("slower" in text for text in profile.findings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("each", [2, 3])
 def test_links_across_a_trunk_thinner_than_a_nic_are_what_they_are_alone(lab, each):
     near, far = range(each), range(each, 2 * each)
@@ -144,6 +146,7 @@ def test_links_across_a_trunk_thinner_than_a_nic_are_what_they_are_alone(lab, ea
     assert not any("slower" in text for text in profile.findings), profile.findings
 
 
+@pytest.mark.long
 def test_a_host_that_is_cut_off_is_named_and_what_was_measured_is_kept(lab):
     made = lab("gpu[1-4]")
     cut = threading.Thread(target=cut_off, args=(made, "gpu3", 2_000_000))
@@ -159,6 +162,7 @@ def test_a_host_that_is_cut_off_is_named_and_what_was_measured_is_kept(lab):
     assert json.loads(done.stdout)["findings"] == list(profile.findings)
 
 
+@pytest.mark.long
 def test_a_dead_host_of_four_is_named_and_the_others_are_measured(lab):
     made = lab("gpu[1-4]")
     made.command("shape", "--down-host", "gpu3")
@@ -171,6 +175,7 @@ def test_a_dead_host_of_four_is_named_and_the_others_are_measured(lab):
     assert json.loads(done.stdout)["findings"] == list(profile.findings)
 
 
+@pytest.mark.long
 def test_where_few_hosts_are_equal_the_worst_is_named_first(lab):
     rates = {"gpu1.egress": 40, "gpu1.ingress": 40, "gpu3.egress": 10}
     done, profile = lab("gpu[1-4]", **rates).profile()
@@ -192,6 +197,7 @@ def cut_off(made, host, after_bytes):
     made.command("shape", "--down-host", host)
 
 
+@pytest.mark.long
 def test_ranks_leave_by_their_own_nic_and_the_profile_knows_it(lab):
     done, profile = lab("gpu[1-3]:2", "nics = 2").profile("--topology", "live", "--budget", "5", "--no-ports")
     assert done.returncode == 0, done.stderr
@@ -220,6 +226,7 @@ def declared(hosts, mbit):
     )
 
 
+@pytest.mark.long
 def test_what_was_declared_of_nics_is_held_against_what_the_lab_carries(lab):
     here = lab("gpu[1-4]", gpu3=25)
     done, profile = here.profile()
@@ -233,6 +240,7 @@ def test_what_was_declared_of_nics_is_held_against_what_the_lab_carries(lab):
     assert reconcile(right, profile).findings == () and reconcile(right, profile).pairs == 12
 
 
+@pytest.mark.long
 def test_a_slow_way_in_the_lab_is_no_slow_nic(lab):
     done, profile = lab("gpu[1-4]", **{"gpu1 -> gpu2": 20}).profile()
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from limits import HANG_S
 
 from ccctl.artifacts import codec
 
-pytestmark = [pytest.mark.netns, pytest.mark.mpi, pytest.mark.alone]
+pytestmark = [pytest.mark.netns, pytest.mark.mpi, pytest.mark.alone, pytest.mark.long]
 NUMBERS = count()
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]
 

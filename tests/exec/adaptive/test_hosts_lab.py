@@ -10,7 +10,7 @@ from lab_traffic import sample_lab, standing
 from exec.lab import lifecycle
 from exec.lab.run import started
 
-pytestmark = pytest.mark.netns
+pytestmark = [pytest.mark.netns, pytest.mark.long]
 
 PROGRAM = """
 import json, sys

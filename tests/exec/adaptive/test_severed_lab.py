@@ -15,7 +15,7 @@ from exec.lab.model import PairRate
 from exec.lab.run import started
 
 # A host that has no core for seconds is as good as cut off, too.
-pytestmark = [pytest.mark.netns, pytest.mark.alone]
+pytestmark = [pytest.mark.netns, pytest.mark.alone, pytest.mark.long]
 
 # A locally administered address.
 NOBODY = "02:00:00:00:ff:ff"

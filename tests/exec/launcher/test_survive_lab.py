@@ -74,6 +74,7 @@ def test_the_ranks_of_a_host_that_is_cut_off_are_lost(lab, tmp_path):
         lifecycle.set_cable(lab[0], "b", connected=True)
 
 
+@pytest.mark.long
 def test_the_ranks_of_a_host_that_is_gone_are_lost(lab, tmp_path):
     def end_host():
         for pid in pids_of(lab[0], "b"):
@@ -84,6 +85,7 @@ def test_the_ranks_of_a_host_that_is_gone_are_lost(lab, tmp_path):
     assert all("died" in how or "killed" in how for how in hows)
 
 
+@pytest.mark.long
 def test_the_ranks_of_a_host_that_was_gone_are_started_again(lab, tmp_path):
     def end_host():
         for pid in pids_of(lab[0], "b"):
@@ -92,6 +94,7 @@ def test_the_ranks_of_a_host_that_was_gone_are_started_again(lab, tmp_path):
     assert value_of(lab, tmp_path, {}, end_host, task="host_comes_back", rejoin=2) == [1, 2]
 
 
+@pytest.mark.long
 def test_the_ranks_of_a_host_that_was_cut_off_are_started_again_once_it_answers(lab, tmp_path):
     def cut_off():
         lifecycle.set_cable(lab[0], "b", connected=False)
