@@ -16,7 +16,7 @@ from hypothesis import settings
 from limits import HANG_S
 from racked_networks import racked
 from symmetric_samples import made
-from warm_commands import WarmCommands
+from warm_commands import warm_commands
 
 from exec.benchmark.breakdown import Breakdown, Busy, Forecast, Part, RankTimes
 from exec.benchmark.report import Measurement, Report, Row, Spread
@@ -66,9 +66,12 @@ def pytest_configure(config):
         kept = Path(os.environ["XDG_CACHE_HOME"], "ccctl")
         kept.mkdir()
         (kept / "numba").symlink_to(loops)
+    # It compares the variables of commands with those of now.
+    warm_commands()
 
 
 def pytest_unconfigure(config):
+    warm_commands().close()
     for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         shutil.rmtree(os.environ.pop(variable), ignore_errors=True)
 
@@ -129,9 +132,7 @@ def no_namespaces():
 
 @pytest.fixture(scope="session")
 def _warm_commands():
-    commands = WarmCommands()
-    yield commands
-    commands.close()
+    return warm_commands()
 
 
 @pytest.fixture

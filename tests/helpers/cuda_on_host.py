@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,8 @@ from synth.program import OUTPUT, SCRATCH
 __all__ = ["COMPILER", "Outcome", "bits_of", "library", "run_on_host", "values_of"]
 
 COMPILER = shutil.which("g++")
+# git ignores it, and `make clean` removes it.
+_KEPT = Path(__file__).parents[2] / ".pytest_cache" / "cuda-on-host"
 _LAUNCHER = """
 extern "C" void run_interpreter(i64 count, int threads, const i64* blocks, const i64* steps, const i64* more,
                                 const i64* buffers, const i64* links, u64* flags, i64* records, u64* stop,
@@ -49,20 +52,29 @@ class Outcome:
 
 @functools.cache
 def library(dtype, redop, *flags, wire_protocol="Simple"):
-    """The kernels as a shared library; compiled once a test run."""
+    """The kernels as a shared library, compiled once on this machine for all that it is made of."""
     redop = "sum" if redop == "avg" else redop
-    folder = Path(tempfile.mkdtemp(prefix="cuda-on-host-"))
-    text = folder / "kernels.cpp"
     header = Path(__file__).with_name("blocks_as_threads.h")
-    text.write_text(f"{kernels(dtype, redop, wire_protocol)}\n{_LAUNCHER}")
-    command = [COMPILER, "-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-Wall", "-Wno-unknown-pragmas"]
-    command += [f'-DCCCTL_HOST="{header}"', *flags, str(text), "-o", str(folder / "kernels.so")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "warning" not in done.stderr, done.stderr
-    found = ctypes.CDLL(str(folder / "kernels.so"))
-    shutil.rmtree(folder)
-    return found
+    text = f"{kernels(dtype, redop, wire_protocol)}\n{_LAUNCHER}"
+    options = ["-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-Wall", "-Wno-unknown-pragmas", *flags]
+    made_of = "\n".join([_compiler_version(), header.read_text(), text, *options])
+    kept = _KEPT / f"{hashlib.sha256(made_of.encode()).hexdigest()}.so"
+    if not kept.exists():
+        _KEPT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_KEPT) as folder:
+            source, made = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+            source.write_text(text)
+            command = [COMPILER, *options, f'-DCCCTL_HOST="{header}"', str(source), "-o", str(made)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            assert "warning" not in done.stderr, done.stderr
+            made.rename(kept)
+    return ctypes.CDLL(str(kept))
+
+
+@functools.cache
+def _compiler_version():
+    return subprocess.run([COMPILER, "-v"], capture_output=True, text=True, check=True).stderr
 
 
 def run_on_host(

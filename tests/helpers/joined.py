@@ -7,10 +7,9 @@ import textwrap
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 
-from warm_commands import WarmCommands
+from warm_commands import warm_commands
 
 __all__ = ["KEY", "exchange_through", "run_joined"]
 
@@ -57,7 +56,7 @@ def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s:
 
     def run(rank: int) -> subprocess.CompletedProcess[str]:
         words = [str(rank), str(size), str(folder), *arguments]
-        return _ranks().run(words, "", folder, timeout_s, text)
+        return warm_commands().run(words, "", folder, timeout_s, text)
 
     with ThreadPoolExecutor(size) as pool:
         found = list(pool.map(run, range(size)))
@@ -66,9 +65,3 @@ def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s:
     )
     assert all(one.returncode in (0, -9) for one in found), said
     return [one.stdout for one in found]
-
-
-@cache
-def _ranks() -> WarmCommands:
-    """The process that ranks are forked from; it ends with this one."""
-    return WarmCommands()

@@ -16,7 +16,7 @@ NAMED = {
     "line of 4": ("mesh:4", [1e9]),
     "mesh": ("mesh:3x4", [50e9]),
     "uneven mesh": ("mesh:4x3", [50e9, 20e9]),
-    "torus": ("torus:3x3x3", [10e9]),
+    "torus": ("torus:3x3x2", [10e9]),
     "hypercube": ("hypercube:8", [10e9]),
     "switch": ("switch:6", [25e9]),
     "fully connected": ("fully_connected:5", [25e9]),

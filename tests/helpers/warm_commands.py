@@ -7,6 +7,7 @@ Python does, except that modules are not cleared: that takes longer than a short
 
 import atexit
 import contextlib
+import functools
 import gc
 import os
 import pickle
@@ -101,6 +102,12 @@ class WarmCommands:
             self._server = subprocess.Popen(
                 command, pass_fds=[far.fileno()], stdin=subprocess.DEVNULL, env=self._environment
             )
+
+
+@functools.cache
+def warm_commands():
+    """The one of this process, so that what is imported is imported once."""
+    return WarmCommands()
 
 
 def _compared(environment):

@@ -47,28 +47,28 @@ def installed(tmp_path):
     return tmp_path
 
 
+# What is typed, and what the line is after TAB.
+TYPED = [
+    ("ccctl sche", "ccctl schema "),
+    ("ccctl bench --collec", "ccctl bench --collective"),
+    ("ccctl synth --network tor", "ccctl synth --network torus:"),
+    ("ccctl synth --network pro", "ccctl synth --network profile.json"),
+    ("ccctl bench -n 4 --collective all_red", "ccctl bench -n 4 --collective all_reduce"),
+    ("ccctl synth --method halv", "ccctl synth --method halving_doubling"),
+    ("ccctl bench x.json --vs glo", "ccctl bench x.json --vs gloo"),
+    ("ccctl lab run --traf", "ccctl lab run --traffic"),
+    ("ccctl help schem", "ccctl help schema"),
+    ("ccctl synth --network torus:4x4x", "ccctl synth --network torus:4x4x4"),
+    ("ccctl bench --collective AllR", "ccctl bench --collective AllReduce"),
+    ("ccctl bench --profile=pro", "ccctl bench --profile=profile.json"),
+    ("~/bin/ccctl sche", "~/bin/ccctl schema "),
+    ("ccctl bench --hosts nod", "ccctl bench --hosts node7"),
+    ("ccctl bench --hostfile hosts.txt --hosts nod", "ccctl bench --hostfile hosts.txt --hosts node7"),
+]
+
+
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [
-        ("ccctl sche", "ccctl schema "),
-        ("ccctl bench --collec", "ccctl bench --collective"),
-        ("ccctl synth --network tor", "ccctl synth --network torus:"),
-        ("ccctl synth --network pro", "ccctl synth --network profile.json"),
-        ("ccctl bench -n 4 --collective all_red", "ccctl bench -n 4 --collective all_reduce"),
-        ("ccctl synth --method halv", "ccctl synth --method halving_doubling"),
-        ("ccctl bench x.json --vs glo", "ccctl bench x.json --vs gloo"),
-        ("ccctl lab run --traf", "ccctl lab run --traffic"),
-        ("ccctl help schem", "ccctl help schema"),
-        ("ccctl synth --network torus:4x4x", "ccctl synth --network torus:4x4x4"),
-        ("ccctl bench --collective AllR", "ccctl bench --collective AllReduce"),
-        ("ccctl bench --profile=pro", "ccctl bench --profile=profile.json"),
-        ("~/bin/ccctl sche", "~/bin/ccctl schema "),
-        ("ccctl bench --hosts nod", "ccctl bench --hosts node7"),
-        ("ccctl bench --hostfile hosts.txt --hosts nod", "ccctl bench --hostfile hosts.txt --hosts node7"),
-    ],
-)
-def test_tab_completes_what_was_typed(installed, shell, typed, completed):
+def test_tab_completes_what_was_typed(installed, shell):
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     arguments, prepared = STARTED[shell]
@@ -93,8 +93,12 @@ def test_tab_completes_what_was_typed(installed, shell, typed, completed):
     try:
         child.sendline(f"{prepared.replace('SHARE', str(share))}; echo {READY[0]}")
         child.expect_exact(READY[1])
-        child.send(f"{typed}\t")
-        # What was typed is echoed; only what the shell adds can complete it.
-        child.expect_exact(completed)
+        for typed, completed in TYPED:
+            child.send(f"{typed}\t")
+            # What was typed is echoed; only what the shell adds can complete it.
+            child.expect_exact(completed)
+            # Ctrl-U takes the line back.
+            child.sendline(f"\x15echo {READY[0]}")
+            child.expect_exact(READY[1])
     finally:
         child.close(force=True)

@@ -44,7 +44,7 @@ def _mutated(schedule, data):
     )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(networks(5), st.sampled_from(("all_reduce", "reduce_scatter", "reduce")), st.integers(1, 2), st.data())
 def test_a_range_is_proven_only_where_every_size_is_right(network, kind, chunks, data):
     shape = collective(kind, network.ranks, chunks)
@@ -60,15 +60,17 @@ def test_a_range_is_proven_only_where_every_size_is_right(network, kind, chunks,
         assert wrong is None
 
 
-@pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter"])
+# The two kinds by turns.
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, ("all_reduce", "reduce_scatter")[at % 2]) for at, name in enumerate(NAMED)]
+)
 def test_what_methods_make_is_proven_for_all_sizes(name, kind):
     for method in METHODS:
         if method in ("ilp", "forest", "adapcc"):
             continue
         try:
             # Programs that are stopped early give schedules that serve here as well.
-            request = Request(named(name), kind, size_bytes=1 << 16, method=method, time_limit_s=2.0)
+            request = Request(named(name), kind, size_bytes=1 << 16, method=method, time_limit_s=0.25)
             made = synthesize(request).schedule
         except Exception as error:
             assert "UsageError" in type(error).__name__ or "NotApplicable" in type(error).__name__

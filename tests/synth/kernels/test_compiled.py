@@ -78,6 +78,7 @@ def test_a_loop_is_compiled_anew_when_one_that_it_calls_in_another_file_has_chan
     assert run(tmp_path) == ["2002", "0"]
 
 
+@pytest.mark.long
 def test_a_loop_is_compiled_anew_when_a_number_that_its_module_imports_has_changed(tmp_path):
     (tmp_path / "caller.py").write_text(
         CALLER.replace("2 *", "FACTOR *").replace("from called", "from factor import FACTOR\nfrom called")
@@ -88,6 +89,7 @@ def test_a_loop_is_compiled_anew_when_a_number_that_its_module_imports_has_chang
         assert run(tmp_path) == expected
 
 
+@pytest.mark.long
 def test_a_loop_is_compiled_anew_when_a_helper_that_numba_was_taught_has_changed(tmp_path):
     (tmp_path / "caller.py").write_text(CALLER)
     for addend in (10, 20):
@@ -96,6 +98,7 @@ def test_a_loop_is_compiled_anew_when_a_helper_that_numba_was_taught_has_changed
         assert run(tmp_path) == [str(2 + 2 * addend), "1"]
 
 
+@pytest.mark.long
 def test_equal_sources_share_their_loops_wherever_they_lie(tmp_path):
     for place in ("here", "there"):
         (tmp_path / place).mkdir()
@@ -133,6 +136,7 @@ def test_loops_that_come_with_the_package_are_used_and_not_copied(shipped, tmp_p
     assert again(CCCTL_HIDE_SHIPPED_LOOPS="1") == ["22", "0"]
 
 
+@pytest.mark.long
 def test_a_damaged_loop_of_the_package_is_compiled_into_the_cache(shipped):
     folder, again = shipped
     for path in folder.iterdir():
@@ -141,6 +145,7 @@ def test_a_damaged_loop_of_the_package_is_compiled_into_the_cache(shipped):
     assert again() == ["22", "1"]
 
 
+@pytest.mark.long
 def test_a_loop_of_the_package_for_other_sources_is_not_used(shipped, tmp_path):
     _, again = shipped
     (tmp_path / "called.py").write_text(CALLED.format(addend=1000))
@@ -158,6 +163,7 @@ def test_loops_of_the_package_need_a_processor_that_can_run_them():
     assert _baseline(("riscv64-linux-gnu", "generic", can)) is None
 
 
+@pytest.mark.long
 def test_processes_that_need_a_loop_at_once_wait_for_one_that_compiles_it(tmp_path):
     (tmp_path / "caller.py").write_text(CALLER)
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
@@ -167,6 +173,7 @@ def test_processes_that_need_a_loop_at_once_wait_for_one_that_compiles_it(tmp_pa
     assert sorted(hits for _, hits in found) == ["0", "1", "1", "1"]
 
 
+@pytest.mark.long
 def test_a_loop_whose_compiler_ended_before_it_was_kept_is_compiled_by_the_next(tmp_path):
     (tmp_path / "caller.py").write_text(CALLER)
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
@@ -181,6 +188,7 @@ def test_a_loop_whose_compiler_ended_before_it_was_kept_is_compiled_by_the_next(
     assert run(tmp_path) == ["22", "0"]
 
 
+@pytest.mark.long
 def test_loops_that_different_processes_compiled_do_not_share_their_helpers(tmp_path):
     (tmp_path / "sorting.py").write_text(SORTING)
     run(tmp_path, "from sorting import *; ordered(values)")
@@ -190,6 +198,7 @@ def test_loops_that_different_processes_compiled_do_not_share_their_helpers(tmp_
     assert found == [str(49 - place) for place in range(50)]
 
 
+@pytest.mark.long
 def test_locked_and_open_arrays_share_one_machine_code(tmp_path):
     (tmp_path / "sorting.py").write_text(SORTING)
     run(tmp_path, "from sorting import *; ordered(values)")

@@ -71,6 +71,7 @@ def test_a_loop_whose_file_is_damaged_is_compiled_anew_and_kept(tmp_path):
     assert run_loop(tmp_path, **variables).stdout.split() == ["42", "1"]
 
 
+@pytest.mark.long
 def test_for_another_processor_a_loop_is_compiled_apart(tmp_path):
     variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     generic = variables | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}

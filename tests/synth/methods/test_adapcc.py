@@ -50,7 +50,7 @@ def test_an_all_reduce_avoids_the_slow_nic():
 def test_ranks_that_take_no_part_relay(kind):
     network = named("hosts of two")
     shape = collective(kind, network.ranks, 4, root=1, members=(1, 3, 4, 6))
-    schedule = serve(adapcc.synthesize, network, shape, 1 << 18, relays=True, time_limit_s=4)
+    schedule = serve(adapcc.synthesize, network, shape, 1 << 18, relays=True, time_limit_s=1)
     assert check(schedule) == []
     assert 0 <= schedule.outcome.gap < 1
 

@@ -7,7 +7,7 @@ from synth import Request, synthesize
 from synth.networks.families import family
 from synth.portfolio import attempt_runner, size_sweep as sweeping
 
-MESH = family("mesh:3x3", [1e-6], [50e9])
+MESH = family("mesh:2x3", [1e-6], [50e9])
 
 
 @pytest.fixture
@@ -24,9 +24,7 @@ def told(found):
     return schedule.method, schedule.collective, schedule.chunk_bytes, [one.tobytes() for one in columns]
 
 
-@pytest.mark.parametrize(
-    "kind, size, seed", [("all_reduce", 1 << 16, 0), ("all_gather", 1 << 22, 3), ("all_to_all", 1 << 20, 9)]
-)
+@pytest.mark.parametrize("kind, size, seed", [("all_reduce", 1 << 16, 0), ("all_to_all", 1 << 20, 9)])
 def test_the_choice_does_not_depend_on_the_number_of_processes(eager, kind, size, seed):
     request = Request(MESH, kind, size_bytes=size, seed=seed, solving=False)
     alone, together = synthesize(request), synthesize(Request(**{**vars(request), "jobs": 3}))

@@ -17,11 +17,18 @@ from synth.networks.families import family
 from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
 from synth.simulation.schedule import replay
 
+# Each network with an all_reduce and with two other kinds, by turns.
+PAIRS = [
+    (name, kind)
+    for at, name in enumerate(NAMED)
+    for kind in sorted({"all_reduce", KINDS[2 * at % len(KINDS)], KINDS[(2 * at + 1) % len(KINDS)]})
+]
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", NAMED)
+
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_the_portfolio_keeps_the_fastest_and_proves_it(name, kind):
-    found = synthesize(Request(named(name), kind, size_bytes=1 << 20))
+    network = named(name)
+    found = synthesize(Request(network, kind, size_bytes=1 << 20, solving=network.ranks <= 5))
     schedule, outcome = found.schedule, found.schedule.outcome
     assert check(schedule) == []
     assert outcome.time_s == replay(schedule).time_s
@@ -41,14 +48,14 @@ def test_the_portfolio_keeps_the_fastest_and_proves_it(name, kind):
     ("spec", "bandwidth", "least"),
     [
         ("mesh:4x4", [50e9], 100 - 1e-6),
-        ("mesh:10x10", [50e9], 100 - 1e-6),
-        ("torus:5x5x5", [50e9], 99.5),
-        ("hypercube:64", [50e9], 99.5),
+        pytest.param("mesh:10x10", [50e9], 100 - 1e-6, marks=pytest.mark.long),
+        pytest.param("torus:5x5x5", [50e9], 99.5, marks=pytest.mark.long),
+        pytest.param("hypercube:64", [50e9], 99.5, marks=pytest.mark.long),
         ("ring:16", [50e9], 100 - 1e-6),
-        ("mesh:10x10", [50e9, 25e9], 99.5),
+        pytest.param("mesh:10x10", [50e9, 25e9], 99.5, marks=pytest.mark.long),
         ("switch:16", [50e9], 99.9),
         ("rfs:2x4x8", [200e9, 100e9, 50e9], 88),
-        ("rfs:2x4x16", [200e9, 100e9, 50e9], 93),
+        pytest.param("rfs:2x4x16", [200e9, 100e9, 50e9], 93, marks=pytest.mark.long),
     ],
 )
 def test_all_gather_of_one_chunk_a_rank_is_near_optimal(spec, bandwidth, least):

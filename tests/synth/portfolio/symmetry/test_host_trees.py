@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from symmetric_samples import folded
 
@@ -16,6 +18,7 @@ from synth.portfolio.symmetry.host_trees import (
     bounds_with_failures,
     serves_failures,
 )
+from synth.schedules import PeriodicSchedule
 
 HIT = (
     Failures(),
@@ -26,15 +29,20 @@ HIT = (
 )
 
 
+@functools.cache
+def _made(failures: Failures) -> PeriodicSchedule:
+    return all_reduce_with_failures(folded("dgx-a100:4"), failures, 64 << 20)
+
+
 @pytest.mark.parametrize("failures", HIT, ids=str)
 def test_it_is_proven_and_uses_nothing_that_has_failed(failures: Failures) -> None:
-    found = all_reduce_with_failures(folded("dgx-a100:4"), failures, 64 << 20)
+    found = _made(failures)
     assert check(found) == []
     network = found.network
     pairs = set(zip(network.src.tolist(), network.dst.tolist(), strict=True))
     assert not pairs & set(failures.links)
     assert not {rank for pair in pairs for rank in pair} & set(failures.ranks)
-    for periods in (1, 2, 7):
+    for periods in (1, 3):
         assert check(found.expanded(periods)) == []
 
 
@@ -45,7 +53,7 @@ def test_bounds_are_no_more_than_those_of_the_plain_network(failures: Failures) 
     members = [rank for rank in range(32) if rank not in failures.ranks]
     theirs = bounds(left, collective("all_reduce", 32, 1, members[0], members), size_bytes, fluid=True)
     ours = bounds_with_failures(folded("dgx-a100:4"), failures, size_bytes)
-    found = all_reduce_with_failures(folded("dgx-a100:4"), failures, size_bytes)
+    found = _made(failures)
     assert found.outcome is not None
     assert max(bound.time_s for bound in ours) <= found.outcome.time_s
     assert theirs[0].time_s <= found.outcome.time_s
