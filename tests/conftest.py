@@ -43,7 +43,8 @@ INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 INTERPRETED_S = 1
 
 # Tests assert results: how long an example takes depends on what else the machine does.
-settings.register_profile("untimed", parent=settings.default, deadline=None)
+# Each run draws other ones, but in CI.
+settings.register_profile("untimed", parent=settings.default, deadline=None, max_examples=50)
 settings.load_profile("untimed")
 
 # Tests start thousands of commands and ranks. Without bytecode each compiles all sources anew, which costs it

@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from hypothesis import settings
 
 from probes.nvml.record import RecordedNvml
 from probes.sysfs.record import unpack
-
-# No test asserts a time: a busy machine makes any example slow.
-settings.register_profile("any pace")
-settings.load_profile("any pace")
 
 MACHINES = Path(__file__).parents[1] / "machines"
 

@@ -73,7 +73,7 @@ def test_every_method_every_network_every_collective(name, kind):
     assert "greedy" in served or kind in POINT_KINDS
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(
     network=networks(),
     kind=st.sampled_from(SPREADING),
