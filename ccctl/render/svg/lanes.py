@@ -20,8 +20,8 @@ _LABEL = 13
 class Block:
     """A box from ``begin`` to ``end`` on the axis, with a word in it if that fits.
 
-    ``kind`` is its meaning in the legend, "" if the legend does not explain it. ``high`` is its share of the
-    lane's height.
+    ``kind`` is its meaning in the legend, "" if the legend does not explain it. ``share`` is the part of the
+    lane's height that it fills, from below.
     """
 
     begin: float
@@ -31,15 +31,15 @@ class Block:
     word: str = ""
     title: str = ""
     edge: str = ""
-    high: float = 1.0
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
 class Lane:
     """A row: its label, its blocks, and the text after the last one.
 
-    ``first`` begins a group of lanes. An ``alarm`` lane is highlighted. ``high`` is its height in pixels, if
-    it differs from that of the others.
+    ``first`` begins a group of lanes. An ``alarm`` lane is highlighted. ``height`` is in pixels, if it
+    differs from that of the others.
     """
 
     label: str
@@ -47,13 +47,13 @@ class Lane:
     after: str = ""
     first: bool = False
     alarm: bool = False
-    high: float = 0.0
+    height: float = 0.0
     is_heading: bool = False
 
 
 def heading(label: str, *, alarm: bool = False) -> Lane:
     """Return a line of text above lanes."""
-    return Lane(label, first=True, alarm=alarm, high=_HEADING, is_heading=True)
+    return Lane(label, first=True, alarm=alarm, height=_HEADING, is_heading=True)
 
 
 def bar(
@@ -109,11 +109,12 @@ class LaneChart:
 
     def tops(self) -> list[float]:
         """Return the top of each row, then the lower end of the last."""
-        found = [_COLUMNS_TOP if self.axis.counted else _TOP]
-        for before, row in zip([None, *self.rows], [*self.rows, None], strict=True):
-            y = found[-1] + ((before.high or self.pitch) if before else 0)
-            found.append(y + (_GROUP if before and row and row.first else 0))
-        return found[1:]
+        y, found = _COLUMNS_TOP if self.axis.counted else _TOP, []
+        for number, row in enumerate(self.rows):
+            y += _GROUP if row.first and number else 0
+            found.append(y)
+            y += row.height or self.pitch
+        return [*found, y]
 
     def parts(self, width: int) -> list[str]:
         """Return the lanes and their axis."""
@@ -157,11 +158,11 @@ def lanes(
 
 
 def _tall(row: Lane, pitch: float) -> float:
-    return (row.high or pitch) - max(1.0, min(3.0, 0.15 * pitch))
+    return (row.height or pitch) - max(1.0, min(3.0, 0.15 * pitch))
 
 
 def _lane(row: Lane, x: Scale, top: float, tall: float, width: int, *, labelled: bool) -> Iterator[str]:
-    colour, line = "alarm" if row.alarm else "ink", top + (14 if row.high else tall / 2 + 4)
+    colour, line = "alarm" if row.alarm else "ink", top + (14 if row.height else tall / 2 + 4)
     if row.is_heading:
         # The lines of the axis do not cross the text.
         yield box(0, top, width, tall, colour="paper")
@@ -180,7 +181,7 @@ def _block(block: Block, x: Scale, top: float, tall: float) -> Iterator[str]:
     first, last = sorted((x.at(block.begin), x.at(block.end)))
     # Blocks with words are apart, others may touch.
     wide = last - first - (min(1.5, (last - first) / 8) if block.word or block.edge else 0)
-    high = tall * block.high
+    high = tall * block.share
     y, inset = top + tall - high, 1 if block.edge else 0
     place = (first + inset, y + inset, wide - 2 * inset, high - 2 * inset)
     yield box(*place, colour=block.colour, edge=block.edge, title=block.title)

@@ -137,8 +137,8 @@ def _over_time(
         share = _share(use, timing, slots)
         rows.append(heading(f"{use.name}: share held, mean {percent(float(share.mean()))}"))
         runs = _runs(share, time_s, _CURVE)
-        heights = [Block(begin, end, _BUSY, high=level / _CURVE) for begin, end, level in runs]
-        rows.append(Lane("100 %", tuple(heights), high=_CURVE))
+        heights = [Block(begin, end, _BUSY, share=level / _CURVE) for begin, end, level in runs]
+        rows.append(Lane("100 %", tuple(heights), height=_CURVE))
     for number, use in enumerate(each):
         spans = _runs(_share(use, timing, slots), time_s, len(_SHADES))
         blocks = [Block(begin, end, _BUSY + _SHADES[level - 1]) for begin, end, level in spans]
