@@ -114,7 +114,7 @@ def add_watch(exposition: Exposition, found: Found, outcome: WatchOutcome, basel
     for name, meaning, value in (
         ("drifts", "Number of drifts from the baseline.", len(found.standing) + len(verdict.drift.gone)),
         ("recovered", "Number of drifts that have recovered since the last run.", len(verdict.recovered)),
-        ("worst_ratio", "What is left of the worst link, as a share of the baseline.", 1 / worst),
+        ("worst_ratio", "Share of the baseline that the worst link still reaches.", 1 / worst),
         ("links_compared", "Number of links compared with the baseline.", verdict.drift.compared),
         ("links_unknown", "Number of links not measured lately, or since the network changed.", unknown),
         ("runs", "Number of runs in the history.", outcome.history.runs),
