@@ -4,7 +4,7 @@ This floor is the command line: it reads and writes artifacts, prints, and exits
 for programs that use the three floors below as libraries: ``probes``, ``synth`` and ``exec``.
 
 Read `main` and `commands`, one module a command; `arguments`, which parses option values; `artifacts`, the
-files; `render` and `summaries`, which write text and pictures; `console`, the only module that prints.
+files; `render`, which makes text, objects and pictures; `console`, the only module that prints.
 """
 
 import lazy_loader as lazy

@@ -45,7 +45,6 @@ __all__ = [
     "prose",
     "raw",
     "read_in_pager",
-    "say_table",
     "spoken",
     "summary",
     "table",
@@ -153,12 +152,6 @@ def summary(values: dict[str, Any]) -> None:
         values = {**values, "findings": [*values.get("findings", ()), *_doubts]}
         _doubts.clear()
     _print(unsteered_json(json.dumps(values, indent=2, ensure_ascii=False)))
-
-
-def say_table(say: Callable[[str], None], columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table line by line through ``say``: ``data``, or ``note`` where stdout carries an artifact."""
-    for line in aligned(columns, rows):
-        say(line)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:

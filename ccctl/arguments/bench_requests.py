@@ -284,7 +284,7 @@ def setup_of(options: BenchOptions) -> BenchSetup:
 
     Raises UsageError, and UnavailableError where this host lacks what its ranks need.
     """
-    from ccctl.artifacts import read_report
+    from ccctl.artifacts import read_any
     from exec.executors import parse_device
     from exec.peers import parse_peers
 
@@ -298,7 +298,7 @@ def setup_of(options: BenchOptions) -> BenchSetup:
     dtypes, ops = _elements(options.dtype, options.op)
     places = _placements(options.placement)
     peers = () if options.vs == "none" and not options.paths else parse_peers(options.vs)
-    before = read_report(options.baseline) if options.baseline is not None else None
+    before = read_any(options.baseline, "report") if options.baseline is not None else None
     if before is not None and before.body.interrupted:
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
     here = options.hosts is None and options.world(options.ranks) == World(options.ranks)

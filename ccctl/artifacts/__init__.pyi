@@ -1,5 +1,5 @@
 from . import codec as codec, json_schema as json_schema
-from .arrays import column_dtype as column_dtype
+from .arrays import column_dtype as column_dtype, to_plain as to_plain
 from .artifact_cache import ArtifactCache as ArtifactCache
 from .atomic import (
     PART as PART,
@@ -21,7 +21,6 @@ from .foreign import (
     read_any as read_any,
     read_dumps as read_dumps,
     read_recorded as read_recorded,
-    read_report as read_report,
     read_sent as read_sent,
 )
 from .json_schema import nested as nested

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ccctl import console
 from ccctl.artifacts import codec
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from exec.benchmark.foreign import Inspected, Recorded, SentMessages
     from synth.collective import Kind
 
-__all__ = ["Dumps", "is_log", "read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
+__all__ = ["Dumps", "is_log", "read_any", "read_dumps", "read_recorded", "read_sent"]
 
 # How an artifact begins: JSON, perhaps after a byte order mark, or gzip.
 _GZIP = b"\x1f\x8b"
@@ -29,21 +29,14 @@ _ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", _GZIP)
 _MOST_NAMED = 4
 
 
-def read_report(
-    path: str, ranks: Callable[[], int] | None = None, collective: Kind | None = None
-) -> Artifact:
-    """Return the report in a file ("-": stdin), whoever wrote it; raises DataError, MissingInputError.
-
-    ``ranks`` is asked where the file does not say how many ran; without it such a file is refused.
-    ``collective`` is the one of files that name none.
-    """
-    return read_any(path, "report", ranks=ranks, collective=collective)
-
-
 def read_any(
     path: str, *kinds: str, ranks: Callable[[], int] | None = None, collective: Kind | None = None
 ) -> Artifact:
-    """Return an artifact of one of ``kinds`` (any, when none is named), or a report of another tool."""
+    """Return an artifact of one of ``kinds`` (any, when none is named), or a report of another tool.
+
+    ``ranks`` is asked where a report does not say how many ran; without it such a file is refused.
+    ``collective`` is the one of files that name none. Raises DataError, MissingInputError.
+    """
     return _decoded(*read_input(path), kinds, ranks, collective)
 
 
@@ -53,7 +46,7 @@ def read_recorded(
     """Return (the report in a file, or of the folder of NCCL's Inspector; what that tells besides,
     else None).
 
-    Raises what `read_report` raises, and DataError for a folder without the Inspector's files.
+    Raises what `read_any` raises, and DataError for a folder without the Inspector's files.
     """
     from exec.benchmark.foreign import inspected, is_inspector_text
 
@@ -152,7 +145,8 @@ def _decoded(
     ranks: Callable[[], int] | None,
     collective: Kind | None,
 ) -> Artifact:
-    if report := _foreign(content, source, ranks, collective):
+    if parse := _parser(content):
+        report = parse(source, ranks, collective)
         return Artifact("report", report, source, hashlib.sha256(content).hexdigest())
     if kinds == ("report",) and content.strip() and not content.lstrip().startswith(_ARTIFACT_BEGINS):
         raise DataError(
@@ -168,24 +162,37 @@ def _decoded(
 
 def is_log(path: str) -> bool:
     """Return whether a benchmark of another tool wrote a file, whole or not."""
-    return _writer(read_input(path)[0]) is not None
+    return _parser(read_input(path)[0]) is not None
 
 
-def _writer(content: bytes) -> Literal["nccl-tests", "nccl-tests -J", "rccl-tests -Z", "osu"] | None:
-    """Return the benchmark that wrote a file; None where none did."""
-    from exec.benchmark.foreign import is_nccl_json, is_nccl_text, is_osu_text, is_rccl_lines
+def _parser(
+    content: bytes,
+) -> Callable[[str, Callable[[], int] | None, Kind | None], Report] | None:
+    """Return how to read what a benchmark of another tool wrote; None where none did."""
+    from exec.benchmark.foreign import (
+        is_nccl_json,
+        is_nccl_text,
+        is_osu_text,
+        is_rccl_lines,
+        parse_nccl_json,
+        parse_nccl_text,
+        parse_osu_text,
+        parse_rccl_lines,
+    )
 
     if len(content) > MOST_TEXT_BYTES or content[:2] == _GZIP:
         return None
-    if content.lstrip()[:1] == b"{" and b'"nccl_version"' in content and is_nccl_json(_json(content)):
-        return "nccl-tests -J"
+    start = content.lstrip()
+    document = _json(content) if start[:1] == b"{" and b'"nccl_version"' in content else None
+    if document is not None and is_nccl_json(document):
+        return lambda source, ranks, kind: parse_nccl_json(document, source, kind)
     text = content.decode(errors="replace")
     if b'"busBw"' in content and is_rccl_lines(text):
-        return "rccl-tests -Z"
+        return lambda source, ranks, kind: parse_rccl_lines(text, source, ranks)
     if b"# OSU " in content and is_osu_text(text):
-        return "osu"
-    if not content.lstrip().startswith(_ARTIFACT_BEGINS) and is_nccl_text(text):
-        return "nccl-tests"
+        return lambda source, ranks, kind: parse_osu_text(text, source, ranks)
+    if not start.startswith(_ARTIFACT_BEGINS) and is_nccl_text(text):
+        return lambda source, ranks, kind: parse_nccl_text(text, source, ranks, kind)
     return None
 
 
@@ -195,22 +202,3 @@ def _json(content: bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         return None
-
-
-def _foreign(
-    content: bytes, source: str, ranks: Callable[[], int] | None, collective: Kind | None
-) -> Report | None:
-    """Return the report that another tool wrote; None where none did. Raises DataError."""
-    from exec.benchmark.foreign import parse_nccl_json, parse_nccl_text, parse_osu_text, parse_rccl_lines
-
-    writer = _writer(content)
-    if writer is None:
-        return None
-    if writer == "nccl-tests -J":
-        return parse_nccl_json(_json(content), source, collective)
-    text = content.decode(errors="replace")
-    if writer == "rccl-tests -Z":
-        return parse_rccl_lines(text, source, ranks)
-    if writer == "osu":
-        return parse_osu_text(text, source, ranks)
-    return parse_nccl_text(text, source, ranks, collective)

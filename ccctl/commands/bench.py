@@ -57,7 +57,7 @@ def bench(options: BenchOptions) -> None:
     those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
     from ccctl.arguments import setup_of
-    from ccctl.summaries import BenchRows
+    from ccctl.runs import BenchRows
 
     setup = setup_of(options)
     found, timeout_s = _given(setup) if options.paths else _prepared(setup)
@@ -213,11 +213,11 @@ def _changes(setup: BenchSetup, report: Report) -> list[RowChange] | None:
 
 def _show(report: Report, changes: list[RowChange] | None, *, json: bool) -> None:
     if json:
-        from ccctl.summaries import bench as summaries
+        from ccctl.render.text import report as text
 
-        console.summary(summaries.summary_of(report, changes))
+        console.summary(text.summary(report, changes))
     elif changes is not None:
-        from ccctl.render.text.benchmark import draw_changes
+        from ccctl.render.text import draw_changes
 
         draw_changes(changes)
 

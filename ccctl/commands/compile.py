@@ -274,12 +274,10 @@ def _write_plan(
 def _say_plan(plan: ExecutionPlan, json: bool) -> None:
     from probes.base import plural
 
-    values = {
-        **figures(plan, "ranks operations threadblocks_max"),
+    values = figures(plan, "ranks operations threadblocks_max in_place") | {
         "memory_channels": sum(len(gpu.memory) for gpu in plan.gpus),
         "port_channels": sum(len(gpu.port) for gpu in plan.gpus),
         "scratch_chunks_max": max(gpu.scratch_chunks for gpu in plan.gpus),
-        "in_place": plan.in_place,
     }
     if json:
         console.summary(values)
@@ -429,15 +427,9 @@ def _say(program: Program, compile_s: float, json: bool) -> None:
     from ccctl.render import seconds
     from probes.base import plural
 
-    values = {
-        "ranks": program.ranks,
-        "instructions": program.steps,
-        "threadblocks_max": program.threadblocks_max,
-        "channels": program.channels,
-        "compile_s": compile_s,
-    }
     if json:
-        console.summary(values)
+        told = figures(program, "ranks instructions=steps threadblocks_max channels")
+        console.summary(told | {"compile_s": compile_s})
     else:
         console.data(
             f"{program.name}: {program.steps} instructions on {program.ranks} ranks, at most "

@@ -15,12 +15,14 @@ from ccctl.arguments import (
     Seed,
     WorldOptions,
 )
-from ccctl.artifacts import codec, write_atomically
-from ccctl.errors import CannotWriteError, UsageError
+from ccctl.artifacts import codec, write_atomically, write_output
+from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.launching import World, by_default, started_by_mpi
 
 if TYPE_CHECKING:
     from probes.detection import DetectRequest
+    from probes.diff import Comparison
+    from probes.paths import Explanation
     from probes.topology import Topology
 
 __all__ = ["EXAMPLES", "detect"]
@@ -42,6 +44,8 @@ EXAMPLES = (
     ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
 )
 _PROCESSES = 4
+_LOST = ("host-missing", "host-failed")
+_FORMATS = ("nccl-xml",)
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ def detect(options: DetectOptions) -> None:
     port; software interfaces are listed apart. What a source does not state is printed as a note and is no
     failure. Without GPUs, ranks are processes.
     """
-    from ccctl.summaries import detect as answers
+    from ccctl.render.text import topology as text
 
     if options.record is not None:
         _record(Path(options.record))
@@ -145,36 +149,106 @@ def detect(options: DetectOptions) -> None:
         _compare(options, options.declared)
         return
     found = _found(options)
-    given = answers.answer(found, options.why, options.diff)
+    why = None if options.why is None else _explained(found, options.why)
+    comparison = None if options.diff is None else _compared(found, options.diff)
     if options.output is not None:
         codec.write(options.output, "topology", found)
     if options.export is not None:
-        answers.export(found, options.export)
+        _export(found, options.export)
     if options.json and not options.printed:
-        console.summary(answers.summary(found, given))
-    hidden = options.json or options.printed or (options.quiet and options.written)
-    answers.show(found, given, drawn=not hidden)
-    answers.judge(found, given)
+        console.summary(text.summary(found, why, comparison))
+    if options.json or options.printed or (options.quiet and options.written):
+        text.remarks(found)
+    else:
+        _draw(found, why, comparison, options.diff or "")
+    _judge(found, comparison, options.diff or "")
     console.next_step(_next(found, options.files, options.output))
 
 
 def _compare(options: DetectOptions, declared: tuple[str, str]) -> None:
     """Write the corrected topology, print what contradicts; raises FoundProblem where something does."""
-    from ccctl.summaries import declared as comparison, detect as answers
+    from ccctl.arguments import read_topologies
+    from ccctl.render.text import declared as comparison
 
     looking = (options.files, options.live, options.active, options.why, options.diff)
     if any(looking) or options.world() != World():
         raise UsageError("--declared compares two files: beside it only -o, --export and --json")
-    found = comparison.compare(*declared)
+    topology = read_topologies([declared[0]])
+    found = comparison.compare(declared[0], topology, codec.read(declared[1], "profile"))
     if options.output is not None:
-        codec.write(options.output, "topology", found.held.topology)
+        codec.write(options.output, "topology", found.topology)
     if options.export is not None:
-        answers.export(found.held.topology, options.export)
+        _export(found.topology, options.export)
     if options.json and not options.printed:
-        console.summary(comparison.summary(found))
+        console.summary(found.summary)
     elif not options.json:
-        comparison.draw(found)
-    comparison.judge(found, written=options.written)
+        found.draw()
+    found.judge(written=options.written)
+
+
+def _explained(found: Topology, why: tuple[str, str]) -> Explanation:
+    """Return the explained path between two devices; raises UsageError for unknown ones."""
+    from probes.paths import explain, load, pair_named
+
+    return explain(*pair_named(found, *why), load())
+
+
+def _compared(found: Topology, diff: str) -> Comparison:
+    from ccctl.arguments import read_topologies
+    from probes.diff import compare
+
+    return compare(read_topologies([diff]), found)
+
+
+def _draw(found: Topology, why: Explanation | None, comparison: Comparison | None, diff: str) -> None:
+    """Print the answers, or the topology if nothing was asked of it."""
+    from ccctl.render.text import topology as text
+
+    if why is not None:
+        text.draw_path(why)
+    if comparison is not None:
+        with console.spoken(bool(comparison.differences)):
+            text.draw_differences(comparison, found, diff)
+    if why is None and comparison is None:
+        text.draw(found)
+
+
+def _judge(found: Topology, comparison: Comparison | None, diff: str) -> None:
+    """Raise FoundProblem if hosts are missing or something differs."""
+    from exec.launcher import fold
+    from probes.base import plural
+
+    lost = [finding.where for finding in found.findings if finding.what in _LOST]
+    if lost:
+        raise FoundProblem(
+            f"{fold(lost)} gave nothing; {len(found.hosts)} of {len(lost) + len(found.hosts)} hosts did"
+        )
+    if comparison is not None and comparison.differences:
+        raise FoundProblem(f"{plural(len(comparison.differences), 'difference')} from {diff}")
+
+
+def _export(found: Topology, wanted: tuple[str, str]) -> None:
+    """Write one host in the format of another tool; raises UsageError or DataError if impossible."""
+    from exec.launcher import fold
+    from probes.diff import fold_hosts
+    from probes.nccl import export
+
+    kind, path = wanted
+    if kind not in _FORMATS:
+        raise UsageError(f"--export {kind}: unknown format; known is {', '.join(_FORMATS)}")
+    groups = fold_hosts(found)
+    if len(groups) != 1:
+        raise UsageError(
+            f"NCCL's file describes one host, and these {len(found.hosts)} are of {len(groups)} kinds",
+            hint="Export each kind apart: ccctl detect --hosts HOST --export nccl-xml FILE.",
+        )
+    done = export(groups[0].hosts[0])
+    for warning in done.warnings:
+        console.warn(warning)
+    write_output(path, done.content)
+    if path != "-":
+        same = f", the same for all of {fold(groups[0].names)}" if len(found.hosts) > 1 else ""
+        console.note(f"{path}: {done.nodes} nodes{same}; use it as NCCL_TOPO_FILE={path}")
 
 
 def _found(options: DetectOptions) -> Topology:

@@ -24,9 +24,9 @@ from probes.base import parse_size
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Dumps
-    from ccctl.summaries import Explained
+    from ccctl.render.text import Explained
     from exec.benchmark import JudgedRow, Report, RowChange
-    from exec.benchmark.foreign import Inspected
+    from exec.benchmark.foreign import Inspected, Recorded
     from synth.network import Network
 
 __all__ = ["EXAMPLES", "explain"]
@@ -172,25 +172,41 @@ def explain(options: ExplainOptions) -> None:
         _write_profile(options.path, options.profile, dumps)
     dump, timed = dumps or (None, None)
     if dump is not None:
-        from ccctl.summaries import judge, tell
-
-        tell(options.path, dump, timed, json=options.json)
+        _tell_late(options.path, dump, timed, json=options.json)
         if timed is None or options.network is None or options.json:
-            judge(options.path, dump)
+            _judge_late(options.path, dump)
             return
     told = _explained(options, timed)
     _tell(told, options.json, options.markdown, options.junit)
     if dump is not None:
-        judge(options.path, dump)
+        _judge_late(options.path, dump)
     if told.failures:
         raise FoundProblem(told.failures)
     console.next_step(f"ccctl synth --network {options.network or told.network}")
 
 
+def _tell_late(source: str, found: Recorded, timed: Inspected | None, *, json: bool) -> None:
+    from ccctl.render.text import dumps
+
+    (console.summary if json else dumps.draw)(dumps.summary(source, found, timed))
+
+
+def _judge_late(source: str, found: Recorded) -> None:
+    """Raise FoundProblem if a rank holds up others."""
+    from probes.base import plural
+
+    if found.lags:
+        ranks = sorted({lag.rank for lag in found.lags})
+        hold = "holds" if len(ranks) == 1 else "hold"
+        raise FoundProblem(
+            f"{source}: {plural(len(ranks), 'rank')} {hold} others up: {', '.join(map(str, ranks[:16]))}"
+        )
+
+
 def _explained(options: ExplainOptions, timed: Inspected | None) -> Explained:
     """Return the report beside its network; ``timed`` are rows of dumps, where the file is of these."""
-    from ccctl.artifacts import read_recorded, read_report
-    from ccctl.summaries import Explained
+    from ccctl.artifacts import read_any, read_recorded
+    from ccctl.render.text import Explained
     from exec.benchmark import judged
     from synth.collective import kind_of
 
@@ -200,7 +216,9 @@ def _explained(options: ExplainOptions, timed: Inspected | None) -> Explained:
     ranks = None if options.network is None else lambda: declared().ranks
     kind = None if options.collective is None else kind_of(options.collective)
     report, recorded = (timed.report, timed) if timed else read_recorded(options.path, ranks, kind)
-    before = read_report(options.baseline, ranks, kind).body if options.baseline is not None else None
+    before = None
+    if options.baseline is not None:
+        before = read_any(options.baseline, "report", ranks=ranks, collective=kind).body
     for note in report.notes:
         console.note(f"{source}: {note}")
     try:
@@ -312,7 +330,7 @@ def _compared(
 
 def _tell(told: Explained, json: bool, markdown: str | None, junit: str | None) -> None:
     from ccctl.render import junit as document
-    from ccctl.render.text.benchmark import draw_changes
+    from ccctl.render.text import draw_changes
 
     if markdown is not None:
         write_output(markdown, told.markdown().encode())

@@ -174,10 +174,7 @@ def status(chosen: Chosen = None, json: Json = False) -> None:
 
     found = state.chosen(chosen)
     crossed, cables = kernel.traffic(found), kernel.cables(found)
-    if json:
-        console.summary(picture.summary(found, crossed, cables))
-    else:
-        picture.draw(found, crossed, cables)
+    (console.summary if json else picture.draw)(picture.summary(found, crossed, cables))
 
 
 def list_(json: Json = False) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccctl import console
 from ccctl.arguments import FamilyOptions, GeneralOptions, Seed, load_network, refuse_unknown, written_option
-from ccctl.artifacts import write_output
+from ccctl.artifacts import codec, exists, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from probes.base import parse_size
 
 if TYPE_CHECKING:
+    from probes.link_costs import Profile
     from synth.rank_order import RankOrder
 
 __all__ = ["EXAMPLES", "order"]
@@ -131,18 +133,9 @@ def order(options: OrderOptions) -> None:
     if options.json and options.to is not None and options.output in (None, "-"):
         raise UsageError("--json and --to: one of them to stdout", hint="Add -o FILE.")
     if options.to == _GRAPH:
-        from ccctl.summaries import nccl_graphs
-
         if options.library.partition(":")[0] not in ("nccl", "rccl"):
             raise UsageError(f"--to nccl-graph: only NCCL and RCCL read it, found --for {options.library}")
-        nccl_graphs.write(
-            options.network,
-            options.measured,
-            one_host=options.one_host,
-            seed=options.seed,
-            output=options.output,
-            json=options.json,
-        )
+        _write_graphs(options)
         return
     found = _planned(options)
     if options.to is not None:
@@ -169,6 +162,57 @@ def _write(found: RankOrder, to: str, output: str | None) -> None:
     if moved and not keeps_slots(to):
         console.doubt(f"a {to} file cannot say the order of the ranks in a host; --to rankfile can")
     write_output(output, text.encode())
+
+
+def _write_graphs(options: OrderOptions) -> None:
+    """Write a graph file for each kind of host, and print the bandwidth of its channels.
+
+    With a profile every host is its own kind. Raises DataError, and UsageError where the network is no file,
+    or where several files have no name.
+    """
+    from ccctl.arguments import read_or_described
+    from ccctl.render.text import nccl_graphs as text
+    from probes.base import plural
+    from probes.diff import Alike, fold_hosts
+    from probes.paths import measured_gbs
+    from synth.nccl_graphs import graph_file, plan_graphs
+
+    network, profile = options.network, options.measured
+    if network != "-" and not exists(network):
+        raise UsageError(
+            f"{network}: --to nccl-graph needs a file that says what is inside a host",
+            hint="Run ccctl detect -o topology.json on the host, or give what NCCL_TOPO_DUMP_FILE wrote.",
+        )
+    topology = read_or_described(network, "topology").body
+    measured: Profile | None = codec.read(profile, "profile").body if profile is not None else None
+    groups = fold_hosts(topology) if measured is None else [Alike((host,)) for host in topology.hosts]
+    if len(groups) > 1 and options.output in (None, "-"):
+        raise UsageError(
+            f"{network}: {len(topology.hosts)} hosts of {plural(len(groups), 'kind')} need a file each",
+            hint="-o graph.xml writes graph.HOST.xml for the first host of each kind.",
+        )
+    told = []
+    for group in groups:
+        host = group.hosts[0]
+        pairs = measured_gbs(topology, measured, host) if measured is not None else None
+        graphs = plan_graphs(host, between_hosts=not options.one_host, measured=pairs, seed=options.seed)
+        doubts = [f"{profile}: nothing was measured between GPUs of {host.name}; nominal rates count"]
+        for doubt in (*graphs.doubts, *(doubts if measured is not None and not pairs else ())):
+            console.doubt(doubt)
+        path = _graph_path(options.output, host.name, several=len(groups) > 1)
+        write_output(path, graph_file(graphs))
+        told.append(text.summary(graphs, group.names, path))
+        if not options.json:
+            text.draw(graphs, group.names, path)
+    if options.json:
+        console.summary({"hosts": told})
+
+
+def _graph_path(output: str | None, host: str, *, several: bool) -> str | None:
+    if output in (None, "-"):
+        return None
+    path = Path(str(output))
+    return str(path.with_name(f"{path.stem}.{host}{path.suffix}") if several else path)
 
 
 def _tell(found: RankOrder, *, json: bool, aside: bool) -> None:

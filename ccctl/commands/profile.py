@@ -336,7 +336,7 @@ def _below(found: Profile, expected: float | None) -> str:
 def _tell(
     found: Profile, output: str | None, json: bool, drift: Drift | None, baseline: str, short: str = ""
 ) -> None:
-    from ccctl.render.text import drift as changes, profile as text, say
+    from ccctl.render.text import profile as text, say
 
     if output == "-":
         return
@@ -353,4 +353,4 @@ def _tell(
             console.data(f"finding: {short}")
     if drift:
         with console.spoken(bool(drift.findings)):
-            changes.draw(drift, baseline)
+            text.draw_drift(drift, baseline)

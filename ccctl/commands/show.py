@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from inspect import signature
 from typing import Annotated, Any
 
@@ -70,7 +69,8 @@ def show(options: ShowOptions) -> None:
     shown for a schedule, selection or groups that are wrong.
     """
     from ccctl.artifacts import read_any
-    from ccctl.render import module_of, unproven
+    from ccctl.render import unproven
+    from ccctl.render.text import drawing_of
 
     paths, output = options.paths, options.output
     if len(paths) > 1:
@@ -89,7 +89,7 @@ def show(options: ShowOptions) -> None:
             told["proven"] = not findings
         console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
-    draw = importlib.import_module(module_of(found.kind, "text")).draw
+    draw = drawing_of(found.kind)
     limits = {"lines": options.lines, "proven": not findings}
     if findings:
         more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
@@ -98,12 +98,12 @@ def show(options: ShowOptions) -> None:
 
 
 def _side_by_side(paths: list[str], output: str | None, *, json: bool) -> None:
-    from ccctl.artifacts import read_report
-    from ccctl.render.text.benchmark import draw_side_by_side
+    from ccctl.artifacts import read_any
+    from ccctl.render.text import draw_side_by_side
 
     if output is not None or json:
         raise UsageError(f"{'-o' if output is not None else '--json'} is for one file", hint="Name one.")
-    draw_side_by_side([(path, read_report(path).body) for path in paths])
+    draw_side_by_side([(path, read_any(path, "report").body) for path in paths])
 
 
 def _plot(found: codec.Artifact, output: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -289,7 +288,7 @@ def _selection(read: Artifact, options: SimulateOptions) -> None:
 
 def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import listed, refuse_unproven
-    from ccctl.render import module_of
+    from ccctl.render.text import drawing_of
     from synth.bounds import schedule_bounds
     from synth.check import check
     from synth.prediction import schedule_run_s
@@ -312,8 +311,7 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
         plain = listed(made, read.source)
         return _schedule_trace(read.source, divided(plain), timing if made.is_listed else replay(plain))
 
-    draw = import_module(module_of(made.kind, "text")).draw
-    return Simulated(values, partial(draw, made), trace, counts_chunks=made.is_listed)
+    return Simulated(values, partial(drawing_of(made.kind), made), trace, counts_chunks=made.is_listed)
 
 
 def _moved(read: Artifact, options: SimulateOptions) -> AnySchedule:
@@ -403,6 +401,7 @@ def _values(network: Any, bound: Bound, size_bytes: int, time_s: float, busy: Fl
 
 def _close(timed: Simulated, trace: str | None) -> None:
     from ccctl.render import seconds
+    from ccctl.render.text import predicted_line
 
     values = timed.values
     cut = " with these chunks" if timed.counts_chunks else ""
@@ -411,9 +410,7 @@ def _close(timed: Simulated, trace: str | None) -> None:
     bound = f"{seconds(values['bound_s'])} by {values['binding_bound']}"
     console.data(f"{values['percent_of_optimal']:.1f} % of optimal{cut}{model}, bound: {bound}")
     if predicted_s is not None:
-        console.data(
-            f"predicted run: {seconds(predicted_s)}, which counts steps, copies and shared ports, too"
-        )
+        console.data(predicted_line(predicted_s))
     if trace is not None:
         console.note(f"{trace}: open it in ui.perfetto.dev or chrome://tracing")
     if (simgrid := values.get("simgrid")) is not None:

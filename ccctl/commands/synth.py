@@ -14,7 +14,6 @@ from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of
 from ccctl.runs import RaceLauncher
-from ccctl.summaries import describe, synth as summaries
 from probes.base import parse_seconds, parse_size, parse_sizes
 
 if TYPE_CHECKING:
@@ -212,12 +211,14 @@ def _tell(
     found: Synthesis, request: Request, output: str | None, json: bool, digests: dict[str, str]
 ) -> None:
     """Write the artifact where ``output`` says, and print what was found."""
+    from ccctl.render.text import synthesis
+
     if output is not None:
         codec.write(output, codec.kind_of(found.schedule), found.schedule, digests)
     if json and output != "-":
-        console.summary(summaries.summary_of(found, request.seed))
+        console.summary(synthesis.summary(found, request.seed))
     else:
-        describe(found, console.data if output is None else console.note)
+        synthesis.draw(found, console.data if output is None else console.note)
     if request.sizes:
         console.next_with(output, "ccctl show {}", "table.json")
     else:

@@ -182,14 +182,14 @@ def _swept(kinds: tuple[Kind, ...], options: TuneOptions) -> Sweep:
 
 
 def _tried(text: str) -> MeasuredSetting:
-    from ccctl.artifacts import read_report
+    from ccctl.artifacts import read_any
     from exec.library_rules import MeasuredSetting, Setting
     from probes.base import some
 
     setting, mark, path = text.partition("=")
     if not mark or not path:
         raise UsageError(f"{text}: expected ALGORITHM:PROTOCOL:CHANNELS=LOG, as ring:simple:16=ring.log")
-    report = read_report(path).body
+    report = read_any(path, "report").body
     if wrong := report.wrong_results:
         raise FoundProblem(
             f"{path}: {some(wrong, 4)}: a setting whose results are wrong is not tuned by",

@@ -115,7 +115,7 @@ def watch(options: WatchOptions) -> None:
     -q. 75: another watch runs on the same DIR. If a run is interrupted, the files in DIR stay complete, and
     the next run continues. ccctl-watch(1) shows the files for systemd, cron and Slurm.
     """
-    from ccctl.summaries import watch as told
+    from ccctl.render.text import watch as told
     from ccctl.watch import once, opened
 
     if started_by_mpi():

@@ -1,12 +1,18 @@
 from . import html_page as html_page, manual_page as manual_page, prometheus as prometheus, trace as trace
 from .chrome_trace import write_trace as write_trace
+from .fields import (
+    Column as Column,
+    Say as Say,
+    cells as cells,
+    figures as figures,
+    print_table as print_table,
+)
 from .finding import (
     ArtifactFinding as ArtifactFinding,
     bench_bounds as bench_bounds,
     findings as findings,
     unproven as unproven,
 )
-from .forms import module_of as module_of
 from .junit_xml import Case as Case, junit as junit
 from .machine_tree import (
     TreeLine as TreeLine,
@@ -17,8 +23,7 @@ from .machine_tree import (
     labels_of as labels_of,
 )
 from .markdown import cell as cell, markdown_table as markdown_table
-from .race import race_lines as race_lines, race_summary as race_summary
-from .record_figures import figures as figures
+from .race import race_lines as race_lines
 from .units import (
     about as about,
     bandwidth as bandwidth,

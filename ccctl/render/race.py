@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ccctl import console
+from ccctl.render.fields import Column, cells
 from ccctl.render.units import about, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
     from synth.schedules import Race
 
-__all__ = ["race_lines", "race_summary"]
+__all__ = ["race_lines"]
 
 
 def race_lines(race: Race) -> Iterator[str]:
@@ -22,20 +22,14 @@ def race_lines(race: Race) -> Iterator[str]:
         f"raced with {about(race.size_bytes)} on {', '.join(race.hosts)}, "
         f"{plural(race.iterations, 'iteration')} each, medians and quartiles:"
     )
-    rows = [
-        [
-            one.method,
-            "-" if one.chunks is None else str(one.chunks),
-            "-" if one.sends is None else str(one.sends),
-            seconds(one.time_s),
-            f"{seconds(one.low_s)} to {seconds(one.high_s)}",
-            "-" if one.predicted_s is None else seconds(one.predicted_s),
-        ]
-        for one in race.entries
-    ]
-    yield from console.aligned(("method", "chunks", "sends", "measured", "middle half", "predicted"), rows)
+    yield from console.aligned(*cells(_ENTRIES, race.entries))
 
 
-def race_summary(race: Race) -> dict[str, Any]:
-    """Return the race as plain values."""
-    return asdict(race)
+_ENTRIES = (
+    Column("method", "method"),
+    Column("chunks", "chunks"),
+    Column("sends", "sends"),
+    Column("measured", "time_s"),
+    Column("middle half", lambda one: f"{seconds(one.low_s)} to {seconds(one.high_s)}"),
+    Column("predicted", "predicted_s"),
+)

@@ -1,4 +1,4 @@
-"""Runs of several steps on ranks: profiles, races of schedules, tuning, adaptive runs."""
+"""Runs of several steps on ranks: profiles, races, tuning, adaptive runs; their rows as they arrive."""
 
 import lazy_loader as lazy
 

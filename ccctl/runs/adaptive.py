@@ -23,7 +23,7 @@ def run_adaptively(options: RunOptions, world: World) -> None:
     was wrong, and UsageError if a session does not support the collective.
     """
     from ccctl.arguments import load_network, parse_collectives
-    from ccctl.summaries import adaptive, event_line, finish
+    from ccctl.render.text import adaptive, event_line
     from exec.adaptive import SERVED, Iterations, WaitPolicy
     from exec.program import count_of
     from synth.collective import collective as collective_of
@@ -69,9 +69,6 @@ def run_adaptively(options: RunOptions, world: World) -> None:
         survive=True,
         rejoin=options.rejoin,
     )
-    if options.json:
-        console.summary(adaptive.summary_of(report))
-    else:
-        finish(report)
+    (console.summary if options.json else adaptive.draw)(adaptive.summary(report))
     if report.wrong:
         raise SystemExit(1)

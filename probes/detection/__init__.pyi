@@ -1,6 +1,6 @@
 from . import merge as merge
 from .active import probed as probed
-from .declared import Reconciled as Reconciled, reconcile as reconcile
+from .declared import reconcile as reconcile
 from .detector import detect as detect
 from .gather import (
     DetectRequest as DetectRequest,

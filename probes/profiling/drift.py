@@ -123,6 +123,11 @@ class Change:
         return self.now < self.before if self.quantity == "bandwidth" else self.now > self.before
 
     @property
+    def ratio(self) -> float:
+        """Now as a multiple of before."""
+        return self.now / self.before
+
+    @property
     def times(self) -> float:
         """The factor by which it was better in the baseline."""
         return self.before / self.now if self.quantity == "bandwidth" else self.now / self.before

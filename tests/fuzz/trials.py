@@ -615,11 +615,11 @@ def _report(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
 
 def _baseline(mutant: Mutant, path: Path) -> list[Finding]:
     """What ``bench --baseline`` does with it before and after ranks run."""
-    from ccctl.artifacts.foreign import read_report
+    from ccctl.artifacts.foreign import read_any
     from exec.benchmark.regression import compare
 
     measured = codec.decode(_by_kind(False)["report"][0].content, "measured").body
-    ended = call_library(lambda: compare(measured, read_report(str(path)).body, 10.0))
+    ended = call_library(lambda: compare(measured, read_any(str(path), "report").body, 10.0))
     return ends(ended, ("bench", "--baseline", "{file}"))
 
 

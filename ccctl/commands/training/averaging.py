@@ -150,7 +150,7 @@ def averaging(options: AveragingOptions) -> None:
 
 def _tell(found: Planned, options: AveragingOptions) -> None:
     """Print and draw what was asked for; stdout is for one of them."""
-    from ccctl.render.text.training import groups as text
+    from ccctl.render.text import groups as text
 
     for remark in found.remarks:
         console.doubt(remark)

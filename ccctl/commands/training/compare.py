@@ -25,7 +25,7 @@ from ccctl.rescue import rescuing
 from probes.base import parse_seconds, parse_size
 
 if TYPE_CHECKING:
-    from ccctl.summaries import TrainingRows
+    from ccctl.runs import TrainingRows
     from exec.training.workloads import Mode, TrainingReport, TrainRequest
     from synth.network import Network
 
@@ -195,7 +195,7 @@ def compare(options: CompareOptions) -> None:
     Needs torch. Ranks are started without MPI. Rows are printed and written as they finish, so an interrupted
     run keeps those it has. Exit status 1 if replicas differ that must be equal.
     """
-    from ccctl.summaries import TrainingRows
+    from ccctl.runs import TrainingRows
     from exec.training.workloads import require_torch
 
     request, inputs, world = _request(options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -179,6 +179,7 @@ def fusion(options: FusionOptions) -> None:
     The column "of S_max" compares with the largest speed-up over one rank that DeAR can reach (equation 6 of
     its paper). -o writes the plan of --method: the bucket of each tensor, and the timeline.
     """
+    from ccctl.render.text import FusionComparison
     from synth.fusion import fusion_plan
 
     model, digests = _model(options.model)
@@ -206,44 +207,6 @@ def fusion(options: FusionOptions) -> None:
         else:
             found.draw(None if options.measure is None else lambda size: with_buffer(size).iteration_s)
     console.next_with(options.output, "ccctl show {}", "fusion.json")
-
-
-@dataclass(frozen=True)
-class FusionComparison:
-    """The plans of all methods for a model, one of which was asked for, and the search of its buffer."""
-
-    model: Model
-    costs: RingCosts
-    method: str
-    plans: dict[str, FusionPlan]
-    search: Tuning | None
-
-    def summary(self) -> dict[str, Any]:
-        """Return what ``--json`` prints."""
-        from ccctl.render import figures
-
-        names = "iteration_s exposed_s speedup speedup_max buffer_bytes buckets"
-        plans = {name: figures(plan, names) for name, plan in self.plans.items()}
-        told: dict[str, Any] = {"model": self.model.name, "ranks": self.costs.ranks, "method": self.method}
-        told |= figures(self.costs, "alpha_s beta_s_per_byte") | plans[self.method]
-        if (search := self.search) is not None:
-            told["tuning"] = {**figures(search, "strategy trials"), "best_s": search.best[1]}
-        return told | {"methods": plans}
-
-    def draw(self, predicted_s: Callable[[int], float] | None) -> None:
-        """Print the table of methods; beside real trials the time that the simulation predicts of them."""
-        from ccctl.render.text.training import fusion as text, headline, tuning
-
-        console.data(headline(self.model))
-        console.data(text.costs_line(self.costs))
-        text.table(self.plans)
-        if self.search is not None:
-            tuning.draw(self.search, predicted_s)
-        most = self.plans[self.method].speedup_max
-        console.data(
-            f"S_max {most:.1f}: the largest speed-up over one rank, with each half of an all_reduce hidden "
-            "behind its pass"
-        )
 
 
 def _model(spec: str) -> tuple[Model, dict[str, str]]:

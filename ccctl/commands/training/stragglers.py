@@ -185,10 +185,8 @@ def stragglers(options: StragglersOptions) -> None:
     replay = replay_arrivals(arrivals, costs, cycle_s=cycle_s, fault_factor=options.fault_factor)
     if options.output is not None:
         write_output(options.output, text.decisions(replay).encode())
-    if options.json and options.output != "-":
-        console.summary(text.summary(replay, costs, cycle_s))
-    elif options.output != "-":
-        text.draw(replay, costs, cycle_s)
+    if options.output != "-":
+        (console.summary if options.json else text.draw)(text.summary(replay, costs, cycle_s))
 
 
 def _arrivals(options: StragglersOptions) -> Arrivals:

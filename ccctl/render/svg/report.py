@@ -139,7 +139,7 @@ def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawi
 
 def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
     """Return a predicted and a measured bar for each kind of part of the critical path."""
-    from ccctl.render.text.benchmark import kinds_of, largest_difference
+    from ccctl.render.text import kinds_of, largest_difference
 
     rows: list[Lane] = []
     foretold = found.forecast is not None

@@ -38,7 +38,7 @@ _FIRST, _RANGES = 0.2, 4
 
 def model(made: Model, width: int) -> Iterator[Drawing]:
     """Yield two panels over the layers; with more than 48 layers, a point is the sum of several."""
-    from ccctl.render.text.training import model as text
+    from ccctl.render.text import headline_of
 
     count = len(made.layers)
     folded = -(-count // _MOST_LAYERS)
@@ -55,7 +55,7 @@ def model(made: Model, width: int) -> Iterator[Drawing]:
         line("forward pass", COLOURS[1], made.forward_s),
     ]
     yield charts(
-        text.headline(made),
+        headline_of(made),
         f"What {plural(count, 'layer')} take in the forward and backward pass, and their gradients.",
         [
             Chart(axis, replace(TIME, title="time of a pass"), passes),

@@ -1,4 +1,4 @@
-"""Artifacts as text: one module for each kind, and for results of commands about them."""
+"""Results of commands and artifacts as text and as the object of ``--json``: one module for each."""
 
 import lazy_loader as lazy
 

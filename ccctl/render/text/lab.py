@@ -6,34 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccctl import console
+from ccctl.render import Column, figures, print_table
 from exec.lab import Lab
 from probes.base import format_rate
 
 __all__ = ["draw", "summary"]
 
 Traffic = Mapping[str, tuple[int, int]]
-_COLUMNS = ("host", "slots", "address", "egress", "ingress", "cable", "sent (B)", "received (B)")
-
-
-def draw(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> None:
-    """Print one row for each host, then one for each sender with the rate to each receiver."""
-    rows = [
-        (
-            host.name,
-            host.slots,
-            lab.address(host.name),
-            _rate(host.egress_bytes_per_s),
-            _rate(host.ingress_bytes_per_s),
-            "up" if cables[host.name] else "pulled",
-            *traffic[host.name],
-        )
-        for host in lab.hosts
-    ]
-    console.table(_COLUMNS, rows)
-    console.data("")
-    names = [host.name for host in lab.hosts]
-    paths = [[src, *(_path(lab, src, dst) for dst in names)] for src in names]
-    console.table(("one flow from", *(f"to {name}" for name in names)), paths)
 
 
 def summary(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> dict[str, Any]:
@@ -42,16 +21,9 @@ def summary(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> dict[str,
     return {
         "name": lab.name,
         "hosts": [
-            {
-                "name": host.name,
-                "slots": host.slots,
-                "address": lab.address(host.name),
-                "egress_bytes_per_s": host.egress_bytes_per_s,
-                "ingress_bytes_per_s": host.ingress_bytes_per_s,
-                "cable": cables[host.name],
-                "sent_bytes": traffic[host.name][0],
-                "received_bytes": traffic[host.name][1],
-            }
+            figures(host, "name slots egress_bytes_per_s ingress_bytes_per_s")
+            | {"address": lab.address(host.name), "cable": cables[host.name]}
+            | dict(zip(("sent_bytes", "received_bytes"), traffic[host.name], strict=True))
             for host in lab.hosts
         ],
         "paths": [
@@ -63,9 +35,27 @@ def summary(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> dict[str,
     }
 
 
-def _path(lab: Lab, src: str, dst: str) -> str:
-    return "-" if src == dst else _rate(lab.rate_bytes_per_s(src, dst))
+def draw(told: dict[str, Any]) -> None:
+    """Print the object of --json: one row for each host, then one for each sender with each receiver."""
+    print_table(_HOSTS, told["hosts"])
+    console.data("")
+    names = [host["name"] for host in told["hosts"]]
+    rates = {(path["src"], path["dst"]): _rate(path["bytes_per_s"]) for path in told["paths"]}
+    paths = [[src, *(rates.get((src, dst), "-") for dst in names)] for src in names]
+    console.table(("one flow from", *(f"to {name}" for name in names)), paths)
 
 
 def _rate(bytes_per_s: float | None) -> str:
     return "unlimited" if bytes_per_s is None else format_rate(bytes_per_s)
+
+
+_HOSTS = (
+    Column("host", "name"),
+    Column("slots", "slots"),
+    Column("address", "address"),
+    Column("egress", lambda host: _rate(host["egress_bytes_per_s"])),
+    Column("ingress", lambda host: _rate(host["ingress_bytes_per_s"])),
+    Column("cable", lambda host: "up" if host["cable"] else "pulled"),
+    Column("sent (B)", "sent_bytes", "{}"),
+    Column("received (B)", "received_bytes", "{}"),
+)

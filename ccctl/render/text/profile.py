@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import seconds
+from ccctl.render import Column, figures, print_table, seconds
 from exec.launcher import fold
 from probes.base import format_size, plural
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from probes.link_costs import Profile
     from probes.profiling import Drift
 
-__all__ = ["draw", "range_of", "say", "summary"]
+__all__ = ["draw", "draw_drift", "say", "summary"]
 
 _WIDEST = 16
 
@@ -32,7 +32,9 @@ def draw(profile: Profile) -> None:
         _matrix(profile, 1e-9 / links.beta_s_per_byte, "bandwidth, GB/s")
         _matrix(profile, 1e6 * links.alpha_s, "alpha, us")
     _kinds(profile)
-    _host_copies(profile)
+    if profile.host_copies:
+        device = Column("GPU", lambda copies: profile.ranks[copies.rank].device)
+        print_table((Column("rank", "rank"), device, *_HOST_COPIES), profile.host_copies)
     _memory(profile)
     for finding in profile.findings:
         console.data(f"finding: {finding}")
@@ -40,7 +42,7 @@ def draw(profile: Profile) -> None:
 
 def say(profile: Profile, output: str) -> None:
     """Print one line about the file ``output``, and the findings, on stderr."""
-    least, middle, most = range_of(1e-9 / profile.links.beta_s_per_byte)
+    least, middle, most = _range(1e-9 / profile.links.beta_s_per_byte)
     console.note(
         f"{output}: {len(profile.links.src)} links between {len(profile.ranks)} ranks, "
         f"{least} to {most} GB/s, median {middle} GB/s, measured in {profile.seconds:.1f} s"
@@ -52,8 +54,6 @@ def say(profile: Profile, output: str) -> None:
 def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
     """Return the object of ``--json``; findings of ``drift`` come first."""
     import numpy as np
-
-    from ccctl.render.text import drift as changes
 
     bandwidth_gbs = 1e-9 / profile.links.beta_s_per_byte
     alpha_us = 1e6 * profile.links.alpha_s
@@ -67,15 +67,31 @@ def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
         "findings": [*(drift.findings if drift else ()), *profile.findings],
         "seconds": profile.seconds,
     }
-    return {**told, "drift": changes.summary(drift)} if drift else told
+    return told | {"drift": _changes(drift)} if drift else told
 
 
-def range_of(values: Floats) -> tuple[str, str, str]:
+def _changes(drift: Drift) -> dict[str, Any]:
+    names = "what quantity before now ratio explained_by_spread=allowed worse links"
+    changes = [figures(change, names) for change in drift.changes]
+    return figures(drift, "compared gone new unmeasured added") | {"changes": changes}
+
+
+def draw_drift(drift: Drift, baseline: str) -> None:
+    """Print every change since ``baseline``, the worst first."""
+    for finding in drift.findings:
+        console.data(f"drift: {finding}")
+    for note in drift.notes:
+        console.data(f"changed: {note}")
+    if not drift.findings:
+        links = plural(drift.compared, "link")
+        console.data(f"no drift: {links} as fast as in {baseline}, within the noise of both")
+
+
+def _range(values: Floats, form: Callable[[float], str] = "{:.3g}".format) -> tuple[str, str, str]:
     """Return the smallest, middle and largest of ``values`` as text."""
     import numpy as np
 
-    least, middle, most = (f"{value:.3g}" for value in (values.min(), np.median(values), values.max()))
-    return least, middle, most
+    return form(float(values.min())), form(float(np.median(values))), form(float(values.max()))
 
 
 def _matrix(profile: Profile, values: Floats, title: str) -> None:
@@ -94,36 +110,25 @@ def _kinds(profile: Profile) -> None:
     links = profile.links
     host = np.array([entry.host for entry in profile.ranks])
     inside = host[links.src] == host[links.dst]
-    rows: list[Sequence[object]] = []
-    for name, chosen in (("inside a host", inside), ("between hosts", ~inside)):
-        if chosen.any():
-            bandwidth = range_of(1e-9 / links.beta_s_per_byte[chosen])
-            rows.append((name, int(chosen.sum()), *bandwidth, *map(seconds, _quartet(links.alpha_s[chosen]))))
-    heads = ("links", "count", "GB/s min", "median", "max", "alpha min", "median", "max")
-    console.table(heads, rows)
-
-
-def _quartet(values: Floats) -> tuple[float, float, float]:
-    import numpy as np
-
-    return float(values.min()), float(np.median(values)), float(values.max())
-
-
-def _host_copies(profile: Profile) -> None:
-    """Print the bandwidth between each GPU and its CPU."""
     rows = [
         (
-            copies.rank,
-            profile.ranks[copies.rank].device,
-            f"{1e-9 / copies.to_device_beta_s_per_byte:.3g}",
-            f"{1e-9 / copies.to_host_beta_s_per_byte:.3g}",
-            seconds(copies.to_device_alpha_s),
-            seconds(copies.to_host_alpha_s),
+            name,
+            int(chosen.sum()),
+            *_range(1e-9 / links.beta_s_per_byte[chosen]),
+            *_range(links.alpha_s[chosen], seconds),
         )
-        for copies in profile.host_copies
+        for name, chosen in (("inside a host", inside), ("between hosts", ~inside))
+        if chosen.any()
     ]
-    if rows:
-        console.table(("rank", "GPU", "to GPU, GB/s", "from GPU", "alpha to GPU", "alpha from GPU"), rows)
+    console.table(("links", "count", "GB/s min", "median", "max", "alpha min", "median", "max"), rows)
+
+
+_HOST_COPIES = (
+    Column("to GPU, GB/s", lambda copies: 1e-9 / copies.to_device_beta_s_per_byte, "{:.3g}"),
+    Column("from GPU", lambda copies: 1e-9 / copies.to_host_beta_s_per_byte, "{:.3g}"),
+    Column("alpha to GPU", "to_device_alpha_s"),
+    Column("alpha from GPU", "to_host_alpha_s"),
+)
 
 
 def _memory(profile: Profile) -> None:

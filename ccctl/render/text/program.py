@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render import percent, seconds
+from ccctl.render import Column, percent, print_table, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def _ends(program: Program, block: int) -> str:
 
 def _block(program: Program, block: int, most: int) -> int:
     """Print one threadblock with at most ``most`` steps; return how many were printed."""
+    from synth.program import OPS
+
     start, end = int(program.tb_start[block]), int(program.tb_start[block + 1])
     peers = [
         f"{verb} {peer}"
@@ -104,24 +106,20 @@ def _block(program: Program, block: int, most: int) -> int:
         f"{', '.join(peers) or 'local'}"
     )
     shown = range(start, min(end, start + most))
-    console.table(
-        ("step", "op", "from", "to", "chunks", "after"), [_step(program, row, row - start) for row in shown]
+    columns = (
+        Column("step", lambda row: row - start),
+        Column("op", lambda row: OPS[program.op[row]]),
+        Column("from", lambda row: _place(program.src_buffer[row], program.src_slot[row])),
+        Column("to", lambda row: _place(program.dst_buffer[row], program.dst_slot[row])),
+        Column("chunks", program.count.__getitem__),
+        Column("after", lambda row: _after(program.wait_tb[row], program.wait_step[row])),
     )
+    print_table(columns, shown)
     return len(shown)
 
 
-def _step(program: Program, row: int, number: int) -> tuple[object, ...]:
-    from synth.program import OPS
-
-    waits = program.wait_tb[row] >= 0
-    return (
-        number,
-        OPS[program.op[row]],
-        _place(int(program.src_buffer[row]), int(program.src_slot[row])),
-        _place(int(program.dst_buffer[row]), int(program.dst_slot[row])),
-        program.count[row],
-        f"step {program.wait_step[row]} of {program.wait_tb[row]}" if waits else "",
-    )
+def _after(block: int, step: int) -> str:
+    return f"step {step} of {block}" if block >= 0 else ""
 
 
 def _place(buffer: int, slot: int) -> str:

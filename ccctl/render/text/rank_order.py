@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import figures, seconds
+from ccctl.render import Column, Say, figures, print_table, seconds
 from probes.base import format_size, plural
 
 if TYPE_CHECKING:
@@ -17,42 +16,36 @@ __all__ = ["draw", "summary"]
 _MOST_ROWS = 32
 
 
-def draw(found: RankOrder, say: Callable[[str], None] = console.data) -> None:
+def summary(found: RankOrder) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    return figures(found.algorithm, "library algorithm=name collective=kind") | figures(
+        found,
+        "network size_bytes hosts=after.*.host ranks changed as_it_comes_s predicted_s=time_s bound_s gain "
+        "most_gain exact",
+    )
+
+
+def draw(found: RankOrder, say: Say = console.data) -> None:
     """Print the hosts in order, and the predicted times."""
     algorithm, hosts = found.algorithm, found.after
     say(
         f"{algorithm}, {algorithm.kind} of {format_size(found.size_bytes)} on {found.network}: "
         f"{plural(len(hosts), 'host')}, {plural(len(found.ranks), 'rank')}"
     )
-    came = {one.host: number for number, one in enumerate(found.before)}
-    rows, first = [], 0
-    for place, one in enumerate(hosts):
-        rows.append([str(place), one.host, _ranks(one, first), str(came[one.host])])
-        first += len(one.ranks)
-    console.say_table(say, ["place", "host", "ranks", "was at"], rows[:_MOST_ROWS])
-    if len(rows) > _MOST_ROWS:
-        say(f"… and {len(rows) - _MOST_ROWS} more hosts")
+    came = [one.host for one in found.before]
+    columns = (
+        Column("place", lambda place: place),
+        Column("host", lambda place: hosts[place].host),
+        Column("ranks", lambda place: _ranks(hosts[place], sum(len(one.ranks) for one in hosts[:place]))),
+        Column("was at", lambda place: came.index(hosts[place].host)),
+    )
+    print_table(columns, range(len(hosts)), say, most=_MOST_ROWS, noun="hosts")
     how = "all orders were timed" if found.exact else "a proven bound"
     say(
         f"predicted: {seconds(found.as_it_comes_s)} in the order given, {seconds(found.time_s)} in this one: "
         f"{found.gain:.2f}x as fast"
     )
     say(f"no order is more than {found.most_gain:.2f}x as fast ({seconds(found.bound_s)}: {how})")
-
-
-def summary(found: RankOrder) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
-    return {
-        "network": found.network,
-        "library": found.algorithm.library,
-        "algorithm": found.algorithm.name,
-        "collective": found.algorithm.kind,
-        "size_bytes": found.size_bytes,
-        "hosts": [one.host for one in found.after],
-        **figures(found, "ranks changed as_it_comes_s"),
-        "predicted_s": found.time_s,
-        **figures(found, "bound_s gain most_gain exact"),
-    }
 
 
 def _ranks(host: HostRanks, first: int) -> str:

@@ -1,4 +1,4 @@
-"""Policies over arrivals as text, as one object, and as a table of iterations."""
+"""Policies over arrivals as one object, as text, and as a table of iterations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import percent, seconds
+from ccctl.render import Column, percent, print_table, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -17,36 +17,21 @@ if TYPE_CHECKING:
 __all__ = ["decisions", "draw", "summary"]
 
 
-def draw(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> None:
-    """Print cost, ratio and completion of each policy, and how often each rank relays."""
-    told = summary(replay, costs, cycle_s)
+def draw(told: dict[str, Any]) -> None:
+    """Print the object of --json: the costs of each policy, and how often each rank relays."""
     last = told["last_ready_s"]
     console.data(
         f"{plural(told['iterations'], 'iteration')} of {told['ranks']} ranks, the last ready "
-        f"{seconds(last['mean'])} after the first (p99 {seconds(last['p99'])}); a cycle is {seconds(cycle_s)}"
+        f"{seconds(last['mean'])} after the first (p99 {seconds(last['p99'])}); "
+        f"a cycle is {seconds(told['cycle_s'])}"
     )
-    console.data("")
-    rows = [
-        (
-            name.replace("_", " "),
-            *_times(one["cost_s"]),
-            _ratio(one["ratio"]["mean"]),
-            _ratio(one["ratio"]["max"]),
-            percent(one["went_early"]),
-        )
-        for name, one in told["policies"].items()
-    ]
-    console.table(("policy: cost", "mean", "p50", "p99", "over best", "worst", "went early"), rows)
-    if costs.has_phases:
-        console.data("")
-        rows = [
-            (name.replace("_", " "), *_times(one["completion_s"]), *_times(one["after_last_ready_s"]))
-            for name, one in told["policies"].items()
-        ]
-        console.table(("policy: done", "mean", "p50", "p99", "after last rank", "p50", "p99"), rows)
-    console.data("")
-    relays = [(rank, percent(share)) for rank, share in enumerate(told["relay_probability"])]
-    console.table(("rank", "relays"), relays)
+    rows = [{"name": name.replace("_", " "), **one} for name, one in told["policies"].items()]
+    relays = [{"rank": rank, "share": share} for rank, share in enumerate(told["relay_probability"])]
+    phases = "completion_s" in rows[0]
+    for columns, several in ((_COSTS, rows), (_COMPLETION, rows if phases else []), (_RELAYS, relays)):
+        if several:
+            console.data("")
+            print_table(columns, several)
     console.data(
         f"break even costs {_ratio(told['policies']['break_even']['ratio']['max'])} times the optimum at "
         f"worst (proven limit: {_ratio(told['ratio_bound_max'])} times)"
@@ -55,6 +40,27 @@ def draw(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> None:
         console.data(
             f"a late rank would have been declared dead in {plural(told['declared_faulty'], 'iteration')}"
         )
+
+
+def _ratio(value: float | None) -> str:
+    return "∞" if value is None else f"{value:.2f}"
+
+
+_NAMES = ("mean", "p50", "p99")
+_COSTS = (
+    Column("policy: cost", "name"),
+    *(Column(name, f"cost_s.{name}", seconds) for name in _NAMES),
+    Column("over best", lambda row: _ratio(row["ratio"]["mean"])),
+    Column("worst", lambda row: _ratio(row["ratio"]["max"])),
+    Column("went early", "went_early", percent),
+)
+_COMPLETION = (
+    Column("policy: done", "name"),
+    *(Column(name, f"completion_s.{name}", seconds) for name in _NAMES),
+    Column("after last rank", "after_last_ready_s.mean", seconds),
+    *(Column(name, f"after_last_ready_s.{name}", seconds) for name in _NAMES[1:]),
+)
+_RELAYS = (Column("rank", "rank"), Column("relays", "share", percent))
 
 
 def summary(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> dict[str, Any]:
@@ -86,36 +92,20 @@ def summary(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> dict[str,
 
 def decisions(replay: Replay) -> str:
     """Return CSV with a row for each iteration: break-even's decision, and each policy's cost in seconds."""
+    names = list(replay.policies)
+    columns = {f"{name}_cost_s": replay.policies[name].cost_s for name in names}
+    completion = {f"{name}_completion_s": replay.policies[name].completion_s for name in names}
+    columns |= {name: column for name, column in completion.items() if column is not None}
     lines = io.StringIO()
     table = csv.writer(lines, lineterminator="\n")
-    names = list(replay.policies)
-    completes = [name for name in names if replay.policies[name].completion_s is not None]
-    table.writerow(
-        [
-            "iteration",
-            "last_ready_s",
-            "went_early",
-            "relays",
-            *(f"{name}_cost_s" for name in names),
-            *(f"{name}_completion_s" for name in completes),
-        ]
-    )
-    columns = [replay.policies[name].cost_s.tolist() for name in names]
-    columns += [_listed(replay.policies[name].completion_s) for name in completes]
+    table.writerow(["iteration", "last_ready_s", "went_early", "relays", *columns])
     went = replay.policies["break_even"].went.tolist()
-    rows = zip(replay.arrivals.last_s.tolist(), went, replay.relayed, *columns, strict=True)
-    for iteration, (last_s, early, relayed, *values) in enumerate(rows):
+    values = (column.tolist() for column in columns.values())
+    rows = zip(replay.arrivals.last_s.tolist(), went, replay.relayed, *values, strict=True)
+    for iteration, (last_s, early, relayed, *costs) in enumerate(rows):
         relays = " ".join(map(str, relayed.nonzero()[0].tolist()))
-        table.writerow([iteration, last_s, int(early), relays, *values])
+        table.writerow([iteration, last_s, int(early), relays, *costs])
     return lines.getvalue()
-
-
-def _listed(column: Floats | None) -> list[float]:
-    return [] if column is None else column.tolist()
-
-
-def _times(spread: dict[str, float]) -> tuple[str, str, str]:
-    return seconds(spread["mean"]), seconds(spread["p50"]), seconds(spread["p99"])
 
 
 def _spread(values_s: Floats) -> dict[str, float]:
@@ -123,10 +113,6 @@ def _spread(values_s: Floats) -> dict[str, float]:
 
     p50, p99 = np.percentile(values_s, [50, 99]).tolist()
     return {"mean": float(values_s.mean()), "p50": p50, "p99": p99, "max": float(values_s.max())}
-
-
-def _ratio(value: float | None) -> str:
-    return "∞" if value is None else f"{value:.2f}"
 
 
 def _finite(value: float) -> float | None:

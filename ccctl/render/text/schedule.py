@@ -1,72 +1,130 @@
-"""A schedule as text: its properties and quality, the busy times of ranks and links, its sends."""
+"""A schedule of any kind as text: its properties and quality, the use of ranks and links, its sends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import bars, percent, race_lines, seconds
-from ccctl.render.text import sends
+from ccctl.render import Column, bars, percent, print_table, race_lines, seconds
 from probes.base import format_size, plural
 
 if TYPE_CHECKING:
-    from probes.base import Floats
-    from synth.schedules import Schedule, Timing
+    from probes.base import Floats, Indices
+    from synth.schedules import AnySchedule, PeriodicSchedule, Schedule, SymmetricSchedule, Timing
 
 __all__ = ["draw"]
 
 _SLOTS = 64
 
 
-def draw(schedule: Schedule, lines: int = 32, *, proven: bool = True) -> None:
-    """Print ``schedule``, timed on its own network; at most ``lines`` ranks and sends.
+def draw(schedule: AnySchedule, lines: int = 32, *, proven: bool = True) -> None:
+    """Print a schedule, timed on its own network; at most ``lines`` ranks and sends.
 
     A schedule that is not ``proven`` is printed without times, as they could be wrong.
     """
-    from ccctl.render.text import utilization as busy
-    from synth.simulation import replay, utilization
-    from synth.streams import divided
+    from synth.simulation import simulated
 
-    if not proven:
-        _head(schedule, None)
-        _sends(schedule, None, lines)
-        return
-    timing = replay(schedule)
-    _head(schedule, timing)
-    if schedule.sends and timing.time_s:
-        apart = divided(schedule)
-        _timeline(apart, timing, lines)
-        _busy_over_time(apart, timing)
-        busy.draw(schedule.network, utilization(schedule, timing))
+    properties, use = _BY_KIND[schedule.kind]
+    timing = simulated(schedule) if proven else None
+    for line in (*_head(schedule), *properties(schedule)):
+        console.data(line)
+    if timing is not None:
+        for line in _quality(schedule, timing):
+            console.data(line)
+        if timing.time_s and schedule.sends:
+            use(schedule, timing, lines)
     _sends(schedule, timing, lines)
 
 
-def _head(schedule: Schedule, timing: Timing | None) -> None:
-    network, collective, outcome = schedule.network, schedule.collective, schedule.outcome
-    size = collective.total_bytes(schedule.chunk_bytes)
-    reduces = int((schedule.op != 0).sum())
-    console.data(
-        f"{collective.label} on {collective.ranks_in_words}: {format_size(size)} in "
-        f"{plural(collective.chunks, 'chunk')} of {format_size(schedule.chunk_bytes)}"
+def _head(schedule: AnySchedule) -> Iterator[str]:
+    network, shape = schedule.network, schedule.whole
+    yield (
+        f"{shape.label} on {shape.ranks_in_words}: {format_size(shape.total_bytes(schedule.chunk_bytes))} in "
+        f"{plural(shape.chunks, 'chunk')} of {format_size(schedule.chunk_bytes)}"
     )
-    console.data(f"network  {network.name}: {network.links} links, {len(network.ports)} shared ports")
-    console.data(f"method   {schedule.method}, seed {schedule.seed}")
-    streams = plural(int(schedule.stream.max(initial=-1)) + 1, "stream")
-    told = f", in {streams} that share links and ports" if len(schedule.stream) else ""
-    console.data(f"sends    {schedule.sends}: {reduces} reduce, {schedule.sends - reduces} copy{told}")
-    if timing is None:
-        return
-    console.data(f"time     {seconds(timing.time_s)}")
+    ports = len(network.ports) * getattr(network, "translations", 1)
+    yield f"network  {network.name}: {network.links} links, {ports} shared ports"
+    yield f"method   {schedule.method}, seed {schedule.seed}"
+
+
+def _quality(schedule: AnySchedule, timing: Timing) -> Iterator[str]:
+    facts, outcome = schedule.facts, schedule.outcome
+    repeated = ""
+    if "period_s" in facts:
+        each = seconds(facts["latency_s"])
+        repeated = f": a period every {seconds(facts['period_s'])}, each {each} long"
+    yield f"time     {seconds(timing.time_s)}{repeated}"
     if outcome is not None and outcome.bounds:
         bound = outcome.binding
-        detail = f" ({bound.detail})" if bound.detail else ""
-        console.data(
+        detail = f" ({bound.detail})" if schedule.is_listed and bound.detail else ""
+        yield (
             f"bound    {seconds(bound.time_s)} by {bound.name}{detail}: "
             f"{outcome.percent_of_optimal:.1f} % of optimal"
         )
     if schedule.race is not None:
-        for line in race_lines(schedule.race):
-            console.data(line)
+        yield from race_lines(schedule.race)
+
+
+def _listed(schedule: Schedule) -> Iterator[str]:
+    reduces = int((schedule.op != 0).sum())
+    streams = plural(int(schedule.stream.max(initial=-1)) + 1, "stream")
+    told = f", in {streams} that share links and ports" if len(schedule.stream) else ""
+    yield f"sends    {schedule.sends}: {reduces} reduce, {schedule.sends - reduces} copy{told}"
+
+
+def _period(schedule: PeriodicSchedule) -> Iterator[str]:
+    chunks = plural(schedule.collective.chunks, "chunk")
+    repeated = plural(schedule.periods, "time")
+    yield f"period   {plural(len(schedule.chunk), 'send')} of {chunks}, repeated {repeated}"
+
+
+def _orbits(schedule: SymmetricSchedule) -> Iterator[str]:
+    network = schedule.network
+    digits = "x".join(
+        f"{size}*" if axis in network.axes else str(size) for axis, size in enumerate(network.sizes)
+    )
+    yield (
+        f"orbits   {plural(len(schedule.chunk), 'send')} listed, {network.translations} translates of each: "
+        f"digits {digits}, those with * are shifted"
+    )
+
+
+def _use_of_ranks(schedule: Schedule, timing: Timing, lines: int) -> None:
+    from ccctl.render.text import utilization as busy
+    from synth.simulation import utilization
+    from synth.streams import divided
+
+    apart = divided(schedule)
+    _timeline(apart, timing, lines)
+    held_s = apart.network.hold_s(apart.chunk_bytes)[apart.link]
+    share = busy.over_time(
+        timing.start_s, timing.start_s + held_s, timing.time_s, _SLOTS, apart.network.links
+    )
+    console.data(f"links    {bars(share)}")
+    console.data(f"         busy at once: at most {percent(share.max())} of the links")
+    busy.draw(schedule.network, utilization(schedule, timing))
+
+
+def _use_of_links(schedule: PeriodicSchedule, timing: Timing, _: int) -> None:
+    from ccctl.render.text import utilization
+
+    utilization.draw(schedule.network, schedule.busy_s / timing.time_s)
+
+
+def _use_of_orbits(schedule: SymmetricSchedule, timing: Timing, _: int) -> None:
+    busy = schedule.busy_s / timing.time_s
+    console.data(
+        f"busy     links and ports of an orbit {percent(float(busy.mean()))} of the time, the "
+        f"busiest {percent(float(busy.max()))}"
+    )
+
+
+_BY_KIND: dict[str, tuple[Callable[[Any], Iterator[str]], Callable[[Any, Timing, int], None]]] = {
+    "schedule": (_listed, _use_of_ranks),
+    "periodic": (_period, _use_of_links),
+    "symmetric": (_orbits, _use_of_orbits),
+}
 
 
 def _timeline(schedule: Schedule, timing: Timing, lines: int) -> None:
@@ -84,7 +142,7 @@ def _timeline(schedule: Schedule, timing: Timing, lines: int) -> None:
     console.data(f"time     0 to {seconds(timing.time_s)}; s sends, r receives, # both, . idle")
     for rank in range(min(lines, network.ranks)):
         console.data(f"rank {rank:<4}{''.join('.sr#'[state] for state in doing[rank])}")
-    sends.left_out(network.ranks, lines, "ranks")
+    _tell_rest(network.ranks, lines, "ranks")
 
 
 def _slot(moment_s: Floats, total_s: float) -> list[int]:
@@ -96,17 +154,37 @@ def _slot(moment_s: Floats, total_s: float) -> list[int]:
     return found
 
 
-def _busy_over_time(schedule: Schedule, timing: Timing) -> None:
-    """Print the share of links in use over time."""
-    from ccctl.render.text.utilization import over_time
+def _sends(schedule: Any, timing: Timing | None, lines: int) -> None:
+    """Print the first ``lines`` sends: chunk, source, destination, and whether it is reduced."""
 
-    held_s = schedule.network.hold_s(schedule.chunk_bytes)[schedule.link]
-    share = over_time(timing.start_s, timing.start_s + held_s, timing.time_s, _SLOTS, schedule.network.links)
-    console.data(f"links    {bars(share)}")
-    console.data(f"         busy at once: at most {percent(share.max())} of the links")
+    def time_us(column: str) -> Callable[[int], float | None]:
+        return lambda row: None if timing is None else float(getattr(timing, column)[row] * 1e6)
+
+    src, dst = _ends(schedule, lines)
+    columns = (
+        Column("send", int),
+        Column("start (us)", time_us("start_s"), "{:.3f}"),
+        Column("arrival (us)", time_us("arrival_s"), "{:.3f}"),
+        Column("chunk", schedule.chunk.__getitem__),
+        Column("link", lambda row: f"{src[row]} -> {dst[row]}"),
+        Column("op", lambda row: "reduce" if schedule.op[row] else "copy"),
+    )
+    count = len(schedule.chunk)
+    console.data("")
+    print_table(columns, range(min(lines, count)))
+    _tell_rest(count, lines, "sends")
 
 
-def _sends(schedule: Schedule, timing: Timing | None, lines: int) -> None:
-    src, dst = schedule.network.src[schedule.link], schedule.network.dst[schedule.link]
-    times_s = None if timing is None else (timing.start_s, timing.arrival_s)
-    sends.draw(schedule.chunk, src, dst, schedule.op, times_s, lines)
+def _ends(schedule: Any, lines: int) -> Sequence[Indices]:
+    """Return the source and the destination of the first ``lines`` sends."""
+    network, link = schedule.network, schedule.link[:lines]
+    ends = network.src[link], network.dst[link]
+    if schedule.kind == "symmetric":
+        return [network.moved(end, schedule.shift[:lines]) for end in ends]
+    return ends
+
+
+def _tell_rest(total: int, shown: int, what: str) -> None:
+    """Print how many of ``total`` were not shown, and the option that shows them."""
+    if total > shown:
+        console.data(f"… and {total - shown} more {what}; --lines {total} shows all")

@@ -1,19 +1,27 @@
-"""A topology as text: each host's tree, its fabric, and the path and bandwidth of every pair.
+"""A topology as one object and as text: each host's tree, its fabric, the path and bandwidth of every pair.
 
-``ccctl.render.machine_tree`` makes the tree.
+``ccctl.render.machine_tree`` makes the tree. Beside it stand an explained path and the differences from
+another topology, where these were asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import counted, device_tree, fabric_words, gib, labels_of
-from ccctl.render.text.remarks import remarks
-from probes.paths import MEANING, Expected, Paths, key_of, load
+from ccctl.render import counted, device_tree, fabric_words, figures, gib, labels_of
+from exec.launcher import fold
+from probes.base import plural, some
+from probes.paths import MEANING, Expected, Paths, expected_gbs, key_of, load
 from probes.topology import Gpu, Host, Nic, Probed, Topology, label
 
-__all__ = ["draw", "headline"]
+if TYPE_CHECKING:
+    from probes.diff import Comparison
+    from probes.paths import Explanation
+
+__all__ = ["draw", "draw_differences", "draw_path", "headline", "remarks", "summary"]
 
 # A host with more differences than this is drawn whole, as another kind of machine.
 _MOST_DIFFERENCES = 12
@@ -24,9 +32,36 @@ _WHAT = {
 }
 
 
+_MOST_NAMES = 6
+
+
+def summary(found: Topology, why: Explanation | None, comparison: Comparison | None) -> dict[str, Any]:
+    """Return the counts of a topology, the explained path and the differences, as ``--json`` prints them."""
+    hosts = found.hosts
+    more: dict[str, Any] = {} if comparison is None else dataclasses.asdict(comparison)
+    notes = [*found.notes, *more.pop("notes", ())]
+    if why is not None:
+        more["why"] = dataclasses.asdict(why)
+    return {
+        "hosts": len(hosts),
+        "host_names": fold(host.name for host in hosts),
+        "gpus": sum(len(host.usable_gpus) for host in hosts),
+        "nics": sum(len(host.physical_nics) for host in hosts),
+        "nvlinks": sum(host.fabric_links() for host in hosts),
+        "findings": [figures(one, "what where text") for one in found.findings],
+        "notes": notes,
+        "numa_nodes": sum(len(host.numa) for host in hosts),
+        "pci_devices": sum(len(host.pci) for host in hosts),
+        "software_nics": sum(len(host.nics) - len(host.physical_nics) for host in hosts),
+        "expected_gbs": {host.name: expected_gbs(host, load()) for host in hosts},
+        "probed": {host.name: figures(host, "probed")["probed"] for host in hosts if host.probed},
+        "ranks_are": "gpus" if any(host.usable_gpus for host in hosts) else "processes",
+        **more,
+    }
+
+
 def draw(topology: Topology) -> None:
     """Print every host on stdout, equal ones once, then findings and notes on stderr."""
-    from exec.launcher import fold
     from probes.diff import fold_hosts
 
     groups = fold_hosts(topology)
@@ -73,32 +108,29 @@ def _tree_lines(host: Host) -> Iterator[str]:
 
 def _draw_reach(host: Host) -> None:
     """Print the paths between GPUs, and from GPUs to NICs; between NICs if there is no GPU."""
-    labels, paths = labels_of(host), Paths(host)
+    labels, paths, expected = labels_of(host), Paths(host), Expected(host, load())
     rows: list[Gpu | Nic] = [*host.gpus] or [*host.physical_nics]
     columns: list[Gpu | Nic] = [*host.gpus, *host.physical_nics]
     if len(columns) < 2:
         return
-    names = [labels[key_of(device)] for device in columns]
-    cells = [[labels[key_of(row)], *(paths.between(row, column) for column in columns)] for row in rows]
-    console.data("")
-    console.table(["", *names], cells)
-    seen = {cell for row in cells for cell in row[1:]}
+
+    def table(corner: str, cells: list[list[str]]) -> None:
+        names = [labels[key_of(device)] for device in columns]
+        console.data("")
+        console.table(
+            [corner, *names], [[labels[key_of(row)], *line] for row, line in zip(rows, cells, strict=True)]
+        )
+
+    kinds = [[paths.between(row, column) for column in columns] for row in rows]
+    table("", kinds)
+    seen = {kind for line in kinds for kind in line}
     console.data("; ".join(f"{word} {text}" for word, text in MEANING.items() if word in seen))
-    _expectations(host, rows, columns)
-
-
-def _expectations(host: Host, rows: Sequence[Gpu | Nic], columns: Sequence[Gpu | Nic]) -> None:
-    """Print the expected bandwidth of each of those paths."""
-    labels, expected = labels_of(host), Expected(host, load())
     words = [[_expectation(expected, row, column) for column in columns] for row in rows]
-    if not host.gpus or not any(word for row in words for word in row):
-        return
-    lines = [[labels[key_of(row)], *line] for row, line in zip(rows, words, strict=True)]
-    console.data("")
-    console.table(["GB/s", *(labels[key_of(device)] for device in columns)], lines)
-    relayed = any(word.endswith("+") for row in words for word in row)
-    more = "; + more over NVLink and a GPU that is nearer (PXN)" if relayed else ""
-    console.data(f"expected in one direction, in GB/s of payload; a blank is unknown{more}")
+    if host.gpus and any(word for line in words for word in line):
+        table("GB/s", words)
+        relayed = any(word.endswith("+") for line in words for word in line)
+        more = "; + more over NVLink and a GPU that is nearer (PXN)" if relayed else ""
+        console.data(f"expected in one direction, in GB/s of payload; a blank is unknown{more}")
 
 
 def _expectation(expected: Expected, a: Gpu | Nic, b: Gpu | Nic) -> str:
@@ -138,3 +170,59 @@ def _said(one: Probed, labels: dict[str, str]) -> str:
 
 def _sure(one: Probed) -> str:
     return f"{one.confidence or 0:.0%} sure after {one.repetitions} repetitions"
+
+
+def remarks(topology: Topology) -> None:
+    """Print findings as warnings, then notes; equal ones of several hosts share a line."""
+    hosts = {host.name for host in topology.hosts}
+    places: dict[tuple[str, str], list[str]] = {}
+    for finding in topology.findings:
+        places.setdefault((finding.what, finding.text), []).append(finding.where)
+    for (what, text), where in places.items():
+        console.warn(f"{what}: {some(_places(where), _MOST_NAMES)}: {text}")
+    same: dict[str, list[str]] = {}
+    for note in topology.notes:
+        name, colon, text = note.partition(": ")
+        same.setdefault(text if colon and name in hosts else note, []).append(name if name in hosts else "")
+    for text, names in same.items():
+        console.note(f"note: {fold(names)}: {text}" if any(names) else f"note: {text}")
+
+
+def _places(where: list[str]) -> list[str]:
+    """Return places ("host/device") with the hosts of one device joined to a node set."""
+    hosts: dict[str, list[str]] = {}
+    for place in where:
+        host, _, device = place.partition("/")
+        hosts.setdefault(device, []).append(host)
+    return [f"{fold(names)}/{device}" if device else fold(names) for device, names in hosts.items()]
+
+
+def draw_path(why: Explanation) -> None:
+    """Print the verdict on a path, its parts in the order of the data, and the reasons."""
+    console.data(f"{why.a} to {why.b}: {why.path}, {why.meaning}")
+    steps = [("", step.what, step.name + (f"  {step.link}" if step.link else "")) for step in why.steps]
+    for line in console.aligned(["", "", ""], steps)[1:]:
+        console.data(line)
+    if why.gbs is not None:
+        console.data(f"expected: {why.gbs:.4g} GB/s in one direction, limited by {why.limit}")
+    elif why.path != "LOC":
+        console.data("expected: unknown, as no part of the way states its speed")
+    for reason in why.reasons:
+        console.data(f"because {reason}")
+
+
+def draw_differences(comparison: Comparison, found: Topology, other: str) -> None:
+    """Print the differences, equal ones of several hosts once, or that there are none; then notes."""
+    lines: dict[tuple[str, str, str], list[str]] = {}
+    for one in comparison.differences:
+        host, _, device = one.where.partition("/")
+        lines.setdefault((one.severity, device, one.text), []).append(host)
+    for (severity, device, text), hosts in lines.items():
+        console.data(f"{severity:8}  {'/'.join(filter(None, (fold(hosts), device)))}  {text}")
+    if not comparison.differences:
+        parts = [(len(host.gpus), len(host.physical_nics), host.fabric_links()) for host in found.hosts]
+        gpus, nics, links = map(sum, zip(*parts, strict=True)) if parts else (0, 0, 0)
+        counted = ", ".join(map(plural, (gpus, nics, links), ("GPU", "NIC", "NVLink")))
+        console.data(f"same as {other}: {counted}")
+    for note in comparison.notes:
+        console.note(f"note: {note}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import percent
+from ccctl.render import Column, percent, print_table
 
 if TYPE_CHECKING:
     from probes.base import Floats, Indices, Mask
@@ -20,17 +20,23 @@ _BUSIEST = 10
 def draw(network: Network, link_busy: Floats) -> None:
     """Print the busy share of each class, and the ten busiest links or ports."""
     told = summary(network, link_busy)
-    shares = ("min", "mean", "max")
-    rows = [
-        (name.replace("_", " "), one["count"], one["idle"], *(percent(one[share]) for share in shares))
-        for name, one in told.items()
-        if name != "busiest"
-    ]
-    console.data("")
-    console.table(("busy", "count", "never used", *shares), rows)
-    console.data("")
-    busiest = [(one["name"], percent(one["busy"]), one["ports"] or "-") for one in told["busiest"]]
-    console.table(("busiest", "busy", "ports"), busiest)
+    classes = [{"name": name.replace("_", " "), **one} for name, one in told.items() if name != "busiest"]
+    for columns, rows in ((_CLASS, classes), (_BUSY, told["busiest"])):
+        console.data("")
+        print_table(columns, rows)
+
+
+_CLASS = (
+    Column("busy", "name"),
+    Column("count", "count"),
+    Column("never used", "idle"),
+    *(Column(share, share, percent) for share in ("min", "mean", "max")),
+)
+_BUSY = (
+    Column("busiest", "name"),
+    Column("busy", "busy", percent),
+    Column("ports", lambda one: one["ports"] or None),
+)
 
 
 def summary(network: Network, link_busy: Floats) -> dict[str, Any]:

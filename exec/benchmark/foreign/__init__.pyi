@@ -5,7 +5,7 @@ from .flight_recorder import (
     is_flight_pickle as is_flight_pickle,
     is_flight_text as is_flight_text,
 )
-from .lateness import Lag as Lag, Recorded as Recorded, SentMessages as SentMessages
+from .lateness import Recorded as Recorded, SentMessages as SentMessages
 from .nccl_inspector import (
     inspected as inspected,
     is_inspector_text as is_inspector_text,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ccctl.artifacts import codec
-from ccctl.artifacts.foreign import read_any, read_report
+from ccctl.artifacts.foreign import read_any
 
 TEXT = """# nThread 1 nGpus 2 minBytes 1024 maxBytes 1024 warmup iters: 1 iters: 20 agg iters: 1
 #  Rank  0 Group  0 Pid  17 on  gpu01 device  0 [0000:07:00] NVIDIA H100
@@ -24,8 +24,8 @@ def files(samples, tmp_path):
 
 
 def test_whoever_wrote_it_a_report_is_read(files):
-    assert read_report(str(files / "ours.json")).body.executor == "mpi"
-    assert read_report(str(files / "nccl.txt")).body.executor == "nccl-tests"
+    assert read_any(str(files / "ours.json"), "report").body.executor == "mpi"
+    assert read_any(str(files / "nccl.txt"), "report").body.executor == "nccl-tests"
 
 
 def test_other_artifacts_are_read_as_before(samples, tmp_path):

@@ -18,7 +18,7 @@ from ccctl.arguments.bench_options import sizes_between
 from ccctl.artifacts import codec
 from ccctl.commands.bench import _judge
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
-from ccctl.summaries.bench_rows import BenchRows
+from ccctl.runs.rows_so_far import BenchRows
 from exec.benchmark.regression import compare
 from exec.benchmark.runner import BenchRequest
 from synth.kernels.stored_loops import cache_folder

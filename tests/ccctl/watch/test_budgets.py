@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ccctl.artifacts import codec
-from ccctl.summaries.watch import say_decision, say_found, summary as summary_of
+from ccctl.render.text.watch import say_decision, say_found, summary as summary_of
 from ccctl.watch.once import Asked, Deadline, looked, replan
 from ccctl.watch.state import opened, read_schedule
 from exec.replan import SchedulePrediction

@@ -12,7 +12,7 @@ import pytest
 from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
 from ccctl.render import prometheus
-from ccctl.summaries.watch import say_found
+from ccctl.render.text.watch import say_found
 from ccctl.watch import once, state
 from ccctl.watch.once import Asked, Deadline, looked, replan
 from ccctl.watch.state import opened, read_schedule

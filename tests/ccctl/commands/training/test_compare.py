@@ -12,7 +12,8 @@ from ccctl.commands.training.compare import CompareOptions, compare, parse_modes
 from ccctl.errors import UsageError
 from ccctl.render.svg.drawing import document
 from ccctl.render.svg.training import training as pictures
-from ccctl.summaries.training import TrainingRows, summary_of
+from ccctl.render.text.training import summary
+from ccctl.runs.rows_so_far import TrainingRows
 from exec.training.workloads.request import MODES, Mode
 from probes.base.columns import floats
 
@@ -99,7 +100,7 @@ def test_an_interrupted_run_keeps_the_modes_that_ended(pieces, tmp_path, capsys)
 
 def test_summary_and_picture_have_every_mode(pieces):
     report = replace(pieces[-1], rows=tuple(row for piece in pieces for row in piece.rows))
-    told = summary_of(report)
+    told = summary(report)
     assert [(row["mode"], row["ddp_difference"]) for row in told["rows"]] == [("ddp", None), ("gossip", 0.25)]
     drawn = document([*pictures(report, 960)])
     assert "ddp:4M" in drawn
@@ -150,7 +151,7 @@ def test_the_start_is_told_and_no_part_of_the_times(samples):
     row = replace(samples["training"].rows[0], start_s=4.6)
     _, _, page = drawn_losses(replace(samples["training"], rows=(row,)))
     assert "time without what the first iteration takes longer than others: ddp:4M 4.6 s" in page
-    assert summary_of(replace(samples["training"], rows=(row,)))["rows"][0]["start_s"] == 4.6
+    assert summary(replace(samples["training"], rows=(row,)))["rows"][0]["start_s"] == 4.6
 
 
 def test_a_report_that_cannot_be_is_refused(samples, tmp_path, run_ccctl):

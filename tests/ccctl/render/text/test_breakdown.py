@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ccctl.render.text.benchmark.breakdown import largest_difference
-from ccctl.render.text.benchmark.report import draw
+from ccctl.render.text.breakdown import largest_difference
+from ccctl.render.text.report import draw
 
 
 def drawn(report, capsys):

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ccctl.render.text.benchmark.report import ColumnTable, draw_foot
+from ccctl.render.text.report import ColumnTable, draw_foot, summary
 from ccctl.render.units import bandwidth
-from ccctl.summaries.bench import summary_of
 from exec.benchmark.report import Measurement
 
 
@@ -85,7 +84,7 @@ def test_a_row_whose_ranks_share_cores_says_so_in_place_of_ratios(rows, samples,
     report = replace(samples["report"], rows=tuple(crowded))
     draw_foot(report)
     assert "# cores                : 4 ranks share 2 cores" in capsys.readouterr().out
-    told = summary_of(report)["rows"][0]
+    told = summary(report)["rows"][0]
     assert told["achieved"] is None and set(told["peers_over_ours"].values()) == {None}
     assert told["why_no_ratio"] == dict.fromkeys(["predicted", *rows[0].peers], "cores")
 

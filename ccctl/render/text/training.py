@@ -1,51 +1,56 @@
-"""A training report as text: a row for each mode, and notes on some."""
+"""A training report as one object and as text: a row for each mode, and notes on some."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import about, percent, seconds
+from ccctl.render import Column, about, cells, figures, percent, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
     from exec.training.workloads import TrainedMode, TrainingReport
 
-__all__ = ["TrainingTable", "draw", "headline", "notes"]
-
-_TITLES = (
-    "mode",
-    "iteration (ms)",
-    "25 %",
-    "75 %",
-    "sent",
-    "loss",
-    "accuracy",
-    "reached (s)",
-    "replicas",
-    "from ddp",
-)
-_WIDTHS = (0, 9, 7, 7, 6, 7, 7, 7, 8, 8)
+__all__ = ["draw", "headline", "lines", "notes", "summary"]
 
 
-class TrainingTable:
-    """A table printed row by row; ``labels`` are those of all rows to come."""
+def summary(report: TrainingReport) -> dict[str, Any]:
+    """Return what ``training compare --json`` prints."""
+    told = figures(
+        report,
+        "model parameter_bytes ranks hosts backend steps batch compute_s target seed machine interrupted",
+    )
+    names = (
+        "mode bucket_bytes iteration_s=time_s min_s=spread.min_s p25_s=spread.p25_s p75_s=spread.p75_s "
+        "max_s=spread.max_s rank_s start_s wire_bytes most_wire_bytes losses evaluated evaluated_s "
+        "accuracies accuracy reached_s equal replica_difference ddp_difference lost note"
+    )
+    return told | {"rows": [{**figures(row, names), "loss": float(row.losses[-1])} for row in report.rows]}
 
-    def __init__(self, labels: Sequence[str]) -> None:
-        self._least = [max(map(len, labels), default=0), *_WIDTHS[1:]]
 
-    def lines(self, report: TrainingReport, rows: Sequence[TrainedMode]) -> list[str]:
-        """Return the column names, then the rows."""
-        return console.aligned(_TITLES, [_cells(report, row) for row in rows], self._least)
+def lines(report: TrainingReport, rows: Sequence[TrainedMode], labels: Sequence[str]) -> list[str]:
+    """Return the column names, then the rows; ``labels`` are those of all rows, also those to come."""
+    ms = "{:.2f}"
+    columns = (
+        Column("mode", "label", width=max(map(len, labels), default=0)),
+        Column("iteration (ms)", lambda row: 1e3 * row.time_s, ms, width=9),
+        Column("25 %", lambda row: 1e3 * row.spread.p25_s, ms, width=7),
+        Column("75 %", lambda row: 1e3 * row.spread.p75_s, ms, width=7),
+        Column("sent", lambda row: row.wire_bytes / report.parameter_bytes, "{:.3f}", width=6),
+        Column("loss", lambda row: float(row.losses[-1]) if len(row.losses) else None, "{:.4f}", width=7),
+        Column("accuracy", "accuracy", percent, width=7),
+        Column("reached (s)", "reached_s", "{:.2f}", width=7),
+        Column("replicas", "replica_difference", "{:.2g}", width=8),
+        Column("from ddp", "ddp_difference", "{:.2g}", width=8),
+    )
+    return console.aligned(*cells(columns, rows), [one.width for one in columns])
 
 
 def draw(report: TrainingReport) -> None:
     """Print the whole report."""
-    console.data(headline(report))
-    for line in TrainingTable([row.label for row in report.rows]).lines(report, report.rows):
-        console.data(line)
-    for line in notes(report):
+    labels = [row.label for row in report.rows]
+    for line in (headline(report), *lines(report, report.rows, labels), *notes(report)):
         console.data(line)
 
 
@@ -86,16 +91,3 @@ def notes(report: TrainingReport) -> Iterator[str]:
 
 def _has_ddp(report: TrainingReport) -> bool:
     return any(row.ddp_difference is not None for row in report.rows)
-
-
-def _cells(report: TrainingReport, row: TrainedMode) -> tuple[str, ...]:
-    return (
-        row.label,
-        *(f"{1e3 * value_s:.2f}" for value_s in (row.time_s, row.spread.p25_s, row.spread.p75_s)),
-        f"{row.wire_bytes / report.parameter_bytes:.3f}",
-        f"{float(row.losses[-1]):.4f}" if len(row.losses) else "-",
-        percent(row.accuracy),
-        "-" if row.reached_s is None else f"{row.reached_s:.2f}",
-        f"{row.replica_difference:.2g}",
-        "-" if row.ddp_difference is None else f"{row.ddp_difference:.2g}",
-    )

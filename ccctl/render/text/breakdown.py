@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
+from ccctl.render import Column, print_table
 
 if TYPE_CHECKING:
     from exec.benchmark import Breakdown, Forecast, Part, Report, Row
@@ -76,21 +77,20 @@ def _draw_steps(told: Forecast, breakdown: Breakdown) -> None:
 
 
 def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:
-    rows = []
-    for name, predicted_s, measured_s, parts in kinds_of(breakdown):
-        difference = "-" if told is None else _signed(measured_s - (predicted_s or 0.0))
-        predicted = "-" if predicted_s is None else _us(predicted_s)
-        rows.append([name, predicted, _us(measured_s), difference, _places(parts)])
     whole_s = sum(part.time_s for part in breakdown.parts)
-    rows.append(
+    rows = [
         [
-            "together",
-            "-" if told is None else _us(told.time_s),
-            _us(whole_s),
-            "-" if told is None else _signed(whole_s - told.time_s),
-            "",
+            name,
+            "-" if predicted_s is None else _us(predicted_s),
+            _us(measured_s),
+            "-" if told is None else _signed(measured_s - (predicted_s or 0.0)),
+            _places(parts),
         ]
-    )
+        for name, predicted_s, measured_s, parts in (
+            *kinds_of(breakdown),
+            ("together", told.time_s if told else None, whole_s, []),
+        )
+    ]
     console.data("")
     console.table(["critical path", "predicted", "measured", "more", "most of it at"], rows)
     if said := largest_difference(breakdown):
@@ -134,27 +134,11 @@ def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[
 
 
 def _draw_ranks(breakdown: Breakdown) -> None:
-    columns = ["rank", "late", "waiting", "copying", "adding", "no core", "other", "together"]
-    rows = [
-        [
-            str(own.rank),
-            *(
-                _us(time_s)
-                for time_s in (
-                    own.late_s,
-                    own.waiting_s,
-                    own.copying_s,
-                    own.adding_s,
-                    own.core_s,
-                    own.other_s,
-                    own.time_s,
-                )
-            ),
-        ]
-        for own in breakdown.ranks
-    ]
+    fields = ("late", "waiting", "copying", "adding", "core", "other", "time")
+    heads = {"core": "no core", "time": "together"}
+    times = [Column(heads.get(name, name), f"{name}_us", "{:.1f}") for name in fields]
     console.data("")
-    console.table(columns, rows)
+    print_table((Column("rank", "rank"), *times), breakdown.ranks)
 
 
 def _busiest(breakdown: Breakdown) -> str:

@@ -7,13 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.artifacts import codec
 from ccctl.errors import CannotWriteError
 
-__all__ = ["RowsSoFar"]
+if TYPE_CHECKING:
+    from ccctl.render.text import ColumnTable
+    from exec.benchmark import BenchRequest, Report, Row
+    from exec.training.workloads import Mode, TrainedMode, TrainingReport
+
+__all__ = ["BenchRows", "TrainingRows"]
 
 # The largest share of the time that goes into writing incomplete reports.
 _SHARE = 0.05
@@ -83,14 +88,17 @@ class RowsSoFar(ABC):
         report = self.gathered(why)
         if report is None or not report.rows:
             return ""
-        if self._output is not None:
-            codec.write(self._output, self.kind, report, self._inputs)
         with suppress(BrokenPipeError):
-            self.finish(report)
-            if self._json:
-                console.summary(self.summary(report))
+            self._write_whole(report)
         kept = f"{len(report.rows)} of {self._total} {self.unit} were {self.done} until then"
         return f"{kept}, and are in {self._output}." if self._output not in (None, "-") else f"{kept}."
+
+    def _write_whole(self, report: Any) -> None:
+        if self._output is not None:
+            codec.write(self._output, self.kind, report, self._inputs)
+        self.finish(report)
+        if self._json:
+            console.summary(self.summary(report))
 
     def _write_early(self) -> None:
         report = self.gathered("the run had not ended when this was written")
@@ -119,3 +127,101 @@ class RowsSoFar(ABC):
             if self._output is None:
                 raise
             self._drawn = False
+
+
+class BenchRows(RowsSoFar):
+    """The rows of a benchmark, one for each size, element type, operator and program."""
+
+    kind, unit, done = "report", "rows", "measured"
+
+    def __init__(
+        self, asked: Sequence[BenchRequest], output: str | None, inputs: dict[str, str], *, json: bool
+    ) -> None:
+        total = sum(len(request.counts) * len(request.contenders) for request in asked)
+        super().__init__(total, output, inputs, json=json, to_stdout=output == "-")
+        self._asked = asked
+        self._table: ColumnTable | None = None
+
+    def summary(self, report: Report) -> dict[str, Any]:
+        from ccctl.render.text import report as text
+
+        return text.summary(report)
+
+    def _print_foot(self, report: Report) -> None:
+        from ccctl.render.text import draw_breakdowns, report as text
+
+        for line in self._table.notes() if self._table is not None else ():
+            console.data(line)
+        text.draw_foot(report)
+        draw_breakdowns(report)
+
+    def _print_row(self, report: Report, rows: Sequence[Row], row: Row) -> None:
+        from ccctl.render.text import ColumnTable, report as text
+
+        if self._table is None:
+            text.draw_head(report)
+        heads = self._table is None or not self._table.fits(row)
+        if self._table is None or heads:
+            self._table = ColumnTable(rows, self._widest(), console.width())
+        for line in self._table.lines([row])[0 if heads else -1 :]:
+            console.data(line)
+
+    def _widest(self) -> dict[str, str]:
+        from exec.program import dtype_name, dtype_of, size_bytes_of
+
+        sizes = [
+            size_bytes_of(one.program.collective, max(one.counts), dtype_of(one.dtype).itemsize)
+            for one in self._asked
+        ]
+        names = {entry.name for one in self._asked for entry in one.contenders}
+        return {
+            "size (B)": str(max(sizes)),
+            "count": str(max(max(one.counts) for one in self._asked)),
+            "type": max((dtype_name(dtype_of(one.dtype)) for one in self._asked), key=len),
+            "redop": max((one.redop for one in self._asked), key=len),
+            **({"program": max(names, key=len)} if len(names) > 1 else {}),
+        }
+
+
+class TrainingRows(RowsSoFar):
+    """The rows of a training comparison, one for each mode."""
+
+    kind, unit, done = "training", "modes", "trained"
+
+    def __init__(
+        self,
+        modes: Sequence[Mode],
+        output: str | None,
+        inputs: dict[str, str],
+        *,
+        json: bool,
+        to_stdout: bool,
+    ) -> None:
+        super().__init__(len(modes), output, inputs, json=json, to_stdout=to_stdout)
+        self._modes = modes
+
+    def end(self) -> TrainingReport:
+        """Write the whole report, print its remaining rows, and return it."""
+        report: TrainingReport = self.gathered()
+        self._write_whole(report)
+        return report
+
+    def summary(self, report: TrainingReport) -> dict[str, Any]:
+        from ccctl.render.text import training
+
+        return training.summary(report)
+
+    def _print_foot(self, report: TrainingReport) -> None:
+        from ccctl.render.text import training
+
+        for line in training.notes(report):
+            console.data(line)
+
+    def _print_row(self, report: TrainingReport, rows: Sequence[TrainedMode], row: TrainedMode) -> None:
+        from ccctl.render.text import training
+        from exec.training.workloads import label_of
+
+        labels = [label_of(mode.name, mode.bucket_bytes) for mode in self._modes]
+        head, line = training.lines(report, [row], labels)
+        for text in [line] if self._printed else [training.headline(report), head, line]:
+            console.data(text)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import figures, seconds
+from ccctl.render import Column, Say, figures, print_table, seconds
 from probes.base import cpu_list, format_size, plural, some
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ _PEERS = {
 }
 
 
-def draw(
-    groups: Groups, say: Callable[[str], None] = console.data, *, compare: bool = False, proven: bool = True
-) -> None:
+def draw(groups: Groups, say: Say = console.data, *, compare: bool = False, proven: bool = True) -> None:
     """Print racks, iterations and consensus; with ``compare``, also other patterns and other collectives.
 
     For groups that are not ``proven``, print only racks and iterations.
@@ -41,14 +39,16 @@ def draw(
         remarks = ["slow to other racks"] if number in groups.slow_racks else []
         remarks += [f"slow: {_ranks(slow)}"] if slow else []
         say(f"  rack {number}: {_ranks(rack)}{'  (' + '; '.join(remarks) + ')' if remarks else ''}")
-    shown = groups.iterations[:_MOST_ITERATIONS]
-    heads, columns = ["iteration", "groups"], [list(map(str, range(len(shown)))), list(map(_groups, shown))]
+    columns = [
+        Column("iteration", lambda at: at),
+        Column("groups", lambda at: _groups(groups.iterations[at])),
+    ]
     if proven:
-        heads.append("predicted")
-        columns.append([seconds(time_s) for time_s in map(_costs(groups).iteration_s, shown)])
-    console.say_table(say, heads, list(zip(*columns, strict=True)))
-    if groups.period > _MOST_ITERATIONS:
-        say(f"… and {groups.period - _MOST_ITERATIONS} more iterations")
+        costs = _costs(groups)
+        columns.append(
+            Column("predicted", lambda at: costs.iteration_s(groups.iterations[at]), seconds),
+        )
+    print_table(columns, range(groups.period), say, most=_MOST_ITERATIONS, noun="iterations")
     if not proven:
         return
     say(
@@ -73,25 +73,26 @@ def summary(groups: Groups, *, compare: bool = False) -> dict[str, Any]:
     return told
 
 
-def _draw_comparison(groups: Groups, say: Callable[[str], None]) -> None:
-    say("")
-    rows: list[tuple[str, ...]] = [
-        (_PEERS[name], seconds(peer_s), _times(peer_s, groups.predicted_s))
-        for name, peer_s in _costs(groups).peers_s().items()
-    ]
-    console.say_table(say, ("instead", "an iteration", "over these groups"), rows)
-    say("")
-    patterns = [
-        (
-            name.replace("_", " "),
-            str(one["period"]),
-            f"{one['rho']:.4g}",
-            "never" if one["rho"] >= 1 else f"{one['rho_an_iteration']:.4g}",
-            seconds(one["predicted_s"]),
-        )
-        for name, one in _patterns(groups).items()
-    ]
-    console.say_table(say, ("pattern", "period", "rho", "an iteration", "predicted"), patterns)
+def _draw_comparison(groups: Groups, say: Say) -> None:
+    told = summary(groups, compare=True)
+    peers = (
+        Column("instead", lambda row: _PEERS[row[0]]),
+        Column("an iteration", lambda row: row[1], seconds),
+        Column("over these groups", lambda row: _times(row[1], groups.predicted_s)),
+    )
+    patterns = [{"name": name.replace("_", " "), **one} for name, one in told["patterns"].items()]
+    for columns, rows in ((peers, list(told["peers_s"].items())), (_PATTERNS, patterns)):
+        say("")
+        print_table(columns, rows, say)
+
+
+_PATTERNS = (
+    Column("pattern", "name"),
+    Column("period", "period"),
+    Column("rho", "rho", "{:.4g}"),
+    Column("an iteration", lambda row: "never" if row["rho"] >= 1 else f"{row['rho_an_iteration']:.4g}"),
+    Column("predicted", "predicted_s"),
+)
 
 
 def _patterns(groups: Groups) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.render import figures, percent, seconds
-from ccctl.render.text import moment
+from ccctl.render.text.history import moment
 from probes.base import format_size, plural
 from probes.profiling import EFFECT, RECENT_RUNS, Names
 
@@ -53,10 +53,8 @@ def say_found(asked: Asked, found: Found) -> None:
         links = plural(drift.compared, "link")
         console.data(f"no drift: {links} as fast as in {source}, within {_tolerance(asked)}")
     elif found.standing:
-        shape = asked.given.schedule.collective
-        size = format_size(shape.total_bytes(asked.given.schedule.chunk_bytes))
         console.data(
-            f"{shape.label} of {size} with {asked.given.source}: predicted {seconds(asked.baseline_s)} on "
+            f"{_collective(asked)} with {asked.given.source}: predicted {seconds(asked.baseline_s)} on "
             f"the baseline, {seconds(found.now_s)} now ({found.now_s / asked.baseline_s:.2f} times as long)"
         )
 
@@ -101,34 +99,23 @@ def summary(
     if plan is not None and plan.after_s:
         optimal = 100 * min(1.0, plan.bound_s / plan.after_s)
     return {
+        **figures(drift, "compared unmeasured"),
+        **figures(found, "budget_for_all_s predicted_now_s=now_s"),
+        **figures(outcome, "runs=history.runs returned"),
         "ranks": len(found.now.ranks),
         "links": len(found.now.links.src),
-        "compared": drift.compared,
         "lossy": [figures(one, "host sent retransmitted") for one in _lossy(found)],
-        "unmeasured": drift.unmeasured,
-        "budget_for_all_s": found.budget_for_all_s,
         "unknown": _links(found, outcome.unknown),
-        "runs": outcome.history.runs,
         "events": [
             *({"kind": "gone", "what": name} for name in drift.gone),
             *(_standing(found, one) for one in found.standing),
-            *(
-                {
-                    "kind": "recovered",
-                    **figures(one, "what quantity before now"),
-                    "since": moment(one.since_s),
-                    "links": _links(found, one.rows),
-                }
-                for one in found.verdict.recovered
-            ),
+            *(_recovered(found, one) for one in found.verdict.recovered),
             *({"kind": "schedule", "what": event.text} for event in outcome.events),
         ],
         "findings": findings(asked, found),
         "predicted_baseline_s": asked.baseline_s,
-        "predicted_now_s": found.now_s,
         "predicted_s": plan.after_s if plan is not None else found.now_s,
         "resynthesized": outcome.adopted is not None and not outcome.returned,
-        "returned": outcome.returned,
         "searched": plan is not None and plan.searched,
         "predicted_gain": plan.gain if plan is not None else 1.0,
         "predicted_gain_percent": 100 * (plan.gain - 1) if plan is not None else 0.0,
@@ -177,14 +164,17 @@ def _standing(found: Found, one: Standing) -> dict[str, Any]:
     change = one.change
     return {
         "kind": "drift",
-        **figures(change, "what quantity before now"),
-        "ratio": change.now / change.before,
-        "tolerated": change.allowed,
-        "since": moment(one.since_s),
+        **figures(change, "what quantity before now ratio tolerated=allowed"),
         **figures(one, "new lasting recalled"),
+        "since": moment(one.since_s),
         "collective_times": found.cost_of(one),
         "links": _links(found, change.rows),
     }
+
+
+def _recovered(found: Found, one: Any) -> dict[str, Any]:
+    told = {"kind": "recovered", **figures(one, "what quantity before now")}
+    return told | {"since": moment(one.since_s), "links": _links(found, one.rows)}
 
 
 def _links(found: Found, rows: tuple[int, ...]) -> list[list[int]]:
@@ -194,9 +184,13 @@ def _links(found: Found, rows: tuple[int, ...]) -> list[list[int]]:
 
 def _harmless_cost(asked: Asked) -> str:
     """Return the limit below which the cost of a change counts as harmless, as text."""
-    shape = asked.given.schedule.collective
-    size = format_size(shape.total_bytes(asked.given.schedule.chunk_bytes))
-    return f"{shape.label} of {size} takes less than {1 / (1 - EFFECT):.2f} times as long"
+    return f"{_collective(asked)} takes less than {1 / (1 - EFFECT):.2f} times as long"
+
+
+def _collective(asked: Asked) -> str:
+    schedule = asked.given.schedule
+    size = format_size(schedule.collective.total_bytes(schedule.chunk_bytes))
+    return f"{schedule.collective.label} of {size}"
 
 
 def _tolerance(asked: Asked) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render import bandwidth, seconds
+from ccctl.render import Column, bandwidth, print_table, seconds
 
 if TYPE_CHECKING:
     from exec.benchmark import Measurement, Report, Row, RowChange
@@ -14,24 +14,21 @@ if TYPE_CHECKING:
 __all__ = ["draw_changes", "draw_side_by_side"]
 
 Key = tuple[str, int, str, str]
+_CHANGES = (
+    Column("row", "label"),
+    Column("before", "old_s"),
+    Column("now", "new_s"),
+    Column("now/before", "ratio", "{:.2f}x"),
+    Column("noise", lambda change: f"± {seconds(change.noise_s)}" if change.noise_s else None),
+    Column("", lambda change: "SLOWER" if change.slower else "faster" if change.faster else "same"),
+)
 
 
 def draw_changes(changes: Sequence[RowChange]) -> None:
     """Print, for each row and placement, the old time, the new time and the verdict."""
     console.data("")
     console.data("# compared with the baseline")
-    cells = [
-        [
-            change.label,
-            seconds(change.old_s),
-            seconds(change.new_s),
-            f"{change.ratio:.2f}x",
-            f"± {seconds(change.noise_s)}" if change.noise_s else "-",
-            "SLOWER" if change.slower else "faster" if change.faster else "same",
-        ]
-        for change in changes
-    ]
-    console.table(["row", "before", "now", "now/before", "noise", ""], cells)
+    print_table(_CHANGES, changes)
 
 
 def draw_side_by_side(reports: Sequence[tuple[str, Report]]) -> None:

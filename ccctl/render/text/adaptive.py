@@ -7,13 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import seconds
+from ccctl.render import figures, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
     from exec.adaptive import IterationsReport, SessionEvent
 
-__all__ = ["event_line", "finish", "summary_of"]
+__all__ = ["draw", "event_line", "summary"]
 
 
 def event_line(event: SessionEvent) -> str:
@@ -23,33 +23,29 @@ def event_line(event: SessionEvent) -> str:
     return f"{event.at_s:8.2f} s  {_words(event)}{took}{stood}"
 
 
-def summary_of(report: IterationsReport) -> dict[str, Any]:
+def summary(report: IterationsReport) -> dict[str, Any]:
     """Return the object of --json, with times in seconds."""
     took_s = [
         float(done - ready)
         for one in report.times
         for ready, done in zip(one.ready_s, one.done_s, strict=True)
     ]
-    events = Counter(event.what for event in report.events)
     return {
         "iterations": max(one.first + len(one.ready_s) for one in report.times),
         "ranks": len(report.members),
-        "lost": {str(rank): how for rank, how in report.lost.items()},
-        "wrong": report.wrong,
+        **figures(report, "lost wrong setup_s"),
         "median_s": statistics.median(took_s),
         "p99_s": sorted(took_s)[int(0.99 * (len(took_s) - 1))],
         "makespan_s": max(float(one.done_s[-1]) for one in report.times)
         - min(float(one.ready_s[0]) for one in report.times),
         "relayed": sum(len(seen.parts) > 1 for seen in report.seen),
         "stood_s": sum(event.stood_s for event in report.events),
-        "events": dict(events),
-        "setup_s": report.setup_s,
+        "events": dict(Counter(event.what for event in report.events)),
     }
 
 
-def finish(report: IterationsReport) -> None:
-    """Print the results of the requests."""
-    told = summary_of(report)
+def draw(told: dict[str, Any]) -> None:
+    """Print the results of the requests from the object of --json."""
     console.data(
         f"{plural(told['iterations'], 'iteration')} on {plural(told['ranks'], 'rank')} in "
         f"{seconds(told['makespan_s'])}: median {seconds(told['median_s'])}, 99 % within "
@@ -72,10 +68,6 @@ def _words(event: SessionEvent) -> str:
     if event.what == "joined":
         ranks = ", ".join(f"rank {rank}" for rank in detail["ranks"])
         return f"joined: {ranks}; epoch {detail['epoch']}, regrouped"
-    if event.what == "resumed":
-        return f"resumed at request {detail['at']}"
-    if event.what == "swapped":
-        return f"swapped to schedules {detail['version']}"
     if event.what == "rolled back":
         return (
             f"went back from schedules {detail['version']}: runs took {seconds(detail['after_s'])}, "
@@ -88,10 +80,15 @@ def _words(event: SessionEvent) -> str:
             "too small": "too small a gain to trust after wrong predictions",
         }
         return f"kept the schedules, though others are predicted {gain}: {why[detail['why']]}"
-    if event.what == "built":
-        return f"prepared schedules {detail['version']} while the job runs"
     if event.what == "drift":
         return f"drift: requests take {seconds(detail['now_s'])}, expected {seconds(detail['expected_s'])}"
-    if event.what == "guessed":
-        return "assumed the links: a rank was lost while they were measured"
-    return f"{event.what} the links" if event.what == "measured" else event.what
+    return _WORDS.get(event.what, event.what).format(**detail)
+
+
+_WORDS = {
+    "resumed": "resumed at request {at}",
+    "swapped": "swapped to schedules {version}",
+    "built": "prepared schedules {version} while the job runs",
+    "guessed": "assumed the links: a rank was lost while they were measured",
+    "measured": "measured the links",
+}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Case, about, cell, figures, markdown_table, percent, seconds
-from ccctl.summaries.bench import changes_of
+from ccctl.render import Case, Column, about, cell, cells, figures, markdown_table, percent, seconds
+from ccctl.render.text.report import changes_of
 from probes.base import plural, some
 
 if TYPE_CHECKING:
@@ -16,18 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Explained"]
 
-_COLUMNS = (
-    "collective",
-    "size",
-    "time (us)",
-    "busbw",
-    "at most",
-    "reached",
-    "ring",
-    "tree",
-    "direct",
-    "verdict",
-)
 _MEANS = {
     "normal": "normal",
     "low": "low: below two thirds of what NCCL's own algorithms could carry",
@@ -126,16 +115,11 @@ class Explained:
     def summary(self) -> dict[str, Any]:
         """Return the object of ``explain --json``: plain values with units in their names."""
         return {
-            "source": self.source,
-            "network": self.network,
-            **figures(self.report, "ranks hosts library machine"),
+            **figures(self, "source network verdict at_least_percent=least_percent findings=failures"),
+            **figures(self.report, "ranks hosts library machine notes"),
             "rows": [self._values(at) for at in range(len(self.rows))],
-            "at_least_percent": None if self.least is None else 100 * self.least,
             "baseline": changes_of(self.baseline),
             "ok": not self.failures,
-            "verdict": self.verdict,
-            "notes": list(self.report.notes),
-            "findings": self.failures,
         }
 
     def draw(self) -> None:
@@ -159,17 +143,7 @@ class Explained:
         parts = [f"### {cell(self._title())}\n", *lead, markdown_table(columns, rows, right)]
         parts += [f"{cell(line)}\n" for line in self.sentences()]
         if self.baseline:
-            cells = [
-                [
-                    change.label,
-                    f"{change.old_s * 1e6:.1f}",
-                    f"{change.new_s * 1e6:.1f}",
-                    f"{change.ratio:.2f}x",
-                    "**slower**" if change.slower else "faster" if change.faster else "same",
-                ]
-                for change in self.baseline
-            ]
-            parts.append(markdown_table(["row", "before (us)", "now (us)", "ratio", ""], cells, [1, 2, 3]))
+            parts.append(markdown_table(*cells(_CHANGES, self.baseline), [1, 2, 3]))
         parts += [f"**failed:** {cell(why)}\n" for why in self.failures]
         return "\n".join(parts)
 
@@ -222,28 +196,15 @@ class Explained:
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Return (column names, rows), without columns that no row fills."""
-        rows = [self._cells(at) for at in range(len(self.rows))]
-        kept = [at for at, name in enumerate(_COLUMNS) if at < 6 or any(row[at] != "-" for row in rows)]
-        columns, cells = [_COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows]
+        carried = [one for one in _CARRIED if any(one.value(row) is not None for row in self.rows)]
+        columns = [one.below(self.rows.__getitem__) for one in (*_COLUMNS, *carried, _VERDICT)]
         if self.made_s:
-            columns.insert(-1, "synthesized")
-            for at, row in enumerate(cells):
-                row.insert(-1, _gbs(self.rows[at].busbw_gbs(self.made_s[at])) if at in self.made_s else "-")
-        return columns, cells
+            columns.insert(-1, Column("synthesized", self._made_gbs, _gbs))
+        return cells(columns, range(len(self.rows)))
 
-    def _cells(self, at: int) -> list[str]:
-        one = self.rows[at]
-        known = {each.algorithm: _gbs(one.busbw_gbs(each.time_s)) for each in one.libraries}
-        return [
-            one.row.collective,
-            about(one.row.size_bytes),
-            f"{one.time_s * 1e6:.1f}",
-            _gbs(one.busbw_gbs(one.time_s)),
-            _gbs(one.busbw_gbs(one.bound.time_s)),
-            percent(one.reached),
-            *(known.get(name, "-") for name in ("ring", "tree", "direct")),
-            "wrong" if one.row.wrong_results else one.verdict,
-        ]
+    def _made_gbs(self, at: int) -> float | None:
+        """Return the bandwidth of a schedule that was made for a row; None if there is none."""
+        return self.rows[at].busbw_gbs(self.made_s[at]) if at in self.made_s else None
 
     def _sentence(self, at: int) -> str:
         one = self.rows[at]
@@ -275,41 +236,57 @@ class Explained:
     def _values(self, at: int) -> dict[str, Any]:
         one, waiting = self.rows[at], self.waiting(at)
         return {
-            **figures(one.row, "collective size_bytes dtype redop"),
-            "time_us": one.time_s * 1e6,
+            **figures(one.row, "collective size_bytes dtype redop wrong_results"),
+            **figures(one, "time_us verdict bound_us=bound.time_us in_network_bound_us=in_network.time_us"),
+            **figures(one.bound, "binding_bound=name binding_detail=detail"),
             "busbw_gbs": one.busbw_gbs(one.time_s),
-            "bound_us": one.bound.time_s * 1e6,
             "bound_busbw_gbs": one.busbw_gbs(one.bound.time_s),
             "percent_of_bound": 100 * one.reached,
-            "binding_bound": one.bound.name,
-            "binding_detail": one.bound.detail,
-            "in_network_bound_us": one.in_network.time_s * 1e6,
             "percent_of_in_network_bound": 100 * one.reached_in_network,
             "algorithms": {
-                each.algorithm: {
-                    "time_us": each.time_s * 1e6,
-                    "busbw_gbs": one.busbw_gbs(each.time_s),
-                    "binding": each.binding,
-                }
+                each.algorithm: figures(each, "time_us binding") | {"busbw_gbs": one.busbw_gbs(each.time_s)}
                 for each in one.libraries
             },
             "synthesized_us": self.made_s[at] * 1e6 if at in self.made_s else None,
-            "verdict": one.verdict,
-            "wrong_results": one.row.wrong_results,
-            "waiting": None
-            if waiting is None
-            else {
-                "calls": waiting.calls,
-                "waited_us": waiting.waited_s * 1e6,
-                "percent": 100 * waiting.share,
-                "last": [
-                    {"rank": rank, "host": host, "percent_of_calls": 100 * often}
-                    for rank, host, often in waiting.last
-                ],
-            },
+            "waiting": waiting and _waiting(waiting),
             "counts": at in self.counted,
             "ok": not self.failure(at),
         }
+
+
+def _gbs(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def _carried_gbs(name: str) -> Callable[[JudgedRow], float | None]:
+    """Return a function of the bandwidth that one of NCCL's algorithms could carry; None if it has none."""
+    return lambda one: next(
+        (one.busbw_gbs(each.time_s) for each in one.libraries if each.algorithm == name), None
+    )
+
+
+_COLUMNS = (
+    Column("collective", "row.collective"),
+    Column("size", "row.size_bytes"),
+    Column("time (us)", "time_us", "{:.1f}"),
+    Column("busbw", lambda one: one.busbw_gbs(one.time_s), _gbs),
+    Column("at most", lambda one: one.busbw_gbs(one.bound.time_s), _gbs),
+    Column("reached", "reached", percent),
+)
+_CARRIED = [Column(name, _carried_gbs(name), _gbs) for name in ("ring", "tree", "direct")]
+_VERDICT = Column("verdict", lambda one: "wrong" if one.row.wrong_results else one.verdict)
+_CHANGES = (
+    Column("row", "label"),
+    Column("before (us)", "old_us", "{:.1f}"),
+    Column("now (us)", "new_us", "{:.1f}"),
+    Column("ratio", "ratio", "{:.2f}x"),
+    Column("", lambda change: "**slower**" if change.slower else "faster" if change.faster else "same"),
+)
+
+
+def _waiting(one: WaitTime) -> dict[str, Any]:
+    last = [{"rank": rank, "host": host, "percent_of_calls": 100 * often} for rank, host, often in one.last]
+    return figures(one, "calls waited_us percent=share_percent") | {"last": last}
 
 
 def _waited(one: WaitTime) -> str:
@@ -329,7 +306,3 @@ def _waited(one: WaitTime) -> str:
 
 def _label(one: JudgedRow) -> str:
     return f"{one.row.collective} of {about(one.row.size_bytes)}"
-
-
-def _gbs(value: float) -> str:
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}"

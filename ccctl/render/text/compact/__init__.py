@@ -1,1 +1,0 @@
-"""Schedules as text that list only the sends of one period, or of one orbit."""

@@ -1,0 +1,52 @@
+"""Late ranks, and the waits for them, in dumps of NCCL's RAS and PyTorch's flight recorder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render import figures, percent, seconds
+from probes.base import plural
+
+if TYPE_CHECKING:
+    from exec.benchmark.foreign import Inspected, Recorded
+
+__all__ = ["draw", "summary"]
+
+_MOST_LINES = 20
+
+
+def summary(source: str, found: Recorded, timed: Inspected | None) -> dict[str, Any]:
+    """Return the late ranks; for timed collectives, also how long ranks waited and for which rank."""
+    return {
+        "source": source,
+        **figures(found, "tool ranks communicators late=lags"),
+        "links": len(found.sent.seconds),
+        "waiting": [
+            figures(one, "collective size_bytes calls transfer_s waited_s")
+            | {"last": [{"rank": rank, "share": share} for rank, _, share in one.last]}
+            for one in (timed.waiting if timed else ())
+        ],
+    }
+
+
+def draw(told: dict[str, Any]) -> None:
+    """Print the object of --json: a line for each late rank, and for each collective that was timed."""
+    late = [_line(lag) for lag in told["late"]]
+    ranks, communicators = plural(told["ranks"], "rank"), plural(told["communicators"], "communicator")
+    more = [f"… and {len(late) - _MOST_LINES} more"] if len(late) > _MOST_LINES else []
+    lines = [f"{told['tool']}: {ranks}, {communicators}", *late[:_MOST_LINES], *more]
+    for line in lines if late else [*lines, "no rank holds the others up"]:
+        console.data(line)
+    for one in told["waiting"]:
+        rank, share = one["last"][0].values()
+        often = f"{percent(share)} of {plural(one['calls'], 'call')}"
+        console.data(
+            f"{one['collective']} of {one['size_bytes']} bytes: {seconds(one['transfer_s'])} of transfer "
+            f"after {seconds(one['waited_s'])} of waiting for the last rank, rank {rank} in {often}"
+        )
+
+
+def _line(lag: dict[str, Any]) -> str:
+    host = f" on {lag['host']}" if lag["host"] else ""
+    return f"{lag['what']}: rank {lag['rank']}{host} of {lag['communicator']} {lag['text']}"

@@ -1,0 +1,328 @@
+"""A report as one object, and as the table of nccl-tests: its columns, then the prediction, then each peer.
+
+Every time, bandwidth and ratio is of the median of the iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render import Column, bandwidth, cells, figures
+from ccctl.render.text.breakdown import draw_breakdowns, largest_difference
+
+if TYPE_CHECKING:
+    from exec.benchmark import Breakdown, Measurement, Report, Row, RowChange
+
+__all__ = ["ColumnTable", "changes_of", "draw", "draw_foot", "draw_head", "summary"]
+
+
+def summary(report: Report, changes: Sequence[RowChange] | None = None) -> dict[str, Any]:
+    """Return the object of ``--json``; it has ``baseline`` if the report was compared with another."""
+    values = figures(report, "ranks hosts executor library machine average interrupted")
+    values["rows"] = [_row(row) for row in report.rows]
+    return values if changes is None else values | {"baseline": changes_of(changes)}
+
+
+def changes_of(changes: Sequence[RowChange]) -> list[dict[str, Any]]:
+    """Return the common rows of two reports, with their changes."""
+    return [figures(one, "row=label old_us new_us noise_us ratio slower") for one in changes]
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """Return a row; its times are out of place if that was measured."""
+    values = figures(row, "collective size_bytes count dtype redop root program")
+    values |= _measured(row.shown) if row.shown else {}
+    placements = {"out_of_place": row.out_of_place, "in_place": row.in_place}
+    checked = [found.wrong for found in placements.values() if found and found.wrong is not None]
+    doubts = {name or "predicted": row.doubt(name) for name in (None, *row.peers)}
+    values |= {
+        "wrong": sum(checked) if checked else None,
+        **figures(row, "predicted_us achieved=predicted_over_ours"),
+        "peers": {name: peer.time_s * 1e6 for name, peer in row.peers.items()},
+        "peers_over_ours": {name: row.peer_over_ours(name) for name in row.peers},
+        "why_no_ratio": {name: doubt for name, doubt in doubts.items() if doubt},
+        "peers_wrong": {name: peer.wrong for name, peer in row.peers.items()},
+    }
+    if row.breakdown is not None:
+        values["breakdown"] = _breakdown(row.breakdown)
+    return values | {name: _measured(found) for name, found in placements.items() if found}
+
+
+def _breakdown(breakdown: Breakdown) -> dict[str, Any]:
+    """Return a breakdown in microseconds, with measured parts and the forecast's predicted parts."""
+    told = breakdown.forecast
+    forecast = "network bound bound_us schedule_us steps_us sharing_us memory_us predicted_us=time_us"
+    ranks = "rank late_us waiting_us copying_us adding_us core_us other_us"
+    return {
+        **figures(breakdown, "placement iteration time_us slowest_rank clock_error_us why_empty"),
+        "forecast": told and {**figures(told, forecast), "parts": _parts(told.parts)},
+        "parts": _parts(breakdown.parts),
+        "ranks": [figures(one, ranks) for one in breakdown.ranks],
+        "busy": [
+            figures(one, "kind where carried_bytes needed_us")
+            | {"percent": 100 * one.needed_s / breakdown.time_s}
+            for one in breakdown.busy
+        ],
+        "largest_difference": largest_difference(breakdown),
+    }
+
+
+def _parts(parts: Sequence[Any]) -> list[dict[str, Any]]:
+    return [figures(part, "kind where time_us") for part in parts]
+
+
+def _measured(one: Measurement) -> dict[str, Any]:
+    names = "time_us p50_us p99_us algbw_gbs busbw_gbs slowest_rank wrong rank_us"
+    values = figures(one, names) | {"mean_us": _mean_us(one)}
+    if (spread := one.spread) is not None:
+        values |= figures(spread, "min_us max_us" + (" times_us=samples_us" if spread.samples_s else ""))
+        values["cv_percent"] = _cv_percent(one)
+    return values
+
+
+def _mean_us(one: Measurement) -> float:
+    return (one.mean_s or one.time_s) * 1e6
+
+
+def _cv_percent(one: Measurement) -> float | None:
+    mean_s = one.mean_s or one.time_s or 1.0
+    return None if one.spread is None else 100 * one.spread.stdev_s / mean_s
+
+
+_US = "{:.2f}"
+_HEAD = (
+    Column("size (B)", "size_bytes", "{}"),
+    Column("count", "count"),
+    Column("type", "dtype"),
+    Column("redop", "redop"),
+    Column("root", "root"),
+)
+_PROGRAM = Column("program", "program")
+_PLACEMENT = (
+    Column("time (us)", "time_us", _US),
+    Column("algbw", "algbw_gbs", bandwidth),
+    Column("busbw", "busbw_gbs", bandwidth),
+    Column("#wrong", lambda one: "N/A" if one.wrong is None else one.wrong),
+)
+_ITERATIONS = (
+    Column("i_min", "spread.min_us", _US),
+    Column("i_max", "spread.max_us", _US),
+    Column("i_p99", lambda one: one.spread and one.p99_s * 1e6, _US),
+    Column("i_cv%", _cv_percent, "{:.1f}"),
+)
+_SPREAD = (
+    Column("p99 (us)", "p99_us", _US),
+    Column("mean (us)", _mean_us, _US),
+    Column("slowest", lambda one: one.slowest_rank if one.slowest_rank >= 0 else None),
+)
+_PREDICTED = (
+    Column("time (us)", "predicted_us", _US),
+    Column("ours", lambda row: _ours(row, row.predicted_over_ours) if row.predicted_s is not None else None),
+)
+
+
+def _peer(name: str) -> tuple[Column, ...]:
+    """Return the columns of a peer."""
+
+    time, busbw = (one.below(lambda row: row.peers.get(name)) for one in (_PLACEMENT[0], _PLACEMENT[2]))
+
+    def ours(row: Row) -> str | None:
+        return _ours(row, row.peer_over_ours(name), name) if name in row.peers else None
+
+    return time, busbw, Column("ours", ours)
+
+
+def _ours(row: Row, ratio: float | None, peer: str | None = None) -> str | None:
+    """Return a peer's or the predicted time as a multiple of ours, above 1x we are faster; or its doubt."""
+    return row.doubt(peer) or (None if ratio is None else f"{ratio:.2f}x")
+
+
+# Column widths when rows are printed one by one: room for 99 seconds, 9999 GB/s.
+_WIDTHS = {"time (us)": 11, "p99 (us)": 11, "mean (us)": 11, "algbw": 7, "busbw": 7, "ours": 7}
+_EITHER = ("placement", "second placement")
+# Columns dropped on narrow terminals, least useful first: kinds of groups, and one of their columns.
+_DISPENSABLE: tuple[tuple[tuple[str, ...], str], ...] = (
+    *((("row",), title) for title in ("root", "redop", "type", "count")),
+    (("spread",), "slowest"),
+    (("spread",), "mean (us)"),
+    (_EITHER, "algbw"),
+    (("predicted",), "time (us)"),
+    (("spread",), "p99 (us)"),
+    (("predicted",), "ours"),
+    (("peer",), "busbw"),
+    (_EITHER, "#wrong"),
+    *((_EITHER, one.head) for one in reversed(_ITERATIONS)),
+    (("second placement",), "busbw"),
+    (("second placement",), "time (us)"),
+    (("peer",), "time (us)"),
+    (("row",), "program"),
+)
+
+
+def draw(report: Report) -> None:
+    """Print the rows of ``report``, then their breakdowns, in GB/s and microseconds per iteration."""
+    draw_head(report)
+    table = ColumnTable(report.rows, width=console.width())
+    for line in [*table.lines(report.rows), *table.notes()]:
+        console.data(line)
+    draw_foot(report)
+    draw_breakdowns(report)
+
+
+def draw_head(report: Report) -> None:
+    """Print the header: the measurement, its ranks, its program and its iterations."""
+    kinds = dict.fromkeys(row.collective for row in report.rows)
+    hosts = f"{len(report.hosts)} hosts" if len(report.hosts) != 1 else report.hosts[0]
+    console.data(f"# {', '.join(kinds) or 'nothing'} on {report.ranks} ranks, {hosts}")
+    console.data(f"# {report.executor}: {report.library}")
+    console.data(
+        f"# {report.iterations} iterations after {report.warmup} to warm up; medians of the time of: "
+        f"{report.average}; bandwidth in GB/s"
+    )
+
+
+def draw_foot(report: Report) -> None:
+    """Print the last lines of nccl-tests: wrong results, and the mean of the bus bandwidths."""
+    found = [one for row in report.rows for one in (row.out_of_place, row.in_place) if one is not None]
+    checked = [one.wrong for one in found if one.wrong is not None]
+    if checked:
+        wrong = sum(checked)
+        console.data(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
+    if found:
+        console.data(f"# Avg bus bandwidth    : {sum(one.busbw_gbs for one in found) / len(found):.4g}")
+    for line in _doubts(report.rows):
+        console.data(line)
+    if report.interrupted:
+        console.data(f"# interrupted          : {report.interrupted}")
+
+
+def _doubts(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each reason why ratios are missing."""
+    compared = [
+        (row, name) for row in rows for name in (None, *row.peers) if name or row.predicted_s is not None
+    ]
+    doubts = {row.doubt(name) for row, name in compared}
+    if "cores" in doubts:
+        crowded = "; ".join(dict.fromkeys(row.crowded for row in rows if row.crowded))
+        yield f"# cores                : {crowded}: no ratio, as ranks waited for cores"
+    if "spread" in doubts:
+        yield "# spread               : iterations differ too much for a ratio (p99 above 3 times the median)"
+
+
+@dataclass(frozen=True)
+class _ColumnGroup:
+    """Columns of one kind below a name; each is at least as wide as its head."""
+
+    kind: str
+    name: str
+    columns: tuple[Column, ...]
+
+    @property
+    def widths(self) -> list[int]:
+        """The width of each column; the last one makes room for the name."""
+        *widths, last = [one.width for one in self.columns] or [0]
+        return [*widths, max(last, len(self.name) - sum(widths) - 2 * len(widths))] if self.columns else []
+
+    def without(self, title: str) -> _ColumnGroup:
+        return replace(self, columns=tuple(one for one in self.columns if one.head != title))
+
+
+class ColumnTable:
+    """The columns that some rows fill, in named groups.
+
+    ``widest`` gives the longest values of rows still to come, by column name such as "size (B)". ``width`` is
+    the most characters of a line; the least useful columns are left out to fit.
+    """
+
+    def __init__(
+        self, rows: Sequence[Row], widest: Mapping[str, str] | None = None, width: int | None = None
+    ) -> None:
+        self.peers = list(dict.fromkeys(name for row in rows for name in row.peers))
+        programs = len({row.program for row in rows}) > 1 if widest is None else "program" in widest
+
+        def wide(column: Column) -> Column:
+            texts = [column.head, *(map(column.cell, rows) if widest is None else ())]
+            if widest is not None:
+                texts += [widest.get(column.head, ""), _WIDTHS.get(column.head, 0) * " "]
+            return replace(column, width=max(map(len, texts)))
+
+        self._all = [
+            _ColumnGroup(kind, name, tuple(map(wide, columns)))
+            for kind, name, columns in _groups(rows, self.peers, programs=programs)
+        ]
+        self._shown = _fitting(self._all, width)
+
+    def lines(self, rows: Sequence[Row]) -> list[str]:
+        """Return two lines of column names, then the rows."""
+        heads, texts = cells([one for group in self._shown for one in group.columns], rows)
+        least = [width for group in self._shown for width in group.widths]
+        widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
+        widths = [max(pair) for pair in zip(widths, least, strict=True)]
+        lines = console.aligned(heads, texts, widths)
+        return [_over(lines[0], self._shown, iter(widths)), *lines]
+
+    def notes(self) -> Iterator[str]:
+        """Yield a note on the columns that were left out, if any."""
+        names: dict[str, None] = {}
+        for group, shown in zip(self._all, self._shown, strict=True):
+            left_out = [one.head.removesuffix(" (us)") for one in group.columns if one not in shown.columns]
+            if group.name and not shown.columns:
+                left_out = [group.name]
+            elif group.kind == "peer":
+                left_out = [f"{group.name} {title}" for title in left_out]
+            names |= dict.fromkeys(left_out)
+        if names:
+            yield f"# Left out             : {', '.join(names)}; a wider terminal or a file shows them"
+
+    def fits(self, row: Row) -> bool:
+        """Return whether every value of a row has a column."""
+        return set(row.peers) <= set(self.peers)
+
+
+def _groups(
+    rows: Sequence[Row], peers: Sequence[str], *, programs: bool
+) -> Iterator[tuple[str, str, Sequence[Column]]]:
+    """Yield (kind, name, columns) of each group that the rows fill."""
+    yield "row", "", (*_HEAD, _PROGRAM) if programs else _HEAD
+    measured = [one for row in rows for one in (row.out_of_place, row.in_place) if one is not None]
+    detailed = any(one.spread is not None and one.spread.samples_s for one in measured)
+    kinds = iter(_EITHER)
+    for name in ("out_of_place", "in_place"):
+        part: Callable[[Row], Measurement | None] = attrgetter(name)
+        if any(map(part, rows)):
+            several = (*_PLACEMENT, *_ITERATIONS) if detailed else _PLACEMENT
+            yield next(kinds), name.replace("_", " "), [one.below(part) for one in several]
+    yield "spread", "", [one.below(attrgetter("shown")) for one in _SPREAD]
+    yield "predicted", "predicted", _PREDICTED
+    for name in peers:
+        yield "peer", name, _peer(name)
+
+
+def _fitting(groups: list[_ColumnGroup], width: int | None) -> list[_ColumnGroup]:
+    """Return the groups without the columns that do not fit into ``width`` characters."""
+    for kinds, title in _DISPENSABLE:
+        widths = [one for group in groups for one in group.widths]
+        if width is None or sum(widths) + 2 * (len(widths) - 1) <= width:
+            break
+        groups = [one.without(title) if one.kind in kinds else one for one in groups]
+    return groups
+
+
+def _over(heads: str, groups: Sequence[_ColumnGroup], widths: Iterator[int]) -> str:
+    """Return the line above the heads, with each group's name aligned to its first column's name.
+
+    A name that is too long begins further left.
+    """
+    line, at, end = "", 0, 0
+    for group in groups:
+        end += sum(next(widths) + 2 for _ in group.columns)
+        if group.name and group.columns:
+            first = heads.index(group.columns[0].head, at)
+            line = line.ljust(min(first, end - 2 - len(group.name))) + group.name
+        for column in group.columns:
+            at = heads.index(column.head, at) + len(column.head)
+    return line

@@ -1,0 +1,119 @@
+"""The result of ``synth``, as one object and as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render import Say, about, figures, race_lines, seconds
+from ccctl.render.text import selection
+from probes.base import plural
+
+if TYPE_CHECKING:
+    from synth import Synthesis
+    from synth.schedules import AnySchedule
+
+__all__ = ["draw", "predicted_line", "summary"]
+
+_SCHEDULE = "method collective=collective.label chunk_bytes sends race seed"
+_OUTCOME = "time_s bound_s=binding.time_s percent_of_optimal binding_bound=binding.name status gap_percent"
+
+
+def summary(found: Synthesis, seed: int) -> dict[str, Any]:
+    """Return the object of ``synth --json``: plain values with units in their names."""
+    schedule: Any = found.schedule
+    peak_bytes = found.peak_bytes + found.workers_bytes
+    if found.candidates:
+        return selection.summary(schedule) | {
+            "candidates": found.candidates,
+            "synthesis_s": found.synthesis_s + found.proof_s,
+            "peak_bytes": peak_bytes,
+            "seed": seed,
+        }
+    return {
+        **figures(schedule, _SCHEDULE),
+        **figures(schedule.network, "ranks links"),
+        **figures(schedule.whole, "ranks_taking_part=size chunks"),
+        **figures(schedule.outcome, _OUTCOME),
+        **figures(found, "synthesis_s proof_s why"),
+        **{name: schedule.facts.get(name) for name in ("periods", "period_s", "translations")},
+        "size_bytes": schedule.whole.total_bytes(schedule.chunk_bytes),
+        "checked": True,
+        "predicted_run_s": _predicted_s(schedule),
+        "bounds_s": {bound.name: bound.time_s for bound in schedule.outcome.bounds},
+        "peak_bytes": peak_bytes,
+        "attempts": [figures(tried, "method chunks time_s reason") for tried in found.attempts],
+    }
+
+
+def draw(found: Synthesis, say: Say) -> None:
+    """Print every method's best time, why the winner won, and its distance to the bound."""
+    memory = f"memory at most {(found.peak_bytes + found.workers_bytes) / 1e6:.0f} MB"
+    if found.candidates:
+        selection.draw(found.schedule, say)  # type: ignore[arg-type] # of several sizes
+        took_s = found.synthesis_s + found.proof_s
+        say(f"{found.candidates} candidates timed at every size in {took_s:.1f} s, {memory}")
+        return
+    for line in _lines(found):
+        say(line)
+    say(
+        f"checked: {found.schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
+        f"the proof {found.proof_s:.2f} s, {memory}"
+    )
+
+
+def _lines(found: Synthesis) -> Iterator[str]:
+    schedule: Any = found.schedule
+    outcome, shape = schedule.outcome, schedule.whole
+    chunks = plural(shape.chunks, "chunk")
+    yield (
+        f"{shape.label} of {about(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
+        f"{shape.ranks_in_words}, {chunks} of {about(schedule.chunk_bytes)}"
+    )
+    yield from _attempts(found)
+    yield f"{schedule.method}, {chunks} ({found.why})"
+    predicted_s = _predicted_s(schedule)
+    model = "" if predicted_s is None else " in the model of links"
+    yield (
+        f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} by "
+        f"{outcome.binding.name}"
+    )
+    if predicted_s is not None:
+        yield predicted_line(predicted_s)
+    if schedule.race is not None:
+        yield from race_lines(schedule.race)
+    if outcome.gap is not None:
+        whose = f"{schedule.method}'s" if schedule.method in ("ilp", "adapcc", "forest") else "the"
+        ended = f"stopped within {100 * outcome.gap:.2g} % of" if outcome.gap else "solved to"
+        yield f"{whose} integer programs were {ended} their optimum"
+    if remark := schedule.remark(seconds):
+        yield remark
+
+
+def _attempts(found: Synthesis) -> Iterator[str]:
+    """Yield the best time of each method, the fastest first; what was refused is a detail."""
+    best: dict[str, float] = {}
+    for tried in found.attempts:
+        if tried.time_s is not None:
+            best[tried.maker] = min(tried.time_s, best.get(tried.maker, float("inf")))
+        else:
+            console.detail(f"{tried.method}: {tried.reason}")
+    widest = max([8, *map(len, best)])
+    for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
+        mark = "*" if name == found.schedule.method else " "
+        yield f"{mark} {name:{widest}s} {seconds(time_s)}"
+
+
+def predicted_line(time_s: float) -> str:
+    """Return the predicted time of a run in words."""
+    return f"predicted run: {seconds(time_s)}, which counts steps, copies and shared ports, too"
+
+
+def _predicted_s(schedule: AnySchedule) -> float | None:
+    """Return the predicted time of a run, as in ``bench`` and ``watch``; None without measured ranks."""
+    from synth.prediction import schedule_run_s
+
+    if not schedule.is_listed or not schedule.expanded().network.measured:
+        return None
+    return schedule_run_s(schedule.expanded())
