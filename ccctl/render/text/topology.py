@@ -7,7 +7,7 @@ another topology, where these were asked for.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
@@ -114,7 +114,7 @@ def _draw_reach(host: Host) -> None:
     if len(columns) < 2:
         return
 
-    def table(corner: str, cells: list[list[str]]) -> None:
+    def table(corner: str, cells: Sequence[Sequence[str]]) -> None:
         names = [labels[key_of(device)] for device in columns]
         console.data("")
         console.table(
