@@ -222,7 +222,7 @@ def _guessed(report: Report) -> str:
         likely = known[0] if known else "dgx-a100"
         example = f"{likely}:{len(report.hosts)}" if len(report.hosts) > 1 else likely
         raise UsageError(
-            f"the report is of {what}{f', {model}' if model else ''}: expected their --network",
+            f"the report is of {what}{f', {model}' if model else ''}: expected --network, which joins them",
             hint=f"For example --network {example}, {likely}/4x200 with 4 NICs of 200 Gbit/s a host, "
             "system.xml (NCCL_TOPO_DUMP_FILE), profile.json, or switch:8 --bandwidth 25GB/s.",
         )

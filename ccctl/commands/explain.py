@@ -275,7 +275,7 @@ def _declared(source: str, options: ExplainOptions) -> Network:
 
     if options.network is None:
         raise UsageError(
-            f"{source} does not say on which hosts it ran: expected --network, what joins the ranks"
+            f"{source} does not say on which hosts it ran: expected --network, which joins the ranks"
         )
     named = (options.network, options.alpha, options.bandwidth)
     return load_network(*named, unwind=options.unwind, failed=options.without)[0]
