@@ -13,7 +13,7 @@ import argparse
 from importlib.util import find_spec
 
 from exec.benchmark.report import Report
-from exec.benchmark.runner import BenchRequest
+from exec.benchmark.runner import BenchRequest, Contender
 from exec.launcher.run import World, run_ranks
 from probes.base import format_size, parse_size
 from synth.collective import collective
@@ -38,9 +38,8 @@ def measure(ranks: int, sizes: list[int], iterations: int, peers: tuple[str, ...
     network = family(f"ring:{ranks}", [1e-6], [5e9])
     schedule = synthesize(network, collective("all_reduce", ranks, ranks), 1 << 20)
     request = BenchRequest(
-        program=lower(schedule),
+        contenders=(Contender("ring", lower(schedule)),),
         counts=tuple(size // 4 for size in sizes),
-        predicted_s=(None,) * len(sizes),
         dtype="float32",
         redop="sum",
         warmup=3,
@@ -49,7 +48,7 @@ def measure(ranks: int, sizes: list[int], iterations: int, peers: tuple[str, ...
         peers=peers,
         window=window,
     )
-    report: Report = run_ranks("exec.benchmark.runner:bench_task", request, World(ranks))
+    report: Report = run_ranks("exec.benchmark.runner:bench_all_task", (request,), World(ranks))
     return report
 
 

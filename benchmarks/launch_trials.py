@@ -87,8 +87,8 @@ def run_one(mode: str, seconds: float, foreign: str) -> int:
     Returns its exit status.
     """
     if foreign:
-        of_session = session.StartedRanks._addresses
-        session.StartedRanks._addresses = lambda self, listeners: [foreign, *of_session(self, listeners)]  # type: ignore[method-assign]
+        of_session = session.published
+        session.published = lambda listeners: [foreign, *of_session(listeners)]  # type: ignore[attr-defined]
     where: dict[str, Any] = {"ranks": RANKS} if mode == "folder" else {"hosts": f"localhost:{RANKS}"}
     print("starts", flush=True)
     began_s = time.monotonic()

@@ -55,25 +55,21 @@ def programs(kind: str, ranks: int) -> dict[str, Program]:
 def measure(ranks: int, kind: str, asked: argparse.Namespace, library: str) -> dict[str, Any]:
     """Medians in microseconds: of each program at each size, of the library; and what was wrong."""
     every = programs(kind, ranks)
-    (first, program), *rest = every.items()
-    blocks = program.collective.total_bytes(1) // program.collective.share
+    collective = next(iter(every.values())).collective
+    blocks = collective.total_bytes(1) // collective.share
     counts = tuple(dict.fromkeys(max(1, size // 4 // blocks) for size in asked.sizes))
-    unknown = (None,) * len(counts)
     request = BenchRequest(
-        program=program,
+        contenders=tuple(Contender(name, program) for name, program in every.items()),
         counts=counts,
-        predicted_s=unknown,
         dtype="float32",
         redop="sum",
         warmup=10,
         iterations=asked.iters,
         placements=(False,),
         peers=(library,),
-        name=first,
-        beside=tuple(Contender(name, one, unknown) for name, one in rest),
         aggregate=asked.aggregate,
     )
-    report: Report = run_ranks("exec.benchmark.runner:bench_task", request, World(ranks))
+    report: Report = run_ranks("exec.benchmark.runner:bench_all_task", (request,), World(ranks))
     ours, theirs, wrong = defaultdict(dict), {}, 0
     for row in report.rows:
         assert row.out_of_place is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from exec.benchmark import BenchRequest, Report, bench_all_task, forecast
+from exec.benchmark import BenchRequest, Contender, Report, bench_all_task, forecast
 from exec.executors import parse_device
 from exec.launcher import launch
 from exec.peers import parse_peers
@@ -129,7 +129,7 @@ def bench(
     found: Report = launch(
         bench_all_task,
         requests,
-        ranks=requests[0].program.ranks,
+        ranks=requests[0].contenders[0].program.ranks,
         hosts=hosts,
         hostfile=hostfile,
         timeout_s=timeout_s,
@@ -158,15 +158,17 @@ def _bench_request(
         max(1, -(-size_bytes_of(collective, count, itemsize) // collective.total_bytes(1)))
         for count in counts
     ]
+    contender = Contender(
+        program.name,
+        program,
+        tuple(predicted_s(program, network, each) if network else None for each in chunk_bytes),
+        tuple(forecast(program, network, each) if network and explain else None for each in chunk_bytes),
+        network if explain else None,
+    )
     return BenchRequest(
-        program=program,
+        contenders=(contender,),
         counts=counts,
-        predicted_s=tuple(predicted_s(program, network, each) if network else None for each in chunk_bytes),
         placements=tuple(p for p in (False, True) if (program.in_place if p else program.out_of_place)),
         explain=explain,
-        forecasts=tuple(
-            forecast(program, network, each) if network and explain else None for each in chunk_bytes
-        ),
-        network=network if explain else None,
         **how,
     )

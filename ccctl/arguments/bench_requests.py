@@ -83,10 +83,10 @@ class Contestant:
         found, name = self.at(size_bytes), self.called(size_bytes)
         if library := self.library(size_bytes):
             # Nothing is known of a library's transfers to predict them by.
-            return Contender(name, found.program, (None,), (None,), library=library)
+            return Contender(name, found.program, library=library)
         network = self.network or (found.schedule.network if found.schedule else None)
         if network is None:
-            return Contender(name, found.program, (None,))
+            return Contender(name, found.program)
         chunk_bytes = Layout(found.program, count).largest * itemsize
         if not explain:
             return Contender(name, found.program, (predicted_s(found.program, network, chunk_bytes),))
@@ -228,20 +228,13 @@ class BenchSetup:
         options, itemsize = self.options, dtype_of(dtype).itemsize
         size_bytes = size_bytes_of(found[0].proven.program.collective, count, itemsize)
         explain = options.explain
-        first, *others = [one.contender(size_bytes, count, itemsize, explain=explain) for one in found]
         return BenchRequest(
-            program=first.program,
+            contenders=tuple(one.contender(size_bytes, count, itemsize, explain=explain) for one in found),
             counts=(count,),
-            predicted_s=first.predicted_s,
             dtype=dtype,
             redop=op,
             placements=placements,
-            name=first.name,
-            beside=tuple(others),
             explain=explain,
-            forecasts=first.forecasts,
-            network=first.network,
-            library=first.library,
             warmup=options.warmup,
             iterations=options.iterations,
             aggregate=options.aggregate,

@@ -170,7 +170,7 @@ class BenchRows(RowsSoFar):
         from exec.program import dtype_name, dtype_of, size_bytes_of
 
         sizes = [
-            size_bytes_of(one.program.collective, max(one.counts), dtype_of(one.dtype).itemsize)
+            size_bytes_of(one.collective, max(one.counts), dtype_of(one.dtype).itemsize)
             for one in self._asked
         ]
         names = {entry.name for one in self._asked for entry in one.contenders}

@@ -4,4 +4,5 @@ from .iterations import Iterations as Iterations, IterationsReport as Iterations
 from .links_now import measured_network as measured_network
 from .messages import REDUCING as REDUCING, SERVED as SERVED, CollectiveCall as CollectiveCall
 from .replanner import good_schedules as good_schedules
-from .session import Session as Session, SessionEvent as SessionEvent
+from .session import Session as Session
+from .session_state import SessionEvent as SessionEvent

@@ -11,7 +11,7 @@ Callers lay out their data by the ranks of the session's start, contexts by thos
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -46,10 +46,11 @@ _BLOCK_FOR_EACH = ("reduce_scatter", "all_to_all")
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """Schedules by request; ranks are numbered as in the group."""
+    """Schedules of an epoch by request; ranks are numbered as in the group."""
 
     number: int
     schedules: Mapping[CollectiveCall, Schedule]
+    epoch: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,10 @@ class Contexts:
         self._free: dict[tuple[str, str, int], Array] = {}
         self._made: dict[PartKey, _Context] = {}
         self._beside: dict[PartKey, _Context] = {}
+
+    def add(self, schedules: Mapping[CollectiveCall, Schedule]) -> None:
+        """Add schedules of other requests, the same on all ranks."""
+        self.version = replace(self.version, schedules={**self.version.schedules, **schedules})
 
     def take(self, parts: Mapping[PartKey, CompiledPart]) -> None:
         """Note compiled parts, the same on all ranks, so that no rank compiles them itself."""

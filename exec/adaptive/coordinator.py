@@ -12,8 +12,8 @@ epoch with them begins, and the request ends in it.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from exec.adaptive.messages import (
     ADMIT,
@@ -22,6 +22,7 @@ from exec.adaptive.messages import (
     Decision,
     Go,
     Join,
+    Membership,
     Outdated,
     PartDone,
     Ready,
@@ -30,7 +31,7 @@ from exec.adaptive.messages import (
     WorkerState,
     leader_of,
 )
-from exec.relays import FAULT_FACTOR, RentalDecision as Choice, WaitingCollective, fault_deadline_s
+from exec.relays import FAULT_FACTOR, WaitingCollective, fault_deadline_s
 from probes.base import LostRankError, UsageError
 
 __all__ = ["ANSWERING", "Coordinator", "Seen", "WaitPolicy"]
@@ -96,20 +97,13 @@ class Coordinator:
     def __init__(
         self,
         rank: int,
-        members: Sequence[int],
+        membership: Membership,
         policy: WaitPolicy,
         buy_s: Callable[[CollectiveCall, frozenset[int], frozenset[int]], float],
-        *,
-        epoch: int = 0,
         now_s: float = 0.0,
-        joined: Mapping[int, int] | None = None,
-        starts: Mapping[int, int] | None = None,
-        joining: Collection[int] = (),
     ) -> None:
-        """Start with ``members``; on takeover, pass what the last `Regroup` said of ranks that joined."""
-        self.rank, self.epoch, self.members = rank, epoch, tuple(sorted(members))
-        self.lost: dict[int, str] = {}
-        self.severed: tuple[tuple[int, int], ...] = ()
+        """Start with ``membership``, that of the last `Regroup` on a takeover."""
+        self.rank, self.membership = rank, membership
         self.seq = 0
         self.seen: deque[Seen] = deque(maxlen=_MOST_SEEN)
         self._policy, self._buy_s = policy, buy_s
@@ -118,14 +112,22 @@ class Coordinator:
         self._heard = dict.fromkeys(self.members, now_s)
         self._looked_s = now_s
         self._states: dict[int, WorkerState] | None = None
-        self.joined, self.starts = dict(joined or {}), dict(starts or {})
-        self._joining = set(joining)
         # A quorum of each base must survive. Joining ranks count once the epoch that lets them in is
         # complete; a coordinator that takes over does not know whether it was.
-        standing = tuple(rank for rank in self.members if rank not in self._joining)
-        self.bases = [standing, self.members] if self._joining else [self.members]
-        self._joined_before = dict(self.joined)
+        standing = tuple(rank for rank in self.members if rank not in membership.joining)
+        self.bases = [standing, self.members] if membership.joining else [self.members]
+        self._joined_before = membership.joined
         self._waiting: dict[int, tuple[Join, float]] = {}
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ranks that take part."""
+        return self.membership.members
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that has begun last."""
+        return self.membership.epoch
 
     @property
     def gathering(self) -> bool:
@@ -156,8 +158,7 @@ class Coordinator:
             # A coordinator that has died began an epoch unknown to this rank.
             if message.epoch < self.epoch:
                 return []
-            self.epoch = message.epoch
-            return self.regroup(self.members, now_s)
+            return self.regroup(replace(self.membership, epoch=message.epoch), now_s)
         elif isinstance(message, Beat):
             return []
         return self.decide(now_s)
@@ -212,45 +213,28 @@ class Coordinator:
         gone = {rank: how for rank, how in lost.items() if rank in self.members}
         if not gone:
             return []
-        left = tuple(rank for rank in self.members if rank not in gone)
+        after = self.membership.without(gone)
         for base in self.bases:
-            here = [rank for rank in base if rank in left]
+            here = [rank for rank in base if rank in after.members]
             twice, all_of_them = 2 * len(here), len(base)
             leader = leader_of(base, self._joined_before)
-            if twice < all_of_them or (twice == all_of_them and leader not in left):
+            if twice < all_of_them or (twice == all_of_them and leader not in here):
                 named = ", ".join(f"rank {rank} {how}" for rank, how in sorted(gone.items()))
                 raise LostRankError(
                     f"{len(here)} of {all_of_them} ranks are left, which cannot go on: {named}"
                 )
-        self.lost |= gone
-        self._joining -= gone.keys()
-        return self.regroup(left, now_s)
+        return self.regroup(after, now_s)
 
     def heard_s(self, now_s: float) -> dict[int, float]:
         """Return when each member was last heard; for this rank that is now."""
         return {**self._heard, self.rank: now_s}
 
-    def regroup(self, members: Sequence[int], now_s: float) -> list[Decision]:
-        """Begin an epoch with ``members``; decisions of the last epoch become void.
-
-        All members receive ``severed``, the pairs of hosts between which nothing passes.
-        """
-        self.epoch, self.members = self.epoch + 1, tuple(sorted(members))
-        self.joined = {rank: seq for rank, seq in self.joined.items() if rank in self.members}
+    def regroup(self, membership: Membership, now_s: float) -> list[Decision]:
+        """Begin the next epoch, with ``membership``; decisions of the last epoch become void."""
+        self.membership = replace(membership, epoch=membership.epoch + 1)
         self._heard = dict.fromkeys(self.members, now_s)
         self._states = {}
-        joined, starts = dict(self.joined), dict(self.starts)
-        return [
-            Regroup(
-                self.epoch,
-                self.members,
-                dict(self.lost),
-                self.severed,
-                joined,
-                starts,
-                tuple(sorted(self._joining)),
-            )
-        ]
+        return [Regroup(self.epoch, self.membership)]
 
     def _lets_in(self, now_s: float) -> dict[int, int]:
         """Return the ranks to let in now and their starts, if all members have arrived at such a request.
@@ -271,14 +255,10 @@ class Coordinator:
         chosen = self._lets_in(now_s)
         for rank in chosen:
             del self._waiting[rank]
-            self.lost.pop(rank, None)
-        self.starts |= chosen
-        self.joined |= dict.fromkeys(chosen, self.seq)
-        self._joining |= chosen.keys()
-        return self.regroup((*self.members, *chosen), now_s)
+        return self.regroup(self.membership.with_joining(chosen, self.seq), now_s)
 
     def _starts_of(self, ranks: Sequence[int]) -> dict[int, int]:
-        return {rank: self.starts.get(rank, 0) for rank in ranks}
+        return {rank: self.membership.starts.get(rank, 0) for rank in ranks}
 
     def _next_part(self, now_s: float) -> Go | None:
         """Return the next part of the current request, or None if it is not yet due."""
@@ -323,7 +303,7 @@ class Coordinator:
             self._round.waiting = WaitingCollective(since_s)
         buy_s = self._buy_s(request, frozenset(fresh), frozenset(missing))
         self._round.waiting = self._round.waiting.offered(buy_s)
-        return self._round.waiting.decide(now_s) is Choice.GO
+        return self._round.waiting.goes(now_s)
 
     def _note(self, done: PartDone, now_s: float) -> None:
         if done.epoch != self.epoch:
@@ -347,9 +327,9 @@ class Coordinator:
         if len(self._states) < len(self.members):
             return []
         states, self._states = self._states, None
-        new = [rank for rank, state in states.items() if state.done < 0]
+        new, joined = [rank for rank, state in states.items() if state.done < 0], self.membership.joined
         furthest = max(state.done for state in states.values())
-        late = {rank: "heard too late that it was let in" for rank in new if furthest > self.joined[rank]}
+        late = {rank: "heard too late that it was let in" for rank in new if furthest > joined[rank]}
         if late:
             return self.lose(late, now_s)
         holders = {}
@@ -372,8 +352,8 @@ class Coordinator:
                     self._ready[seq].setdefault(worker, (request, now_s))
         for rank in new:
             self._ready[furthest][rank] = (ADMIT, now_s)
-        self._joining.clear()
-        self.bases, self._joined_before = [self.members], dict(self.joined)
+        self.membership = replace(self.membership, joining=())
+        self.bases, self._joined_before = [self.members], joined
         self.seq, self._round = furthest, _Round(parts=list(at_it[0][:kept]))
         decisions: list[Decision] = [Resume(self.epoch, furthest, kept, holders)]
         if kept and not set(self.members) - self._round.covered():

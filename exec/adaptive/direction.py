@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,31 +20,25 @@ from exec.adaptive.messages import (
     Go,
     Install,
     Installed,
-    InstallLate,
     Join,
     Measure,
     MeasuredLinks,
     Meet,
+    Membership,
     PartDone,
     ReconnectionAttempt,
     Regroup,
-    Reveal,
     Stalled,
     Swap,
-    Welcome,
 )
 from exec.adaptive.replanner import Replanned, Replanner
+from exec.adaptive.session_state import SessionState
 from exec.adaptive.severed import HostPair, Severed, is_connected, without_pairs
 from exec.adaptive.slow_parts import Slow, SlowParts
 from exec.adaptive.swap_guard import SwapGuard
 from exec.relays import CYCLE_S, SimulatedCosts
-from exec.sockets import Group
 from synth.network import Network
-from synth.networks import restricted
 from synth.simulation import replay
-
-if TYPE_CHECKING:
-    from exec.adaptive.session import Session
 
 __all__ = ["Direction"]
 
@@ -63,58 +57,60 @@ _PROBED_S = 0.3
 _STILL = ("stopped", "tracing-stop", "zombie", "dead")
 
 
-class Direction:
-    """Driver of a `Coordinator`; all calls come from one thread."""
+@dataclass
+class _Candidate:
+    """Schedules that a search has found, on their way into use.
 
-    def __init__(self, session: Session, group: Group, members: Sequence[int], epoch: int) -> None:
-        self._session = session
-        self.coordinator = Coordinator(
-            session.rank,
-            members,
-            session.policy,
-            self._buy_s,
-            epoch=epoch,
-            now_s=time.monotonic(),
-            joined=session.joined,
-            starts=session.starts,
-            joining=session.joining,
-        )
-        self._now: Network = session.capability
-        self._first = group
-        # First measurements of the links of spares that have joined; guessed until then.
-        self._first_links = {(link.src, link.dst): link for link in session.first_links}
-        self._severed = Severed(group.mesh.host, session.severed, time.monotonic())
-        self.coordinator.severed = self._severed.pairs
+    They are doubtful until runs are as slow as the search predicts; ``runs`` counts the runs since. Then the
+    ranks make contexts of ``version``, which began at ``since_s``, until all have (``is_made``).
+    """
+
+    found: Replanned
+    runs: int = 0
+    version: int | None = None
+    since_s: float = 0.0
+    is_made: bool = False
+
+
+class Direction:
+    """Driver of a `Coordinator`; all calls come from one thread.
+
+    ``fence`` ends the process of a lost rank.
+    """
+
+    def __init__(self, state: SessionState, membership: Membership, fence: Callable[[int], None]) -> None:
+        assert state.links is not None, "a member knows the links"
+        self._state, self._fence, self._mesh = state, fence, state.mesh
+        self.coordinator = Coordinator(state.rank, membership, state.policy, self._buy_s, time.monotonic())
+        # The capability of the links, with measurements that the others get with the next epoch, and the
+        # links as measured last.
+        self._links = state.links
+        self._now: Network = self._links.capability
+        self._severed = Severed(self._mesh.host, membership.severed, time.monotonic())
         self._measure_due = False
-        self._slow, self._slow_of = SlowParts(self._links_of(session.capability)), self.coordinator.members
-        self._replanner = Replanner(self._planned, session.replan_s)
+        self._slow, self._slow_of = SlowParts(self._links_of(self._now)), self.coordinator.members
+        self._replanner = Replanner(self._planned, state.replan_s)
         self._warmed = False
         # Results of searches, with the epoch and version in which each search began.
         self._plans: list[tuple[tuple[int, int], Replanned]] = []
         # The first schedules of a session are set up with contexts for late ranks. For later ones: answers as
         # (number of the request, packed parts); the parts are empty on failure.
-        self._late = LateContexts(made=() if epoch else (0,))
+        self._late = LateContexts(made=() if membership.epoch else (0,))
         self._compiled: list[tuple[int, bytes]] = []
         self._guard = SwapGuard()
         # The newest version, the one in use, and the one before it, whose contexts are kept.
         self._version, self._in_use = 0, 0
         self._before: tuple[int, dict[CollectiveCall, Level]] | None = None
-        # A search result that is not yet believed, and the runs since it was found.
-        self._doubtful: Replanned | None = None
-        self._waited = 0
+        # Found schedules that are on their way into use.
+        self._candidate: _Candidate | None = None
         self._measuring = 0
         # A new search is due: ranks use first schedules after a loss, or links changed during the last
         # search.
         self._anew = False
         self._installing: dict[Installed, set[int]] = {}
-        self._rows: dict[int, MeasuredLinks] = {}
+        # What ranks have measured so far; None while no measurement is under way.
+        self._rows: dict[int, MeasuredLinks] | None = None
         self._levels: dict[CollectiveCall, Level] = {}
-        self._is_measuring = False
-        # The gains of the version whose contexts are being made, and when that began; the version that all
-        # ranks have made.
-        self._gains: dict[int, Mapping[CollectiveCall, float]] = {}
-        self._installing_s = 0.0
-        self._made: int | None = None
         # Earliest time for a measurement out of turn.
         self._rested_s = 0.0
         # Requests whose last part is under way, with the version in use then and whether that part is the
@@ -125,11 +121,6 @@ class Direction:
         self._replan_started_s = 0.0
         self._searched: Network | None = None
         self._searched_for = -1, -1
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds to wait for messages before the next ``tick``."""
-        return CYCLE_S
 
     def hear(self, rank: int, message: Any) -> None:
         """Take a worker's message."""
@@ -147,20 +138,21 @@ class Direction:
             self._watch(rank, message)
         self._send(self.coordinator.hear(rank, message, now_s))
         if isinstance(message, Join) and rank not in self.coordinator.members:
-            mesh = self._first.mesh
-            self._session.send(rank, Meet(tuple(map(mesh.whereabouts, self.coordinator.unmet(rank)))))
+            unmet = self.coordinator.unmet(rank)
+            self._state.send(rank, Meet(tuple(self._mesh.known[other] for other in unmet)))
 
     def tick(self) -> None:
         """Decide again, as time has passed."""
         now_s = time.monotonic()
-        if self._session.profile_every and not self._warmed and self._session.schedules:
+        if self._state.profile_every and not self._warmed and self._state.version.schedules:
             self._warmed = True
-            self._replanner.warm(self._network(), self._session.schedules)
+            self._replanner.warm(self._network(), self._state.version.schedules)
         while self._plans:
             self._install(*self._plans.pop())
         self._swap_if_made()
-        if self._gains and now_s - self._installing_s > _GIVEN_UP_S:
-            self._gains.clear()
+        candidate = self._candidate
+        if candidate is not None and candidate.version and now_s - candidate.since_s > _GIVEN_UP_S:
+            self._candidate = None
         if self._anew and self._is_settled():
             self._replan()
         self._make_late(now_s)
@@ -178,27 +170,24 @@ class Direction:
         With ``start``, only that start of the ranks is lost: one that was let in since stays.
         """
         if start is not None:
-            starts = self.coordinator.starts
+            starts = self.coordinator.membership.starts
             lost = {rank: how for rank, how in lost.items() if starts.get(rank, 0) == start}
         decisions = self.coordinator.lose(lost, time.monotonic())
         if decisions:
             for rank in lost:
-                self._session.fence(rank)
+                self._fence(rank)
         self._send(decisions)
 
     def _begin_anew(self) -> None:
         """Drop all work of the old epoch; the members go on with first schedules."""
-        self._version, self._in_use, self._before, self._doubtful = 0, 0, None, None
+        self._version, self._in_use, self._before, self._candidate = 0, 0, None, None
         self._guard.begin_anew()
         self._late.begin_anew()
-        self._made = None
         self._installing.clear()
-        self._gains.clear()
         self._levels.clear()
         self._under_way.clear()
         self._took_s.clear()
-        self._rows.clear()
-        self._is_measuring = False
+        self._rows = None
         self._anew = True
 
     def _sever_and_heal(self, now_s: float) -> None:
@@ -207,14 +196,15 @@ class Direction:
             return
         found = self._severed.found(self.coordinator.heard_s(now_s), self._goes_on, now_s)
         healed = self._severed.healed(now_s)
-        self.coordinator.severed = self._severed.pairs
+        before = self.coordinator.membership
+        self.coordinator.membership = replace(before, severed=self._severed.pairs)
         for pair in found:
-            self._session.tell("severed", detail={"hosts": self._names(pair), "ranks": pair})
+            self._state.tell("severed", detail={"hosts": self._names(pair), "ranks": pair})
         for pair, lasted_s in healed.items():
-            self._session.tell("healed", lasted_s, detail={"hosts": self._names(pair), "ranks": pair})
+            self._state.tell("healed", lasted_s, detail={"hosts": self._names(pair), "ranks": pair})
         self._measure_due |= bool(healed)
         if found:
-            self._send(self.coordinator.regroup(self.coordinator.members, now_s))
+            self._send(self.coordinator.regroup(self.coordinator.membership, now_s))
         elif self._measure_due and self._is_settled() and self.measure():
             self._measure_due = False
 
@@ -224,8 +214,7 @@ class Direction:
 
     def _names(self, pair: HostPair) -> tuple[str, ...]:
         """Return the profile's names of the hosts of a pair."""
-        hosts = self._session.capability.hosts
-        return tuple(hosts[self._session.slots.index(rank)] for rank in pair)
+        return tuple(self._links.start.hosts[place] for place in self._state.places(pair))
 
     def close(self) -> None:
         """End the replanner."""
@@ -233,26 +222,26 @@ class Direction:
 
     def _is_settled(self) -> bool:
         """Return whether the members have schedules of this epoch and this rank uses the chosen version."""
-        ranks, session = len(self.coordinator.members), self._session
-        if self.coordinator.gathering or session.epoch != self.coordinator.epoch:
+        ranks, version = len(self.coordinator.members), self._state.version
+        if self.coordinator.gathering or (version.epoch, version.number) != (
+            self.coordinator.epoch,
+            self._in_use,
+        ):
             return False
-        if session.version != self._in_use:
-            return False
-        return all(schedule.network.ranks == ranks for schedule in session.schedules.values())
+        return all(schedule.network.ranks == ranks for schedule in version.schedules.values())
 
     def _probe_silent(self, now_s: float) -> None:
         """Probe silent ranks on other hosts, so that `_answers` knows whether their kernels reply."""
         for rank, heard_s in self.coordinator.heard_s(now_s).items():
             if now_s - heard_s > _PROBED_S and self._is_elsewhere(rank):
-                self._first.mesh.probe(rank)
+                self._mesh.probe(rank)
 
     def _answers(self, rank: int) -> bool:
         """Return whether ``rank`` is on another host whose kernel acknowledges data."""
-        return self._is_elsewhere(rank) and not self._first.mesh.is_mute(rank)
+        return self._is_elsewhere(rank) and not self._mesh.is_mute(rank)
 
     def _is_elsewhere(self, rank: int) -> bool:
-        host = self._first.mesh.host
-        return host[rank] != host[self._session.rank]
+        return self._mesh.host[rank] != self._mesh.host[self._state.rank]
 
     def _is_silent(self, rank: int) -> bool:
         """Return whether a silent rank may be counted as lost.
@@ -264,7 +253,7 @@ class Direction:
         if self._is_elsewhere(rank):
             return True
         try:
-            return psutil.Process(self._first.mesh.pids[rank]).status() in _STILL
+            return psutil.Process(self._mesh.known[rank].pid).status() in _STILL
         except psutil.Error:
             return True
 
@@ -272,52 +261,36 @@ class Direction:
         for decision in decisions:
             if isinstance(decision, Regroup):
                 self._begin_anew()
-                self._welcome(decision)
-                links = tuple(self._first_links.values())
-                decision = replace(decision, links=links, network=self._session.base)
+                # A spare may be on a host that was known by another name.
+                self._severed.hosts = self._mesh.host
+                self._measure_due |= bool(decision.membership.joining)
+                requests, every = tuple(self._state.requests), self._state.profile_every
+                decision = replace(decision, links=self._links, requests=requests, profile_every=every)
             for rank in self.coordinator.members:
-                self._session.send(rank, decision)
+                self._state.send(rank, decision)
             if isinstance(decision, Go) and decision.last:
                 if not decision.request.admits:
                     alone = not decision.number
                     self._under_way[decision.seq] = decision.request, self._in_use, alone
                 self._between(decision)
 
-    def _welcome(self, regroup: Regroup) -> None:
-        """Send joining ranks what the others have agreed on; have their links measured later."""
-        session, base = self._session, self._session.base
-        # A spare may be on a host that was known by another name.
-        self._severed.hosts = self._first.mesh.host
-        for rank in regroup.joining:
-            session.send(
-                rank,
-                Welcome(
-                    regroup.epoch,
-                    base,
-                    session.guessed,
-                    session.requests,
-                    session.profile_every,
-                ),
-            )
-        self._measure_due |= bool(regroup.joining)
-
     def _between(self, go: Go) -> None:
         """Start a measurement after a request if it is due."""
-        every = self._session.profile_every
+        every = self._state.profile_every
         if every and (go.seq + 1) % every == 0:
             self.measure()
 
     def measure(self) -> bool:
         """Have all ranks measure their links before the next request; return False if they already do."""
-        if self._is_measuring:
+        if self._rows is not None:
             return False
-        self._is_measuring = True
+        self._rows = {}
         self._measuring += 1
         self._send([Measure(self.coordinator.epoch, self._measuring, self._severed.pairs)])
         return True
 
     def _gather(self, rank: int, rows: MeasuredLinks) -> None:
-        if rows.epoch != self.coordinator.epoch or rows.number != self._measuring:
+        if self._rows is None or rows.epoch != self.coordinator.epoch or rows.number != self._measuring:
             return
         self._rows[rank] = rows
         if len(self._rows) < len(self.coordinator.members):
@@ -329,11 +302,11 @@ class Direction:
         ]
         longest_s, now_s = max(each.seconds for each in self._rows.values()), time.monotonic()
         self._rested_s = now_s + _REST * self._guard.caution(now_s) * longest_s
-        self._rows, self._is_measuring = {}, False
+        self._rows = None
         for link in found:
             if link.beta_s_per_byte == math.inf:
                 self._severed.stalled(link.dst, link.src, time.monotonic())
-        self._now = with_links(self._now, found, self._session.slots)
+        self._now = with_links(self._now, found, self._state.slots)
         self._learn(found)
         if self._has_changed():
             self._replan()
@@ -343,19 +316,9 @@ class Direction:
 
     def _learn(self, found: Sequence[LinkNow]) -> None:
         """Take the first measurement of a spare's links as their capability."""
-        guessed = self._session.guessed
-        new = {
-            (link.src, link.dst): link
-            for link in found
-            if {link.src, link.dst} & guessed
-            and link.beta_s_per_byte < math.inf
-            and (link.src, link.dst) not in self._first_links
-        }
-        if new:
-            self._first_links |= new
-            first, session = tuple(self._first_links.values()), self._session
-            session.capability = with_links(session.base, first, session.slots)
-            self._slow_of = ()
+        known = self._links.with_first(found)
+        if len(known.measured) > len(self._links.measured):
+            self._links, self._slow_of = known, ()
 
     def _has_changed(self) -> bool:
         """Return whether a link's cost differs clearly from the one in the last search."""
@@ -368,35 +331,39 @@ class Direction:
     def _name_slow(self) -> bool:
         """Report newly slow and recovered parts; return whether one more measurement is needed."""
         if self._slow_of != self.coordinator.members:
-            self._slow = SlowParts(self._links_of(self._session.capability))
+            self._slow = SlowParts(self._links_of(self._links.capability))
             self._slow_of = self.coordinator.members
         found = self._slow.judge(self._links_of(self._now), time.time())
         for what, parts in (("slow", found.slow), ("recovered", found.recovered)):
             for part in parts:
-                self._session.tell(what, detail=_told(part))
+                self._state.tell(what, detail=_told(part))
         return found.doubtful
 
     def _replan(self) -> None:
         # A search must beat the schedules that will be in use when it ends.
-        if self._replanner.busy or self._gains or not self._is_settled():
+        if self._replanner.busy or self._is_installing or not self._is_settled():
             self._anew = True
             return
-        self._doubtful = None
+        self._candidate = None
         self._replan_started_s = time.monotonic()
         self._searched, self._searched_for = self._network(), (self.coordinator.epoch, self._in_use)
-        self._replanner.start(self._searched, self._session.schedules)
+        self._replanner.start(self._searched, self._state.version.schedules)
         self._anew = False
 
     def _network(self, severed: Sequence[HostPair] | None = None) -> Network:
         """Return the current links between the members, without those of severed pairs."""
         pairs = self._severed.pairs if severed is None else severed
-        mesh = self._first.mesh
-        return without_pairs(self._links_of(self._now), mesh.host, self.coordinator.members, pairs)
+        members = self.coordinator.members
+        return without_pairs(self._links_of(self._now), self._mesh.host, members, pairs)
 
     def _links_of(self, network: Network) -> Network:
         """Return the part of a network of all ranks that joins the members."""
-        members = self.coordinator.members
-        return restricted(network, [self._session.slots.index(rank) for rank in members])[0]
+        return self._state.among(network, self.coordinator.members)
+
+    @property
+    def _is_installing(self) -> bool:
+        """Whether ranks are making the contexts of found schedules."""
+        return self._candidate is not None and self._candidate.version is not None
 
     def _planned(self, found: Replanned) -> None:
         self._plans.append((self._searched_for, found))
@@ -404,7 +371,7 @@ class Direction:
     def _install(self, of: tuple[int, int], found: Replanned) -> None:
         seconds = time.monotonic() - self._replan_started_s
         changed = bool(found.schedules)
-        self._session.tell("planned", seconds, detail={"gain": found.gain, "used": "now", "changed": changed})
+        self._state.tell("planned", seconds, detail={"gain": found.gain, "used": "now", "changed": changed})
         # Results for other members, or compared with schedules no longer in use, are dropped; a new search
         # follows.
         if of != (self.coordinator.epoch, self._in_use):
@@ -412,16 +379,17 @@ class Direction:
         if not changed:
             self._guard.explained()
             return
-        self._doubtful, self._waited = found, 0
+        self._candidate = _Candidate(found)
         self._install_if_believed()
 
     def _install_if_believed(self) -> None:
         """Have contexts made for the found schedules once runs are as slow as the measured links predict."""
-        found, now_s = self._doubtful, time.monotonic()
-        if found is None:
+        candidate, now_s = self._candidate, time.monotonic()
+        if candidate is None or candidate.version is not None:
             return
+        found = candidate.found
         if not self._guard.explains(found.before_s):
-            if self._waited >= _AWAITED:
+            if candidate.runs >= _AWAITED:
                 self._disbelieve(found, "unexplained")
                 self._guard.unexplained(now_s)
             return
@@ -429,15 +397,14 @@ class Direction:
         if found.gain < self._guard.least_gain(now_s):
             self._disbelieve(found, "too small")
             return
-        self._doubtful = None
         self._version += 1
-        self._gains[self._version], self._installing_s = found.gains, now_s
-        self._send([Install(self.coordinator.epoch, self._version, found.schedules, found.parts)])
+        candidate.version, candidate.since_s = self._version, now_s
+        self._send([Install(self.coordinator.epoch, self._version, found.parts, found.schedules)])
 
     def _disbelieve(self, found: Replanned, why: str) -> None:
         """Drop the found schedules; the next measurement starts a new search, even if links are unchanged."""
-        self._doubtful = self._searched = None
-        self._session.tell("disbelieved", detail={"gain": found.gain, "why": why})
+        self._candidate = self._searched = None
+        self._state.tell("disbelieved", detail={"gain": found.gain, "why": why})
 
     def _installed(self, rank: int, message: Installed) -> None:
         """Swap to a version once all ranks have made its contexts; then reveal those for late ranks."""
@@ -449,10 +416,10 @@ class Direction:
             return
         del self._installing[message]
         if message.late:
-            self._send([Reveal(message.epoch, message.version)])
+            self._send([Swap(message.epoch, message.version, late=True)])
             self._late.made(message.version)
-        else:
-            self._made = message.version
+        elif self._candidate is not None and self._candidate.version == message.version:
+            self._candidate.is_made = True
             self._swap_if_made()
 
     def _swap_if_made(self) -> None:
@@ -460,15 +427,14 @@ class Direction:
 
         Within a request, later parts would need contexts for late ranks that the version does not have yet.
         """
-        version = self._made
-        if version is None or self.coordinator.gathering or not self.coordinator.is_between:
+        candidate = self._candidate
+        if candidate is None or candidate.version is None or not candidate.is_made:
             return
-        self._made = None
-        gains = self._gains.pop(version, None)
-        if gains is None:
+        if self.coordinator.gathering or not self.coordinator.is_between:
             return
+        self._candidate, version = None, candidate.version
         self._before = self._in_use, dict(self._levels)
-        for request, gain in gains.items():
+        for request, gain in candidate.found.gains.items():
             self._levels[request] = self._level(request).changed(gain)
         self._guard.swapped()
         self._in_use = version
@@ -483,23 +449,24 @@ class Direction:
 
         Making them slows the runs, so no swap may be on trial meanwhile.
         """
-        session, version = self._session, self._in_use
-        changes = self._anew or self._replanner.busy or self._gains or self._doubtful is not None
-        if changes or self._guard.on_trial or not session.policy.relays or not self._is_settled():
+        version = self._in_use
+        changes = self._anew or self._replanner.busy or self._candidate is not None
+        if changes or self._guard.on_trial or not self._state.policy.relays or not self._is_settled():
             return
         while self._compiled:
             number, parts = self._compiled.pop(0)
             if self._late.version_of(number) != version:
                 continue
             if parts:
-                self._send([InstallLate(self.coordinator.epoch, version, parts)])
+                self._send([Install(self.coordinator.epoch, version, parts, late=True)])
             else:
                 self._late.failed(now_s)
-        if not session.schedules or not self._late.are_due(version, now_s):
+        schedules = self._state.version.schedules
+        if not schedules or not self._late.are_due(version, now_s):
             return
-        self._replanner.warm(self._network(), session.schedules)
+        self._replanner.warm(self._network(), schedules)
         number = self._late.ask(version)
-        self._replanner.compile_late(session.schedules, lambda parts: self._compiled.append((number, parts)))
+        self._replanner.compile_late(schedules, lambda parts: self._compiled.append((number, parts)))
 
     def _watch(self, rank: int, done: PartDone) -> None:
         """Measure links once runs have become slower or faster for good."""
@@ -514,20 +481,21 @@ class Direction:
         # A run takes as long as on its slowest rank, which changes with the slow links.
         longest_s = sum(max(took_s.values()) for took_s in parts.values())
         # Searching and making contexts slow the runs beside them.
-        disturbed = self._replanner.busy or bool(self._gains)
+        disturbed = self._replanner.busy or self._is_installing
         self._guard.ran(request, longest_s, disturbed=disturbed)
         self._judge_swap()
-        self._waited += 1
+        if self._candidate is not None:
+            self._candidate.runs += 1
         self._install_if_believed()
         # A level holds only runs in one part.
-        if not alone or disturbed or version != self._in_use or self._gains:
+        if not alone or disturbed or version != self._in_use or self._is_installing:
             return
         level = self._level(request)
         has_left = level.take(longest_s)
-        if has_left and self._session.profile_every and time.monotonic() > self._rested_s:
+        if has_left and self._state.profile_every and time.monotonic() > self._rested_s:
             self._levels[request] = level.left()
             detail = {"expected_s": level.expected_s, "now_s": self._levels[request].usual_s}
-            self._session.tell("drift", detail=detail)
+            self._state.tell("drift", detail=detail)
             self.measure()
 
     def _judge_swap(self) -> None:
@@ -549,20 +517,19 @@ class Direction:
         self._in_use, self._levels = self._before
         self._before = None
         # Found schedules and running searches were compared with a version no longer in use.
-        self._anew |= self._replanner.busy or bool(self._gains) or self._doubtful is not None
-        self._doubtful = None
-        self._gains.clear()
+        self._anew |= self._replanner.busy or self._candidate is not None
+        self._candidate = None
         self._guard.swapped()
-        self._session.tell("rolled back", detail=detail)
+        self._state.tell("rolled back", detail=detail)
         self._send([Swap(self.coordinator.epoch, self._in_use)])
         if self._late.exist(self._in_use):
             # Its contexts for late ranks may have been finished after the other schedules came into use.
-            self._send([Reveal(self.coordinator.epoch, self._in_use)])
+            self._send([Swap(self.coordinator.epoch, self._in_use, late=True)])
 
     def _level(self, request: CollectiveCall) -> Level:
         """Return the level of a request's runs; it starts from the simulated time."""
         if request not in self._levels:
-            self._levels[request] = Level(replay(self._session.schedule_of(request)).time_s)
+            self._levels[request] = Level(replay(self._state.schedule_of(request)).time_s)
         return self._levels[request]
 
     def _buy_s(self, request: CollectiveCall, ready: frozenset[int], late: frozenset[int]) -> float:
@@ -590,7 +557,7 @@ class Direction:
         return max(CYCLE_S, extra_s)
 
     def _costs_of(self, request: CollectiveCall) -> SimulatedCosts:
-        schedule = self._session.schedule_of(request)
+        schedule = self._state.schedule_of(request)
         costs = self._costs.get(request)
         if costs is None or costs.schedule is not schedule:
             costs = self._costs[request] = SimulatedCosts(schedule)

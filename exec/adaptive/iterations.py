@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from exec.adaptive.coordinator import Seen, WaitPolicy
-from exec.adaptive.session import Session, SessionEvent
+from exec.adaptive.session import Session
+from exec.adaptive.session_state import SessionEvent
 from exec.program import Array, dtype_of
 from exec.sockets import Group
 from probes.base import Floats, LostRankError, Safekeeping
@@ -122,7 +123,7 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         every = [one for one, _ in times]
         report = IterationsReport(
             session.members,
-            session.lost,
+            dict(session.lost),
             sum(count for _, count in times),
             tuple(every),
             tuple(session.events),

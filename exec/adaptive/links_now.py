@@ -26,6 +26,7 @@ from probes.base import LostRankError, floats
 from synth.network import Link, Network, build
 
 __all__ = [
+    "KnownLinks",
     "LinkNow",
     "betas_of",
     "guessed_network",
@@ -64,6 +65,33 @@ class LinkNow:
     dst: int
     alpha_s: float
     beta_s_per_byte: float
+
+
+@dataclass(frozen=True, eq=False)
+class KnownLinks:
+    """The capability of the links between the ranks ``slots`` of a session.
+
+    ``start`` is what is known of them from the start. The links of the spares ``guessed`` are guessed in it;
+    ``measured`` are the first measurements of those that have joined.
+    """
+
+    slots: tuple[int, ...]
+    start: Network
+    guessed: frozenset[int] = frozenset()
+    measured: tuple[LinkNow, ...] = ()
+
+    @property
+    def capability(self) -> Network:
+        """The network of all slots."""
+        return with_links(self.start, self.measured, self.slots)
+
+    def with_first(self, found: Iterable[LinkNow]) -> KnownLinks:
+        """Return the links with the measurements in ``found`` that are the first ones of guessed links."""
+        known = {(link.src, link.dst): link for link in self.measured}
+        for link in found:
+            if {link.src, link.dst} & self.guessed and link.beta_s_per_byte < math.inf:
+                known.setdefault((link.src, link.dst), link)
+        return replace(self, measured=tuple(known.values()))
 
 
 def measured_links(
@@ -128,7 +156,7 @@ def measured_network(group: Group) -> Network:
 def _host_names(group: Group) -> list[str]:
     """Return the host name of each rank, or numbered names if two hosts have one name."""
     hosts = _by_host(group)
-    called = [group.mesh.names[group.members[ranks[0]]] for ranks in hosts]
+    called = [group.mesh.known[group.members[ranks[0]]].name for ranks in hosts]
     if len({*called}) < len(called):
         called = [f"host {at}" for at in range(len(hosts))]
     name_of = {rank: name for name, ranks in zip(called, hosts, strict=True) for rank in ranks}

@@ -7,12 +7,11 @@ same decisions in the same order, and each worker carries them out one after the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from exec.adaptive.links_now import LinkNow
+from exec.adaptive.links_now import KnownLinks
 from exec.sockets import Whereabouts
 from synth.collective import Kind
-from synth.network import Network
 from synth.schedules import Schedule
 
 __all__ = [
@@ -25,23 +24,21 @@ __all__ = [
     "Decision",
     "Go",
     "Install",
-    "InstallLate",
     "Installed",
     "Join",
     "Leave",
     "Measure",
     "MeasuredLinks",
     "Meet",
+    "Membership",
     "Outdated",
     "PartDone",
     "Ready",
     "ReconnectionAttempt",
     "Regroup",
     "Resume",
-    "Reveal",
     "Stalled",
     "Swap",
-    "Welcome",
     "WorkerState",
     "leader_of",
 ]
@@ -117,6 +114,50 @@ def leader_of(members: Collection[int], joined: Mapping[int, int]) -> int:
     ``joined`` maps members that were let in later to the requests that let them in.
     """
     return min(members, key=lambda rank: (joined.get(rank, -1), rank))
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The ranks of an epoch.
+
+    ``lost`` says how ranks were lost. ``severed`` are pairs of hosts, by their lowest ranks, between which
+    nothing passes. ``joined`` maps members that were let in later to the request that let them in. ``starts``
+    counts the earlier starts of ranks that were started again. ``joining`` do not yet know where they go on.
+    """
+
+    members: tuple[int, ...]
+    epoch: int = 0
+    lost: Mapping[int, str] = field(default_factory=dict)
+    severed: tuple[tuple[int, int], ...] = ()
+    joined: Mapping[int, int] = field(default_factory=dict)
+    starts: Mapping[int, int] = field(default_factory=dict)
+    joining: tuple[int, ...] = ()
+
+    @property
+    def leader(self) -> int:
+        """The member that decides."""
+        return leader_of(self.members, self.joined)
+
+    def without(self, lost: Mapping[int, str]) -> Membership:
+        """Return the membership after the loss of the members ``lost``."""
+        return replace(
+            self,
+            members=tuple(rank for rank in self.members if rank not in lost),
+            lost={**self.lost, **lost},
+            joined={rank: seq for rank, seq in self.joined.items() if rank not in lost},
+            joining=tuple(rank for rank in self.joining if rank not in lost),
+        )
+
+    def with_joining(self, starts: Mapping[int, int], seq: int) -> Membership:
+        """Return the membership once request ``seq`` lets these ``starts`` of ranks in."""
+        return replace(
+            self,
+            members=tuple(sorted((*self.members, *starts))),
+            lost={rank: how for rank, how in self.lost.items() if rank not in starts},
+            joined={**self.joined, **dict.fromkeys(starts, seq)},
+            starts={**self.starts, **starts},
+            joining=tuple(sorted((*self.joining, *starts))),
+        )
 
 
 @dataclass(frozen=True)
@@ -241,25 +282,19 @@ class Go(Decision):
     last: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Regroup(Decision):
-    """Start of an epoch with ``members``; each reports its state.
+    """Start of an epoch with ``membership``; each member reports its state.
 
-    ``severed`` are pairs of hosts, by their lowest ranks, between which nothing passes. ``joined`` maps
-    members that were let in later to the request that let them in. ``starts`` counts the earlier starts of
-    members and lost ranks, if any. ``joining`` do not yet know where they go on. ``links`` are the first
-    measurements of the links of spares that have joined. ``network`` is the coordinator's view of the links:
-    if a rank was lost while they were first measured, the views of the ranks may differ.
+    ``links`` are the links as the coordinator knows them: if a rank was lost while they were first measured,
+    others may know them differently. A rank that joins also needs the ``requests`` that were set up, in this
+    order, and how many of them lie between measurements.
     """
 
-    members: tuple[int, ...]
-    lost: Mapping[int, str]
-    severed: tuple[tuple[int, int], ...] = ()
-    joined: Mapping[int, int] = field(default_factory=dict)
-    starts: Mapping[int, int] = field(default_factory=dict)
-    joining: tuple[int, ...] = ()
-    links: tuple[LinkNow, ...] = ()
-    network: Network | None = None
+    membership: Membership
+    links: KnownLinks | None = None
+    requests: tuple[CollectiveCall, ...] = ()
+    profile_every: int = 0
 
 
 @dataclass(frozen=True)
@@ -276,33 +311,26 @@ class Resume(Decision):
 
 @dataclass(frozen=True, eq=False)
 class Install(Decision):
-    """Order to make contexts for ``schedules``, by request, beside the job; ``parts`` are packed."""
+    """Order to make contexts of a version of the schedules beside the job; ``parts`` are packed.
 
-    version: int
-    schedules: Mapping[CollectiveCall, Schedule]
-    parts: bytes
-
-
-@dataclass(frozen=True, eq=False)
-class InstallLate(Decision):
-    """Order to make the contexts of ``version`` for late ranks beside the job; ``parts`` are packed."""
+    They are for all ranks and new ``schedules``, by request; with ``late`` for late ranks of the version.
+    """
 
     version: int
     parts: bytes
+    schedules: Mapping[CollectiveCall, Schedule] = field(default_factory=dict)
+    late: bool = False
 
 
 @dataclass(frozen=True)
 class Swap(Decision):
-    """Order to use the contexts of ``version`` from now on."""
+    """Order to use the contexts of ``version`` from now on.
+
+    With ``late`` they are those for late ranks, if that version is in use.
+    """
 
     version: int
-
-
-@dataclass(frozen=True)
-class Reveal(Decision):
-    """Order to use the contexts for late ranks of ``version`` from now on, if that version is in use."""
-
-    version: int
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -311,20 +339,6 @@ class Measure(Decision):
 
     number: int
     severed: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Welcome(Decision):
-    """Agreements so far, for a rank that joins.
-
-    ``network`` is the capability of the links, guessed for those of the ranks ``guessed``. ``requests`` were
-    set up in this order. Links are measured every ``profile_every`` requests.
-    """
-
-    network: Network
-    guessed: frozenset[int]
-    requests: tuple[CollectiveCall, ...]
-    profile_every: int
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from exec.adaptive.backend import Backend, Work
 from exec.adaptive.coordinator import Seen, WaitPolicy
 from exec.adaptive.direction import Direction
-from exec.adaptive.links_now import LinkNow, guessed_network, measured_network, with_spares
+from exec.adaptive.links_now import KnownLinks, guessed_network, measured_network, with_spares
 from exec.adaptive.messages import (
     REDUCING,
     SERVED,
@@ -30,43 +30,30 @@ from exec.adaptive.messages import (
     Decision,
     Join,
     Meet,
+    Membership,
     ReconnectionAttempt,
     Regroup,
     leader_of,
 )
+from exec.adaptive.session_state import TOPIC, SessionState
 from exec.program import Array, dtype_name, dtype_of, ufunc_of
+from exec.relays import CYCLE_S
 from exec.sockets import Group
 from probes.base import CcctlError, LostRankError, UsageError
 from synth.collective import Kind
 from synth.network import Network
 from synth.schedules import Schedule
 
-__all__ = ["Admission", "Session", "SessionEvent"]
+__all__ = ["Admission", "Session"]
 
 _log = logging.getLogger(__name__)
 
-TOPIC = "session"
 _BEAT_S = 0.1
 # How often the ends of a severed pair try to reach each other.
 _TRY_S = 0.5
 # How often a rank requests admission, and how long it may know no rank to send the request to.
 _ASK_S, _ALONE_S = 0.5, 10.0
 _LOOK_S = 0.02
-
-
-@dataclass(frozen=True)
-class SessionEvent:
-    """An event of a session besides its collectives: "measured", "planned", "swapped", "lost", "resumed" …
-
-    ``at_s`` counts from the start of the session. ``seconds`` is the duration, of which the job stood still
-    for ``stood_s``.
-    """
-
-    what: str
-    at_s: float
-    seconds: float = 0.0
-    stood_s: float = 0.0
-    detail: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,29 +104,26 @@ class Session:
         fence: Callable[[int], None] = lambda rank: None,
         join_s: float = 600.0,
     ) -> None:
-        self._started_s = time.monotonic()
-        self.events: list[SessionEvent] = []
-        self._mesh, self._first = group.mesh, group
-        self.rank = group.mesh.rank
-        self.policy, self.replan_s, self.fence = policy or WaitPolicy(), replan_s, fence
+        self._state = state = SessionState(group, policy or WaitPolicy(), replan_s)
+        self._mesh, self._fence = group.mesh, fence
+        # Ranks are numbered as at the start; ``size`` counts them all, with spares.
+        self.rank, self.size, self.events = state.rank, len(state.slots), state.events
         joins = group.mesh.start > 0
-        self.slots = tuple(dict.fromkeys((*group.members, *group.mesh.spares)))
-        self.guessed: frozenset[int] = frozenset()
         if not joins:
-            self.capability = self._measured(network)
+            state.links = self._measured(network)
         self._direction: Direction | None = None
         self._gone: set[tuple[int, int]] = set()
         self._meets: queue.SimpleQueue[Meet] = queue.SimpleQueue()
-        self._backend = Backend(self, group, None if joins else self.capability)
+        self._backend = Backend(state)
         self._closed = threading.Event()
         self._inbox: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._mesh.subscribe(TOPIC, self._hear)
-        self._mesh.on_stalled(self._backend.stalled)
+        self._mesh.stalled = self._backend.stalled
         self._mesh.on_lost(self._lost)
         if not joins:
             for rank, how in tuple(self._mesh.lost.items()):
                 if rank in group.members:
-                    self._lost(rank, how, self._mesh.starts[rank])
+                    self._lost(rank, how, self._mesh.known[rank].start)
             # If a rank is already lost, the others go on as after a later loss.
             with contextlib.suppress(LostRankError):
                 group.Barrier()
@@ -152,29 +136,34 @@ class Session:
         self._own_admission = self._join(join_s) if joins else None
 
     @property
-    def size(self) -> int:
-        """The number of ranks at the start, with spares."""
-        return len(self.slots)
+    def membership(self) -> Membership:
+        """The members, numbered as at the start, with the ranks that were lost or have joined."""
+        return self._state.membership
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The ranks that take part, numbered as at the start."""
-        return self._backend.members
+        """The ranks that take part."""
+        return self.membership.members
 
     @property
     def epoch(self) -> int:
         """The number of regroupings: after losses, after admissions, and around severed hosts."""
-        return self._backend.epoch
+        return self.membership.epoch
 
     @property
-    def lost(self) -> dict[int, str]:
+    def lost(self) -> Mapping[int, str]:
         """The ranks that were lost, and how."""
-        return dict(self._backend.lost)
+        return self.membership.lost
 
     @property
     def severed(self) -> tuple[tuple[int, int], ...]:
         """Pairs of live hosts, by their lowest ranks, between which nothing passes."""
-        return self._backend.severed
+        return self.membership.severed
+
+    @property
+    def coordinator(self) -> int:
+        """The rank that decides: the lowest among the longest-standing live members."""
+        return self.membership.leader
 
     @property
     def seen(self) -> Sequence[Seen]:
@@ -189,57 +178,18 @@ class Session:
     @property
     def schedules(self) -> Mapping[CollectiveCall, Schedule]:
         """The schedules in use, by request."""
-        return self._backend.version.schedules
-
-    def schedule_of(self, request: CollectiveCall) -> Schedule:
-        """Return the schedule in use for ``request``; make it now if this rank has not set it up yet."""
-        return self._backend.schedule_of(request)
+        return self._state.version.schedules
 
     @property
     def version(self) -> int:
         """The number of the schedules in use; 0 for the first ones of an epoch."""
-        return self._backend.version.number
+        return self._state.version.number
 
     @property
-    def profile_every(self) -> int:
-        """The number of requests between measurements of the links; 0 for never."""
-        return self._backend.profile_every
-
-    @property
-    def coordinator(self) -> int:
-        """The rank that decides: the lowest among the longest-standing live members."""
-        return leader_of(self.members, self.joined)
-
-    @property
-    def joined(self) -> Mapping[int, int]:
-        """The members that were started again, and the number of the request that let each in."""
-        return self._backend.joined
-
-    @property
-    def starts(self) -> Mapping[int, int]:
-        """The number of earlier starts of each rank that was let in again."""
-        return self._backend.starts
-
-    @property
-    def joining(self) -> tuple[int, ...]:
-        """The members that do not yet know where they go on."""
-        return self._backend.joining
-
-    @property
-    def base(self) -> Network:
-        """The capability of the links as known, or guessed, at the start."""
-        assert self._backend.base is not None, "asked before this rank was let in"
-        return self._backend.base
-
-    @property
-    def first_links(self) -> tuple[LinkNow, ...]:
-        """The first measurements of the links of spares, as of the last epoch."""
-        return self._backend.links
-
-    @property
-    def requests(self) -> tuple[CollectiveCall, ...]:
-        """The requests that were set up, in the same order on every rank."""
-        return self._backend.requests
+    def links(self) -> KnownLinks:
+        """The capability of the links, as all members know it since the last regrouping."""
+        assert self._state.links is not None, "asked before this rank was let in"
+        return self._state.links
 
     @property
     def next_seq(self) -> int:
@@ -323,11 +273,11 @@ class Session:
 
     def profile(self, every: int) -> None:
         """Measure the links every ``every`` requests (0: never) and replan; the same on every rank."""
-        self._backend.profile_every = every
+        self._state.profile_every = every
 
     def survivors(self, name: str) -> Group:
         """Return the group of live members, for the caller's own calls under this name."""
-        return self._backend.group.named(name)
+        return self._state.group.named(name)
 
     def close(self) -> None:
         """End the session; collective over the live members. Its works must be done."""
@@ -338,18 +288,6 @@ class Session:
         for thread in self._threads:
             thread.join(2)
         self._mesh.subscribe(TOPIC, lambda rank, message: None)
-
-    def tell(
-        self, what: str, seconds: float = 0.0, stood_s: float = 0.0, detail: dict[str, Any] | None = None
-    ) -> None:
-        """Note an event."""
-        self.events.append(
-            SessionEvent(what, time.monotonic() - self._started_s, seconds, stood_s, detail or {})
-        )
-
-    def send(self, rank: int, message: object) -> None:
-        """Send a message to one rank of the session."""
-        self._mesh.send(rank, TOPIC, message)
 
     def _join(self, limit_s: float) -> Admission:
         """Request admission repeatedly, and connect to all ranks that the others name."""
@@ -367,7 +305,7 @@ class Session:
             if now_s - asked_s > _ASK_S:
                 asked_s = now_s
                 for rank in met:
-                    self.send(rank, Join(self._mesh.start, met))
+                    self._state.send(rank, Join(self._mesh.start, met))
             with contextlib.suppress(queue.Empty):
                 others = self._meets.get(timeout=_LOOK_S).others
                 self._mesh.meet(others)
@@ -379,21 +317,21 @@ class Session:
         self._mesh.admitted()
         return admission
 
-    def _measured(self, network: Network | None) -> Network:
+    def _measured(self, network: Network | None) -> KnownLinks:
         """Return the capability of the links: as given, or as measured now."""
-        measured_s = time.monotonic()
+        state, measured_s = self._state, time.monotonic()
         if network is None:
             network = self._measured_now()
             what = "guessed" if network is None else "measured"
-            network = guessed_network(self._first) if network is None else network
-            self.tell(what, time.monotonic() - measured_s, detail={"used": "now"})
+            network = guessed_network(state.first) if network is None else network
+            state.tell(what, time.monotonic() - measured_s, detail={"used": "now"})
         if network.ranks == self.size:
-            return network
-        ranks = self._first.Get_size()
+            return KnownLinks(state.slots, network)
+        ranks = state.first.Get_size()
         if network.ranks != ranks:
             raise UsageError(f"the network is for {network.ranks} ranks, the session has {ranks}")
-        self.guessed = frozenset(self.slots[ranks:])
-        return with_spares(network, self._names_of_spares(network))
+        whole = with_spares(network, self._names_of_spares(network))
+        return KnownLinks(state.slots, whole, frozenset(state.slots[ranks:]))
 
     def _measured_now(self) -> Network | None:
         """Measure the links now; return None if a rank is lost meanwhile.
@@ -401,7 +339,7 @@ class Session:
         In that case other ranks may have a result: all adopt the coordinator's with the epoch that begins
         without the lost rank.
         """
-        group = self._first.among(self._first.members, "first links")
+        group = self._state.first.among(self._state.first.members, "first links")
 
         def give_up(rank: int, how: str, _start: int = 0) -> None:
             if rank in group.members:
@@ -419,13 +357,13 @@ class Session:
 
     def _names_of_spares(self, network: Network) -> list[str]:
         """Return the host of each spare, named as in the network or with a name that is new in it."""
-        host, names = self._mesh.host, dict[int, str]()
-        for rank, name in zip(self._first.members, network.hosts, strict=True):
+        host, names, slots = self._mesh.host, dict[int, str](), self._state.slots
+        for rank, name in zip(self._state.first.members, network.hosts, strict=True):
             names.setdefault(host[rank], name)
-        for rank in self.slots[network.ranks :]:
-            called = self._mesh.names[rank]
+        for rank in slots[network.ranks :]:
+            called = self._mesh.known[rank].name
             names.setdefault(host[rank], f"host {host[rank]}" if called in names.values() else called)
-        return [names[host[rank]] for rank in self.slots[network.ranks :]]
+        return [names[host[rank]] for rank in slots[network.ranks :]]
 
     def _lost(self, rank: int, how: str, start: int) -> None:
         """Note a lost rank; runs on any thread of the mesh."""
@@ -440,8 +378,8 @@ class Session:
             raise UsageError(f"count: expected at least 1 element, found {count}")
         size = dtype_of(dtype).itemsize
         asked = CollectiveCall(kind, op if kind in REDUCING else "sum", dtype, count, size, root or 0)
-        if asked.rooted and root not in self.slots:
-            raise UsageError(f"root: expected one of {self.slots}, found {root}")
+        if asked.rooted and root not in self._state.slots:
+            raise UsageError(f"root: expected one of {self._state.slots}, found {root}")
         if not asked.rooted and root is not None:
             raise UsageError(f"root: {kind} has none, found {root}")
         return asked
@@ -460,7 +398,7 @@ class Session:
     def _beat(self) -> None:
         while not self._closed.wait(_BEAT_S):
             if self.members and self.coordinator != self.rank:
-                self.send(self.coordinator, Beat())
+                self._state.send(self.coordinator, Beat())
 
     def _try_severed(self) -> None:
         """Try to reach the other host of each severed pair that this host is in."""
@@ -470,12 +408,13 @@ class Session:
                     [rank for rank in self.members if self._mesh.host[rank] == host] for host in pair
                 )
                 if here and there and self.rank == here[0]:
-                    self.send(self.coordinator, ReconnectionAttempt(pair, self._mesh.reaches(there[0])))
+                    attempt = ReconnectionAttempt(pair, self._mesh.reaches(there[0]))
+                    self._state.send(self.coordinator, attempt)
 
     def _direct(self) -> None:
         """Coordinate while this rank is the leader; else wait to become it."""
         while not self._closed.is_set():
-            wait_s = 0.05 if self._direction is None else self._direction.wait_s
+            wait_s = 0.05 if self._direction is None else CYCLE_S
             with contextlib.suppress(queue.Empty):
                 rank, message = self._inbox.get(timeout=wait_s)
                 self._take(rank, message)
@@ -486,11 +425,12 @@ class Session:
     def _take(self, rank: int, message: Any) -> None:
         if self._direction is None:
             # A lost rank may have been started again meanwhile, and is no member then.
-            starts, members = self.starts, self.members
-            gone = {one for one in members if (one, starts.get(one, 0)) in self._gone}
-            if not members or self.rank != leader_of({*members} - gone or {self.rank}, self.joined):
+            now = self.membership
+            gone = {one for one in now.members if (one, now.starts.get(one, 0)) in self._gone}
+            left = {*now.members} - gone or {self.rank}
+            if not now.members or self.rank != leader_of(left, now.joined):
                 return
-            self._direction = Direction(self, self._first, members, self.epoch)
+            self._direction = Direction(self._state, now, self._fence)
             self._guarded(self._direction.lose, {one: self._mesh.lost.get(one, "is gone") for one in gone})
         if isinstance(message, _Gone):
             self._guarded(self._direction.lose, {rank: message.how}, message.start)

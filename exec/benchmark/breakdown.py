@@ -6,8 +6,7 @@ Their sum is the time of the run. The parts of a forecast add up to the predicte
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -140,25 +139,3 @@ class Breakdown:
     busy: tuple[Busy, ...] = ()
     clock_error_s: float = 0.0
     why_empty: str = ""
-
-    def problems(self) -> Iterator[tuple[str, float]]:
-        """Yield (path, value) of every time that is not finite."""
-        for path, value in self._seconds():
-            if not math.isfinite(value):
-                yield path, value
-
-    def _seconds(self) -> Iterator[tuple[str, float]]:
-        yield "time_s", self.time_s
-        yield "clock_error_s", self.clock_error_s
-        for at, part in enumerate(self.parts):
-            yield f"parts[{at}].time_s", part.time_s
-        for at, own in enumerate(self.ranks):
-            for name in sorted({*RankTimes.__dataclass_fields__} - {"rank"}):
-                yield f"ranks[{at}].{name}", getattr(own, name)
-        for at, one in enumerate(self.busy):
-            yield f"busy[{at}].needed_s", one.needed_s
-        if (told := self.forecast) is not None:
-            for name in ("bound_s", "schedule_s", "steps_s", "sharing_s", "memory_s"):
-                yield f"forecast.{name}", getattr(told, name)
-            for at, part in enumerate(told.parts):
-                yield f"forecast.parts[{at}].time_s", part.time_s

@@ -104,28 +104,25 @@ def asked(sizes: Sequence[tuple[int, Sequence[Entrant]]], library: str = "") -> 
 
     ``library`` takes part with its own collective, if it has it; "" for none.
     """
-    return tuple(_asked(size_bytes, found, library) for size_bytes, found in sizes)
+    return tuple(_bench_request(size_bytes, found, library) for size_bytes, found in sizes)
 
 
-def _asked(size_bytes: int, found: Sequence[Entrant], library: str) -> BenchRequest:
+def _bench_request(size_bytes: int, found: Sequence[Entrant], library: str) -> BenchRequest:
     if not found:
         raise UsageError(f"no schedule of {size_bytes} bytes is short enough to be raced")
-    first, *others = [Contender(one.name, one.program, (one.predicted_s,)) for one in found]
+    first = found[0].program
     whole_s = sum(one.predicted_s for one in found)
     iterations = min(_MOST_ITERATIONS, max(_FEWEST, int(_RACE_S / max(whole_s, 1e-9))))
     return BenchRequest(
-        program=first.program,
-        counts=(count_of(first.program.collective, size_bytes, dtype_of(_DTYPE).itemsize),),
-        predicted_s=first.predicted_s,
+        contenders=tuple(Contender(one.name, one.program, (one.predicted_s,)) for one in found),
+        counts=(count_of(first.collective, size_bytes, dtype_of(_DTYPE).itemsize),),
         dtype=_DTYPE,
         redop="sum",
         warmup=_WARMUP if iterations > _FEWEST else 1,
         iterations=iterations,
-        placements=(not first.program.out_of_place,),
+        placements=(not first.out_of_place,),
         peers=(library,) if library else (),
         optional_peers=True,
-        name=first.name,
-        beside=tuple(others),
         samples=True,
     )
 

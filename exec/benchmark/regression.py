@@ -11,7 +11,8 @@ from exec.benchmark.report import Measurement, Report, Row
 
 __all__ = ["RowChange", "compare", "label_of"]
 
-Key = tuple[str, int, str, str, str, str]
+# The label of a row, its placement, and its program where that matters.
+Key = tuple[str, str, str]
 # How many standard errors of the difference of two medians a change must exceed to be believed.
 _BELIEVED = 3.0
 # A median's standard error is 1.2533 σ / √n, and σ of a normal distribution its quartiles' distance / 1.349.
@@ -81,17 +82,14 @@ def _measured(rows: Iterable[Row], by_program: bool) -> dict[Key, list[Measureme
         program = row.program if by_program else ""
         for placement, one in (("out of place", row.out_of_place), ("in place", row.in_place)):
             if one is not None:
-                key = (row.collective, row.size_bytes, row.dtype, row.redop, placement, program)
-                found[key].append(one)
+                found[label_of(row), placement, program].append(one)
     return found
 
 
 def _change(key: Key, old: list[Measurement], new: list[Measurement], tolerance: float) -> RowChange:
     spread = all(one.spread is not None for one in [*old, *new])
-    collective, size_bytes, dtype, redop, placement, program = key
-    what = f"{collective} of {size_bytes} bytes, {dtype}{'' if redop == 'none' else f' {redop}'}, {placement}"
     return RowChange(
-        label=f"{what}, {program}" if program else what,
+        label=", ".join(filter(None, key)),
         old_s=_typical(old, spread),
         new_s=_typical(new, spread),
         noise_s=math.hypot(_error(old), _error(new)) if spread else 0.0,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Literal
 
 from exec.benchmark.breakdown import Breakdown
@@ -16,6 +17,8 @@ Doubt = Literal["", "cores", "spread"]
 
 # Far beyond any time in seconds, rate in GB/s and size in bytes, and what their products can hold.
 _MOST = 2.0**60
+# Who was slowest may be unknown, and which one the root is; both are -1 then.
+_RANKS = {"slowest_rank", "root"}
 # Beyond this ratio of 99th percentile to median, something other than the collective takes the time.
 _FAR = 3.0
 
@@ -152,33 +155,28 @@ class Report:
 
     def problems(self) -> list[str]:
         """Return every number that no measurement can have, as ``path: what is wrong``."""
-        return [
-            f"rows[{at}].{path}: expected a number from 0 to {_MOST:g}, found {value}"
-            for at, row in enumerate(self.rows)
-            for path, value in _numbers(row)
-            if not 0 <= value <= _MOST
-        ] + [
-            f"rows[{at}].breakdown.{path}: expected seconds, found {value}"
-            for at, row in enumerate(self.rows)
-            for path, value in (row.breakdown.problems() if row.breakdown else ())
-        ]
+        found = []
+        for at, row in enumerate(self.rows):
+            for path, value in _numbers(replace(row, breakdown=None), f"rows[{at}]"):
+                if not 0 <= value <= _MOST:
+                    found.append(f"{path}: expected a number from 0 to {_MOST:g}, found {value}")
+            # Parts of a time may be negative.
+            for path, value in _numbers(row.breakdown, f"rows[{at}].breakdown"):
+                if not abs(value) < math.inf:
+                    found.append(f"{path}: expected seconds, found {value}")
+        return found
 
 
-def _numbers(row: Row) -> Iterator[tuple[str, float]]:
-    yield "size_bytes", row.size_bytes
-    if row.predicted_s is not None:
-        yield "predicted_s", row.predicted_s
-    measured = {"out_of_place": row.out_of_place, "in_place": row.in_place}
-    for name, found in (measured | {f"peers.{name}": peer for name, peer in row.peers.items()}).items():
-        if found is not None:
-            for record, path in ((found, name), (found.spread, f"{name}.spread")):
-                yield from _numbers_of(record, path)
-
-
-def _numbers_of(record: Measurement | Spread | None, path: str) -> Iterator[tuple[str, float]]:
-    # Who was slowest may be unknown, which is -1.
-    for name in sorted({*getattr(record, "__dataclass_fields__", ())} - {"slowest_rank"}):
-        value = getattr(record, name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, int | float):
-                yield f"{path}.{name}", number
+def _numbers(value: object, path: str) -> Iterator[tuple[str, float]]:
+    """Yield (path, number) of all numbers within ``value`` that are no number of a rank."""
+    if isinstance(value, int | float):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _numbers(inner, f"{path}.{name}")
+    elif isinstance(value, tuple):
+        for at, inner in enumerate(value):
+            yield from _numbers(inner, f"{path}[{at}]")
+    elif is_dataclass(value):
+        for name in (one.name for one in fields(value) if one.name not in _RANKS):
+            yield from _numbers(getattr(value, name), f"{path}.{name}")

@@ -34,7 +34,7 @@ from synth.collective import Collective, Kind
 from synth.network import Network
 from synth.program import Program
 
-__all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor"]
+__all__ = ["BenchRequest", "Contender", "bench_all_task", "busbw_factor"]
 
 # The name of the library in a report without one.
 _OWN_WIRES = "wires of ccctl"
@@ -42,16 +42,17 @@ _OWN_WIRES = "wires of ccctl"
 
 @dataclass(frozen=True)
 class Contender:
-    """A program that takes turns with the others, and its predicted time for each count.
+    """A program that takes turns with others of the same collective.
 
-    If runs are explained, ``forecasts`` hold the parts of the predictions, and ``network`` the links and
-    ports. With a ``library`` that ``exec.peers.registry`` knows, its own collective runs in place of the
-    program, if it has one.
+    ``predicted_s`` are its predicted seconds for each count, empty where none is known. If runs are
+    explained, ``forecasts`` hold the parts of the predictions, and ``network`` the links and ports. With a
+    ``library`` that ``exec.peers.registry`` knows, its own collective runs in place of the program, if it has
+    one.
     """
 
     name: str
     program: Program
-    predicted_s: tuple[float | None, ...]
+    predicted_s: tuple[float | None, ...] = ()
     forecasts: tuple[Forecast | None, ...] = ()
     network: Network | None = None
     library: str = ""
@@ -59,27 +60,23 @@ class Contender:
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """A benchmark to run: block counts with their predicted times (None: not known), and how often.
+    """A benchmark to run: programs of one collective, block counts, and how often.
 
     ``placements`` holds False (out of place) and True (in place), the first of which the peers run
     in; ``peers`` are names that ``exec.peers.registry`` knows, left out where they lack the collective if
-    they are ``optional_peers``. ``beside`` are other programs of the same collective; ``aggregate`` calls are
-    timed as one. With ``window`` the ranks of a host read each other's buffers in place; ``device`` is what
-    ``exec.executors`` knows. With ``explain`` a run of each contender is reported step by step, in the first
-    placement; ``forecasts``, ``network`` and ``library`` are a `Contender`'s.
+    they are ``optional_peers``. ``aggregate`` calls are timed as one. With ``window`` the ranks of a host
+    read each other's buffers in place; ``device`` is what ``exec.executors`` knows. With ``explain`` a run of
+    each contender is reported step by step, in the first placement.
     """
 
-    program: Program
+    contenders: tuple[Contender, ...]
     counts: tuple[int, ...]
-    predicted_s: tuple[float | None, ...]
     dtype: str
     redop: str
     warmup: int
     iterations: int
     placements: tuple[bool, ...]
     peers: tuple[str, ...]
-    name: str = ""
-    beside: tuple[Contender, ...] = ()
     aggregate: int = 1
     average: Average = "slowest"
     check: bool = True
@@ -87,35 +84,17 @@ class BenchRequest:
     window: bool = False
     device: str = "cpu"
     explain: bool = False
-    forecasts: tuple[Forecast | None, ...] = ()
-    network: Network | None = None
-    library: str = ""
     optional_peers: bool = False
 
     @property
-    def contenders(self) -> tuple[Contender, ...]:
-        """Every program, the request's own first."""
-        return (
-            Contender(
-                self.name or self.program.name,
-                self.program,
-                self.predicted_s,
-                self.forecasts,
-                self.network,
-                self.library,
-            ),
-            *self.beside,
-        )
+    def collective(self) -> Collective:
+        """The collective of all contenders."""
+        return self.contenders[0].program.collective
 
     @property
     def effort(self) -> Repetitions:
         """The repetitions of each call."""
         return Repetitions(self.warmup, self.iterations, self.aggregate)
-
-
-def bench_task(comm: Any, request: BenchRequest, progress: Safekeeping) -> Report:
-    """Measure every size on every rank of ``comm``; the same report on all ranks."""
-    return bench_all_task(comm, (request,), progress)
 
 
 def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safekeeping) -> Report:
@@ -131,9 +110,9 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
     shared = crowded(comm.allgather((socket.gethostname(), os.sched_getaffinity(0))))
     clocks = Clocks(*clock_offsets(comm)) if any(request.explain for request in requests) else None
     progress.waiting(-1, "opening the peers")
-    peers = open_peers(comm, first.peers, first.program.collective)
+    peers = open_peers(comm, first.peers, first.collective)
     named = {entry.library for request in requests for entry in request.contenders if entry.library}
-    libraries = {one.name: one for one in open_peers(comm, sorted(named), first.program.collective)}
+    libraries = {one.name: one for one in open_peers(comm, sorted(named), first.collective)}
     # A peer may lack one type of many; of the only one that was asked for it may not.
     several = len({(request.dtype, request.redop) for request in requests}) > 1
     total, done, rows = sum(len(request.counts) for request in requests), 0, []
@@ -152,7 +131,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
         progress.partial(whole)
     for request in requests:
         for at, count in enumerate(request.counts):
-            size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
+            size_bytes = size_bytes_of(request.collective, count, dtype_of(request.dtype).itemsize)
             progress.update(done, total, f"{size_bytes} bytes")
             lenient = several or request.optional_peers
             found = _Size(
@@ -187,9 +166,9 @@ def _require_memory(comm: Any, requests: Sequence[BenchRequest], *, far: bool) -
         need = bench_need(
             layouts, comm.Get_rank(), itemsize, request.placements, peers=bool(request.peers), far=far
         )
-        needs.append((size_bytes_of(request.program.collective, count, itemsize), need))
+        needs.append((size_bytes_of(request.collective, count, itemsize), need))
     size_bytes, need = max(needs, key=lambda pair: (pair[1].memory_bytes, pair[0]))
-    require_room(comm, need, f"{requests[0].program.collective.label} of {size_bytes} bytes")
+    require_room(comm, need, f"{requests[0].collective.label} of {size_bytes} bytes")
 
 
 def busbw_factor(kind: Kind, ranks: int) -> float:
@@ -235,7 +214,7 @@ class _Size:
             ours, beside_them = self._placement(in_place, beside)
             found[in_place] = ours
             theirs |= beside_them
-        collective = self.layouts[0].program.collective
+        collective = self.request.collective
         return [
             Row(
                 collective=collective.kind,
@@ -247,7 +226,7 @@ class _Size:
                 if collective.kind in ("broadcast", "reduce", "scatter", "gather")
                 else -1,
                 program=contender.name,
-                predicted_s=contender.predicted_s[self.at],
+                predicted_s=contender.predicted_s[self.at] if contender.predicted_s else None,
                 out_of_place=found[False][number] if False in found else None,
                 in_place=found[True][number] if True in found else None,
                 peers=theirs,
@@ -279,7 +258,7 @@ class _Size:
         logs = [RunLogs(call) for call in calls]
         for peer in peers:
             try:
-                calls.append(peer.ready(self.layouts[0].program.collective, buffers, request.redop))
+                calls.append(peer.ready(self.request.collective, buffers, request.redop))
             except UnavailableError:
                 if not (peer.optional or self.lenient):
                     raise
@@ -306,7 +285,7 @@ class _Size:
             wrong = [_wrong(comm, call, buffers, request.redop) for call in calls]
         for call in calls:
             call.close()
-        collective = self.layouts[0].program.collective
+        collective = self.request.collective
         factor = busbw_factor(collective.kind, collective.size)
         measured = [
             measurement(
@@ -328,9 +307,7 @@ class _Size:
         if not library:
             return None
         try:
-            return self.libraries[library].ready(
-                self.layouts[0].program.collective, buffers, self.request.redop
-            )
+            return self.libraries[library].ready(self.request.collective, buffers, self.request.redop)
         except UnavailableError:
             return None
 

@@ -3,7 +3,7 @@
 In: a task by name, its arguments, a `World`. Out: the value of rank 0, or an error that names the rank. With
 MPI a lost rank ends the run; with ccctl's own sockets the others may go on without it.
 
-Read `run`, `session`, `starters`, `watchdog`, `ranks`, `answers`, `protocol`, `worker`. `attached` is for the
+Read `run`, `session`, `starters`, `watchdog`, `ranks`, `protocol`, `worker`. `attached` is for the
 user's own mpirun; there `ending` receives the reason for an abort.
 """
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exec.launcher.ending import Ending
-from exec.launcher.protocol import RANK_VARIABLES, Heartbeat, Partial, function_of
+from exec.launcher.protocol import Heartbeat, Partial, function_of, rank_of_launcher
 from probes.base import UnavailableError, UsageError
 
 __all__ = ["own_rank", "run_inside"]
@@ -143,7 +143,7 @@ def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator
 
     The thread of the task may be stuck inside MPI, where no exception reaches it.
     """
-    rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
+    rank = rank_of_launcher()
     ours, theirs = socket.socketpair()
     watch = threading.Thread(target=_watch, args=(rank, state, ours, timeout_s, ending), daemon=True)
     watch.start()

@@ -54,6 +54,7 @@ __all__ = [
     "environment",
     "function_of",
     "is_local",
+    "rank_of_launcher",
     "rebuilt",
     "remove",
     "run_directories",
@@ -325,6 +326,11 @@ def environment(addresses: list[str], key: bytes, scratch: str) -> dict[str, str
     An address is the path of a socket, or host:port.
     """
     return {_ADDRESSES: " ".join(addresses), _KEY: key.hex(), SCRATCH: scratch}
+
+
+def rank_of_launcher() -> int:
+    """Return the rank that a launcher has given to this process; 0 without one."""
+    return next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
 
 
 def scratch_directory() -> str:

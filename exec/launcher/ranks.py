@@ -1,21 +1,41 @@
-"""The command's knowledge of its ranks: which are present, what each does, and who waits for whom."""
+"""The ranks as their command knows them: their phases, its answers to them, and who waits for whom."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import collections
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 
-from exec.launcher.protocol import Heartbeat
+from exec.launcher.protocol import Exchanged, Heartbeat, JobForRanks, Release
 from exec.sockets import Channel
 
-__all__ = ["MOST_NAMED", "RankState", "culprit", "who_waits"]
+__all__ = ["MOST_NAMED", "AllGathers", "RankPhase", "RankState", "Responder", "culprit", "who_waits"]
 
 MOST_NAMED = 8
 
 
+class RankPhase(IntEnum):
+    """The phases of a rank, of which it leaves none out but by its loss or failure."""
+
+    PRESENT = 0
+    """It has said hello."""
+    CONNECTED = 1
+    """Its connections to the other ranks, or MPI, are up: it runs its task."""
+    RETURNED = 2
+    """Its function has returned, and it keeps the value."""
+    FINISHED = 3
+    """It sends nothing any more."""
+    LOST = 4
+
+
 @dataclass(eq=False)
 class RankState:
-    """The state of one rank."""
+    """The state of one rank, as the command knows it.
+
+    ``start`` counts its earlier starts. ``send_error`` is why a message could not be sent to it, as the
+    connection reports it once. ``lost`` says how it was lost, in a run that survives that.
+    """
 
     number: int
     host: str
@@ -23,28 +43,26 @@ class RankState:
     connection: Channel
     heard_s: float
     start: int = 0
-    """How often the rank was started before."""
+    phase: RankPhase = RankPhase.PRESENT
     status: Heartbeat = field(default_factory=Heartbeat)
     segments: tuple[str, ...] = ()
-    up: bool = False
-    """Its wires are."""
-    returned: bool = False
     has_value: bool = False
-    finished: bool = False
-    unreached: OSError | None = None
-    """Why it could not be told something: the connection says it once."""
+    send_error: OSError | None = None
     lost: str = ""
-    """How it was lost, in a run that survives that."""
 
     @property
     def at_work(self) -> bool:
         """Whether it is present and still runs its task."""
-        return not (self.finished or self.lost or self.returned)
+        return self.phase < RankPhase.RETURNED
 
     @property
     def connected(self) -> bool:
         """Whether it may still send messages."""
-        return not (self.finished or self.lost)
+        return self.phase < RankPhase.FINISHED
+
+    def lose(self, how: str) -> None:
+        """Count the rank as lost."""
+        self.phase, self.lost = RankPhase.LOST, how
 
     def __str__(self) -> str:
         return f"rank {self.number} (host {self.host}, pid {self.pid})"
@@ -76,3 +94,63 @@ def who_waits(ranks: Collection[RankState], but: RankState | None = None) -> lis
     idle = [rank for rank in ranks if rank is not but and rank.at_work and rank.status.peer is None]
     said = [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing]
     return lines + said[:MOST_NAMED]
+
+
+class AllGathers:
+    """The all-gathers of a run: each is complete when all participating ranks have contributed."""
+
+    def __init__(self, ranks: int) -> None:
+        self._given: list[collections.deque[bytes]] = [collections.deque() for _ in range(ranks)]
+
+    def give(self, rank: int, content: bytes) -> None:
+        self._given[rank].append(content)
+
+    def whole(self, absent: Collection[int]) -> Iterator[tuple[bytes, ...]]:
+        """Yield the contributions of all ranks to each newly completed all-gather.
+
+        ``absent`` ranks contribute nothing more: b"" once their earlier contributions are used up.
+        """
+        while any(self._given) and all(given or rank in absent for rank, given in enumerate(self._given)):
+            yield tuple(given.popleft() if given else b"" for given in self._given)
+
+
+class Responder:
+    """The command's answers to ranks without MPI: their all-gathers, and who hands over the result.
+
+    No rank waits for a lost one, so a run goes on when ranks die at any moment.
+    """
+
+    def __init__(self, job: JobForRanks) -> None:
+        self.exchanges = AllGathers(job.at_start)
+        self._job = job
+        # The rank that was asked for the result.
+        self.giver: RankState | None = None
+        self._released = False
+
+    def due(self, ranks: Mapping[int, RankState]) -> list[tuple[RankState, Exchanged | Release]]:
+        """Return the answers that are due now, in the order in which to send them."""
+        at_work = [rank for rank in ranks.values() if rank.at_work]
+        # A rank that was started later has missed some all-gathers, so it takes part in none.
+        first = [rank for rank in at_work if not rank.start]
+        absent = ranks.keys() - {rank.number for rank in first}
+        found: list[tuple[RankState, Exchanged | Release]] = []
+        for contents in self.exchanges.whole(absent):
+            found += [(rank, Exchanged(contents)) for rank in first]
+        left = [ranks[number] for number in sorted(ranks) if not ranks[number].lost]
+        if len(ranks) >= self._job.at_start and all(rank.phase >= RankPhase.RETURNED for rank in left):
+            found += self._releases(left)
+        return found
+
+    def _releases(self, left: list[RankState]) -> list[tuple[RankState, Exchanged | Release]]:
+        """Ask the lowest remaining rank with a value to hand it over; then release all."""
+        if self._released:
+            return []
+        if self.giver is None or self.giver.lost:
+            givers = left if self._job.survive else left[:1]
+            self.giver = next((rank for rank in givers if rank.has_value), None)
+            if self.giver is not None:
+                return [(self.giver, Release(hand_over=True))]
+        if self.giver is not None and self.giver.phase < RankPhase.FINISHED:
+            return []
+        self._released = True
+        return [(rank, Release(hand_over=False)) for rank in left if rank is not self.giver]

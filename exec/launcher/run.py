@@ -229,22 +229,11 @@ def run_ranks(
     ending: Ending | None = None,
     path: Sequence[str] = (),
 ) -> Any:
-    """Run ``function(comm, arguments, progress)`` on every rank of ``world``; return rank 0's result.
+    """Run the function named ``task`` on every rank of ``world``, as `launch` does; return rank 0's result.
 
-    ``task`` names the function as "package.module:function". A rank that dies, hangs or is stopped raises
-    LostRankError within seconds. An expected error on a rank is raised here as itself, any other as
-    RankFailed. Notes of the error hold the last output of mpirun or the ranks.
-
-    With ``stall_s``, a run in which no rank makes progress for so long is lost, too, as TCP waits for ever
-    for a host that is gone. ``keep`` is called soon after with each piece that a rank hands to
-    ``progress.partial``, ``progress`` with the updates of rank 0, and ``on_status`` with a rank, its host and
-    its status at each report.
-
-    Ranks find modules where a fresh Python does, and then in the folders of ``path``. ``wires``, ``survive``,
-    ``rejoin`` and ``on_lost`` are those of `launch`, as is the world's ``spare``.
-
-    Inside mpirun or srun every rank returns, all but rank 0 with None. An error there ends the job, as other
-    ranks wait, after a call of ``ending``.
+    ``on_status`` is called with a rank, its host and its status at each report. Ranks find modules where a
+    fresh Python does, and then in the folders of ``path``. Inside mpirun or srun, ``ending`` is called before
+    an error ends the job. Notes of an error hold the last output of mpirun or the ranks.
     """
     if survive and wires == "mpi":
         raise UsageError("survive=True: MPI ends all ranks when one dies", hint="Give wires='sockets'.")
@@ -266,9 +255,8 @@ def run_ranks(
     ranks, where = world.placed()
     _refuse_crowd(ranks, where)
     from exec.launcher.protocol import JobForRanks
-    from exec.launcher.session import StartedRanks
-    from exec.launcher.starters import spares_of
-    from exec.launcher.watchdog import Heard, RunLimits
+    from exec.launcher.session import StartedRanks, spares_of
+    from exec.launcher.watchdog import Heard
 
     absent, hosts = spares_of(ranks, where, spares)
     most = ranks + len(absent)
@@ -280,7 +268,7 @@ def run_ranks(
     for left in reversed(range(_STARTS if survive else 1)):
         with StartedRanks(where, job, hosts) as started:
             try:
-                return started.result(heard, RunLimits(left_s, stall_s))
+                return started.result(heard, left_s, stall_s)
             except LostRankError as error:
                 if started.connected or not left:
                     raise

@@ -19,15 +19,15 @@ from exec.launcher import protocol
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.ports import bind_to_loopback, refuse_connections
 from exec.launcher.signals import deferred
-from exec.launcher.starters import Starter, agents, mpirun, variables
-from exec.launcher.watchdog import Heard, RunLimits, Watchdog
-from exec.sockets import listen
+from exec.launcher.starters import Agents, Starter, mpirun, variables
+from exec.launcher.watchdog import Heard, Watchdog
+from exec.sockets import Whereabouts, listen, published
 from probes.files import temporary_folders
 
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["StartedRanks"]
+__all__ = ["StartedRanks", "spares_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -73,8 +73,7 @@ class StartedRanks:
             hosts = [entry.host for entry in (*self._where, *elsewhere)]
             listeners = [stack.enter_context(one) for one in listen(folder, hosts)]
             self._output, self._scratch = folder / "output", str(scratch)
-            addresses = self._addresses(listeners)
-            marks = protocol.environment(addresses, key, str(scratch)) | self._job.task.variables()
+            marks = protocol.environment(published(listeners), key, str(scratch)) | self._job.task.variables()
             self._starter = self._start(launcher, marks)
             stack.callback(self._end)
             self._watchdog = Watchdog(
@@ -93,14 +92,14 @@ class StartedRanks:
         """Whether all ranks were connected, so that a run that survives losses goes on after one."""
         return self._watchdog is not None and self._watchdog.connected
 
-    def result(self, heard: Heard, limits: RunLimits) -> Any:
+    def result(self, heard: Heard, timeout_s: float | None, stall_s: float | None) -> Any:
         """Return the value of the task once every remaining rank has finished; ``heard`` gets the reports.
 
         The notes of an error hold the last lines that mpirun or the ranks printed.
         """
         assert self._watchdog is not None, "only inside the with block"
         try:
-            value = self._watchdog.result(heard, limits)
+            value = self._watchdog.result(heard, timeout_s, stall_s)
         except Exception as error:
             for line in self._last_output():
                 error.add_note(line)
@@ -110,28 +109,12 @@ class StartedRanks:
             _log.info(line)
         return value
 
-    def _addresses(self, listeners: Sequence[socket.socket]) -> list[str]:
-        """Return the addresses of the listeners for ranks, loopback addresses last."""
-        every: list[str] = []
-        for listener in listeners:
-            bound = listener.getsockname()
-            if isinstance(bound, str):
-                return [bound]
-            host, port = bound
-            every += [f"{address}:{port}" for address in (_own_addresses() if host == "0.0.0.0" else [host])]
-        return every
-
     def _start(self, launcher: mpirun.Launcher | None, marks: dict[str, str]) -> Starter:
         """Start the ranks by mpirun or by agents; ``marks`` are variables that identify the run."""
         folder = self._output.parent
         if launcher is None:
-            return agents.start(
-                self._job.at_start,
-                self._where,
-                {**variables(str(folder)), **marks},
-                self._output,
-                self._spares,
-            )
+            env = {**variables(str(folder)), **marks}
+            return Agents(self._job.at_start, self._where, env, self._output, self._spares)
         ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
         env = mpirun.variables(ranks_here, str(folder), self._scratch, alone=not self._where)
         program = [sys.executable, "-P", "-m", "exec.launcher.worker"]
@@ -211,12 +194,23 @@ class StartedRanks:
                     yield process
 
 
-def _own_addresses() -> list[str]:
-    import psutil
+def spares_of(
+    ranks: int, where: Sequence[HostSlots], spare: Sequence[HostSlots]
+) -> tuple[tuple[Whereabouts, ...], Mapping[int, HostSlots]]:
+    """Return (expected locations of the ranks on the slots of ``spare``, the host of each).
 
-    every = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
-    found = [entry.address for entry in every if entry.family == socket.AF_INET]
-    return sorted(found, key=lambda address: address.startswith("127."))
+    They are numbered after the ``ranks`` on ``where``, which are present at the start.
+    """
+    later = [entry for entry in spare for _ in range(entry.slots)]
+    entries = where or (HostSlots(socket.gethostname(), ranks),)
+    first = [entry for entry in entries for _ in range(entry.slots)][:ranks]
+    hosts = dict(enumerate([*first, *later]))
+    names = {rank: socket.gethostname() if entry.is_here else entry.host for rank, entry in hosts.items()}
+    expected = []
+    for rank in range(ranks, len(hosts)):
+        lowest = min(other for other, name in names.items() if name == names[rank])
+        expected.append(Whereabouts(rank, 0, lowest, names[rank], "", 0, ()))
+    return tuple(expected), {one.rank: hosts[one.rank] for one in expected}
 
 
 def _kill(process: psutil.Process) -> None:

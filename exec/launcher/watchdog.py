@@ -24,7 +24,6 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from exec.errors import RankFailed
-from exec.launcher.answers import Responder
 from exec.launcher.protocol import (
     Admitted,
     Failure,
@@ -40,13 +39,13 @@ from exec.launcher.protocol import (
     Started,
     rebuilt,
 )
-from exec.launcher.ranks import MOST_NAMED, RankState, culprit, who_waits
+from exec.launcher.ranks import MOST_NAMED, RankPhase, RankState, Responder, culprit, who_waits
 from exec.launcher.restarts import Restarts
 from exec.launcher.starters import Starter
 from exec.sockets import BrokenMessage, Channel, Greeter, Meeting
 from probes.base import SILENT, LostRankError, Progress, TimeoutExpired, UnavailableError
 
-__all__ = ["Heard", "RunLimits", "Watchdog"]
+__all__ = ["Heard", "Watchdog"]
 
 _log = logging.getLogger(__name__)
 
@@ -62,14 +61,6 @@ MPI_START_S = 120.0
 _GRACE_S = 1.0
 _SCAN_S = 1.0
 _CUT_OFF = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
-
-
-@dataclass(frozen=True)
-class RunLimits:
-    """Seconds for the whole run, and for a run in which no rank makes progress; None is no limit."""
-
-    timeout_s: float | None = None
-    stall_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,10 +110,11 @@ class Watchdog:
         self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
         self._greeter = Greeter(listeners, key, job.ranks, self._send_job)
 
-    def result(self, heard: Heard, limits: RunLimits) -> Any:
+    def result(self, heard: Heard, timeout_s: float | None, stall_s: float | None) -> Any:
         """Wait for the value of rank 0, or of the lowest survivor that has one.
 
-        Raises LostRankError, TimeoutExpired, or the error of a rank.
+        ``timeout_s`` limits the run, ``stall_s`` the time in which no rank makes progress. Raises
+        LostRankError, TimeoutExpired, or the error of a rank.
         """
         self._heard = heard
         while not self.complete:
@@ -136,8 +128,8 @@ class Watchdog:
             self._check_silence()
             self._check_launcher()
             self._start_again()
-            self._check_clock(limits.timeout_s)
-            self._check_advance(limits.stall_s)
+            self._check_clock(timeout_s)
+            self._check_advance(stall_s)
         heard.progress.update(1.0, 1.0)
         self._let_nobody_in()
         return self._value
@@ -227,7 +219,7 @@ class Watchdog:
             self._lose(rank, str(error))
             return
         except (EOFError, OSError) as error:
-            self._end_of(rank, rank.unreached or error)
+            self._end_of(rank, rank.send_error or error)
             return
         rank.heard_s = time.monotonic()
         for message in messages:
@@ -251,7 +243,7 @@ class Watchdog:
         """End a rank for good; raises LostRankError if the others cannot go on."""
         if not self._survives:
             raise self._lost(rank, how) from None
-        rank.lost = how
+        rank.lose(how)
         self._starter.kill(rank.number)
         rank.connection.close()
         self._restarts.lost(rank.number, time.monotonic())
@@ -305,7 +297,7 @@ class Watchdog:
         try:
             rank.connection.post(message)
         except OSError as error:
-            rank.unreached = error
+            rank.send_error = error
 
     def _take(self, rank: RankState, message: object) -> None:
         if isinstance(message, Heartbeat):
@@ -316,7 +308,7 @@ class Watchdog:
         elif isinstance(message, Partial):
             self._keep_all(message)
         elif isinstance(message, Started):
-            rank.segments, rank.up = message.segments, True
+            rank.segments, rank.phase = message.segments, RankPhase.CONNECTED
             if message.where is not None:
                 self._whereabouts[rank.number] = message.where
             if self._all_up() and not self._survives:
@@ -328,11 +320,11 @@ class Watchdog:
         elif self._joining.get(rank.number) is rank:
             self._take_of_joining(rank, message)
         elif isinstance(message, Finished):
-            rank.finished = True
+            rank.phase = RankPhase.FINISHED
             if rank is self._answers.giver or (self._job.wires == "mpi" and rank.number == 0):
                 self._value = message.value
         elif isinstance(message, Returned):
-            rank.returned, rank.has_value = True, message.has_value
+            rank.phase, rank.has_value = RankPhase.RETURNED, message.has_value
         elif isinstance(message, GatherContribution):
             self._answers.exchanges.give(rank.number, message.content)
         elif isinstance(message, Fence):
@@ -358,7 +350,9 @@ class Watchdog:
             self._lose(rank, f"was fenced by rank {by.number}")
 
     def _all_up(self) -> bool:
-        return len(self.ranks) >= self._job.at_start and all(rank.up for rank in self.ranks.values())
+        if len(self.ranks) < self._job.at_start:
+            return False
+        return all(rank.phase > RankPhase.PRESENT for rank in self.ranks.values())
 
     def _keep_all(self, pieces: Partial) -> None:
         for value in pieces.values:
@@ -385,7 +379,7 @@ class Watchdog:
         follows = self._job.wires == "sockets" or (
             failure.error is None and "mpi4py.MPI.Exception" in failure.text
         )
-        rank.finished = True
+        rank.phase = RankPhase.FINISHED
         deadline_s = time.monotonic() + _GRACE_S
         while follows and time.monotonic() < deadline_s:
             self._listen(0.1)

@@ -20,12 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
+from exec.launcher import protocol
 from exec.launcher.protocol import (
-    AGENT,
-    BEAT_S,
-    RANK,
-    RANK_VARIABLES,
-    START,
     Admitted,
     Exchanged,
     Failure,
@@ -41,14 +37,6 @@ from exec.launcher.protocol import (
     Release,
     Returned,
     Started,
-    connect,
-    is_local,
-    remove,
-    run_directories,
-    scratch_directory,
-    segments,
-    taken_apart,
-    wires_key,
 )
 from exec.records import decode, encode
 from exec.sockets import Channel
@@ -140,7 +128,7 @@ class Reporter:
     def beat(self) -> None:
         """Send the status and read messages until the rank is done; leave when the command is gone."""
         while not self._over.is_set():
-            next_s = time.monotonic() + BEAT_S
+            next_s = time.monotonic() + protocol.BEAT_S
             while (left_s := next_s - time.monotonic()) > 0:
                 self._hear()
                 self._connection.readable(left_s)
@@ -168,7 +156,7 @@ class Reporter:
             for callback in callbacks:
                 callback(lost)
         except Exception as error:
-            self.send(Failure(traceback.format_exc(), taken_apart(error), self.status))
+            self.send(Failure(traceback.format_exc(), protocol.taken_apart(error), self.status))
 
     def send_pieces(self) -> None:
         """Send the pieces given to ``partial`` since the last call."""
@@ -189,16 +177,16 @@ def main() -> None:
     # lost, so only its SIGKILL or a broken connection ends a rank.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
+    rank = protocol.rank_of_launcher()
     # Another run that the task starts has ranks of its own.
-    os.environ.pop(RANK, None)
-    start = int(os.environ.pop(START, "0"))
+    os.environ.pop(protocol.RANK, None)
+    start = int(os.environ.pop(protocol.START, "0"))
     task = RankTask.of_this_rank()
-    key = wires_key()
+    key = protocol.wires_key()
     try:
-        connection = connect()
+        connection = protocol.connect()
     except UnavailableError:
-        if is_local():
+        if protocol.is_local():
             # On one host the command is out of reach only after it was killed.
             _leave()
         raise
@@ -208,7 +196,7 @@ def main() -> None:
     except (EOFError, OSError):
         _leave()
     # Held open until this process ends, so that nobody removes the folder as a leftover.
-    temporary_folders.hold(Path(scratch_directory()))
+    temporary_folders.hold(Path(protocol.scratch_directory()))
     reporter = Reporter(connection)
     reporter.start = start
     threading.Thread(target=reporter.beat, name="heartbeat", daemon=True).start()
@@ -219,8 +207,8 @@ def main() -> None:
 def _serve(task: RankTask, job: RankJob, rank: int, reporter: Reporter, key: bytes) -> None:
     try:
         comm = _world(job.ranks) if job.wires == "mpi" else _group(rank, job, reporter, key)
-        where = None if job.wires == "mpi" else comm.mesh.whereabouts(rank)
-        reporter.send(Started(segments(), where))
+        where = None if job.wires == "mpi" else comm.mesh.known[rank]
+        reporter.send(Started(protocol.segments(), where))
         if job.wires == "sockets" and not reporter.start:
             # The command counts a death as survivable only once it knows that all wires are up.
             reporter.exchange(b"")
@@ -233,7 +221,9 @@ def _serve(task: RankTask, job: RankJob, rank: int, reporter: Reporter, key: byt
             reporter.hand_over(value)
     except BaseException as error:
         reporter.send_pieces()
-        reporter.send(Failure(traceback.format_exc(), taken_apart(expected(error, rank)), reporter.status))
+        reporter.send(
+            Failure(traceback.format_exc(), protocol.taken_apart(expected(error, rank)), reporter.status)
+        )
         # MPI_Finalize would wait for ranks that wait for this one.
         threading.Event().wait()
     if job.wires == "mpi":
@@ -288,7 +278,7 @@ def _group(rank: int, job: RankJob, reporter: Reporter, key: bytes) -> Any:
     if job.meeting is None:
         return join(rank, job.ranks, reporter.exchange, key, job.spares)
     group = rejoin(rank, job.ranks, job.meeting, key)
-    group.mesh.on_admitted(lambda: reporter.send(Admitted()))
+    group.mesh.admitted = lambda: reporter.send(Admitted())
     return group
 
 
@@ -298,16 +288,16 @@ def _finalize() -> None:
 
     MPI.Finalize()
     with contextlib.suppress(OSError):
-        Path(scratch_directory()).rmdir()
+        Path(protocol.scratch_directory()).rmdir()
 
 
 def _leave() -> NoReturn:
     # The agent that started this rank knows whether others go on, and removes the run's leftovers.
-    if os.environ.get(AGENT) != str(os.getppid()):
-        for segment in segments():
+    if os.environ.get(protocol.AGENT) != str(os.getppid()):
+        for segment in protocol.segments():
             Path(segment).unlink(missing_ok=True)
         # A folder in partial removal must be gone before this process leaves.
-        remove(run_directories())
+        protocol.remove(protocol.run_directories())
     os._exit(1)
 
 

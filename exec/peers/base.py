@@ -1,4 +1,4 @@
-"""What a peer is: a library whose own collective runs on the same buffers as ours, in the same run."""
+"""The protocol of peers: libraries whose own collectives run on the same buffers as ours, in the same run."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from exec.peers.base import Call
 from exec.program import Array, Buffers
+from exec.sockets import own_addresses_towards
 from probes.base import UnavailableError
 from synth.collective import Collective
 
@@ -37,7 +38,7 @@ class GlooPeer:
         address = _address(comm)
         if not address:
             raise UnavailableError("the host of rank 0 has no address that others reach: gloo needs one")
-        os.environ.setdefault(_INTERFACE, _interface_of(_toward(address)))
+        os.environ.setdefault(_INTERFACE, _interface_of(next(iter(own_addresses_towards([address])), "")))
         store = self._distributed.TCPStore(
             address, _agreed_port(comm), comm.Get_size(), comm.Get_rank() == 0, _TIMEOUT
         )
@@ -51,15 +52,11 @@ class GlooPeer:
     def ready(self, collective: Collective, buffers: Buffers, redop: str) -> Call:
         if not collective.whole:
             raise UnavailableError(f"gloo has no {collective.label} on some of the ranks to compare with")
-        make = getattr(self, f"_{collective.kind}", None)
-        if make is None:
-            raise UnavailableError(f"gloo has no {collective.label} to compare with")
         operators = self._distributed.ReduceOp
         known = {"sum": operators.SUM, "prod": operators.PRODUCT, "min": operators.MIN, "max": operators.MAX}
         if collective.reduces and redop not in known:
             raise UnavailableError(f"gloo has no operator {redop} to compare with")
-        run: Callable[[], object] = make(collective, buffers, known.get(redop, operators.SUM))
-        return Call(run, buffers.recv)
+        return Call(self._call(collective, buffers, known.get(redop, operators.SUM)), buffers.recv)
 
     def close(self) -> None:
         self._distributed.destroy_process_group()
@@ -73,59 +70,44 @@ class GlooPeer:
         except TypeError as error:
             raise UnavailableError(f"torch has no tensors over elements of {array.dtype.name}") from error
 
-    def _both(self, buffers: Buffers) -> tuple[Any, Any]:
-        return self._tensor(buffers.send), self._tensor(buffers.recv)
+    def _call(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
+        """Return the collective on ``buffers``; raises UnavailableError if gloo has none of its kind."""
+        group, root = self._distributed, collective.root
+        send, recv = self._tensor(buffers.send), self._tensor(buffers.recv)
+        rank = group.get_rank()
+        match collective.kind:
+            case "all_reduce":
+                # Gloo reduces in place only; out of place the input is copied first, as a user has to.
+                reduce = partial(group.all_reduce, recv, op)
+                return reduce if buffers.in_place else _after(partial(recv.copy_, send), reduce)
+            case "broadcast":
+                broadcast = partial(group.broadcast, recv, root)
+                copies = rank == root and not buffers.in_place
+                return _after(partial(recv.copy_, send), broadcast) if copies else broadcast
+            case "all_gather":
+                return partial(group.all_gather_into_tensor, recv, send)
+            case "reduce_scatter":
+                return partial(group.reduce_scatter_tensor, recv, send, op)
+            case "all_to_all":
+                return partial(group.all_to_all_single, recv, send)
+            case "gather":
+                return partial(group.gather, send, _parts(recv, collective) if rank == root else None, root)
+            case "scatter":
+                return partial(group.scatter, recv, _parts(send, collective) if rank == root else None, root)
+            case "all_to_next":
+                to = [partial(group.isend, send, rank + 1)] if rank + 1 < collective.ranks else []
+                from_ = [partial(group.irecv, recv, rank - 1)] if rank else []
+                return partial(_exchange, to + from_)
+        raise UnavailableError(f"gloo has no {collective.label} to compare with")
 
-    def _all_reduce(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
-        """Gloo reduces in place only; out of place the input is copied first, as a user has to."""
-        send, recv = self._both(buffers)
-        reduce = partial(self._distributed.all_reduce, recv, op)
-        return reduce if buffers.in_place else _after(partial(recv.copy_, send), reduce)
 
-    def _broadcast(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
-        send, recv = self._both(buffers)
-        broadcast = partial(self._distributed.broadcast, recv, collective.root)
-        if buffers.in_place or self._distributed.get_rank() != collective.root:
-            return broadcast
-        return _after(partial(recv.copy_, send), broadcast)
+def _parts(tensor: Any, collective: Collective) -> list[Any]:
+    return list(tensor.chunk(collective.ranks))
 
-    def _all_gather(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
-        send, recv = self._both(buffers)
-        return partial(self._distributed.all_gather_into_tensor, recv, send)
 
-    def _reduce_scatter(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
-        send, recv = self._both(buffers)
-        return partial(self._distributed.reduce_scatter_tensor, recv, send, op)
-
-    def _all_to_all(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
-        send, recv = self._both(buffers)
-        return partial(self._distributed.all_to_all_single, recv, send)
-
-    def _gather(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
-        send, recv = self._both(buffers)
-        at_root = self._distributed.get_rank() == collective.root
-        parts = list(recv.chunk(collective.ranks)) if at_root else None
-        return partial(self._distributed.gather, send, parts, collective.root)
-
-    def _scatter(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
-        send, recv = self._both(buffers)
-        at_root = self._distributed.get_rank() == collective.root
-        parts = list(send.chunk(collective.ranks)) if at_root else None
-        return partial(self._distributed.scatter, recv, parts, collective.root)
-
-    def _all_to_next(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
-        send, recv = self._both(buffers)
-        rank, messages = self._distributed.get_rank(), []
-        if rank + 1 < collective.ranks:
-            messages.append(partial(self._distributed.isend, send, rank + 1))
-        if rank > 0:
-            messages.append(partial(self._distributed.irecv, recv, rank - 1))
-
-        def exchange() -> None:
-            for work in [start() for start in messages]:
-                work.wait()
-
-        return exchange
+def _exchange(messages: Sequence[Callable[[], Any]]) -> None:
+    for work in [start() for start in messages]:
+        work.wait()
 
 
 def _after(first: Callable[[], object], then: Callable[[], object]) -> Callable[[], object]:
@@ -182,13 +164,6 @@ def _own_address(interface: str | None) -> str:
             if entry.family == socket.AF_INET and not entry.address.startswith("127."):
                 return str(entry.address)
     return ""
-
-
-def _toward(address: str) -> str:
-    """Return the address that this host has on the way to another."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 9))
-        return str(probe.getsockname()[0])
 
 
 def _interface_of(address: str) -> str:

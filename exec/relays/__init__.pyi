@@ -22,7 +22,6 @@ from .policies import Replay as Replay, ready_sets as ready_sets, replay_arrival
 from .ski_rental import (
     CYCLE_S as CYCLE_S,
     FAULT_FACTOR as FAULT_FACTOR,
-    RentalDecision as RentalDecision,
     WaitingCollective as WaitingCollective,
     fault_deadline_s as fault_deadline_s,
 )

@@ -48,9 +48,7 @@ class Arrivals:
 
 def of_lags(lag_s: Floats, ranks: int) -> Arrivals:
     """Return arrivals with the last rank ``lag_s[i]`` late in iteration i, and all others ready at once."""
-    moments_s = np.zeros((len(lag_s), ranks))
-    moments_s[:, -1] = lag_s
-    return Arrivals.of(moments_s)
+    return _with_stragglers(floats(lag_s[:, np.newaxis]), ranks)
 
 
 def bimodal(

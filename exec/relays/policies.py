@@ -22,7 +22,6 @@ from exec.relays.buy_cost import CollectiveCosts
 from exec.relays.ski_rental import (
     CYCLE_S,
     FAULT_FACTOR,
-    RentalDecision,
     WaitingCollective,
     competitive_ratio,
     fault_deadline_s,
@@ -156,7 +155,7 @@ def _break_even(
             continue
         due_s = max(stretch.begin_s, waiting.least_buy_s - spared_s)
         moment_s = max(due_s, math.ceil(due_s / cycle_s - _ROUNDING) * cycle_s)
-        if moment_s < stretch.end_s and waiting.decide(moment_s) is RentalDecision.GO:
+        if moment_s < stretch.end_s and waiting.goes(moment_s):
             return _option(stretch, moment_s, ready_s, costs)
     return None
 

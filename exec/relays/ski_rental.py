@@ -48,14 +48,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from probes.base import UsageError
 
 __all__ = [
     "CYCLE_S",
     "FAULT_FACTOR",
-    "RentalDecision",
     "WaitingCollective",
     "competitive_ratio",
     "fault_deadline_s",
@@ -63,13 +61,6 @@ __all__ = [
 
 CYCLE_S = 5e-3
 FAULT_FACTOR = 5.0
-
-
-class RentalDecision(Enum):
-    """The coordinator's decision in a cycle."""
-
-    WAIT = "wait"
-    GO = "go"
 
 
 @dataclass(frozen=True)
@@ -87,10 +78,9 @@ class WaitingCollective:
         """Return the collective with the cost of one more ready set; call it at each worker's readiness."""
         return replace(self, least_buy_s=min(self.least_buy_s, buy_s))
 
-    def decide(self, now_s: float, *, everyone: bool = False) -> RentalDecision:
-        """Return GO if ``everyone`` is ready or the rule of this module says so; else WAIT."""
-        due = now_s - self.first_ready_s >= self.least_buy_s - self.spared_s
-        return RentalDecision.GO if everyone or due else RentalDecision.WAIT
+    def goes(self, now_s: float) -> bool:
+        """Return whether the rule of this module says to go without the rest now."""
+        return now_s - self.first_ready_s >= self.least_buy_s - self.spared_s
 
 
 def competitive_ratio(buys_s: Sequence[float], whole_s: float = 0.0, cycle_s: float = CYCLE_S) -> float:

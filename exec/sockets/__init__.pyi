@@ -2,7 +2,11 @@ from .channel import BrokenMessage as BrokenMessage, Channel as Channel, key_of_
 from .greeter import Greeter as Greeter
 from .group import Group as Group, join as join, rejoin as rejoin
 from .key_agreement import agree as agree
-from .listeners import listen as listen
+from .listeners import (
+    listen as listen,
+    own_addresses_towards as own_addresses_towards,
+    published as published,
+)
 from .mesh import Exchange as Exchange, Meeting as Meeting, Whereabouts as Whereabouts
 from .reach import first_to_answer as first_to_answer
 from .wires import FlowWires as FlowWires

@@ -23,7 +23,7 @@ from hashlib import blake2b
 from typing import Any
 
 from exec.records import decode, encode
-from exec.sockets.unacknowledged import goes_nowhere, unacknowledged_bytes
+from exec.sockets.stalls import goes_nowhere, unacknowledged_bytes
 
 __all__ = ["ANSWER_BYTES", "BrokenMessage", "Challenge", "Channel", "greet", "key_of_wires"]
 

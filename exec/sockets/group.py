@@ -139,7 +139,7 @@ class Group:
         Raises TimeoutError at ``deadline_s`` of the monotonic clock; the connection is then unusable
         (``drop_flow``).
         """
-        end = self.mesh.outgoing(self.members[dest], self._flow(tag), deadline_s)
+        end = self.mesh.flow(self.members[dest], self._flow(tag), deadline_s, outgoing=True)
         view, sent = _bytes_of(data), 0
         while sent < len(view):
             try:
@@ -156,43 +156,20 @@ class Group:
 
         Raises TimeoutError as ``Send``.
         """
-        end = self.mesh.incoming(self.members[source], self._flow(tag), deadline_s)
-        view, got = _bytes_of(data), 0
-        while got < len(view):
-            try:
-                count = end.recv_into(view[got:])
-            except BlockingIOError:
-                self._poll(end, select.POLLIN, deadline_s)
-                continue
-            except OSError as error:
-                self._lost(source, error)
-            if not count:
-                self._lost(source, EOFError("closed its connection"))
-            got += count
+        end = self.mesh.flow(self.members[source], self._flow(tag), deadline_s, outgoing=False)
+        self._fill(end, _bytes_of(data), source, deadline_s)
 
     def arrivals(self, source: int, tag: int, count: int, piece_bytes: int, deadline_s: float) -> list[float]:
         """Return the arrival times at this host of ``count`` pieces from ``source``, in seconds.
 
         The kernel takes the times, so a reader that waits for a core does not matter. Raises as ``Recv``.
         """
-        end = self.mesh.incoming(self.members[source], self._flow(tag), deadline_s)
+        end = self.mesh.flow(self.members[source], self._flow(tag), deadline_s, outgoing=False)
         end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         piece, found = bytearray(piece_bytes), list[float]()
         for _ in range(count):
-            got, at_s = 0, time.time()
-            while got < piece_bytes:
-                try:
-                    size, told, *_ = end.recvmsg_into([memoryview(piece)[got:]], _TOLD_BYTES)
-                except BlockingIOError:
-                    self._poll(end, select.POLLIN, deadline_s)
-                    continue
-                except OSError as error:
-                    self._lost(source, error)
-                if not size:
-                    self._lost(source, EOFError("closed its connection"))
-                got += size
-                at_s = _arrived_s(told)
-            found.append(at_s)
+            told = self._fill(end, memoryview(piece), source, deadline_s)
+            found.append(_arrived_s(told))
         return found
 
     def drop_flow(self, peer: int, tags: Sequence[int], *, outgoing: bool) -> None:
@@ -205,9 +182,25 @@ class Group:
         wires = sorted(specifications, key=lambda wire: not wire.outgoing)
         ends = []
         for wire in wires:
-            peer, made = self.members[wire.peer], self.mesh.outgoing if wire.outgoing else self.mesh.incoming
-            ends.append((peer, made(peer, f"{self.epoch}/{wire.channel}")))
+            peer = self.members[wire.peer]
+            ends.append((peer, self.mesh.flow(peer, f"{self.epoch}/{wire.channel}", outgoing=wire.outgoing)))
         return FlowWires(wires, ends, self.check, Stalls(self.mesh))
+
+    def _fill(self, end: socket.socket, view: memoryview, source: int, deadline_s: float) -> list[Any]:
+        """Fill ``view`` with the next data of ``source``; return the kernel's data about the last of it."""
+        got, told = 0, list[Any]()
+        while got < len(view):
+            try:
+                count, told, *_ = end.recvmsg_into([view[got:]], _TOLD_BYTES)
+            except BlockingIOError:
+                self._poll(end, select.POLLIN, deadline_s)
+                continue
+            except OSError as error:
+                self._lost(source, error)
+            if not count:
+                self._lost(source, EOFError("closed its connection"))
+            got += count
+        return told
 
     def _flow(self, tag: int) -> str:
         return f"{self.epoch}/message {tag}"

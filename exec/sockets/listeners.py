@@ -5,10 +5,10 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["listen", "own_addresses_towards"]
+__all__ = ["listen", "listen_towards", "own_addresses_towards", "published"]
 
 _BACKLOG = 4096
 # Longest path of a Unix socket: sun_path(7).
@@ -28,18 +28,42 @@ def listen(folder: Path, hosts: Sequence[str] = ()) -> list[socket.socket]:
     unknown.
     """
     path = str(folder / "control")
-    if hosts:
-        return [_server(address) for address in own_addresses_towards(hosts)] or [_server("0.0.0.0")]
-    if len(path.encode()) > _LONGEST_PATH:
-        return [_server("127.0.0.1")]
+    if hosts or len(path.encode()) > _LONGEST_PATH:
+        return listen_towards(hosts)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(_BACKLOG)
     return [listener]
 
 
-def _server(address: str) -> socket.socket:
-    return socket.create_server((address, 0), backlog=_BACKLOG)
+def listen_towards(hosts: Collection[str]) -> list[socket.socket]:
+    """Open one socket at each address of this host that ``hosts`` reach; at its loopback address without any.
+
+    One at all addresses if they are unknown.
+    """
+    addresses = own_addresses_towards(sorted(hosts)) if hosts else ["127.0.0.1"]
+    return [socket.create_server((address, 0), backlog=_BACKLOG) for address in addresses or ["0.0.0.0"]]
+
+
+def published(listeners: Iterable[socket.socket]) -> list[str]:
+    """Return the addresses of ``listeners`` for others: host:port, loopback addresses last, or a path."""
+    found = []
+    for one in listeners:
+        bound = one.getsockname()
+        if isinstance(bound, str):
+            found.append(bound)
+        else:
+            addresses = _own_addresses() if bound[0] == "0.0.0.0" else [bound[0]]
+            found += [f"{address}:{bound[1]}" for address in addresses]
+    return found
+
+
+def _own_addresses() -> list[str]:
+    import psutil
+
+    every = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
+    found = [entry.address for entry in every if entry.family == socket.AF_INET]
+    return sorted(found, key=lambda address: address.startswith("127."))
 
 
 def own_addresses_towards(hosts: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from exec.records import decode, encode
 from exec.sockets.channel import Channel
 from exec.sockets.detours import OrderedMessages, Passed, Sent
 from exec.sockets.greeter import Greeter
-from exec.sockets.listeners import own_addresses_towards
+from exec.sockets.listeners import listen_towards, published
 from exec.sockets.reach import UNHEARD_S, first_to_answer
 from probes.base import LostRankError, UnavailableError
 from probes.live import host_key
@@ -98,6 +98,17 @@ class _Introduction:
     where: Whereabouts | None = None
 
 
+class _Connection:
+    """The connection for messages to one rank, and what is under way on it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel, self.sent = channel, Sent(channel.goes_nowhere)
+        self.sending = threading.Lock()
+        self.probed_s = 0.0
+        # Ranks that cannot pass messages on to this one, and those that this rank passes messages on for.
+        self.unfit, self.passing_for = set[int](), set[int]()
+
+
 class Mesh:
     """The connections of ``rank`` to the other ranks of a run of ``size``; making it is collective.
 
@@ -109,8 +120,9 @@ class Mesh:
 
     Raises UnavailableError if a rank cannot be reached, or if this rank is on the wrong host.
 
-    ``host[r]`` is the lowest rank on the host of r, ``names[r]`` that host's name, ``pids[r]`` its process,
-    ``starts[r]`` the number of its earlier starts.
+    ``known[r]`` is where rank r is, or was when it was lost. Users may set ``stalled``, called with a rank
+    when awaited data from or to it do not move, and ``admitted``, called when the others have let this rank
+    in.
     """
 
     def __init__(
@@ -124,29 +136,24 @@ class Mesh:
         self.rank, self.size, self._key = rank, size, key
         self.spares = tuple(spare.rank for spare in spares)
         self._changed = threading.Condition()
-        self._channels: dict[int, Channel] = {}
+        self._connections: dict[int, _Connection] = {}
         self._opening = threading.Lock()
-        self._sending = [threading.Lock() for _ in range(size)]
-        self._sent: dict[int, Sent] = {}
         self._arrivals = [OrderedMessages() for _ in range(size)]
-        self._unfit: dict[int, set[int]] = {}
-        self._passing_for: dict[int, set[int]] = {}
-        self._tried_s: dict[int, float] = {}
-        self._on_stalled: list[Callable[[int], None]] = []
+        self.stalled: Callable[[int], None] = lambda peer: None
+        self.admitted: Callable[[], None] = lambda: None
         self._boxes: dict[tuple[str, int], collections.deque[Any]] = {}
         self._subscribers: dict[str, Callable[[int, Any], None]] = {}
         self._flows: dict[tuple[int, str, bool], socket.socket] = {}
         self._revoked: dict[str, str] = {}
         self.lost: dict[int, str] = {}
         self._on_lost: list[Callable[[int, str, int], None]] = []
-        self._on_admitted: list[Callable[[], None]] = []
         self._met: dict[int, int] = {}
         self._closed = False
         self._fresh: queue.SimpleQueue[int | tuple[Whereabouts, Channel]] = queue.SimpleQueue()
         self._selector = selectors.DefaultSelector()
         self._waker, self._awoken = socket.socketpair()
         self._selector.register(self._awoken, selectors.EVENT_READ)
-        self._known: list[Whereabouts] = []
+        self.known: list[Whereabouts] = []
         self._listeners = (
             self._introduce_anew(how) if isinstance(how, Meeting) else self._introduce(how, spares)
         )
@@ -155,7 +162,7 @@ class Mesh:
         self._reader = threading.Thread(target=self._read, name="mesh", daemon=True)
         self._reader.start()
         if isinstance(how, Meeting):
-            self._meet_again(self._known[peer] for peer in sorted(how.living - {rank}))
+            self._meet_again(self.known[peer] for peer in sorted(how.living - {rank}))
         else:
             self._meet()
 
@@ -168,8 +175,8 @@ class Mesh:
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
         self._reader.join(2)
-        for channel in self._channels.values():
-            channel.close()
+        for connection in self._connections.values():
+            connection.channel.close()
         for flow in self._flows.values():
             flow.close()
         self._waker.close()
@@ -180,66 +187,38 @@ class Mesh:
         if peer == self.rank:
             self._deliver(peer, topic, payload)
             return
-        if peer in self._sent and peer not in self.lost:
+        if peer in self._connections and peer not in self.lost:
             self._send(peer, encode((topic, payload)))
 
     def probe(self, peer: int) -> None:
         """Send ``peer`` a message if none is under way, so that its host must acknowledge something."""
-        now_s = time.monotonic()
-        if peer != self.rank and now_s - self._tried_s.get(peer, 0.0) > _TRY_EVERY_S:
-            self._tried_s[peer] = now_s
-            if not self._sent[peer].waiting:
+        connection, now_s = self._connections.get(peer), time.monotonic()
+        if connection is not None and now_s - connection.probed_s > _TRY_EVERY_S:
+            connection.probed_s = now_s
+            if not connection.sent.waiting:
                 self.send(peer, _TRY, None)
 
     def is_mute(self, peer: int) -> bool:
         """Return whether the connection to ``peer`` carries nothing, so that messages take a detour."""
-        return peer in self._sent and self._sent[peer].mute
-
-    def on_stalled(self, hear: Callable[[int], None]) -> None:
-        """Register ``hear(peer)``, called when awaited data from or to ``peer`` does not move."""
-        self._on_stalled.append(hear)
-
-    def stalled(self, peer: int) -> None:
-        """Report that nothing passes between this rank and ``peer``."""
-        for hear in self._on_stalled:
-            hear(peer)
+        return peer in self._connections and self._connections[peer].sent.mute
 
     def outlast(self, peer: int, *, outage: bool) -> None:
         """Keep the connection to ``peer`` for a day while it carries nothing; for seconds without ``outage``.
 
         This is for a peer known to be alive and reached over other ranks.
         """
-        if peer in self._channels:
-            self._channels[peer].outlast(_OUTLASTED_S if outage else UNHEARD_S)
+        if peer in self._connections:
+            self._connections[peer].channel.outlast(_OUTLASTED_S if outage else UNHEARD_S)
 
     @property
     def host(self) -> list[int]:
         """The lowest rank on the host of each rank."""
-        return [where.host for where in self._known]
-
-    @property
-    def names(self) -> list[str]:
-        """The host name of each rank."""
-        return [where.name for where in self._known]
-
-    @property
-    def pids(self) -> list[int]:
-        """The process of each rank."""
-        return [where.pid for where in self._known]
-
-    @property
-    def starts(self) -> list[int]:
-        """The number of earlier starts of each rank."""
-        return [where.start for where in self._known]
+        return [where.host for where in self.known]
 
     @property
     def start(self) -> int:
         """The number of earlier starts of this rank."""
-        return self._known[self.rank].start
-
-    def whereabouts(self, rank: int) -> Whereabouts:
-        """Return where ``rank`` is, or was when it was lost."""
-        return self._known[rank]
+        return self.known[self.rank].start
 
     @property
     def met(self) -> dict[int, int]:
@@ -251,18 +230,9 @@ class Mesh:
         """Connect to ranks that were started again after this rank had met the others."""
         self._meet_again(where for where in others if self._met.get(where.rank, -1) < where.start)
 
-    def on_admitted(self, hear: Callable[[], None]) -> None:
-        """Register ``hear()``, called when the others have let in this restarted rank."""
-        self._on_admitted.append(hear)
-
-    def admitted(self) -> None:
-        """Report that the others have let this rank in."""
-        for hear in self._on_admitted:
-            hear()
-
     def reaches(self, peer: int) -> bool:
         """Return whether a new connection to ``peer`` succeeds."""
-        channel = first_to_answer(self._known[peer].addresses, self._key)
+        channel = first_to_answer(self.known[peer].addresses, self._key)
         if channel is not None:
             channel.close()
         return channel is not None
@@ -302,26 +272,26 @@ class Mesh:
         With ``start`` only that start of the rank is lost: a later start stays.
         """
         with self._changed:
-            began = self._known[peer].start
+            began = self.known[peer].start
             if peer in self.lost or self._closed or start not in (None, began):
                 return
             self.lost[peer] = how
-            channel = self._channels.get(peer)
+            connection = self._connections.get(peer)
             hearers = tuple(self._on_lost)
             self._changed.notify_all()
-        if channel is not None:
+        if connection is not None:
             with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(channel)
-            channel.close()
+                self._selector.unregister(connection.channel)
+            connection.channel.close()
         for hear in hearers:
             hear(peer, how, began)
 
-    def _broke(self, peer: int, channel: Channel, how: str) -> None:
+    def _broke(self, peer: int, connection: _Connection, how: str) -> None:
         """Count ``peer`` as lost, unless it was started again and has another connection by now."""
         with self._changed:
-            if self._channels.get(peer) is not channel:
+            if self._connections.get(peer) is not connection:
                 return
-        self.lose(peer, how, self._known[peer].start)
+        self.lose(peer, how, self.known[peer].start)
 
     def revoke(self, prefix: str, why: str) -> None:
         """Make all waits on topics that begin with ``prefix``, now or later, raise LostRankError."""
@@ -341,16 +311,32 @@ class Mesh:
             for key in [key for key in self._boxes if key[0] == topic]:
                 del self._boxes[key]
 
-    def outgoing(self, peer: int, flow: str, deadline_s: float = math.inf) -> socket.socket:
-        """Return the connection for data to ``peer``; opened at first use, then kept.
+    def flow(self, peer: int, flow: str, deadline_s: float = math.inf, *, outgoing: bool) -> socket.socket:
+        """Return the connection for data to or from ``peer``, which its sender opens at first use.
 
         Raises TimeoutError if it is not open at ``deadline_s`` of the monotonic clock.
         """
-        return self._flow(peer, flow, deadline_s, outgoing=True)
-
-    def incoming(self, peer: int, flow: str, deadline_s: float = math.inf) -> socket.socket:
-        """Return the connection for data from ``peer``, which opens it; otherwise as ``outgoing``."""
-        return self._flow(peer, flow, deadline_s, outgoing=False)
+        found = self._flows.get((peer, flow, outgoing))
+        if found is not None:
+            return found
+        if outgoing:
+            with self._opening:
+                if (peer, flow, True) not in self._flows:
+                    end = self._opened(peer, flow, deadline_s)
+                    with self._changed:
+                        self._flows[(peer, flow, True)] = end
+                return self._flows[(peer, flow, True)]
+        started_s = time.monotonic()
+        with self._changed:
+            while (peer, flow, False) not in self._flows:
+                self.check(flow)
+                now_s = time.monotonic()
+                if peer in self.lost or now_s - started_s > _MEETING_S:
+                    raise LostRankError(f"rank {peer} {self.lost.get(peer, 'opened no connection for data')}")
+                if now_s > deadline_s:
+                    raise TimeoutError(f"rank {peer} opened no connection for data")
+                self._changed.wait(_LOOK_S)
+            return self._flows[(peer, flow, False)]
 
     def drop_flow(self, peer: int, flow: str, *, outgoing: bool) -> None:
         """Close one connection for data; the next use opens a new one."""
@@ -367,32 +353,9 @@ class Mesh:
         for end in ends:
             end.close()
 
-    def _flow(self, peer: int, flow: str, limit_s: float, *, outgoing: bool) -> socket.socket:
-        found = self._flows.get((peer, flow, outgoing))
-        if found is not None:
-            return found
-        if outgoing:
-            with self._opening:
-                if (peer, flow, True) not in self._flows:
-                    end = self._opened(peer, flow, limit_s)
-                    with self._changed:
-                        self._flows[(peer, flow, True)] = end
-                return self._flows[(peer, flow, True)]
-        started_s = time.monotonic()
-        with self._changed:
-            while (peer, flow, False) not in self._flows:
-                self.check(flow)
-                now_s = time.monotonic()
-                if peer in self.lost or now_s - started_s > _MEETING_S:
-                    raise LostRankError(f"rank {peer} {self.lost.get(peer, 'opened no connection for data')}")
-                if now_s > limit_s:
-                    raise TimeoutError(f"rank {peer} opened no connection for data")
-                self._changed.wait(_LOOK_S)
-            return self._flows[(peer, flow, False)]
-
     def _opened(self, peer: int, flow: str, limit_s: float) -> socket.socket:
         """Open a connection for data to ``peer`` and announce its flow."""
-        channel = first_to_answer(self._known[peer].addresses, self._key)
+        channel = first_to_answer(self.known[peer].addresses, self._key)
         if channel is None:
             if limit_s < math.inf:
                 raise TimeoutError(f"rank {peer} does not answer")
@@ -411,11 +374,11 @@ class Mesh:
         absent = [replace(spare, host=home) for spare, home in zip(spares, homes, strict=True)]
         others = {name for name, key, _ in hosts if key != keys[self.rank]}
         others |= {spare.name for spare in absent if spare.host != keys.index(keys[self.rank])}
-        listeners = _listeners(others)
-        addresses = [json.loads(text) for text in exchange(json.dumps(_published(listeners)).encode())]
+        listeners = listen_towards(others)
+        addresses = [json.loads(text) for text in exchange(json.dumps(published(listeners)).encode())]
         for rank, (name, key, pid) in enumerate(hosts):
-            self._known.append(Whereabouts(rank, 0, keys.index(key), name, key, pid, tuple(addresses[rank])))
-        self._known += absent
+            self.known.append(Whereabouts(rank, 0, keys.index(key), name, key, pid, tuple(addresses[rank])))
+        self.known += absent
         self.lost |= dict.fromkeys(self.spares, "has not joined yet")
         return listeners
 
@@ -433,10 +396,10 @@ class Mesh:
                     f"rank {self.rank} was started on {name}, which is not the host that it was to be on: "
                     f"that is {before.name}, and rank {rank} is on {known[rank].name}"
                 )
-        listeners = _listeners({where.name for where in known if where.host != host})
-        addresses = tuple(_published(listeners))
+        listeners = listen_towards({where.name for where in known if where.host != host})
+        addresses = tuple(published(listeners))
         mine = Whereabouts(self.rank, meeting.start, host, name, key, os.getpid(), addresses)
-        self._known += [mine if where.rank == self.rank else where for where in known]
+        self.known += [mine if where.rank == self.rank else where for where in known]
         self.lost |= {
             where.rank: "was not met by this rank, which was started later"
             for where in known
@@ -451,7 +414,7 @@ class Mesh:
             if channel is None:
                 _log.warning(f"rank {self.rank} cannot reach rank {where.rank} on {where.name}")
                 continue
-            channel.send(_Introduction(self.rank, where=self._known[self.rank]))
+            channel.send(_Introduction(self.rank, where=self.known[self.rank]))
             self._fresh.put((where, channel))
             self._wake()
 
@@ -461,23 +424,20 @@ class Mesh:
         This runs on the reading thread, so that no message of the earlier start is read afterwards.
         """
         peer = where.rank
-        if where.start < self._known[peer].start or (
-            where.start == self._known[peer].start and peer not in self.lost
+        if where.start < self.known[peer].start or (
+            where.start == self.known[peer].start and peer not in self.lost
         ):
             channel.close()
             return False
         self.lose(peer, "was started again")
         with self._changed:
-            self._known[peer] = where
+            self.known[peer] = where
             self._arrivals[peer] = OrderedMessages()
             for key in [key for key in self._boxes if key[1] == peer]:
                 del self._boxes[key]
             for flow in [key for key in self._flows if key[0] == peer]:
                 self._flows.pop(flow).close()
-            for others in (self._unfit, self._passing_for, self._tried_s):
-                others.pop(peer, None)
-            self._channels[peer] = channel
-            self._sent[peer] = Sent(channel.goes_nowhere)
+            self._connections[peer] = _Connection(channel)
             self.lost.pop(peer, None)
             self._changed.notify_all()
         self._selector.register(channel, selectors.EVENT_READ, peer)
@@ -487,20 +447,20 @@ class Mesh:
     def _meet(self) -> None:
         """Connect to the lower ranks, and wait for the higher ones."""
         for peer in range(self.rank):
-            channel = first_to_answer(self._known[peer].addresses, self._key)
+            channel = first_to_answer(self.known[peer].addresses, self._key)
             if channel is None:
                 raise UnavailableError(
                     f"rank {self.rank} ({socket.gethostname()}) cannot reach rank {peer} at "
-                    f"{', '.join(self._known[peer].addresses)}",
+                    f"{', '.join(self.known[peer].addresses)}",
                     hint="A firewall between the hosts? The ranks connect to ports of their choice.",
                 )
             channel.send(_Introduction(self.rank))
             self._register(peer, channel)
         deadline_s = time.monotonic() + _MEETING_S
         with self._changed:
-            while len(self._channels) + len(self.lost) < self.size - 1:
+            while len(self._connections) + len(self.lost) < self.size - 1:
                 if time.monotonic() > deadline_s:
-                    missing = set(range(self.size)) - set(self._channels) - {self.rank}
+                    missing = set(range(self.size)) - set(self._connections) - {self.rank}
                     raise UnavailableError(
                         f"rank {self.rank} ({socket.gethostname()}): rank {min(missing)} did not connect "
                         f"within {_MEETING_S:g} s",
@@ -526,8 +486,7 @@ class Mesh:
 
     def _register(self, peer: int, channel: Channel) -> None:
         with self._changed:
-            self._channels[peer] = channel
-            self._sent[peer] = Sent(channel.goes_nowhere)
+            self._connections[peer] = _Connection(channel)
             self._changed.notify_all()
         self._selector.register(channel, selectors.EVENT_READ, peer)
         # Messages may have arrived with the introduction.
@@ -542,62 +501,65 @@ class Mesh:
     def _send(self, peer: int, content: bytes) -> None:
         """Send one message, and wait until it has left if the connection carries anything."""
         with self._changed:
-            channel, sent = self._channels[peer], self._sent[peer]
+            connection = self._connections[peer]
+        channel, sent = connection.channel, connection.sent
         try:
-            with self._sending[peer]:
+            with connection.sending:
                 number = sent.next_number()
                 channel.post((number, content))
                 sent.note(number, channel.framed_bytes, content)
-            while self._waits(peer, channel):
+            while self._waits(peer, connection):
                 channel.wait_for_room(_LOOK_S)
-                with self._sending[peer]:
+                with connection.sending:
                     channel.flush()
         except (OSError, ValueError) as error:
             # ValueError: another thread has closed the connection.
-            self._broke(peer, channel, f"broke its connection ({error})")
+            self._broke(peer, connection, f"broke its connection ({error})")
             return
         if sent.mute:
             self._go_round(peer)
 
-    def _waits(self, peer: int, channel: Channel) -> bool:
+    def _waits(self, peer: int, connection: _Connection) -> bool:
         """Return whether a sender must wait; the reading thread never does, or nobody would read."""
-        backlog = channel.backlog and not self._sent[peer].mute and self._channels[peer] is channel
-        return backlog and peer not in self.lost and threading.current_thread() is not self._reader
+        if not connection.channel.backlog or connection.sent.mute or peer in self.lost:
+            return False
+        return self._connections[peer] is connection and threading.current_thread() is not self._reader
 
     def _post(self, peer: int, frame: object) -> None:
         """Send an unnumbered frame without waiting."""
-        channel = self._channels[peer]
+        connection = self._connections[peer]
         try:
-            with self._sending[peer]:
-                channel.post(frame)
+            with connection.sending:
+                connection.channel.post(frame)
         except OSError as error:
-            self._broke(peer, channel, f"broke its connection ({error})")
+            self._broke(peer, connection, f"broke its connection ({error})")
 
     def _go_round(self, peer: int) -> None:
         """Send the messages that ``peer`` has not acknowledged to a third rank."""
         ends = (self.host[self.rank], self.host[peer])
-        unfit = self._unfit.setdefault(peer, set())
+        connection = self._connections[peer]
+        unfit, lost = connection.unfit, self.lost
         fit = (
             rank
-            for rank, sent in sorted(self._sent.items())
-            if self.host[rank] not in ends and rank not in unfit and rank not in self.lost and not sent.mute
+            for rank, other in sorted(self._connections.items())
+            if self.host[rank] not in ends and not (rank in unfit or rank in lost or other.sent.mute)
         )
         relay = next(fit, None)
         if relay is None or peer in self.lost:
             return
-        with self._sending[peer]:
-            found = self._sent[peer].to_pass(relay)
-        starts = (self.start, self._known[peer].start)
+        with connection.sending:
+            found = connection.sent.to_pass(relay)
+        starts = (self.start, self.known[peer].start)
         for number, content in found:
             self._post(relay, Passed(self.rank, peer, number, content, starts))
 
     def _pass_on(self, passed: Passed) -> None:
         """Take or forward a message on a detour; runs on the reading thread."""
         if passed.dest == self.rank:
-            if passed.starts == (self._known[passed.origin].start, self.start):
+            if passed.starts == (self.known[passed.origin].start, self.start):
                 self._take(passed.origin, passed.number, passed.content)
-        elif passed.dest in self._sent and passed.dest not in self.lost:
-            self._passing_for.setdefault(passed.dest, set()).add(passed.origin)
+        elif passed.dest in self._connections and passed.dest not in self.lost:
+            self._connections[passed.dest].passing_for.add(passed.origin)
             if self.is_mute(passed.dest):
                 self._post(passed.origin, _NoWay(passed.dest))
                 return
@@ -607,24 +569,24 @@ class Mesh:
     def _look(self) -> None:
         """Check acknowledgements, and send messages on a detour if there are none."""
         now_s = time.monotonic()
-        for peer, sent in tuple(self._sent.items()):
-            channel = self._channels[peer]
+        for peer, connection in tuple(self._connections.items()):
+            channel, sent = connection.channel, connection.sent
             if peer in self.lost or not (sent.waiting or channel.backlog):
                 continue
             was_mute = sent.mute
             try:
-                with self._sending[peer]:
+                with connection.sending:
                     channel.flush()
                     sent.look(channel.acknowledged_bytes, now_s)
             except (OSError, ValueError) as error:
-                self._broke(peer, channel, f"broke its connection ({error})")
+                self._broke(peer, connection, f"broke its connection ({error})")
                 continue
             if not sent.mute:
-                self._unfit.pop(peer, None)
+                connection.unfit.clear()
                 continue
             if not was_mute:
-                for origin in self._passing_for.pop(peer, ()):
-                    self._post(origin, _NoWay(peer))
+                while connection.passing_for:
+                    self._post(connection.passing_for.pop(), _NoWay(peer))
             self._go_round(peer)
 
     def _read(self) -> None:
@@ -650,26 +612,26 @@ class Mesh:
             self._hear(fresh[0].rank)
 
     def _hear(self, peer: int) -> None:
-        channel = self._channels[peer]
+        connection = self._connections[peer]
         try:
-            frames = channel.arrived()
+            frames = connection.channel.arrived()
         except (EOFError, OSError) as error:
             how = "is gone" if isinstance(error, EOFError) else f"is gone ({error})"
-            self._broke(peer, channel, how)
+            self._broke(peer, connection, how)
             return
         for frame in frames:
             try:
                 self._hear_frame(peer, frame)
             except (ValueError, TypeError, AttributeError, LookupError) as error:
                 # Only a process with the key could have sent it; the rank goes on without that peer.
-                self._broke(peer, channel, f"sent what is no message ({error})")
+                self._broke(peer, connection, f"sent what is no message ({error})")
                 return
 
     def _hear_frame(self, peer: int, frame: Any) -> None:
         if isinstance(frame, Passed):
             self._pass_on(frame)
         elif isinstance(frame, _NoWay):
-            self._unfit.setdefault(frame.dest, set()).add(peer)
+            self._connections[frame.dest].unfit.add(peer)
             self._go_round(frame.dest)
         else:
             self._take(peer, *frame)
@@ -700,34 +662,3 @@ def _prepared(end: socket.socket) -> socket.socket:
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     end.setblocking(False)
     return end
-
-
-def _server(address: str) -> socket.socket:
-    return socket.create_server((address, 0), backlog=4096)
-
-
-def _listeners(others: Collection[str]) -> list[socket.socket]:
-    """Open listeners at which ranks of the hosts ``others`` can connect."""
-    addresses = own_addresses_towards(sorted(others)) if others else ["127.0.0.1"]
-    return [_server(address) for address in addresses] or [_server("0.0.0.0")]
-
-
-def _published(listeners: Collection[socket.socket]) -> list[str]:
-    """Return the addresses of ``listeners`` for other ranks, as host:port."""
-    return [f"{address}:{port}" for one in listeners for address, port in _reached(one)]
-
-
-def _reached(listener: socket.socket) -> list[tuple[str, int]]:
-    """Return the addresses of a listener for other ranks: its own, or all of this host."""
-    address, port = listener.getsockname()[:2]
-    if address != "0.0.0.0":
-        return [(address, port)]
-    import psutil
-
-    found = [
-        one.address
-        for every in psutil.net_if_addrs().values()
-        for one in every
-        if one.family == socket.AF_INET and not one.address.startswith("127.")
-    ]
-    return [(one, port) for one in found or ["127.0.0.1"]]

@@ -1,38 +1,50 @@
 """Detection of connections that carry nothing, as opposed to a peer that has nothing to send yet.
 
 A rank that waits for a peer's data, or for room to send, probes the peer's host. The kernel of a live host
-answers at once, whatever its processes do. A connection without answer and without data for a second is
-stalled.
+acknowledges data at once, whatever its processes do; a peer without room says so (RFC 9293). A connection
+without answer and without data for a second is stalled.
 """
 
 from __future__ import annotations
 
+import fcntl
 import socket
+import struct
+import termios
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from exec.sockets.unacknowledged import goes_nowhere
+if TYPE_CHECKING:
+    from exec.sockets.mesh import Mesh
 
-__all__ = ["STALL_S", "Peers", "Pending", "Stalls"]
+__all__ = ["STALL_S", "Pending", "Stalls", "goes_nowhere", "unacknowledged_bytes"]
 
 # Time without progress after which a connection counts as stalled.
 STALL_S = 1.0
 _PROBE_AFTER_S, _LOOK_EVERY_S = 0.2, 0.05
+# linux/tcp.h: in struct tcp_info the third byte, and the fifth number after the first eight bytes.
+_RETRANSMITS_AT, _UNACKED = 2, struct.Struct("@8x16xI")
 
 
-class Peers(Protocol):
-    """The methods of a mesh that `Stalls` uses."""
+def unacknowledged_bytes(end: socket.socket) -> int:
+    """Return the number of bytes written and not acknowledged, including those still in this host."""
+    return int(struct.unpack("i", fcntl.ioctl(end, termios.TIOCOUTQ, b"\0" * 4))[0])
 
-    def probe(self, peer: int) -> None:
-        """Make the host of ``peer`` answer."""
 
-    def is_mute(self, peer: int) -> bool:
-        """Return whether the host of ``peer`` does not answer."""
+def goes_nowhere(end: socket.socket) -> bool:
+    """Return whether data of this end was retransmitted after a timeout and is still not acknowledged.
 
-    def stalled(self, peer: int) -> None:
-        """Report that nothing passes."""
+    False if the other end has no room, if all data is acknowledged, or if this is no TCP connection.
+    """
+    try:
+        found = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 64)
+    except (OSError, AttributeError):
+        return False
+    if len(found) < _UNACKED.size:
+        return False
+    return found[_RETRANSMITS_AT] > 0 and _UNACKED.unpack_from(found)[0] > 0
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,7 @@ class Pending:
 class Stalls:
     """Monitor of a rank's waits; call ``look`` whenever nothing moves."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: Mesh) -> None:
         self._peers = peers
         self._looked_s = 0.0
         self._since: dict[int, tuple[int, float]] = {}

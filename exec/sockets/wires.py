@@ -94,7 +94,7 @@ class FlowWires:
         moved = False
         for end in self._ends:
             try:
-                moved |= end.push() if end.outgoing else end.pull()
+                moved |= end.move()
             except OSError as error:
                 self._check()
                 raise LostRankError(f"rank {end.peer}: {error}") from error
@@ -149,38 +149,25 @@ class _End:
         free = self._early[number] or number < self._depth
         return free or bool(self._counters[1] > self._base + number - self._depth)
 
-    def push(self) -> bool:
-        """Send messages that the interpreter has written; return whether one is through."""
+    def move(self) -> bool:
+        """Send what the interpreter has written, or receive what fits; return whether a message ended."""
         before = self._through
         while self.wants():
             message = self._messages[self._through]
             while self._offset < len(message):
+                rest = message[self._offset :]
                 try:
-                    count = self.socket.send(message[self._offset :])
-                except BlockingIOError:
-                    return self._through > before
-                self._offset, self.moved = self._offset + count, self.moved + count
-            self._done(1)
-        return self._through > before
-
-    def pull(self) -> bool:
-        """Receive messages that fit; return whether one is through."""
-        before = self._through
-        while self.wants():
-            message = self._messages[self._through]
-            while self._offset < len(message):
-                try:
-                    count = self.socket.recv_into(message[self._offset :])
+                    count = self.socket.send(rest) if self.outgoing else self.socket.recv_into(rest)
                 except BlockingIOError:
                     return self._through > before
                 if not count:
                     raise ConnectionResetError("closed its connection")
                 self._offset, self.moved = self._offset + count, self.moved + count
-            self._done(0)
+            self._done()
         return self._through > before
 
-    def _done(self, counter: int) -> None:
+    def _done(self) -> None:
         if len(self._through_ns):
             self._through_ns[self._through] = time.perf_counter_ns()
         self._through, self._offset = self._through + 1, 0
-        self._counters[counter] = self._base + self._through
+        self._counters[int(self.outgoing)] = self._base + self._through

@@ -85,7 +85,7 @@ def comes_back(comm, arguments, progress):
     comm.Barrier()
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    while mesh.starts[1] != 2 or 1 in mesh.lost:
+    while mesh.known[1].start != 2 or 1 in mesh.lost:
         time.sleep(0.01)
     return rank, mesh.receive(1, "back")
 
@@ -98,7 +98,7 @@ def waits_outside(comm, arguments, progress):
     comm.Barrier()
     if comm.Get_rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    while mesh.starts[1] != 1:
+    while mesh.known[1].start != 1:
         time.sleep(0.01)
     time.sleep(0.5)
     return comm.Get_rank()
@@ -117,7 +117,7 @@ def host_comes_back(comm, arguments, progress):
     if rank:
         time.sleep(600)
     for peer in (1, 2):
-        while not mesh.starts[peer] or peer in mesh.lost:
+        while not mesh.known[peer].start or peer in mesh.lost:
             time.sleep(0.01)
     return [mesh.receive(peer, "back") for peer in (1, 2)]
 

@@ -36,7 +36,7 @@ class ThreadedRanks:
                 return [said[number, one] for one in range(self.size)]
 
             mesh = Mesh(rank, self.size, exchange, bytes(range(32)))
-            mesh._known = [replace(where, host=self._hosts[where.rank]) for where in mesh._known]
+            mesh.known = [replace(where, host=self._hosts[where.rank]) for where in mesh.known]
             return mesh
 
         self.meshes = self.on_all(make)

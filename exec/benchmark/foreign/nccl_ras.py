@@ -14,8 +14,13 @@ from dataclasses import dataclass
 import msgspec
 
 from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages
-from exec.benchmark.foreign.nccl_ras_dump import IN_PROGRESS, Communicator, Dump
-from exec.benchmark.foreign.nccl_ras_text import is_ras_text, ras_text_dumps
+from exec.benchmark.foreign.nccl_ras_text import (
+    IN_PROGRESS,
+    Communicator,
+    Dump,
+    is_ras_text,
+    ras_text_dumps,
+)
 from probes.base import DataError
 
 __all__ = ["is_ras", "ras_recorded"]

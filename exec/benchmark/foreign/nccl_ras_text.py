@@ -11,10 +11,11 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from exec.benchmark.foreign.nccl_ras_dump import IN_PROGRESS, Communicator, Dump, RasRank, RasStatus
+import msgspec
+
 from probes.base import DataError
 
-__all__ = ["is_ras_text", "ras_text_dumps"]
+__all__ = ["IN_PROGRESS", "Communicator", "Dump", "is_ras_text", "ras_text_dumps"]
 
 _TABLE = re.compile(r"^.*\bGroup +Comms +Nodes +Ranks +Ranks +Ranks +Status +Errors[ \t\r]*$", re.MULTILINE)
 _GROUP = re.compile(
@@ -34,6 +35,8 @@ _ONE = re.compile(
 )
 _MISSING = re.compile(r"The missing ranks?: ([0-9, ]+)")
 _SECTION = re.compile(r"INCOMPLETE|DEAD|TIMEOUT|Errors|Warnings")
+# ncclInProgress
+IN_PROGRESS = 7
 # ncclResult_t by the words of RAS.
 _ERRORS = {
     "Unhandled CUDA error": 1,
@@ -47,6 +50,44 @@ _OTHER_ERROR = 3
 # NCCL 2.24 and 2.25 count the collectives of all kinds together.
 _ALL_KINDS = {"collective": "collectives"}
 _MOST_COMMUNICATORS, _MOST_RANKS = 1 << 16, 1 << 21
+
+
+class _RasStatus(msgspec.Struct):
+    """The state of a rank; errors are those of ncclResult_t."""
+
+    init_state: int = 0
+    async_error: int = 0
+    abort_flag: bool = False
+    unresponsive: bool = False
+    considered_dead: bool = False
+
+
+class _RasRank(msgspec.Struct):
+    """A rank of a communicator, and the collectives of each kind that it has begun."""
+
+    rank: int
+    host: str = ""
+    pid: int = 0
+    status: _RasStatus = msgspec.field(default_factory=_RasStatus)
+    collective_counts: dict[str, int] = {}
+
+
+class Communicator(msgspec.Struct):
+    """A communicator of ``size`` ranks; ``most`` has the highest counts of ranks that are not named."""
+
+    hash: str
+    size: int
+    ranks: list[_RasRank] = []
+    missing_ranks: list[_RasRank] = []
+    secondary_hash: str = ""
+    most: dict[str, int] = {}
+
+
+class Dump(msgspec.Struct):
+    """One answer of RAS."""
+
+    communicators: list[Communicator]
+    timestamp: str = ""
 
 
 @dataclass
@@ -153,12 +194,12 @@ def _said(ranks: int, found: re.Match[str]) -> _Said:
 
 
 def _communicator(name: str, block: _Block, dead: set[tuple[int, str]]) -> Communicator:
-    ranks: dict[int, RasRank] = {}
+    ranks: dict[int, _RasRank] = {}
     most: dict[str, int] = {}
 
-    def rank_of(number: int) -> RasRank:
+    def rank_of(number: int) -> _RasRank:
         pid, host = block.processes.get(number, (0, ""))
-        return ranks.setdefault(number, RasRank(number, host, pid))
+        return ranks.setdefault(number, _RasRank(number, host, pid))
 
     for kind, several in block.said.items():
         named = {number for said in several for number in said.named}
@@ -173,14 +214,14 @@ def _communicator(name: str, block: _Block, dead: set[tuple[int, str]]) -> Commu
             for number in numbers:
                 _tell(rank_of(number), kind, said)
     missing = [
-        RasRank(number, host, pid, RasStatus(unresponsive=True, considered_dead=(pid, host) in dead))
+        _RasRank(number, host, pid, _RasStatus(unresponsive=True, considered_dead=(pid, host) in dead))
         for number in sorted(block.missing)
         for pid, host in [block.processes.get(number, (0, ""))]
     ]
     return Communicator(name, block.size, [ranks[number] for number in sorted(ranks)], missing, most=most)
 
 
-def _tell(rank: RasRank, kind: str, said: _Said) -> None:
+def _tell(rank: _RasRank, kind: str, said: _Said) -> None:
     """Set the count, status or error of a rank."""
     if said.count is not None:
         rank.collective_counts = {**rank.collective_counts, kind: said.count}

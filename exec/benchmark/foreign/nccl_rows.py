@@ -1,4 +1,4 @@
-"""Rows of nccl-tests' tables: which cell is which, and which collective and how many ranks they fit.
+"""Rows of the tables of benchmarks, and what the cells of nccl-tests' rows mean: collective, ranks, values.
 
 Blank cells shift the columns of a row, so a cell's meaning follows from arithmetic: a row is accepted where
 size / time is algbw within the printed digits. busbw / algbw is a factor of the collective and the number of
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 
-from exec.benchmark import busbw_factor
+from exec.benchmark import Measurement, Row, busbw_factor
 from probes.base import decimal, whole
 from synth.collective import Kind
 
@@ -24,6 +24,7 @@ __all__ = [
     "factor_of",
     "kinds_of",
     "ranks_of",
+    "row_of_time",
     "table_row",
 ]
 
@@ -97,6 +98,33 @@ class Factor:
     def fits(self, kind: Kind, ranks: int) -> bool:
         """Return whether a collective on this number of ranks has this factor."""
         return self.least <= busbw_factor(kind, ranks) <= self.most
+
+
+def row_of_time(
+    kind: Kind,
+    size_bytes: int,
+    time_s: float,
+    ranks: int,
+    dtype: str,
+    program: str,
+    rank_s: tuple[float, ...] = (),
+) -> Row:
+    """Return an unchecked row of a report of which only the time is known, and its bandwidths."""
+    algbw_gbs = size_bytes / time_s / 1e9 if time_s else 0.0
+    busbw_gbs = algbw_gbs * busbw_factor(kind, ranks)
+    return Row(
+        collective=kind,
+        size_bytes=size_bytes,
+        count=size_bytes,
+        dtype=dtype,
+        redop="sum" if kind in ("all_reduce", "reduce_scatter", "reduce") else "none",
+        root=0 if kind in ("broadcast", "reduce", "gather", "scatter") else -1,
+        program=program,
+        predicted_s=None,
+        out_of_place=Measurement(time_s, time_s, time_s, -1, algbw_gbs, busbw_gbs, None, rank_s=rank_s),
+        in_place=None,
+        peers={},
+    )
 
 
 def table_row(line: str, number: int = 0, *, milliseconds: bool = False) -> TableRow | str | None:

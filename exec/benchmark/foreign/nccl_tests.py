@@ -617,20 +617,23 @@ def _json_cells(found: Mapping[str, Any] | None) -> PlacementCells | None:
 
 
 def _json_measurement(entry: Mapping[str, Any], name: str) -> Measurement | None:
-    found = entry.get(name)
-    if found is None:
-        return None
-    time_s = _value(found["time"] if "time" in found else found["cpu_time"]) * 1e-6
-    wrong = None if found["nwrong"] is None else int(_value(found["nwrong"]))
-    detail = entry.get(f"{name}_per_iter")
-    bandwidths = (_value(found["alg_bw"]), _value(found["bus_bw"]))
-    if detail is None:
-        return Measurement(time_s, time_s, time_s, -1, *bandwidths, wrong)
+    cells, detail = _json_cells(entry.get(name)), entry.get(f"{name}_per_iter")
+    if cells is None or detail is None:
+        return None if cells is None else _measured(cells)
+    found = _measured(cells)
     p50_s, p99_s = (_value(detail[key]) * 1e-6 for key in ("p50_us", "p99_us"))
     # It prints values of the mean; a report uses the median if known.
-    algbw_gbs, busbw_gbs = (rate * time_s / p50_s if p50_s else rate for rate in bandwidths)
-    spread = _spread(detail)
-    return Measurement(p50_s, p50_s, p99_s, -1, algbw_gbs, busbw_gbs, wrong, spread, mean_s=time_s)
+    faster = found.time_s / p50_s if p50_s else 1.0
+    return replace(
+        found,
+        time_s=p50_s,
+        p50_s=p50_s,
+        p99_s=p99_s,
+        algbw_gbs=found.algbw_gbs * faster,
+        busbw_gbs=found.busbw_gbs * faster,
+        spread=_spread(detail),
+        mean_s=found.time_s,
+    )
 
 
 def _spread(detail: Mapping[str, Any]) -> Spread | None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from exec.benchmark import Measurement, Report, Row, busbw_factor
+from exec.benchmark import Report, Row
 from exec.benchmark.foreign.failures import failure_in, wrong_first
+from exec.benchmark.foreign.nccl_rows import row_of_time
 from probes.base import DataError, decimal, some, whole, without_tags
 from synth.collective import Kind
 
@@ -40,7 +41,6 @@ _NAMED: dict[str, Kind] = {
     "scatter": "scatter",
 }
 _OF_EACH_RANK = frozenset({"all_gather", "all_to_all", "gather", "scatter"})
-_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 # Before version 7 the type was not printed: reductions were of floats, all else of characters.
 _TYPES = {"MPI_FLOAT": "float32", "MPI_INT": "int32", "MPI_CHAR": "int8"}
 _MOST_S = 1e9
@@ -238,20 +238,5 @@ def _row(line: str, number: int, table: _Table, ranks: int, source: str) -> Row:
         )
     named = _TYPE.search(table.text)
     size_bytes, time_s = printed * (ranks if kind in _OF_EACH_RANK else 1), time_us * 1e-6
-    algbw_gbs = size_bytes / time_s / 1e9 if time_s else 0.0
-    measured = Measurement(
-        time_s, time_s, time_s, -1, algbw_gbs, algbw_gbs * busbw_factor(kind, ranks), wrong=None
-    )
-    return Row(
-        collective=kind,
-        size_bytes=size_bytes,
-        count=size_bytes,
-        dtype=_TYPES.get(named[1], named[1]) if named else _usual_type(kind),
-        redop="sum" if kind in ("all_reduce", "reduce", "reduce_scatter") else "none",
-        root=0 if kind in _ROOTED else -1,
-        program="osu",
-        predicted_s=None,
-        out_of_place=measured,
-        in_place=None,
-        peers={},
-    )
+    dtype = _TYPES.get(named[1], named[1]) if named else _usual_type(kind)
+    return row_of_time(kind, size_bytes, time_s, ranks, dtype, "osu")

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from exec.benchmark import Measurement, Report, Row, busbw_factor
+from exec.benchmark import Report, Row
+from exec.benchmark.foreign.nccl_rows import row_of_time
 from probes.base import DataError
 from synth.collective import Kind
 
@@ -143,28 +144,12 @@ def _row(kind: Kind, size_bytes: int, calls: Mapping[int, Mapping[int, float]], 
     recorded = max(len(times_s) for times_s in calls.values())
     of_call = min if kind in _JOINT else max
     time_s = statistics.median(of_call(one.values()) for one in calls.values() if len(one) == recorded)
-    algbw_gbs = size_bytes / time_s / 1e9 if time_s else 0.0
     by_rank: dict[int, list[float]] = defaultdict(list)
     for times_s in calls.values():
         for rank, seconds in times_s.items():
             by_rank[rank].append(seconds)
     own_s = tuple(statistics.median(by_rank[rank]) for rank in range(ranks)) if len(by_rank) == ranks else ()
-    measured = Measurement(
-        time_s, time_s, time_s, -1, algbw_gbs, algbw_gbs * busbw_factor(kind, ranks), None, rank_s=own_s
-    )
-    return Row(
-        collective=kind,
-        size_bytes=size_bytes,
-        count=size_bytes,
-        dtype="uint8",
-        redop="sum" if kind in ("all_reduce", "reduce_scatter", "reduce") else "none",
-        root=0 if kind in ("broadcast", "reduce", "gather", "scatter") else -1,
-        program="nccl",
-        predicted_s=None,
-        out_of_place=measured,
-        in_place=None,
-        peers={},
-    )
+    return row_of_time(kind, size_bytes, time_s, ranks, "uint8", "nccl", own_s)
 
 
 def _waits(one: _Communicator) -> Iterable[WaitTime]:

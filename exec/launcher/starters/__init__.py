@@ -3,9 +3,8 @@
 In: a program, the number of ranks, their hosts. Out: a `Starter`, which tells how a rank ended and can kill
 one.
 
-Read `starter`, the common protocol; `environment`; `mpirun`; `agents` with `remote` (access to other hosts)
-and `host_agent` (their process on each host); `spares`, the ranks that are started later; `allocation`, the
-nodes of a Slurm job.
+Read `starter`, the common protocol; `mpirun`; `agents` with `remote` (access to other hosts, nodes of a Slurm
+job) and `host_agent` (their process on each host). `order_files` writes orders of ranks for other launchers.
 """
 
 import lazy_loader as lazy

@@ -1,11 +1,10 @@
-from . import agents as agents, mpirun as mpirun
-from .allocation import other_nodes as other_nodes
-from .environment import variables as variables
+from . import mpirun as mpirun
+from .agents import Agents as Agents
 from .order_files import (
     FORMATS as FORMATS,
     PlacedHost as PlacedHost,
     keeps_slots as keeps_slots,
     order_file as order_file,
 )
-from .spares import spares_of as spares_of
-from .starter import Starter as Starter
+from .remote import other_nodes as other_nodes
+from .starter import Starter as Starter, variables as variables

@@ -19,12 +19,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from exec.launcher import START, HostSlots
-from exec.launcher.starters.environment import FORWARDED
 from exec.launcher.starters.remote import on_host
-from exec.launcher.starters.starter import how_it_ended
+from exec.launcher.starters.starter import FORWARDED, how_it_ended
 from probes.base import UnavailableError
 
-__all__ = ["Agents", "start"]
+__all__ = ["Agents"]
 
 _AGENT = "exec.launcher.starters.host_agent"
 # An agent reports a death within milliseconds, if its host can be reached.
@@ -108,7 +107,7 @@ class _Agent:
 
 
 class Agents:
-    """The agents that have started the ranks of one run; ``spares`` are hosts of ranks that come later.
+    """The agents that start the ranks of one run; ``spares`` are hosts of ranks that come later.
 
     A rank that is started later has an agent of its own, as its host's agent may have ended with the host.
     """
@@ -117,13 +116,27 @@ class Agents:
 
     def __init__(
         self,
-        agents: Sequence[_Agent],
+        ranks: int,
+        hosts: Sequence[HostSlots],
         env: Mapping[str, str],
         output: Path,
-        spares: Mapping[int, HostSlots] | None = None,
+        spares: Mapping[int, HostSlots],
     ) -> None:
-        self._agents, self._env, self._output = list(agents), env, output
-        self._spares = spares or {}
+        """Start ``ranks`` processes on the slots of ``hosts`` in their order, or else here.
+
+        Raises UnavailableError if other hosts cannot be reached.
+        """
+        self._agents, self._env, self._output, self._spares = list[_Agent](), env, output, spares
+        first = 0
+        try:
+            for entry in hosts or (HostSlots(socket.gethostname(), ranks),):
+                numbers = range(first, min(first + entry.slots, ranks))
+                if numbers:
+                    self._agents.append(_Agent(entry, numbers, env, output))
+                first = numbers.stop
+        except BaseException:
+            self.terminate()
+            raise
 
     @property
     def pids(self) -> frozenset[int]:
@@ -217,29 +230,3 @@ class Agents:
     def _found(self, rank: int) -> _Agent | None:
         """Return the agent that last started a rank; None for a spare that has not been started yet."""
         return next((agent for agent in reversed(self._agents) if rank in agent.ranks), None)
-
-
-def start(
-    ranks: int,
-    hosts: Sequence[HostSlots],
-    env: Mapping[str, str],
-    output: Path,
-    spares: Mapping[int, HostSlots] | None = None,
-) -> Agents:
-    """Start ``ranks`` processes on the slots of ``hosts`` in their order, or else here.
-
-    ``spares`` are the hosts of ranks that ``restart`` starts later. Raises UnavailableError if other hosts
-    cannot be reached.
-    """
-    agents: list[_Agent] = []
-    first = 0
-    try:
-        for entry in hosts or (HostSlots(socket.gethostname(), ranks),):
-            numbers = range(first, min(first + entry.slots, ranks))
-            if numbers:
-                agents.append(_Agent(entry, numbers, env, output))
-            first = numbers.stop
-    except BaseException:
-        Agents(agents, env, output).terminate()
-        raise
-    return Agents(agents, env, output, spares)

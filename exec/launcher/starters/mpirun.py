@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from exec.launcher import START, HostSlots
-from exec.launcher.starters import environment
-from exec.launcher.starters.starter import how_it_ended
+from exec.launcher.starters import starter
+from exec.launcher.starters.starter import FORWARDED, how_it_ended
 from probes.base import UnavailableError, install
 
 __all__ = ["Launcher", "Mpirun", "command", "find", "start", "variables"]
@@ -145,7 +145,7 @@ def command(
         watched = ["-disable-auto-cleanup"] if launcher.kind == "mpich" else []
         return [launcher.path, *watched, "-n", str(ranks), *where, *program]
     # Restarts do not exist in MPI, and its mpirun warns about unset variables.
-    names = [name for name in environment.FORWARDED if name != START] if hosts else []
+    names = [name for name in FORWARDED if name != START] if hosts else []
     forwarded = [word for name in names for word in ("-x", name)]
     options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
     return [launcher.path, "-n", str(ranks), *where, *forwarded, *options, *program]
@@ -188,7 +188,7 @@ def variables(ranks_here: int, folder: str, shared_memory: str, *, alone: bool =
         defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"
     if alone:
         defaults["OMPI_MCA_btl"] = "^tcp,ofi"
-    theirs = environment.variables(folder)
+    theirs = starter.variables(folder)
     theirs.pop("HYDRA_HOST_FILE", None)
     return {**defaults, **theirs, **ours}
 

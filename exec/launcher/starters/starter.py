@@ -1,19 +1,31 @@
-"""The launcher's protocol for starters of ranks."""
+"""The launcher's protocol for starters of ranks, and what all of them share."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Collection
 from typing import Protocol
 
-__all__ = ["Starter", "how_it_ended"]
+__all__ = ["FORWARDED", "Starter", "how_it_ended", "variables"]
+
+_ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# The only variables of this process that ranks of other hosts receive.
+FORWARDED = (
+    "CCCTL_CONTROL",
+    "CCCTL_CONTROL_KEY",
+    "CCCTL_SCRATCH",
+    "CCCTL_START",
+    "CCCTL_TASK",
+    *_ONE_THREAD,
+)
 
 
 class Starter(Protocol):
     """The processes that have started the ranks of one run, and their knowledge of these ranks."""
 
     label: str
-    """What stands before each line that they and the ranks have printed."""
+    """The word before each line that they and the ranks have printed."""
 
     @property
     def pids(self) -> frozenset[int]:
@@ -64,3 +76,11 @@ def how_it_ended(status: int) -> str:
     if -status in {int(known) for known in signal.Signals}:
         return f"was killed ({signal.Signals(-status).name})"
     return f"died (status {status})"
+
+
+def variables(folder: str) -> dict[str, str]:
+    """Return the environment of this process, with its temporary files in ``folder``.
+
+    Libraries use one thread per rank, unless the user says otherwise.
+    """
+    return {**dict.fromkeys(_ONE_THREAD, "1"), **os.environ, "TMPDIR": folder}

@@ -60,7 +60,7 @@ class KnownSchedules:
 def place_of(group: Group, given: Network | None) -> dict[str, object]:
     """Return the place of a group for use in keys: its given network, or else the hosts of its ranks."""
     if given is None:
-        return {"hosts": [group.mesh.whereabouts(member).key for member in group.members]}
+        return {"hosts": [group.mesh.known[member].key for member in group.members]}
     digest = hashlib.sha256(repr((given.hosts, given.ports)).encode())
     for column in (given.src, given.dst, given.alpha_s, given.beta_s_per_byte):
         digest.update(np.ascontiguousarray(column).tobytes())

@@ -20,7 +20,7 @@ from ccctl.commands.bench import _judge
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.runs.rows_so_far import BenchRows
 from exec.benchmark.regression import compare
-from exec.benchmark.runner import BenchRequest
+from exec.benchmark.runner import BenchRequest, Contender
 from synth.kernels.stored_loops import cache_folder
 from synth.network import Link, build
 from synth.schedules import Range
@@ -446,9 +446,8 @@ def pieces_of(report, count):
 
 def asked_for(samples, count):
     counts = tuple(1 << at for at in range(count))
-    return [
-        BenchRequest(samples["program"], counts, (None,) * count, "float32", "sum", 1, 1, (False,), ("mpi",))
-    ]
+    ours = (Contender("ring", samples["program"]),)
+    return [BenchRequest(ours, counts, "float32", "sum", 1, 1, (False,), ("mpi",))]
 
 
 def test_rows_that_are_printed_one_by_one_stand_below_each_other(samples, capsys):
@@ -576,7 +575,7 @@ def test_explain_tells_where_the_time_of_each_row_went(run_ccctl, folder, wires)
 def test_explain_says_what_it_cannot_tell(run_ccctl, folder):
     done = run_ccctl("bench", "program.json", "--sizes", "1K", "--iters", 2, "--explain")
     assert done.returncode == 0, done.stderr
-    assert "no network is known" in done.stdout and "together" in done.stdout
+    assert "without a network" in done.stdout and "together" in done.stdout
     done = run_ccctl("bench", "program.json", "--explain", "-m", 2)
     assert done.returncode == 2 and "leave out -m 2" in done.stderr
 

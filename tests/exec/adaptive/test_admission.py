@@ -12,6 +12,7 @@ from exec.adaptive.messages import (
     CollectiveCall,
     Go,
     Join,
+    Membership,
     Outdated,
     PartDone,
     Ready,
@@ -51,7 +52,7 @@ class Rank:
         if isinstance(decision, Regroup):
             if decision.epoch <= self.epoch:
                 return Outdated(self.epoch)
-            self.epoch, self.joined = decision.epoch, decision.joined
+            self.epoch, self.joined = decision.epoch, decision.membership.joined
             ready = {seq: request_of(seq) for seq in range(max(0, self.done), self.asked)}
             return WorkerState(self.epoch, self.done, tuple(self.parts), ready)
         if decision.epoch != self.epoch:
@@ -83,7 +84,7 @@ class World:
     def __init__(self, ranks, chance, requests, spares=0):
         self.ranks = {number: Rank(number) for number in range(ranks)}
         self.chance, self.now_s, self.requests = chance, 0.0, requests
-        self.coordinator = Coordinator(0, range(ranks), WaitPolicy(), lambda *_: 0.005)
+        self.coordinator = Coordinator(0, Membership((*range(ranks),)), WaitPolicy(), lambda *_: 0.005)
         every = range(ranks + spares)
         self.gone, self.starts, self.admitted = set(every[ranks:]), dict.fromkeys(every, 0), 0
 
@@ -195,7 +196,7 @@ def all_ready(coordinator, seq, request, now_s=0.0):
 
 def without_one(ranks, lost, rank=0):
     """A coordinator of ``ranks`` that has lost one of them, at request 0."""
-    coordinator = Coordinator(rank, range(ranks), WaitPolicy(), lambda *_: 0.0)
+    coordinator = Coordinator(rank, Membership((*range(ranks),)), WaitPolicy(), lambda *_: 0.0)
     coordinator.lose({lost: "is gone"}, 0.0)
     for one in coordinator.members:
         coordinator.hear(one, WorkerState(1, 0, (), {}), 0.0)
@@ -208,7 +209,8 @@ def test_nobody_is_let_in_but_where_all_have_arrived():
     (go,) = all_ready(coordinator, 0, ASKED)
     assert isinstance(go, Go) and go.part == (0, 2)
     (regroup,) = all_ready(coordinator, 1, ADMIT)
-    assert regroup == Regroup(2, (0, 1, 2), {}, (), {1: 1}, {1: 1}, (1,))
+    after = Membership((0, 1, 2), 2, joined={1: 1}, starts={1: 1}, joining=(1,))
+    assert (regroup.epoch, regroup.membership) == (2, after)
     for rank in (0, 2):
         assert coordinator.hear(rank, WorkerState(2, 1, (), {1: ADMIT}), 0.0) == []
     decisions = coordinator.hear(1, WorkerState(2, -1, (), {}), 0.0)
@@ -227,7 +229,7 @@ def test_a_rank_that_does_not_reach_all_or_asks_no_more_is_not_let_in(met, asked
 
 def test_two_are_let_in_together_if_they_reach_each_other():
     for met, joined in (({0: 0, 1: 0, 3: 0, 2: 1}, (2, 4)), ({0: 0, 1: 0, 3: 0}, (2,))):
-        coordinator = Coordinator(0, range(5), WaitPolicy(), lambda *_: 0.0)
+        coordinator = Coordinator(0, Membership((*range(5),)), WaitPolicy(), lambda *_: 0.0)
         coordinator.lose({2: "is gone", 4: "is gone"}, 0.0)
         for rank in coordinator.members:
             coordinator.hear(rank, WorkerState(1, 0, (), {}), 0.0)
@@ -235,16 +237,16 @@ def test_two_are_let_in_together_if_they_reach_each_other():
         coordinator.hear(4, Join(1, met), 0.0)
         assert (coordinator.unmet(4) == ()) == (joined == (2, 4))
         (regroup,) = all_ready(coordinator, 0, ADMIT)
-        assert regroup.joining == joined
+        assert regroup.membership.joining == joined
 
 
 def test_a_rank_that_dies_before_it_is_in_does_not_count():
-    coordinator = Coordinator(1, [1], WaitPolicy(), lambda *_: 0.0)
+    coordinator = Coordinator(1, Membership((1,)), WaitPolicy(), lambda *_: 0.0)
     coordinator.hear(0, Join(1, {1: 0}), 0.0)
     (regroup,) = coordinator.hear(1, Ready(0, ADMIT), 0.0)
-    assert regroup.members == (0, 1)
+    assert regroup.membership.members == (0, 1)
     (regroup,) = coordinator.lose({0: "is gone"}, 0.1)
-    assert (regroup.epoch, regroup.members, regroup.joining) == (2, (1,), ())
+    assert (regroup.epoch, regroup.membership.members, regroup.membership.joining) == (2, (1,), ())
     assert coordinator.hear(1, WorkerState(2, 0, (), {0: ADMIT}), 0.1)[-1] == Go(
         2, 0, ADMIT, (1,), 0, last=True
     )
@@ -252,12 +254,11 @@ def test_a_rank_that_dies_before_it_is_in_does_not_count():
 
 def test_who_takes_over_while_ranks_join_needs_enough_of_both_memberships():
     def taking_over():
-        return Coordinator(
-            1, range(4), WaitPolicy(), lambda *_: 0.0, epoch=3, joined={3: 6}, starts={3: 1}, joining=(3,)
-        )
+        members = Membership((0, 1, 2, 3), epoch=3, joined={3: 6}, starts={3: 1}, joining=(3,))
+        return Coordinator(1, members, WaitPolicy(), lambda *_: 0.0)
 
     (regroup,) = taking_over().lose({0: "is gone"}, 0.0)
-    assert (regroup.members, regroup.joining) == ((1, 2, 3), (3,))
+    assert (regroup.membership.members, regroup.membership.joining) == ((1, 2, 3), (3,))
     with pytest.raises(LostRankError, match="2 of 4 ranks are left"):
         taking_over().lose({0: "is gone", 3: "is gone"}, 0.0)
 
@@ -270,5 +271,5 @@ def test_the_one_that_is_there_longest_decides():
 def test_a_rank_that_is_told_of_an_epoch_that_it_has_is_told_of_a_later_one():
     coordinator = without_one(3, 0, rank=1)
     (regroup,) = coordinator.hear(2, Outdated(4), 0.0)
-    assert (regroup.epoch, regroup.members) == (5, (1, 2))
+    assert (regroup.epoch, regroup.membership.members) == (5, (1, 2))
     assert coordinator.hear(2, Outdated(4), 0.0) == []

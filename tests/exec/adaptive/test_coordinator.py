@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from exec.adaptive.coordinator import ANSWERING, Coordinator, WaitPolicy
-from exec.adaptive.messages import Beat, CollectiveCall, Go, PartDone, Ready, Regroup, Resume, WorkerState
+from exec.adaptive.messages import (
+    Beat,
+    CollectiveCall,
+    Go,
+    Membership,
+    PartDone,
+    Ready,
+    Regroup,
+    Resume,
+    WorkerState,
+)
 from probes.base.errors import LostRankError
 
 ASKED = CollectiveCall("all_reduce", "sum", "float32", 8, 4)
@@ -24,7 +34,7 @@ class Rank:
         """Carry out the next decision; what it says to the coordinator."""
         decision = self.queue.pop(0)
         if isinstance(decision, Regroup):
-            self.epoch, self.members = decision.epoch, frozenset(decision.members)
+            self.epoch, self.members = decision.epoch, frozenset(decision.membership.members)
             ready = {seq: ASKED for seq in self.asked if seq >= self.done}
             return WorkerState(self.epoch, self.done, tuple(self.parts), ready, self.open_to)
         if decision.epoch != self.epoch:
@@ -58,7 +68,7 @@ class World:
         for rank in self.ranks.values():
             rank.members = frozenset(self.ranks)
         self.chance, self.now_s, self.requests = chance, 0.0, requests
-        self.coordinator = Coordinator(0, range(ranks), WaitPolicy(), lambda *_: buy_s)
+        self.coordinator = Coordinator(0, Membership((*range(ranks),)), WaitPolicy(), lambda *_: buy_s)
         self.ever_in = {}
 
     def send(self, decisions):
@@ -127,7 +137,7 @@ def test_survivors_agree_on_results_that_hold_their_data_once(ranks, seed, buy_s
 
 
 def test_all_ready_at_once_is_one_part():
-    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda *_: 1.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(), lambda *_: 1.0)
     assert coordinator.hear(0, Ready(0, ASKED), 0.0) == []
     assert coordinator.hear(2, Ready(0, ASKED), 0.0) == []
     (go,) = coordinator.hear(1, Ready(0, ASKED), 0.0)
@@ -135,7 +145,7 @@ def test_all_ready_at_once_is_one_part():
 
 
 def test_it_goes_on_without_the_late_once_waiting_has_cost_as_much():
-    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda *_: 0.010)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(), lambda *_: 0.010)
     coordinator.hear(0, Ready(0, ASKED), 0.0)
     assert coordinator.hear(1, Ready(0, ASKED), 0.004) == []
     assert coordinator.decide(0.009) == []
@@ -147,7 +157,7 @@ def test_it_goes_on_without_the_late_once_waiting_has_cost_as_much():
 
 @pytest.mark.parametrize(("open_to", "kept"), [((), 1), ((2,), 1), ((3,), 0), ((2, 3), 0)])
 def test_a_part_that_a_lost_rank_may_have_joined_is_done_again(open_to, kept):
-    coordinator = Coordinator(0, range(4), WaitPolicy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(4),)), WaitPolicy(), lambda *_: 0.0)
     for rank in (0, 1):
         coordinator.hear(rank, Ready(0, ASKED), 0.0)
     coordinator.lose({3: "is gone"}, 1.0)
@@ -158,7 +168,7 @@ def test_a_part_that_a_lost_rank_may_have_joined_is_done_again(open_to, kept):
 
 
 def test_a_part_stays_with_the_data_of_a_lost_rank_where_all_of_that_is_in():
-    coordinator = Coordinator(0, range(4), WaitPolicy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(4),)), WaitPolicy(), lambda *_: 0.0)
     coordinator.lose({3: "is gone"}, 1.0)
     for rank in (0, 1, 2):
         state = WorkerState(1, 0, ((0, 1), (3,)), {0: ASKED}, frozenset({2, 3}))
@@ -167,14 +177,14 @@ def test_a_part_stays_with_the_data_of_a_lost_rank_where_all_of_that_is_in():
 
 
 def test_without_relays_everybody_is_waited_for():
-    coordinator = Coordinator(0, range(3), WaitPolicy(relays=False), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(relays=False), lambda *_: 0.0)
     coordinator.hear(0, Ready(0, ASKED), 0.0)
     coordinator.hear(1, Ready(0, ASKED), 0.0)
     assert coordinator.decide(100.0) == []
 
 
 def test_who_is_late_but_alive_is_not_lost():
-    coordinator = Coordinator(0, range(3), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
     for tenth in range(200):
         for rank in (1, 2):
             coordinator.hear(rank, Beat(), tenth / 10)
@@ -186,7 +196,7 @@ def test_who_is_late_but_alive_is_not_lost():
 
 @pytest.mark.parametrize("answering", [set(), {1}, {1, 2}])
 def test_a_rank_whose_host_answers_is_waited_for_three_times_as_long(answering):
-    coordinator = Coordinator(0, range(3), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
     lost_s = {}
     for hundredth in range(400):
         for rank in coordinator.silent(hundredth / 100, lambda rank: rank in answering):
@@ -196,7 +206,7 @@ def test_a_rank_whose_host_answers_is_waited_for_three_times_as_long(answering):
 
 
 def test_a_rank_whose_host_answers_no_longer_is_lost_at_once():
-    coordinator = Coordinator(0, range(3), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
     answers = dict.fromkeys((1, 2), True)
     for hundredth in range(200):
         assert coordinator.silent(hundredth / 100, answers.__getitem__) == {}
@@ -205,7 +215,7 @@ def test_a_rank_whose_host_answers_no_longer_is_lost_at_once():
 
 
 def test_while_the_coordinator_does_not_run_nobody_is_silent():
-    coordinator = Coordinator(0, range(3), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(silent_s=1.0), lambda *_: 0.0)
     for hundredth in range(50):
         assert coordinator.silent(hundredth / 100) == {}
     # It lacks a core for five seconds, and looks before it has read what came meanwhile.
@@ -217,33 +227,33 @@ def test_while_the_coordinator_does_not_run_nobody_is_silent():
 
 
 def test_ranks_that_are_lost_one_by_one_count_together_until_the_rest_agrees():
-    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(), lambda *_: 0.0)
     coordinator.lose({1: "was silent"}, 0.0)
     with pytest.raises(LostRankError, match="1 of 3 ranks are left"):
         coordinator.lose({2: "was silent"}, 0.1)
-    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(), lambda *_: 0.0)
     coordinator.lose({1: "was silent"}, 0.0)
     for rank in (0, 2):
         coordinator.hear(rank, WorkerState(1, 0, (), {}), 0.1)
     (regroup,) = coordinator.lose({2: "was silent"}, 0.2)
-    assert regroup.members == (0,)
+    assert regroup.membership.members == (0,)
 
 
 def test_a_minority_does_not_go_on():
-    coordinator = Coordinator(0, range(5), WaitPolicy(), lambda *_: 0.0)
+    coordinator = Coordinator(0, Membership((*range(5),)), WaitPolicy(), lambda *_: 0.0)
     with pytest.raises(LostRankError, match="2 of 5 ranks are left"):
         coordinator.lose({1: "is gone", 2: "is gone", 3: "is gone"}, 0.0)
-    upper = Coordinator(2, range(4), WaitPolicy(), lambda *_: 0.0)
+    upper = Coordinator(2, Membership((*range(4),)), WaitPolicy(), lambda *_: 0.0)
     with pytest.raises(LostRankError, match="cannot go on"):
         upper.lose({0: "is gone", 1: "is gone"}, 0.0)
-    lower = Coordinator(0, range(4), WaitPolicy(), lambda *_: 0.0)
+    lower = Coordinator(0, Membership((*range(4),)), WaitPolicy(), lambda *_: 0.0)
     (regroup,) = lower.lose({2: "is gone", 3: "is gone"}, 0.0)
-    assert regroup.members == (0, 1)
+    assert regroup.membership.members == (0, 1)
 
 
 def test_a_request_whose_root_is_lost_ends_with_nothing_once_all_have_asked():
     asked = CollectiveCall("broadcast", "sum", "float32", 8, 4, root=1)
-    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda request, ready, late: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(), lambda request, ready, late: 0.0)
     coordinator.lose({1: "is gone"}, 0.0)
     for rank in (0, 2):
         decisions = coordinator.hear(rank, WorkerState(1, 0, (), {}), 0.0)
@@ -254,7 +264,7 @@ def test_a_request_whose_root_is_lost_ends_with_nothing_once_all_have_asked():
 
 def test_a_broadcast_waits_for_late_ranks():
     asked = CollectiveCall("broadcast", "sum", "float32", 8, 4)
-    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda request, ready, late: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(), lambda request, ready, late: 0.0)
     for rank in (0, 1):
         assert coordinator.hear(rank, Ready(0, asked), 0.0) == []
     assert coordinator.decide(0.5) == []
@@ -264,7 +274,7 @@ def test_a_broadcast_waits_for_late_ranks():
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all", "reduce"])
 def test_what_has_data_of_several_ranks_goes_on_without_late_ones(kind):
     asked = CollectiveCall(kind, "sum", "float32", 8, 4)
-    coordinator = Coordinator(0, range(3), WaitPolicy(), lambda request, ready, late: 0.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(), lambda request, ready, late: 0.0)
     coordinator.hear(0, Ready(0, asked), 0.0)
     went = coordinator.hear(1, Ready(0, asked), 0.0) + coordinator.decide(0.5)
     assert went == [Go(0, 0, asked, (0, 1), 0, last=False)]
@@ -277,7 +287,7 @@ def test_a_request_without_its_root_waits_for_all_and_costs_nothing():
     def costs(request, ready, late):
         raise AssertionError("there is no schedule without the root")
 
-    coordinator = Coordinator(0, range(4), WaitPolicy(), costs)
+    coordinator = Coordinator(0, Membership((*range(4),)), WaitPolicy(), costs)
     coordinator.lose({2: "died"}, 0.0)
     for rank in (0, 1, 3):
         coordinator.hear(rank, WorkerState(1, 0, (), {}, frozenset()), 0.0)

@@ -47,7 +47,8 @@ def job(comm, arguments, progress):
         told.append(work.members)
         step += 1
         time.sleep(0.01)
-    found = session.members, dict(session.lost), sorted(session.joined), epochs, session.coordinator
+    joined = sorted(session.membership.joined)
+    found = session.members, dict(session.lost), joined, epochs, session.coordinator
     assert session.survivors("found").allgather(found) == [found] * len(every)
     events = [event.what for event in session.events]
     session.close()
@@ -99,11 +100,11 @@ def job(comm, file, progress):
         step += 1
         time.sleep(0.01)
     assert told[0] == ((0, 1) if not start else every)
-    links = {(link.src, link.dst) for link in session.first_links}
+    links = {(link.src, link.dst) for link in session.links.measured}
     assert links == {(0, 2), (2, 0), (1, 2), (2, 1)}
-    costs = session.capability.alpha_s.tolist(), session.capability.beta_s_per_byte.tolist()
+    costs = session.links.capability.alpha_s.tolist(), session.links.capability.beta_s_per_byte.tolist()
     assert session.survivors("costs").allgather(costs) == [costs] * 3
-    found = session.members, sorted(session.joined), session.coordinator
+    found = session.members, sorted(session.membership.joined), session.coordinator
     session.close()
     return found
 """

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from threaded_ranks import ThreadedRanks
 
-from exec.adaptive import links_now
+from exec.adaptive import backend, links_now
 from exec.adaptive.links_now import guessed_network, measured_links, steady_s, with_links, with_spares
+from exec.adaptive.replanner import first_schedules
 from exec.adaptive.session import Session
 from exec.sockets.group import Group
 from exec.sockets.mesh import Mesh
@@ -48,7 +49,7 @@ def three_hosts():
             return [said[number, one] for one in range(SIZE)]
 
         mesh = Mesh(rank, SIZE, exchange, KEY)
-        mesh._known = [replace(where, host=where.rank) for where in mesh._known]
+        mesh.known = [replace(where, host=where.rank) for where in mesh.known]
         return mesh
 
     return on_all(make)
@@ -199,3 +200,45 @@ def test_behind_the_queue_of_others_a_train_takes_some_round_trips(monkeypatch):
     assert len(asked) == 6
     assert min(asked) >= 0.02 * links_now._ROUND_TRIPS
     assert max(asked) <= links_now._MOST_TARGET_S
+
+
+def test_no_search_starts_from_schedules_of_the_epoch_before(monkeypatch):
+    """A rank has an epoch's schedules only once they are made, though it has begun the epoch by then."""
+    ranks, begun, made = ThreadedRanks(range(3), monkeypatch), threading.Event(), threading.Event()
+
+    def slowly(*given):
+        begun.set()
+        assert made.wait(60)
+        return first_schedules(*given)
+
+    def run(rank):
+        session = Session(ranks.groups[rank], guessed_network(ranks.groups[rank]), replan_s=0.1)
+        session.setup(8)
+        direction, until_s = session._direction, time.monotonic() + 60
+        while rank == 0 and direction is None:
+            assert time.monotonic() < until_s
+            direction = session._direction
+        settled = []
+        if direction is not None:
+            coordinator, direction._replan = direction.coordinator, lambda: None
+            monkeypatch.setattr(backend, "first_schedules", slowly)
+            direction._send(coordinator.regroup(coordinator.membership, time.monotonic()))
+            while coordinator.gathering or session.epoch != 1:
+                assert time.monotonic() < until_s
+            assert begun.wait(60)
+            settled.append(direction._is_settled())
+            made.set()
+            while not direction._is_settled():
+                assert time.monotonic() < until_s
+            settled.append(True)
+        while session.epoch != 1:
+            assert time.monotonic() < until_s
+            time.sleep(0.01)
+        session.close()
+        return settled
+
+    try:
+        assert ranks.on_all(run)[0] == [False, True]
+    finally:
+        made.set()
+        ranks.close()

@@ -225,7 +225,7 @@ import numpy as np
 from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.links_now import guessed_network
 from exec.adaptive.session import Session
-comm.mesh._known = [replace(where, host=where.rank) for where in comm.mesh._known]
+comm.mesh.known = [replace(where, host=where.rank) for where in comm.mesh.known]
 session = Session(comm, guessed_network(comm), policy=WaitPolicy(relays=False, silent_s=1.0))
 session.setup(100)
 if rank == 1:

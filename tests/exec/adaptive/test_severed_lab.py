@@ -61,9 +61,18 @@ def works(comm, arguments, progress, awaited):
         seq += 1
         return found[-1] > 0
 
+    def has_come(what):
+        told = [event for event in session.events if event.what == what]
+        if what != "swapped":
+            return bool(told)
+        # Others may have been found before the cut was healed.
+        (cut,) = [set(event.detail["ranks"]) for event in session.events if event.what == "severed"]
+        links = [link for schedule in session.schedules.values() for link in used(schedule)]
+        return bool(told) and cut in map(set, links)
+
     def until(what):
         # All leave the loop after the same request, as they see the same results.
-        while not run(rank == 0 and any(event.what == what for event in session.events)):
+        while not run(rank == 0 and has_come(what)):
             pass
         if rank == 0:
             Path(arguments, what).touch()

@@ -18,7 +18,7 @@ def test_a_right_report_has_no_problems(samples):
         ({"time_s": float("nan")}, "rows[0].out_of_place.time_s"),
         ({"p99_s": -1e-3}, "rows[0].out_of_place.p99_s"),
         ({"busbw_gbs": float("inf")}, "rows[0].out_of_place.busbw_gbs"),
-        ({"rank_s": (1.0, -1.0)}, "rows[0].out_of_place.rank_s"),
+        ({"rank_s": (1.0, -1.0)}, "rows[0].out_of_place.rank_s[1]"),
         ({"spread": Spread(-1.0, 1.0, 1.0, 1.0, 0.0, 3)}, "rows[0].out_of_place.spread.min_s"),
     ],
 )
@@ -42,8 +42,8 @@ def test_a_breakdown_holds_seconds(samples):
     wrong = replace(report, rows=(replace(row, breakdown=told),))
     assert [problem.partition(":")[0] for problem in wrong.problems()] == [
         "rows[0].breakdown.time_s",
-        "rows[0].breakdown.ranks[1].late_s",
         "rows[0].breakdown.forecast.bound_s",
+        "rows[0].breakdown.ranks[1].late_s",
     ]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec.benchmark.runner import BenchRequest, busbw_factor
+from exec.benchmark.runner import BenchRequest, Contender, busbw_factor
 from exec.program import expected_output
 from exec.program.buffers import Buffers
 from exec.program.dtypes import DTYPES, REDOPS, dtype_name, dtype_of, ufunc_of
@@ -23,12 +23,12 @@ from synth.compiler.lowering import lower
 WORKER = """
 import pickle, sys
 from mpi4py import MPI
-from exec.benchmark.runner import bench_task
+from exec.benchmark.runner import bench_all_task
 from probes.base.progress import SILENT
 
 with open(sys.argv[1], "rb") as stream:
     requests = pickle.load(stream)
-reports = [bench_task(MPI.COMM_WORLD, request, SILENT) for request in requests]
+reports = [bench_all_task(MPI.COMM_WORLD, (request,), SILENT) for request in requests]
 if MPI.COMM_WORLD.Get_rank() == 0:
     with open(sys.argv[2], "wb") as stream:
         pickle.dump(reports, stream)
@@ -62,10 +62,8 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
         placements = (False, True)[: 1 + program.in_place]
         for order in {placements, placements[::-1]}:
             dtype, redop = ("float32", "int64")[number % 2], REDOPS[number % 4]
-            predicted = (1e-6, None, 1e-3)
-            requests.append(
-                BenchRequest(program, (1, 17, 9000), predicted, dtype, redop, 1, 3, order, ("mpi",))
-            )
+            ours = (Contender(program.name, program, (1e-6, None, 1e-3)),)
+            requests.append(BenchRequest(ours, (1, 17, 9000), dtype, redop, 1, 3, order, ("mpi",)))
     (tmp_path / "requests").write_bytes(pickle.dumps(requests))
     (tmp_path / "worker.py").write_text(WORKER)
     mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]

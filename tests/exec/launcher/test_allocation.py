@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from exec.launcher.nodeset import HostSlots
-from exec.launcher.starters.allocation import nodes, other_nodes
+from exec.launcher.starters.remote import nodes, other_nodes
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@
 
 import random
 
-from exec.launcher.answers import AllGathers, Responder
 from exec.launcher.protocol import JobForRanks, Release
-from exec.launcher.ranks import RankState
+from exec.launcher.ranks import AllGathers, RankPhase, RankState, Responder
 
 
 def world(ranks, *, survive=True):
@@ -14,7 +13,7 @@ def world(ranks, *, survive=True):
 
 def give(answers, ranks, has_value):
     for rank in ranks.values():
-        rank.returned, rank.has_value = True, rank.number in has_value
+        rank.phase, rank.has_value = RankPhase.RETURNED, rank.number in has_value
 
 
 def told(answers, ranks):
@@ -45,12 +44,13 @@ def test_what_a_lost_rank_gave_before_counts():
 
 def test_nobody_is_let_go_before_all_have_returned_and_the_value_is_handed_over():
     answers, ranks = world(3)
-    ranks[0].returned = ranks[0].has_value = ranks[1].returned = True
+    ranks[0].phase = ranks[1].phase = RankPhase.RETURNED
+    ranks[0].has_value = True
     assert told(answers, ranks) == {}
-    ranks[2].returned = True
+    ranks[2].phase = RankPhase.RETURNED
     assert told(answers, ranks) == {0: Release(True)}
     assert told(answers, ranks) == {}
-    ranks[0].finished = True
+    ranks[0].phase = RankPhase.FINISHED
     assert told(answers, ranks) == {1: Release(False), 2: Release(False)}
     assert told(answers, ranks) == {}
 
@@ -73,9 +73,9 @@ def test_whoever_is_lost_when_all_others_are_let_go_and_the_lowest_that_can_give
             asked += [number for number, answer in due.items() if answer.hand_over]
             dying = {number for number in ranks if ranks[number].connected and chance.random() < 0.3}
             for number in dying:
-                ranks[number].lost = "gone"
+                ranks[number].lose("gone")
             for number in due.keys() - dying:
-                ranks[number].finished = True
-        handed_over = [number for number in asked if ranks[number].finished]
-        left = [number for number in has_value if ranks[number].finished]
+                ranks[number].phase = RankPhase.FINISHED
+        handed_over = [number for number in asked if ranks[number].phase is RankPhase.FINISHED]
+        left = [number for number in has_value if ranks[number].phase is RankPhase.FINISHED]
         assert handed_over == ([min(left)] if left else [])

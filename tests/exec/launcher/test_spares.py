@@ -6,7 +6,7 @@ import pytest
 
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.run import World, run_ranks
-from exec.launcher.starters.spares import spares_of
+from exec.launcher.session import spares_of
 from probes.base.errors import UsageError
 
 

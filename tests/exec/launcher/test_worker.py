@@ -52,7 +52,7 @@ def test_a_rank_begins_its_task_when_the_command_knows_that_the_wires_of_all_are
     # A rank that died in its task before that would end a run that is to survive it.
     ends = socket.socketpair()
     command, own = Channel(ends[0], b"down", b"up"), Channel(ends[1], b"up", b"down")
-    mesh = SimpleNamespace(whereabouts=lambda rank: None)
+    mesh = SimpleNamespace(known=[None])
     wires = SimpleNamespace(mesh=mesh, close=lambda: None)
     monkeypatch.setattr(worker, "_group", lambda rank, job, reporter, key: wires)
     reporter = worker.Reporter(own)

@@ -16,7 +16,7 @@ from probes.base.errors import UsageError
 WORKER = """
 import json, sys
 from mpi4py import MPI
-from exec.benchmark.runner import BenchRequest, bench_task
+from exec.benchmark.runner import BenchRequest, Contender, bench_all_task
 from exec.peers.mpi import algorithm_names
 from probes.base.errors import UnavailableError
 from probes.base.progress import SILENT
@@ -27,11 +27,10 @@ comm, found = MPI.COMM_WORLD, {}
 for kind in sys.argv[2].split(","):
     program = lower(random_schedule(kind, comm.Get_size(), 2, 1))
     for in_place in (False, True)[: 1 + program.in_place]:
-        request = BenchRequest(
-            program, (1, 1000), (None, None), "float32", "sum", 0, 1, (in_place,), (sys.argv[1],)
-        )
+        ours = (Contender(program.name, program),)
+        request = BenchRequest(ours, (1, 1000), "float32", "sum", 0, 1, (in_place,), (sys.argv[1],))
         try:
-            rows = bench_task(comm, request, SILENT).rows
+            rows = bench_all_task(comm, (request,), SILENT).rows
         except UnavailableError as error:
             found[f"{kind} {in_place}"] = error.message
         else:

@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from exec.relays.ski_rental import RentalDecision, WaitingCollective, competitive_ratio, fault_deadline_s
+from exec.relays.ski_rental import WaitingCollective, competitive_ratio, fault_deadline_s
 from probes.base.errors import UsageError
 
 TIMES = st.floats(0.0, 1.0, allow_nan=False)
@@ -24,10 +24,9 @@ def by_the_rule(arrivals_s, buys_s, whole_s, cycle_s, spared_s=0.0):
         while arrivals_s[told] <= now_s:
             waiting = waiting.offered(buys_s[told])
             told += 1
-        if waiting.decide(now_s) is RentalDecision.GO:
+        if waiting.goes(now_s):
             return now_s + buys_s[told - 1]
         cycle += 1
-    assert waiting.decide(last_s, everyone=True) is RentalDecision.GO
     return last_s + whole_s
 
 
@@ -100,14 +99,13 @@ def test_the_bounds_are_attained():
 
 def test_decisions():
     waiting = WaitingCollective(first_ready_s=10.0)
-    assert waiting.decide(99.0) is RentalDecision.WAIT
-    assert waiting.decide(10.0, everyone=True) is RentalDecision.GO
+    assert not waiting.goes(99.0)
     waiting = waiting.offered(0.04)
-    assert waiting.decide(10.03) is RentalDecision.WAIT
-    assert waiting.decide(10.041) is RentalDecision.GO
+    assert not waiting.goes(10.03)
+    assert waiting.goes(10.041)
     # What was offered once binds; a dearer ready set does not make the wait longer.
     assert waiting.offered(0.2) == waiting
-    assert waiting.offered(0.02).decide(10.03) is RentalDecision.GO
+    assert waiting.offered(0.02).goes(10.03)
 
 
 def test_going_that_costs_nothing_has_no_ratio():

@@ -51,7 +51,7 @@ def three():
 
 
 def started_again(every, rank, start, living=None):
-    known = tuple(every[0].whereabouts(one) for one in range(len(every)))
+    known = tuple(every[0].known)
     others = frozenset(range(len(every))) - {rank}
     return Mesh(rank, len(every), Meeting(start, known, others if living is None else living), KEY)
 
@@ -65,7 +65,7 @@ def test_what_is_said_to_and_by_a_new_start_arrives_and_nothing_of_the_old_one(t
     until(lambda: 2 in three[0].lost and 2 in three[1].lost)
     three[2] = started_again(three, 2, 1)
     until(lambda: three[2].met == {0: 0, 1: 0})
-    assert three[2].start == three[0].starts[2] == 1
+    assert three[2].start == three[0].known[2].start == 1
     assert 2 not in three[0].lost and 2 not in three[1].lost and not three[2].lost
     for peer in (0, 1):
         three[peer].send(2, "hello", peer)
@@ -102,7 +102,7 @@ def test_two_new_starts_meet_when_they_are_told_of_each_other(three):
         until(lambda one=three[rank]: one.met == {0: 0})
     with pytest.raises(LostRankError):
         three[2].receive(1, "hello")
-    three[2].meet([three[0].whereabouts(1)])
+    three[2].meet([three[0].known[1]])
     until(lambda: three[2].met == {0: 0, 1: 1} and three[1].met == {0: 0, 2: 1})
     three[1].send(2, "hello", "neighbour")
     assert three[2].receive(1, "hello") == "neighbour"
@@ -114,7 +114,7 @@ def test_a_rank_that_was_not_there_joins_on_a_host_of_another_name():
     try:
         assert every[0].host == [0, 0, 2, 2]
         assert {*every[0].lost} == {*every[1].lost} == {2, 3}
-        known = tuple(every[0].whereabouts(one) for one in range(4))
+        known = tuple(every[0].known[one] for one in range(4))
         every.append(Mesh(2, 4, Meeting(1, known, frozenset({0, 1})), KEY))
         until(lambda: every[2].met == {0: 0, 1: 0})
         # It is found to be on the host of the others.
@@ -129,6 +129,6 @@ def test_a_rank_that_was_not_there_joins_on_a_host_of_another_name():
 
 
 def test_a_rank_on_another_host_than_before_is_refused(three):
-    known = tuple(replace(three[0].whereabouts(one), key="another") for one in range(3))
+    known = tuple(replace(three[0].known[one], key="another") for one in range(3))
     with pytest.raises(UnavailableError, match="not the host that it was to be on"):
         Mesh(2, 3, Meeting(1, known, frozenset({0, 1})), KEY)

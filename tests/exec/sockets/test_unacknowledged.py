@@ -2,7 +2,7 @@
 
 import socket
 
-from exec.sockets.unacknowledged import goes_nowhere, unacknowledged_bytes
+from exec.sockets.stalls import goes_nowhere, unacknowledged_bytes
 
 
 def test_bytes_that_arrive_are_acknowledged_and_a_full_buffer_is_no_outage():
