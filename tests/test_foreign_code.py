@@ -29,6 +29,7 @@ KNOWN = {
     "synth/portfolio/worker_pool.py": ({"multiprocessing"}, "pipes that child processes inherit"),
     "exec/launcher/watchdog.py": ({"multiprocessing"}, "waits for sockets, and reads nothing"),
     "exec/adaptive/replanner.py": ({"multiprocessing"}, "a pipe that a child process inherits"),
+    "exec/training/backend/background.py": ({"multiprocessing"}, "a pipe that a child process inherits"),
     "exec/records.py": ({"importlib.import_module"}, "modules of ccctl's own packages alone"),
     "exec/launcher/protocol.py": (
         {"importlib.import_module"},
