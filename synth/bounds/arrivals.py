@@ -39,6 +39,7 @@ __all__ = ["Carried", "arrivals"]
 Carried = Literal["sums", "copies", "points"]
 """What a byte can serve: several sources and targets (sums), several targets (copies), or one pair."""
 
+# Limits: ranks, ranks times links of all cuts together, distances from a cut, and terms of one cut's time.
 _MOST_RANKS = 1024
 _MOST_WORK = 30_000_000
 _MOST_LEVELS = 8

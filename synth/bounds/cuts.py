@@ -22,7 +22,9 @@ __all__ = [
     "labelings",
 ]
 
+# Links of one level have costs that rise by at most this factor from one to the next.
 _LEVEL_RATIO = 1.2
+# The most tiers of ports, by the number of ranks that share them.
 _MOST_TIERS = 8
 
 

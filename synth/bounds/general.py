@@ -35,6 +35,8 @@ from synth.schedules import Bound
 
 __all__ = ["point_bounds"]
 
+# Limits: sizes of cuts around the first ranks, ranks for which the longest axis is computed, rounds that
+# adjust prices, and ranks times links of all these rounds.
 _MOST_SWEEPS = 64
 _MOST_FOR_AXIS = 1024
 _MOST_ROUNDS = 40

@@ -18,7 +18,9 @@ from synth.network import Network
 
 __all__ = ["slowest_sets"]
 
+# Flows are counted in this many units of all bytes.
 _UNITS = 1 << 28
+# The most sinks that are tried, times the links.
 _WORK = 600_000
 
 

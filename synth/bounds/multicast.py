@@ -23,6 +23,7 @@ from synth.schedules import Bound
 
 __all__ = ["spreading_bounds"]
 
+# The most sources from which latency is computed, and the most promising cuts of each kind.
 _MOST_SOURCES = 256
 _MOST_CUTS = 12
 # The latency inside parts is computed up to _MOST_PATHS_RANKS, and if the latency is at least _NOTICEABLE of

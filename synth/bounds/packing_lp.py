@@ -16,6 +16,7 @@ from synth.network import Network
 
 __all__ = ["Shares", "Trees", "link_load", "solve"]
 
+# The cost of a level of a tree relative to the least load: so small that the load decides.
 _HEIGHT_WEIGHT = 1e-2
 # A link counts as slower than its port only beyond this ratio, as measurements of equal rates differ
 # slightly.

@@ -23,12 +23,17 @@ from synth.network import Network
 
 __all__ = ["is_promising", "spanning_tree_s_per_byte"]
 
+# The most links for which the search takes less than a second, and resources that are never too many for it.
 _MOST_LINKS, _FEW_RESOURCES = 20_000, 64
+# Trees before the first linear program, rounds at most, and trees a round for each of the two prices.
 _FIRST_TREES = 32
 _MOST_ROUNDS = 40
 _PER_ROUND = 4
+# The relative gap to the best prices at which the search ends.
 _CLOSE = 0.002
+# The weight of the earlier rounds in the running mean of prices.
 _STEADY = 0.7
+# The largest random addition to a cost, relative to the largest cost; it breaks ties.
 _CHANCE = 1e-12
 
 

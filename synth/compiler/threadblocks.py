@@ -17,6 +17,7 @@ from synth.compiler.placing import first_fit, place_local
 
 __all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of"]
 
+# MSCCL's runtime refuses more channels.
 MOST_CHANNELS = 32
 _LOCAL_CHANNEL = 0
 # More than any channel number, so that peers and channel fit in one key.

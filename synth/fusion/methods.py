@@ -54,6 +54,7 @@ DEFAULT_BUFFER_BYTES = {
     "dear-feedpipe": 25 * _MIB,
 }
 METHODS = tuple(DEFAULT_BUFFER_BYTES)
+# DeAR-NL merges four layers (DeAR, Sec. VI-G).
 _NEARBY_LAYERS = 4
 # ByteScheduler's partitions are enlarged if a model would have more than this.
 _MOST_PARTS = 100_000

@@ -27,6 +27,7 @@ from synth.tree_packing import depths
 
 __all__ = ["CHUNK_BYTES", "SUB_COLLECTIVES", "choose", "solve", "suits", "synthesize"]
 
+# AdapCC Sec. VI-C and VI-E: M = 4.
 SUB_COLLECTIVES = 4
 CHUNK_BYTES = (4 << 20, 1 << 20, 256 << 10, 128 << 10, 64 << 10)
 _TREES = ("reduce", "broadcast", "all_reduce", "all_gather", "reduce_scatter")

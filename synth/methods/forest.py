@@ -47,6 +47,7 @@ __all__ = ["synthesize"]
 
 _LEADS = (96, 48, 192, 0)
 _SERVED = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce")
+# On more ranks neither pairs of trees nor trees of every root are packed by linear programs.
 _MOST_ROOTS = 40
 # A packing of pairs of trees is used only if its load is lower by this factor.
 _WORTH_PAIRS, _WORTH_PAIRS_IN_QUEUES = 1.01, 1.04

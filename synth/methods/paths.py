@@ -29,8 +29,10 @@ __all__ = ["synthesize"]
 
 _PASSES = 6
 _WORK = 600_000_000
+# The most targets of trees times links, and the most hops of a path beyond the network's diameter.
 _MOST_WORK_ON_TREES = 2_000_000_000
 _MOST_HOPS_MORE = 4
+# Within this factor of the busiest link's time the search for an order ends.
 _CLOSE = 1.01
 # If latency is at least this fraction of the busiest link's time, a second set of paths is tried. Its cost of
 # an alpha is that of the same time on a link half as busy as the busiest: exp(ETA / 2) times.

@@ -24,6 +24,7 @@ from synth.simulation import replay
 
 __all__ = ["MOST_RANKS", "schedule_of", "synthesize"]
 
+# The integer program is solved for networks up to this size; M stays small for the same reason.
 MOST_RANKS = 5
 _SUB_COLLECTIVES = 2
 # C_m in units.

@@ -30,14 +30,20 @@ __all__ = ["CLOSE", "HorizonSearch", "Mechanism", "copies_to_all"]
 # The mechanisms for a program that is too large to be solved whole; "auto" uses both as needed.
 Mechanism = Literal["auto", "early-termination", "time-clustering"]
 
+# Horizons that differ by less, relatively, count as equal.
 CLOSE = 1e-6
+# The largest program that is solved whole.
 _MOST_COLUMNS = 60_000
 # Columns, with their rows, that can be passed to a solver in a second of the time limit.
 _COLUMNS_PER_S = 6_000
+# The length of a window, in the travel times of the slowest link.
 _WINDOW_HOPS = 2
+# The part of the remaining time that one program may take.
 _SHARE = 0.7
+# A program of the first _FEW instants of each hold time is solved first if it has below _FEWER of all.
 _FEW = 4
 _FEWER = 0.8
+# With less time left no program is started.
 _LEAST_S = 0.2
 
 

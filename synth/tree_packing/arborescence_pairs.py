@@ -22,10 +22,14 @@ from synth.tree_packing.rooted_trees import depths
 
 __all__ = ["PairPacking", "pack_pairs"]
 
+# Pairs before the first linear program, and rounds at most.
 _FIRST_PAIRS = 24
 _MOST_ROUNDS = 60
+# The relative gap to the bound at which the search ends.
 _CLOSE = 0.002
+# The weight of the earlier rounds in the running mean of prices.
 _STEADY = 0.7
+# The number of latest pairs that stay even if the program gives them no share.
 _RECENT = 48
 
 

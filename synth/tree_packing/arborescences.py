@@ -21,6 +21,7 @@ from synth.tree_packing.rooted_trees import depths
 
 __all__ = ["RootedPacking", "pack_rooted"]
 
+# The search ends after this many rounds, or at this relative gap to the bound.
 _MOST_ROUNDS = 80
 _CLOSE = 1e-4
 

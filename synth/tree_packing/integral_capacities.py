@@ -23,8 +23,11 @@ from synth.tree_packing.integral_arborescences import Rows, flows_fit, graph_of
 
 __all__ = ["IntegralRates", "TreeUnits", "exact_trees", "rates", "units"]
 
+# The largest denominator of a bandwidth as a fraction of the fastest link's.
 _FINEST = 1000
+# The most links among which an integer program divides shared ports.
 _MOST_SHARED_LINKS = 6000
+# The most cuts that are added for one time, and the most times that are tried after the optimum.
 _MOST_CUTS = 40
 _COARSEST = 40
 # The gap to the most equal division that is close enough, and the nodes after which the best so far is used.

@@ -27,14 +27,21 @@ from synth.network import Network, grouped
 
 __all__ = ["Edges", "Packing", "fewest", "low_tree", "pack", "pair_links", "thinned"]
 
+# Trees before the first linear program, rounds at most, and trees a round.
 _FIRST_TREES = 64
 _MOST_ROUNDS = 60
 _PER_ROUND = 16
+# The relative gap to the bound at which the load counts as least.
 _CLOSE = 0.002
+# The weight of the earlier rounds in the running mean of prices.
 _STEADY = 0.7
+# Rounds that look for lower trees once the load is least.
 _LOWERING_ROUNDS = 6
+# The number of latest trees that stay even if the program gives them no share.
 _RECENT = 6 * _PER_ROUND
+# The smallest share of a tree that `thinned` keeps.
 _LEAST_SHARE = 0.02
+# The costs of a level of a tree, used in turn, so that trees of several heights are found.
 _PER_LEVEL = (1e-6, 1e-2, 5e-2, 1e-1)
 
 
