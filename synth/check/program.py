@@ -31,7 +31,7 @@ class Verdict:
     """Errors (``findings``), and facts worth knowing about a correct program (``cautions``).
 
     ``other_bits`` are the cautions about sums that ranks add up in different orders. ``fifo_depth`` is the
-    smallest number of messages that a connection must hold to prevent deadlock; 0 where no number is enough
+    smallest number of messages that a connection must hold to prevent deadlock; 0 if no number is enough
     or the program is not well formed.
     """
 

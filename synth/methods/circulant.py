@@ -38,7 +38,7 @@ _PAUSE = 1
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Return an all_reduce of all ranks, rooted at the slowest rank, or at rank 0 if all are alike.
+    """Return an all_reduce of all ranks, rooted at the slowest rank, or at rank 0 if all are equally fast.
 
     Raises NotApplicableError for other collectives, and unless every two ranks are linked. O(ranks · chunks)
     sends.

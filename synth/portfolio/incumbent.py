@@ -96,7 +96,7 @@ class Incumbent:
         return self.optimal and self._is_bound_decisive()
 
     def _is_bound_decisive(self) -> bool:
-        """Return whether the predicted run of the best schedule comes near the bound, too.
+        """Return whether the predicted run of the best schedule also comes near the bound.
 
         Bounds count links only, so they say little about ranks that share the memory of a host.
         """
@@ -233,7 +233,7 @@ class Incumbent:
 def _foretold_s(attempts: Sequence[Attempt]) -> float:
     """Extrapolate the time to infinitely many chunks from the last two; 0 if they are no finer.
 
-    Filling the pipeline is taken to cost a time proportional to 1 / chunks.
+    The time to fill the pipeline is assumed to be proportional to 1 / chunks.
     """
     timed = [(one.chunks, one.time_s) for one in attempts if one.time_s is not None]
     if len(timed) < 2 or timed[-1][0] <= timed[-2][0]:

@@ -66,7 +66,7 @@ def carry(
         # The same sum as in ``next_s``, so that the message that set this moment ends at it despite rounding.
         over = now_s + left[f] / rate[f] <= until_s
         left[f] -= rate[f] * (until_s - now_s)
-        # A remainder that is only rounding ends, too.
+        # A remainder that is only a rounding error counts as the end.
         if over or left[f] <= 1e-9 * size[head[f]]:
             events = push(key, what, events, until_s + flows.alpha_s[f], head[f])
             head[f] = flows.after[head[f]]

@@ -68,7 +68,7 @@ def simulate_program(
 ) -> ProgramTiming:
     """Time a program on a network; O(steps · log threadblocks).
 
-    Raises UsageError where the network lacks a rank or a link that the program needs.
+    Raises UsageError if the network lacks a rank or a link that the program needs.
     """
     costs = costs or Costs()
     links = links_of(program)
