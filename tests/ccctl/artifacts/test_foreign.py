@@ -48,7 +48,7 @@ def test_reports_beside_each_other(run_ccctl, files):
     assert cells[:4] == ["all_reduce", "1024", "float32", "sum"]
     assert cells[4:] == ["20.00", "0.05", "20.00", "0.05", "1.00x"]
     # The sample's type has another name, so no row is common, which is said.
-    assert "no row is in all of the reports" in run_ccctl("show", "nccl.txt", "ours.json").stderr
+    assert "no row is in all reports" in run_ccctl("show", "nccl.txt", "ours.json").stderr
 
 
 def test_a_picture_of_a_report(run_ccctl, files):
