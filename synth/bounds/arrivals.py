@@ -37,7 +37,7 @@ from synth.schedules import Bound
 __all__ = ["Carried", "arrivals"]
 
 Carried = Literal["sums", "copies", "points"]
-"""What a byte can serve: several sources and targets (sums), several targets (copies), or one pair."""
+"""The ranks that one byte serves: many sources and targets (sums), many targets (copies), or one pair."""
 
 # Limits: ranks, ranks times links of all cuts together, distances from a cut, and terms of one cut's time.
 _MOST_RANKS = 1024

@@ -24,7 +24,7 @@ __all__ = ["exchanging_dag"]
 
 _OWN = -1
 _Parts = frozenset[int]
-"""What a sum is made of: `_OWN`, or rows of sends that brought a part."""
+"""The addends of a sum: `_OWN`, and the rows of the sends that brought the other parts."""
 
 
 class _Place(NamedTuple):

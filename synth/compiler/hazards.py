@@ -13,7 +13,7 @@ from synth.memory_layout import Cells
 __all__ = ["Dependences", "Range", "dependences"]
 
 Range = tuple[Indices, Indices]
-"""For each row its first slot, numbered through all memory, and how many (0: the row has none)."""
+"""The first slot of each row, numbered through all memory, and the number of its slots (0: none)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from synth.scheduling import Sends
 __all__ = ["halving_doubling", "synthesize"]
 
 _Partner = Callable[[Indices, Indices], Indices]
-"""(owner, place) → the rank at this place of the owner's tree; place 0 is the owner."""
+"""Function from (owner, place) to the rank at this place of the owner's tree; place 0 is the owner."""
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:

@@ -26,7 +26,7 @@ from synth.scheduling.list_scheduling import in_start_order
 __all__ = ["Blocks", "Collect", "Exchange", "ExchangePlanner", "HandOut", "Step", "nearest_blocks"]
 
 Blocks = list[list[int]]
-"""All ranks, each in one block."""
+"""Blocks of ranks; each rank is in exactly one."""
 _OWN = -1
 
 

@@ -37,7 +37,7 @@ class ProtocolCosts:
     threadblock_bytes_per_s: float
     part: float
     hop_s: tuple[float, float]
-    """Inside a host, and between hosts."""
+    """The latency of a hop within a host, and between hosts."""
 
 
 PROTOCOLS: dict[Protocol, ProtocolCosts] = {
