@@ -142,8 +142,8 @@ class _Crossing:
         """Return the least T that serves all ``pairs[outside, inside]``; 0 if at most ``at_least_s``."""
         outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
         needed = float(need_bytes[np.ix_(outside, inside)][pairs].sum())
-        to_s, ahead = _told_apart(self.to_s[outside].T)
-        from_s, behind = _told_apart(self.from_s[:, inside])
+        to_s, ahead = _distinct_times(self.to_s[outside].T)
+        from_s, behind = _distinct_times(self.from_s[:, inside])
         if len(ahead) * pairs.size * len(from_s) > _MOST_WORK:
             return 0.0
         near = (ahead[:, :, None] <= np.arange(len(to_s))).astype(np.float32)
@@ -240,7 +240,7 @@ def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:
         yield between_s >= far_s - 1e-12, far_s
 
 
-def _told_apart(way_s: Floats) -> tuple[Floats, Indices]:
+def _distinct_times(way_s: Floats) -> tuple[Floats, Indices]:
     """Return (rising path times, index of each value among them); beyond a few, values are rounded down."""
     levels_s = np.unique(way_s)
     if len(levels_s) > _MOST_WAYS:

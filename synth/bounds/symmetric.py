@@ -59,11 +59,11 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
         least = float(ways.min())
         what = "one rank" if block == 1 else f"{block} ranks of {network.ranks}"
         name = {"all_gather": "ingress", "reduce_scatter": "egress"}.get(kind, "cut") if block == 1 else "cut"
-        _keep(found, Bound(name, alpha_s + _over(needed, least), f"into or out of {what}"))
+        _keep(found, Bound(name, alpha_s + _transfer_s(needed, least), f"into or out of {what}"))
         if kind == "all_reduce":
             each = blocks // len(into)
             total = each * min(float(into.sum()), float(out.sum()))
-            time_s = alpha_s + _over(2 * (blocks - 1) * float(size_bytes), total)
+            time_s = alpha_s + _transfer_s(2 * (blocks - 1) * float(size_bytes), total)
             _keep(found, Bound("partition", time_s, f"between {blocks} blocks of {what}"))
     for bound in _of_ways(network, turned, kind, part):
         _keep(found, bound)
@@ -112,7 +112,7 @@ def _keep(found: dict[str, Bound], bound: Bound) -> None:
         found[bound.name] = bound
 
 
-def _over(size_bytes: float, bytes_per_s: float) -> float:
+def _transfer_s(size_bytes: float, bytes_per_s: float) -> float:
     return size_bytes / bytes_per_s if bytes_per_s else math.inf
 
 

@@ -48,7 +48,7 @@ def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
     )
     if not len(suspects):
         return []
-    return _told(waits, slots, suspects[_open(waits, order, suspects)])
+    return _messages(waits, slots, suspects[_open(waits, order, suspects)])
 
 
 def overlaps(program: Program, slots: Slots) -> list[str]:
@@ -70,7 +70,7 @@ def overlaps(program: Program, slots: Slots) -> list[str]:
     return [program.overlap(step) for step in steps[partly].tolist()]
 
 
-def _told(waits: Waits, slots: Slots, pairs: Indices) -> list[str]:
+def _messages(waits: Waits, slots: Slots, pairs: Indices) -> list[str]:
     place = waits.program.place
     found = dict.fromkeys(
         f"{place(int(later))} and {place(int(earlier))} access {slots.name(int(cell))} in no certain order"

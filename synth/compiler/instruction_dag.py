@@ -93,7 +93,7 @@ def instructions_of(dag: ChunkDag) -> InstructionDag:
         "recv_from": np.where(at_receiver, dag.src_rank[row], -1),
         "sender": np.where(at_receiver, numbers - 1, -1),
         "receiver": np.where(at_sender, numbers + 1, -1),
-        "tb": _asked(dag, row, at_sender, remote[row]),
+        "tb": _author_threadblock(dag, row, at_sender, remote[row]),
         "channel": dag.channel[row],
         "instance": dag.instance[row],
         "line": dag.line[row],
@@ -102,7 +102,7 @@ def instructions_of(dag: ChunkDag) -> InstructionDag:
     return InstructionDag(dag, **columns, needs=_needs(dag, columns))
 
 
-def _asked(dag: ChunkDag, row: Indices, at_sender: Mask, remote: Mask) -> Indices:
+def _author_threadblock(dag: ChunkDag, row: Indices, at_sender: Mask, remote: Mask) -> Indices:
     either = np.maximum(dag.send_tb, dag.recv_tb)[row]
     end: Indices = np.where(at_sender, dag.send_tb[row], dag.recv_tb[row])
     return np.where(remote, end, either)

@@ -119,9 +119,9 @@ def _between(racks: int, slow_racks: Sequence[int], turn: int) -> list[tuple[int
         return [tuple(range(racks))]
     slow, regular = list(slow_racks), [rack for rack in range(racks) if rack not in slow_racks]
     if len(regular) >= len(slow):
-        regular = _turned(regular, turn)
+        regular = _rotated(regular, turn)
     else:
-        slow = _turned(slow, turn)
+        slow = _rotated(slow, turn)
     paired = min(len(slow), len(regular))
     groups: list[tuple[int, ...]] = list(zip(slow[:paired], regular[:paired], strict=True))
     left = slow[paired:]
@@ -140,7 +140,7 @@ def _within(ranks: list[int], slow_ranks: Sequence[int], turn: int) -> list[tupl
     partners = min(len(slow), len(regular) - 2)
     if partners < 1:
         return [tuple(ranks)] if ranks else []
-    slow, regular = _turned(slow, turn), _turned(regular, turn)
+    slow, regular = _rotated(slow, turn), _rotated(regular, turn)
     groups = [tuple(sorted(pair)) for pair in zip(slow[:partners], regular[:partners], strict=True)]
     left = slow[partners:]
     groups += [tuple(sorted(left[at : at + 2])) for at in range(0, len(left) - 1, 2)]
@@ -148,6 +148,6 @@ def _within(ranks: list[int], slow_ranks: Sequence[int], turn: int) -> list[tupl
     return [*groups, tuple(sorted([*regular[partners:], *odd]))]
 
 
-def _turned(items: list[int], turn: int) -> list[int]:
+def _rotated(items: list[int], turn: int) -> list[int]:
     at = turn % len(items) if items else 0
     return items[at:] + items[:at]

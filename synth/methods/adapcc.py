@@ -94,7 +94,7 @@ def solve(
     if shape.kind in _TREES:
         count = max(1, min(sub_collectives, shape.chunks))
         planned = _planned(network, shape.kind, shape.root, total_bytes, count, solver, time_limit_s, seed)
-        return _piped(network, shape, chunk_bytes, planned, seed), planned
+        return _at_best_pace(network, shape, chunk_bytes, planned, seed), planned
     routes = plan_routes(network, shape, chunk_bytes, solver=solver, time_limit_s=time_limit_s, seed=seed)
     return along(network, shape, chunk_bytes, routes, "adapcc", seed), routes
 
@@ -165,7 +165,7 @@ def _planned(
     return _PLANS[key]
 
 
-def _piped(
+def _at_best_pace(
     network: Network, shape: Collective, chunk_bytes: int, planned: TwoLevelPlan, seed: int
 ) -> Schedule:
     """Return the schedule at the pace with the least simulated time; chunks follow their trees in order."""
@@ -204,7 +204,7 @@ def _parts(shape: Collective, planned: TwoLevelPlan) -> list[tuple[Indices, Indi
         rounds = np.arange(shape.share, dtype=float)
         ups = [planned.up[rank] for rank in shape.participants.tolist()]
         return [(up, mine, rounds) for up, mine in zip(ups, chunks.reshape(shape.size, -1), strict=True)]
-    owner = _dealt(np.array(planned.share), shape.chunks)
+    owner = _parts_of_chunks(np.array(planned.share), shape.chunks)
     parts: list[tuple[Indices, Indices, Floats]] = []
     for m, up in enumerate(planned.up):
         mine = chunks[owner == m]
@@ -223,7 +223,7 @@ def _leading(network: Network, up: Indices, depth: Indices, members: Indices) ->
     return leads
 
 
-def _dealt(share: Floats, count: int) -> Indices:
+def _parts_of_chunks(share: Floats, count: int) -> Indices:
     """Return the sub-collective of each of ``count`` chunks: each goes to the one most below its share."""
     owner = np.empty(count, dtype=np.int64)
     given = np.zeros(len(share))

@@ -42,7 +42,7 @@ def synthesize(
     links = fastest_links(network, chunk_bytes)
     if order is None:
         order = best_cycle(network, chunk_bytes)
-    elif not _closed(list(order), links):
+    elif not _is_closed(list(order), links):
         raise NotApplicableError(f"{network.name} lacks a link of the ring {', '.join(map(str, order))}")
     ranks = network.ranks
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
@@ -94,7 +94,7 @@ def cycle(network: Network, cost_s: Floats, links: dict[tuple[int, int], int]) -
     found = [
         order
         for order in (list(range(network.ranks)), _search(network, cost_s, links))
-        if _closed(order, links)
+        if _is_closed(order, links)
     ]
     if not found:
         raise NotApplicableError(f"ring needs a cycle through all ranks; {network.name} showed none")
@@ -124,7 +124,7 @@ def _pairs(order: list[int]) -> list[tuple[int, int]]:
     return list(zip(order, order[1:] + order[:1], strict=True))
 
 
-def _closed(order: list[int], links: dict[tuple[int, int], int]) -> bool:
+def _is_closed(order: list[int], links: dict[tuple[int, int], int]) -> bool:
     return len(order) > 1 and all(pair in links for pair in _pairs(order))
 
 

@@ -93,7 +93,7 @@ def _peers(program: Program, limits: RuntimeLimits) -> Iterator[str]:
             )
 
 
-def _awaited(program: Program, limits: RuntimeLimits) -> Iterator[str]:
+def _waits(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     first = np.searchsorted(program.tb_rank, program.tb_rank[program.tb_of])
     number: Indices = np.where(program.wait_tb >= 0, program.wait_tb - first, -1)
     for step in np.flatnonzero(number > limits.awaited_threadblock):
@@ -116,6 +116,6 @@ _RULES: tuple[Callable[[Program, RuntimeLimits], Iterator[str]], ...] = (
     _steps,
     _counts,
     _peers,
-    _awaited,
+    _waits,
     _slots,
 )

@@ -156,7 +156,7 @@ def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, A
     tb, number = tb[order], number[order]
     for at in np.flatnonzero(number != np.arange(len(tb)) - start[tb])[:5]:
         found.append(
-            f"{_where(blocks, tb[at])}: step {at - start[tb[at]]} is missing, or another has its number"
+            f"{_tb_name(blocks, tb[at])}: step {at - start[tb[at]]} is missing, or another has its number"
         )
     op = table.choices("type", OPS, found)[order]
     columns: dict[str, Any] = {"tb_start": ints(start), "op": bytes_of(op)}
@@ -198,14 +198,14 @@ def _waits(
     for at in np.flatnonzero(absent)[:5]:
         step = at - start[tb[at]]
         found.append(
-            f"{_where(blocks, tb[at])} step {step}: waits for step {goal[at]} of threadblock {other[at]}, "
+            f"{_tb_name(blocks, tb[at])} step {step}: waits for step {goal[at]} of threadblock {other[at]}, "
             "which does not exist"
         )
     columns["wait_tb"] = ints(np.where(waits, row, -1))
     columns["wait_step"] = ints(np.where(waits, goal, -1))
 
 
-def _where(blocks: _Blocks, tb: int) -> str:
+def _tb_name(blocks: _Blocks, tb: int) -> str:
     return f"gpu {blocks.rank[tb]} threadblock {tb - blocks.first[blocks.rank[tb]]}"
 
 

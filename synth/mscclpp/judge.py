@@ -153,7 +153,7 @@ class _Accesses:
         self.relaxed = 0
         self.writer: dict[int, ExecutedElement] = {}
         self.readers: dict[int, list[ExecutedElement]] = {}
-        users = [self._of_the_user(plan, rank) for rank in range(plan.ranks)]
+        users = [self._user_cells(plan, rank) for rank in range(plan.ranks)]
         for event in ran.events:
             element = event.element
             if element is None:
@@ -171,7 +171,7 @@ class _Accesses:
             )
         self.findings = list(dict.fromkeys(self.findings))
 
-    def _of_the_user(self, plan: ExecutionPlan, rank: int) -> set[int]:
+    def _user_cells(self, plan: ExecutionPlan, rank: int) -> set[int]:
         gpu, memory = plan.gpus[rank], self.memory
         cells: set[int] = set()
         for buffer, chunks in (("i", gpu.input_chunks), ("o", gpu.output_chunks)):
@@ -294,13 +294,13 @@ def _wrong(plan: ExecutionPlan, memory: PlanMemory, values: _Values, rank: int, 
             if held != wanted:
                 found.append(
                     f"rank {rank} must end with o[{chunk}] of {plan.collective}: "
-                    f"{_told(memory, held, wanted, launch - 1)}"
+                    f"{_difference(memory, held, wanted, launch - 1)}"
                 )
                 break
     return found
 
 
-def _told(memory: PlanMemory, held: dict[int, int], wanted: dict[int, int], launch: int) -> str:
+def _difference(memory: PlanMemory, held: dict[int, int], wanted: dict[int, int], launch: int) -> str:
     if -1 in held or not held:
         return "nothing of this launch is written there"
 

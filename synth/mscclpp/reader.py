@@ -141,7 +141,7 @@ class _Reading:
         for at, kind in enumerate(access):
             if kind not in CHANNEL_TYPES:
                 self.problems.append(
-                    f"{path}.access_channel_types[{at}]: expected {_either(CHANNEL_TYPES)}, found {kind!r}"
+                    f"{path}.access_channel_types[{at}]: expected {_one_of(CHANNEL_TYPES)}, found {kind!r}"
                 )
         return RemoteBuffer(
             rank=self.number(buffer, "rank", path, 0, _MOST, None),
@@ -235,14 +235,14 @@ class _Reading:
     def mapping(self, value: object, path: str) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
-        self.problems.append(f"{path}: expected an object, found {_said(value)}")
+        self.problems.append(f"{path}: expected an object, found {_brief(value)}")
         return {}
 
     def entries(self, holder: dict[str, Any], name: str, path: str) -> list[Any]:
         value = self.value(holder, name, path, None)
         if value is None or isinstance(value, list):
             return value or []
-        self.problems.append(f"{_at(path, name)}: expected a list, found {_said(value)}")
+        self.problems.append(f"{_at(path, name)}: expected a list, found {_brief(value)}")
         return []
 
     def numbers(self, holder: dict[str, Any], name: str, path: str) -> tuple[int, ...]:
@@ -252,7 +252,7 @@ class _Reading:
                 found.append(value)
             else:
                 self.problems.append(
-                    f"{_at(path, name)}[{at}]: expected a whole number from 0, found {_said(value)}"
+                    f"{_at(path, name)}[{at}]: expected a whole number from 0, found {_brief(value)}"
                 )
         return tuple(found)
 
@@ -267,21 +267,21 @@ class _Reading:
         if whole and (low <= value <= high or value == default):
             return int(value)
         self.problems.append(
-            f"{_at(path, name)}: expected a whole number from {low} to {high}, found {_said(value)}"
+            f"{_at(path, name)}: expected a whole number from {low} to {high}, found {_brief(value)}"
         )
         return low
 
     def truth(self, holder: dict[str, Any], name: str, path: str, default: bool | None) -> bool:
         value = self.value(holder, name, path, default)
         if value is not None and not isinstance(value, bool):
-            self.problems.append(f"{_at(path, name)}: expected true or false, found {_said(value)}")
+            self.problems.append(f"{_at(path, name)}: expected true or false, found {_brief(value)}")
         return value is True
 
     def text(self, holder: dict[str, Any], name: str, path: str) -> str:
         value = self.value(holder, name, path, None)
         if value is None or isinstance(value, str):
             return value or ""
-        self.problems.append(f"{_at(path, name)}: expected a text, found {_said(value)}")
+        self.problems.append(f"{_at(path, name)}: expected a text, found {_brief(value)}")
         return ""
 
     def word(self, holder: dict[str, Any], name: str, path: str, known: tuple[str, ...]) -> str:
@@ -289,7 +289,7 @@ class _Reading:
         if isinstance(value, str) and value in known:
             return value
         if value is not None:
-            self.problems.append(f"{_at(path, name)}: expected {_either(known)}, found {_said(value)}")
+            self.problems.append(f"{_at(path, name)}: expected {_one_of(known)}, found {_brief(value)}")
         return known[0]
 
     def value(self, holder: dict[str, Any], name: str, path: str, default: object) -> Any:
@@ -310,10 +310,10 @@ def _at(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _either(known: tuple[str, ...]) -> str:
+def _one_of(known: tuple[str, ...]) -> str:
     return f"{', '.join(known[:-1])} or {known[-1]}"
 
 
-def _said(value: object) -> str:
+def _brief(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -86,11 +86,11 @@ def _needs(collective: Collective) -> Iterator[tuple[Ints, Ints, bool]]:
 def _in_parts(collective: Collective, part: Indices) -> str:
     there = np.sort(np.concatenate((collective.sources.rank, collective.targets.rank)))
     numbers = list(dict.fromkeys(part[there].tolist()))
-    named = some([_folded(np.flatnonzero(part == number)) for number in numbers], _MOST_PARTS, "; ")
+    named = some([_ranks_in_words(np.flatnonzero(part == number)) for number in numbers], _MOST_PARTS, "; ")
     return f"the network is in {len(numbers)} parts that are not joined both ways: {named}"
 
 
-def _folded(ranks: Indices) -> str:
+def _ranks_in_words(ranks: Indices) -> str:
     text = cpu_list(ranks.tolist())
     if len(text) <= _MOST_LETTERS:
         return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"

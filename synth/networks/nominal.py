@@ -63,7 +63,7 @@ def _links(src: _Rank, dst: _Rank, expected: Mapping[str, Expected], name: str) 
     way = ways.between(src.gpu, dst.gpu)
     if way.path == "NVL" and way.gbs:
         direct = any(
-            (link.source, link.target) in ((a.bus_id, b.bus_id) for a, b in _both(src, dst))
+            (link.source, link.target) in ((a.bus_id, b.bus_id) for a, b in _both_directions(src, dst))
             for link in src.host.fabric
         )
         yield _link(src, dst, _NVLINK_ALPHA_S, way.gbs, "" if direct else "NVLink")
@@ -74,7 +74,7 @@ def _links(src: _Rank, dst: _Rank, expected: Mapping[str, Expected], name: str) 
     yield _link(src, dst, _PCIE_ALPHA_S, way.gbs or _UNKNOWN_PCIE_GBS, "PCIe")
 
 
-def _both(a: _Rank, b: _Rank) -> tuple[tuple[Gpu, Gpu], tuple[Gpu, Gpu]]:
+def _both_directions(a: _Rank, b: _Rank) -> tuple[tuple[Gpu, Gpu], tuple[Gpu, Gpu]]:
     return (a.gpu, b.gpu), (b.gpu, a.gpu)
 
 

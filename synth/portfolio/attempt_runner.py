@@ -73,19 +73,19 @@ class Trials:
 
     def result(self, number: int) -> Trial | None:
         """Return the result of plan ``number``; None if time is up and another plan gave a schedule."""
-        if self._pool is None and self._worth(number):
+        if self._pool is None and self._is_worth_processes(number):
             self._pool = self._pools(max(1, self._request.jobs), _Carry(self._request))
             for later in range(number, len(self._tried)):
                 if not self._tried[later].method.solves:
                     self._submit(later)
-        trial = self._awaited(number) if self._pool is not None else self._here(number)
+        trial = self._from_worker(number) if self._pool is not None else self._run_here(number)
         self._found = self._found or (trial is not None and trial.schedule is not None)
         if trial is not None and trial.schedule is not None:
             schedule = replace(trial.schedule, network=self._request.network)
             return replace(trial, schedule=schedule) if self._pool is not None else trial
         return trial
 
-    def _worth(self, number: int) -> bool:
+    def _is_worth_processes(self, number: int) -> bool:
         """Return whether to run this plan and those after it in processes."""
         request = self._request
         if number == 0 and request.chunk_bytes is not None and request.time_limit_s is None:
@@ -93,9 +93,9 @@ class Trials:
             # processes takes long.
             return False
         rest = [plan for plan in self._tried[number:] if not plan.method.solves]
-        rest_s = sum(map(_guess_s, rest))
+        rest_s = sum(map(_estimated_s, rest))
         if request.time_limit_s is not None and request.jobs and rest_s > _UNSTOPPABLE_S:
-            return self._found or _guess_s(self._tried[number]) > request.time_limit_s
+            return self._found or _estimated_s(self._tried[number]) > request.time_limit_s
         slow = time.perf_counter() - self._started_s > _SLOW_S
         return request.jobs > 1 and len(rest) > 1 and (slow or rest_s > _WORTH_PROCESSES_S)
 
@@ -113,12 +113,12 @@ class Trials:
         self._tickets[number] = self._pool.submit((number, time.perf_counter() - self._begun_s))
         return self._tickets[number]
 
-    def _here(self, number: int) -> Trial | None:
+    def _run_here(self, number: int) -> Trial | None:
         if self._found and time.perf_counter() >= self._deadline_s():
             return None
         return _carried(self._request, self._tried, number, time.perf_counter() - self._begun_s)
 
-    def _awaited(self, number: int) -> Trial | None:
+    def _from_worker(self, number: int) -> Trial | None:
         pool = self._pool
         assert pool is not None
         finished = pool.finished
@@ -157,5 +157,5 @@ def _carried(request: Request, tried: Sequence[Plan], number: int, taken_s: floa
     return Trial(schedule, replay(schedule).time_s)
 
 
-def _guess_s(plan: Plan) -> float:
+def _estimated_s(plan: Plan) -> float:
     return deliveries(plan.shape) * _SECONDS_A_DELIVERY

@@ -243,7 +243,9 @@ def plans(request: Request) -> Iterator[Plan]:
                 continue
             unsuited = not method.suits(request.network, shape) or (method.solves and not request.solving)
             unsuited = unsuited or (method.exchanges and request.trees)
-            if request.method == "auto" and (unsuited or not _pays(request, method, shape, chunk_bytes)):
+            if request.method == "auto" and (
+                unsuited or not _is_worth_trying(request, method, shape, chunk_bytes)
+            ):
                 continue
             variants: list[dict[str, object]] = [_asked_of(request, name)]
             if name == "greedy":
@@ -253,7 +255,7 @@ def plans(request: Request) -> Iterator[Plan]:
                 yield Plan(name, method, shape, chunk_bytes, options, variant)
 
 
-def _pays(request: Request, method: Method, shape: Collective, chunk_bytes: int) -> bool:
+def _is_worth_trying(request: Request, method: Method, shape: Collective, chunk_bytes: int) -> bool:
     """Return whether to try the method: always for a few given chunks, which cannot hide latency."""
     if request.chunk_bytes is not None and deliveries(shape) <= _FEW_EXCHANGED:
         return True

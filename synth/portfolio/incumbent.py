@@ -122,7 +122,7 @@ class Incumbent:
         if plan.name == "forest" and plan.shape.chunks >= _CHUNKS_IN_SHARES:
             busy_s = busiest_s_per_byte(schedule) * schedule.chunk_bytes
             self._least_busy_s = min(self._least_busy_s, busy_s)
-        if time_s < self.best_s * (1 - self._must_gain(schedule.sends)):
+        if time_s < self.best_s * (1 - self._least_gain(schedule.sends)):
             self.best, self.best_s = schedule, time_s
 
     def _comparable_s(self, chunks: int) -> float:
@@ -155,7 +155,7 @@ class Incumbent:
         if self._gains_no_more(plan):
             return True
         # Even a schedule at the bound would not gain enough for that many sends.
-        if self.ratio * (1 - self._must_gain(least_sends(plan.shape))) <= 1 and self._is_bound_decisive():
+        if self.ratio * (1 - self._least_gain(least_sends(plan.shape))) <= 1 and self._is_bound_decisive():
             return True
         return self.ratio < _NEAR and deliveries(plan.shape) > _LONG_DELIVERIES
 
@@ -182,8 +182,8 @@ class Incumbent:
             # With few chunks exchanges take other paths and may be slower than with one: no trend yet.
             if len(before) < _FORETELLING_EXCHANGES:
                 return False
-            return _foretold_s(before) > self.best_s * (1 - _EXCHANGE_MUST_GAIN)
-        return _foretold_s(before) > self.best_s * _BEYOND
+            return _extrapolated_s(before) > self.best_s * (1 - _EXCHANGE_MUST_GAIN)
+        return _extrapolated_s(before) > self.best_s * _BEYOND
 
     def _fills_too_late(self, plan: Plan) -> bool:
         """Return whether ``plan`` packs trees whose pipelines take longer to fill than they could gain.
@@ -222,7 +222,7 @@ class Incumbent:
             return f"as fast as {name}, the next best"
         return f"{_percent(time_s, self.best_s)} faster than {name}, the next best"
 
-    def _must_gain(self, sends: int) -> float:
+    def _least_gain(self, sends: int) -> float:
         if self.best is None or sends <= self.best.sends:
             return 1e-12
         if self.ratio > _FAR and sends <= _FEW_SENDS:
@@ -230,7 +230,7 @@ class Incumbent:
         return _FINER_MUST_GAIN * math.log2(sends / max(1, self.best.sends))
 
 
-def _foretold_s(attempts: Sequence[Attempt]) -> float:
+def _extrapolated_s(attempts: Sequence[Attempt]) -> float:
     """Extrapolate the time to infinitely many chunks from the last two; 0 if they are no finer.
 
     The time to fill the pipeline is assumed to be proportional to 1 / chunks.

@@ -217,12 +217,12 @@ def _rate(network: Network, algorithm: str, candidates: Sequence[_Hops]) -> Libr
     load = table @ solved.x
     # Of the links and ports that are always busy, name the one at which more bandwidth would gain most.
     order = np.argsort(solved.ineqlin.marginals, kind="stable")
-    names = [_named(network, int(used[at])) for at in order if load[at] > _BUSY]
+    names = [_name_of(network, int(used[at])) for at in order if load[at] > _BUSY]
     ports = [name for name in names if not name.startswith("link ")] or names
     return LibraryRate(algorithm, float(scale / -solved.fun), some(ports, 1))
 
 
-def _named(network: Network, resource: int) -> str:
+def _name_of(network: Network, resource: int) -> str:
     if resource >= network.links:
         return network.ports[resource - network.links]
     return f"link {network.src[resource]} → {network.dst[resource]}"

@@ -77,7 +77,7 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
         for count, low in product(counts, (False, True))
         if request.chunks is None or request.chunks % count == 0
     ]
-    trees = min(packed, key=lambda one: _foretold_s(request, one))
+    trees = min(packed, key=lambda one: _estimated_s(request, one))
     best: PeriodicSchedule | None = None
     for periods, chunk_bytes in _cuts(request, len(trees)):
         found = timed_periodic(body_of(network, trees, chunk_bytes, request.seed), periods)
@@ -88,7 +88,7 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
     return best
 
 
-def _foretold_s(request: Request, trees: list[TwoWayTree]) -> float:
+def _estimated_s(request: Request, trees: list[TwoWayTree]) -> float:
     """Estimate the time of a finely cut buffer over ``trees``: all periods and the tallest tree both ways.
 
     At each hop a send waits about a quarter of a period for its slot.

@@ -74,8 +74,14 @@ def fastest_plain(
     choice = Incumbent(max(bound.time_s for bound in proven), predicted=predicted)
     found: list[Schedule] = []
     with Trials(request, tried, begun_s, pools) as trials:
-        proven = _carried_out(
-            request, trials, tried, choice, proven, progress, _both(keep, found.append) if predicted else keep
+        proven = _run_plans(
+            request,
+            trials,
+            tried,
+            choice,
+            proven,
+            progress,
+            _to_both(keep, found.append) if predicted else keep,
         )
     progress.update(len(tried), len(tried))
     if choice.best is None:
@@ -99,7 +105,7 @@ def fastest_plain(
     )
 
 
-def _carried_out(
+def _run_plans(
     request: Request,
     trials: Trials,
     tried: Sequence[Plan],
@@ -151,7 +157,7 @@ def _carried_out(
     return proven
 
 
-def _both(
+def _to_both(
     keep: Callable[[Schedule], object] | None, take: Callable[[Schedule], object]
 ) -> Callable[[Schedule], object]:
     def kept(schedule: Schedule) -> None:

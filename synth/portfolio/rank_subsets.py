@@ -60,7 +60,7 @@ def serve(
             others=others,
             **options,
         )
-        return _back(found, network, collective, rows)
+        return _on_whole_network(found, network, collective, rows)
     if collective.whole or collective.kind == "custom":
         return synthesize(network, collective, chunk_bytes, **options)
     return _on_members(synthesize, network, collective, chunk_bytes, relays, options)
@@ -119,7 +119,7 @@ def _on_members(
         if not alone.links:
             raise NotApplicableError(f"the ranks that take part have no links on {network.name}")
         inner = synthesize(alone, renumbered(collective, members), chunk_bytes, **options)
-        found.append(_without_bounds(_back(inner, network, collective, rows)))
+        found.append(_without_bounds(_on_whole_network(inner, network, collective, rows)))
     except (NotApplicableError, UsageError) as error:
         refusals.append(error)
     if relays:
@@ -169,7 +169,7 @@ def _together(
     alone: list[tuple[Schedule, Floats]] = []
     held_s = np.zeros(network.links + len(network.ports))
     for part in collective.parts:
-        seen = _laden(network, held_s) if wary else network
+        seen = _slowed_by_load(network, held_s) if wary else network
         at, schedule = _first(methods, seen, part, chunk_bytes, relays, options)
         asked = asked or at == 0
         schedule = replace(schedule, network=network)
@@ -199,7 +199,7 @@ def _holds_s(schedule: Schedule) -> Floats:
     return np.concatenate((links_s, ports_s))
 
 
-def _laden(network: Network, held_s: Floats) -> Network:
+def _slowed_by_load(network: Network, held_s: Floats) -> Network:
     """Return the network with each link slowed by the load on it, or on the busiest of its ports.
 
     The most loaded takes twice the time per byte.
@@ -236,6 +236,6 @@ def _without_bounds(found: Schedule) -> Schedule:
     return replace(found, outcome=found.outcome and replace(found.outcome, bounds=()))
 
 
-def _back(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:
+def _on_whole_network(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:
     """Return a schedule on part of a network as one on the whole; ``rows`` maps its links."""
     return replace(found, network=network, collective=collective, link=ints(rows[found.link]))

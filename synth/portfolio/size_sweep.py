@@ -94,7 +94,7 @@ class Candidates:
     def swept(self, selection: Selection) -> Synthesis:
         """Return the checked selection as a Synthesis, with the time and memory that it took."""
         found_s = time.perf_counter()
-        proven, count = _judged(selection), len(self.race.candidates)
+        proven, count = _require_proof(selection), len(self.race.candidates)
         proof_s = time.perf_counter() - found_s
         why = f"the fastest at each size of {plural(count, 'candidate')}"
         return Synthesis(
@@ -318,7 +318,7 @@ def _selection(
     )
 
 
-def _judged(selection: Selection) -> Selection:
+def _require_proof(selection: Selection) -> Selection:
     for one in selection.ranges:
         schedule = selection.choose(one.from_bytes)
         if findings := check(schedule):

@@ -404,9 +404,9 @@ class _Program:
 
     def decided(self, values: Floats) -> tuple[SubCollective, ...]:
         """Return the parts of a solution."""
-        return tuple(self._decided(part, values) for part in self.parts)
+        return tuple(self._part_of(part, values) for part in self.parts)
 
-    def _decided(self, part: _Part, values: Floats) -> SubCollective:
+    def _part_of(self, part: _Part, values: Floats) -> SubCollective:
         choice = self.question.choices[int(values[part.choice].argmax())]
         root = int(values[part.root].argmax())
         paths = {}

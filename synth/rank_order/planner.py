@@ -105,7 +105,7 @@ def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *
     least = best_s if exact else _bound_s(network, algorithm, costs)
     if came_s < _LEAST_GAIN * best_s:
         best_s, best = came_s, came
-    before, after = _told(network, came), _told(network, best)
+    before, after = _ranks_by_host(network, came), _ranks_by_host(network, best)
     return RankOrder(
         network.name, algorithm, size_bytes, before, after, came_s, best_s, min(least, best_s), exact
     )
@@ -137,7 +137,7 @@ def _bound_s(network: Network, algorithm: LibraryAlgorithm, costs: OrderCosts) -
     return max(least_s(costs), free[0].time_s)
 
 
-def _told(network: Network, order: Indices) -> tuple[HostRanks, ...]:
+def _ranks_by_host(network: Network, order: Indices) -> tuple[HostRanks, ...]:
     slot: dict[int, int] = {}
     for ranks in _hosts(network):
         slot |= {rank: at for at, rank in enumerate(ranks.tolist())}

@@ -167,7 +167,7 @@ def _moved(kind: int, first: int, last: int, host: Indices, tried: Indices) -> N
 
 
 @compiled
-def _less(price_s: float, uneven: float, than_s: float, than_uneven: float) -> bool:
+def _is_better(price_s: float, uneven: float, than_s: float, than_uneven: float) -> bool:
     """Return whether an order is cheaper by more than rounding, or equally cheap and more even."""
     if price_s < than_s * (1 - 1e-9):
         return True
@@ -205,7 +205,7 @@ def _descend(
                     _expand(start, tried, ranks, order)
                     price_s, uneven = price(messages, paths, repeats, order, pipelined, busy)
                     asked += 1
-                    if _less(price_s, uneven, best_s, best_uneven):
+                    if _is_better(price_s, uneven, best_s, best_uneven):
                         host[:], best_s, best_uneven, better = tried, price_s, uneven, True
         for one in range(hosts if inner else 0):
             for first in range(start[one], start[one + 1]):
@@ -214,7 +214,7 @@ def _descend(
                     _expand(start, host, ranks, order)
                     price_s, uneven = price(messages, paths, repeats, order, pipelined, busy)
                     asked += 1
-                    if _less(price_s, uneven, best_s, best_uneven):
+                    if _is_better(price_s, uneven, best_s, best_uneven):
                         best_s, best_uneven, better = price_s, uneven, True
                     else:
                         ranks[first], ranks[last] = ranks[last], ranks[first]

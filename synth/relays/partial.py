@@ -133,7 +133,7 @@ def partial_phase(schedule: Schedule, active: Collection[int], *, late_may_join:
     chunk, wanted = _collective(schedule, trees, sets)
     number = np.full(whole.chunks, -1, dtype=np.int64)
     number[chunk] = np.arange(len(chunk))
-    made = _made(schedule, wanted, number[schedule.chunk[rows]], rows, schedule.op[rows])
+    made = _build(schedule, wanted, number[schedule.chunk[rows]], rows, schedule.op[rows])
     return Phase(made, whole, ints(chunk))
 
 
@@ -220,7 +220,7 @@ def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: 
     )
     turn = np.lexsort((every_chunk, every_row))
     op = schedule.op[every_row[turn]] * np.uint8(way == "sum")
-    made = _made(schedule, wanted, every_chunk[turn], every_row[turn], op)
+    made = _build(schedule, wanted, every_chunk[turn], every_row[turn], op)
     return Phase(made, schedule.collective, ints(chunk[order]))
 
 
@@ -295,7 +295,7 @@ def _shared(sets: list[frozenset[int]], of: Indices) -> RankSets:
     return replace(each, group=ints(each.group[of]))
 
 
-def _made(schedule: Schedule, wanted: Collective, chunk: Indices, rows: Indices, op: Bytes) -> Schedule:
+def _build(schedule: Schedule, wanted: Collective, chunk: Indices, rows: Indices, op: Bytes) -> Schedule:
     return replace(
         schedule,
         collective=wanted,

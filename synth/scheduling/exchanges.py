@@ -148,7 +148,7 @@ class ExchangePlanner:
                     heapq.heappush(heap, (0.0, number, job, run))
                     number += 1
                 if not jobs:
-                    waiting.extend(self._over(run))
+                    waiting.extend(self._finish(run))
             if not heap:
                 break
             _, at, job, run = heap[0]
@@ -165,7 +165,7 @@ class ExchangePlanner:
             heapq.heappop(heap)
             run.jobs -= 1
             if not run.jobs:
-                waiting.extend(self._over(run))
+                waiting.extend(self._finish(run))
 
     def _jobs(self, run: _Running) -> list[_Job]:
         step, ready_s = run.step, self._ready_s[run.chunk]
@@ -197,7 +197,7 @@ class ExchangePlanner:
         job.served(source, target, arrival_s)
         run.brought.append((target, row, arrival_s))
 
-    def _over(self, run: _Running) -> list[_Running]:
+    def _finish(self, run: _Running) -> list[_Running]:
         """Apply the arrivals of a finished step, and return the steps that waited only for it."""
         known, ready_s = self._known[run.chunk], self._ready_s[run.chunk]
         for rank, row, arrival_s in run.brought:

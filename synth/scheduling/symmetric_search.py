@@ -97,7 +97,7 @@ def symmetric_schedules(
         elif shape.kind == "reduce_scatter":
             yield _backwards(summed, whole, opposite)
         else:
-            yield _one_after_the_other(_backwards(summed, whole, opposite), spreading)
+            yield _in_sequence(_backwards(summed, whole, opposite), spreading)
 
 
 def _spreading(whole: SymmetricSchedule, network: SymmetricNetwork, strict: bool) -> SymmetricSchedule:
@@ -140,7 +140,7 @@ def _backwards(
     )
 
 
-def _one_after_the_other(first: SymmetricSchedule, second: SymmetricSchedule) -> SymmetricSchedule:
+def _in_sequence(first: SymmetricSchedule, second: SymmetricSchedule) -> SymmetricSchedule:
     """Return the sends of both; each resource carries those of ``first`` before those of ``second``."""
     return replace(
         first,

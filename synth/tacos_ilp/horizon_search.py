@@ -103,7 +103,7 @@ class HorizonSearch:
         horizon = math.ceil(known_s / step_s * (1 - CLOSE))
         expansion = expand(grid, self.collective.held(), horizon)
         if expansion is not None:
-            self._ask(expansion, self._left_s(), elastic=True)
+            self._feasibility(expansion, self._left_s(), elastic=True)
 
     def _left_s(self) -> float:
         return self.deadline_s - time.perf_counter()
@@ -162,7 +162,7 @@ class HorizonSearch:
                 high, step = at, 1 if at - low < 2 else (at - low) // 2
         self._prove(expansion, horizons, low, high)
         if low < high and self._left_s() > _LEAST_S:
-            self._ask(expansion.until(int(horizons[high - 1])), self._left_s(), elastic=True)
+            self._feasibility(expansion.until(int(horizons[high - 1])), self._left_s(), elastic=True)
         return True
 
     def _decide(self, expansion: Expansion) -> str | None:
@@ -172,12 +172,12 @@ class HorizonSearch:
         """
         thin = expansion.thinned(_FEW)
         if thin.instants < _FEWER * expansion.instants:
-            answer = self._ask(thin, self._left_s() * _SHARE, elastic=False)
+            answer = self._feasibility(thin, self._left_s() * _SHARE, elastic=False)
             if answer == "feasible":
                 return answer
-        return self._ask(expansion, self._left_s() * _SHARE, elastic=False)
+        return self._feasibility(expansion, self._left_s() * _SHARE, elastic=False)
 
-    def _ask(self, expansion: Expansion, limit_s: float, *, elastic: bool) -> str | None:
+    def _feasibility(self, expansion: Expansion, limit_s: float, *, elastic: bool) -> str | None:
         """Return "feasible", "infeasible" or "unknown" for the program; None if it is too large.
 
         A solution is kept if it is the best so far.

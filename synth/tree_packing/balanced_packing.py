@@ -74,7 +74,7 @@ def exchanged(edges: Edges, trees: Indices, most: Indices) -> Indices:
         _walk(walks, member[tree], tree)
     for edge in np.argsort(most - load, kind="stable").tolist():
         while load[edge] > most[edge]:
-            found, looked_at = _give_way(member, edges.a, edges.b, walks, load, most, edge, left)
+            found, looked_at = _free_edge(member, edges.a, edges.b, walks, load, most, edge, left)
             left -= looked_at
             if not found:
                 break
@@ -97,7 +97,7 @@ class _Walks(NamedTuple):
 
 
 @compiled
-def _give_way(
+def _free_edge(
     member: Mask, a: Indices, b: Indices, walks: _Walks, load: Indices, most: Indices, edge: int, steps: int
 ) -> tuple[bool, int]:
     """Take ``edge`` out of one tree along a shortest chain of exchanges, and return (found one, steps).

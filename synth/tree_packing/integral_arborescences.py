@@ -141,7 +141,7 @@ def whole_trees(
         begin, size = 0, 1
         while begin < size < ranks:
             end = size
-            for link in _offers(graph, member[begin:end], capacity):
+            for link in _leaving_links(graph, member[begin:end], capacity):
                 rank = graph.dst[link]
                 if depth[rank] >= 0 or capacity[link] <= 0:
                     continue
@@ -156,7 +156,7 @@ def whole_trees(
 
 
 @compiled
-def _offers(graph: CapacityGraph, level: Rows, capacity: Rows) -> Rows:
+def _leaving_links(graph: CapacityGraph, level: Rows, capacity: Rows) -> Rows:
     """Return the links that leave ``level``, most capacity left first; ties break at random."""
     count = 0
     for rank in level:

@@ -32,7 +32,7 @@ class TwoWayTree:
 
 def hung(edges: Edges, tree: Indices) -> TwoWayTree:
     """Return an undirected tree rooted at its centre."""
-    rank, edge, depth = _hung(edges.a[tree], edges.b[tree], edges.network.ranks)
+    rank, edge, depth = _rooted_at_centre(edges.a[tree], edges.b[tree], edges.network.ranks)
     edge = tree[edge]
     from_a = edges.a[edge] == rank
     up, down = edges.there[edge], edges.back[edge]
@@ -40,7 +40,7 @@ def hung(edges: Edges, tree: Indices) -> TwoWayTree:
 
 
 @compiled
-def _hung(a: Indices, b: Indices, ranks: int) -> tuple[Indices, Indices, Indices]:
+def _rooted_at_centre(a: Indices, b: Indices, ranks: int) -> tuple[Indices, Indices, Indices]:
     """Return (rank, its edge towards the centre, its depth) of all ranks but the centre, breadth first."""
     count = np.zeros(ranks + 1, np.int64)
     for edge in range(len(a)):

@@ -87,7 +87,7 @@ def all_reduce_with_failures(
     members = survivors_of(network, failures)
     if len(members) < 2:
         raise NotApplicableError(f"{network.name}: fewer than two ranks are left")
-    on, trees = _laid(network, failures, members)
+    on, trees = _most_even_trees(network, failures, members)
     shape = collective("all_reduce", network.ranks, len(trees), members[0], members)
     best: PeriodicSchedule | None = None
     for chunk_bytes in _CHUNKS_BYTES:
@@ -108,7 +108,7 @@ def _placed(body: Schedule, periods: int) -> PeriodicSchedule:
     return timed_periodic(body, periods) if placed is None else in_periods(body, periods, *placed)
 
 
-def _laid(
+def _most_even_trees(
     network: SymmetricNetwork, failures: Failures, members: tuple[int, ...]
 ) -> tuple[Network, list[TwoWayTree]]:
     """Return (network of the links that are used, trees over all members on it), the most even found."""
