@@ -49,7 +49,7 @@ def executor_of(comm: Any, asked: str) -> ExecutorName:
     processors: ExecutorName = "sockets" if isinstance(comm, Group) else "mpi"
     if asked == "cpu":
         return processors
-    lacks = comm.allgather(_lack())
+    lacks = comm.allgather(_reason_without_gpu())
     if not any(lacks):
         return "cuda"
     if asked == "auto":
@@ -100,7 +100,7 @@ class Executor:
         return Call(cuda.run, recv, place=cuda.place, fetch=cuda.fetch, close=cuda.close)
 
 
-def _lack() -> str:
+def _reason_without_gpu() -> str:
     """Return the reason why this rank cannot use a GPU; "" if it can."""
     if find_spec("cupy") is None:
         return "CuPy is not installed"

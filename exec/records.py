@@ -249,7 +249,7 @@ class _Decoding:
     def _values(self, nodes: list[Any]) -> list[Any]:
         return [self.value(one) for one in nodes]
 
-    def _again(self, parts: list[Any]) -> Any:
+    def _reference(self, parts: list[Any]) -> Any:
         (number,) = parts
         if self._hashed:
             raise _Unreadable("a value again in a key")
@@ -331,8 +331,8 @@ _READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
     _ENUM: _Decoding._member,
     _ERROR: _Decoding._error,
     _BUILTIN_ERROR: _Decoding._builtin_error,
-    _AGAIN: _Decoding._again,
-    _BYTEARRAY: lambda it, parts: bytearray(parts[0]) if type(parts[0]) is bytes else it._again([None]),
+    _AGAIN: _Decoding._reference,
+    _BYTEARRAY: lambda it, parts: bytearray(parts[0]) if type(parts[0]) is bytes else it._reference([None]),
     _RANGE: lambda it, parts: range(*parts),
 }
 
@@ -360,7 +360,7 @@ def _name(found: Any) -> str:
     return f"{found.__module__}:{found.__qualname__}"
 
 
-def _found(name: str) -> Any:
+def _look_up(name: str) -> Any:
     """Return the object named ``package.module:qualified.name``; None if it may not be looked up."""
     if type(name) is not str:
         raise _Unreadable("a name that is no text")
@@ -392,14 +392,14 @@ def _is_record(found: Any) -> bool:
 @cache
 def _class(name: str) -> Any:
     """Return the class of this name; raises ValueError unless its instances hold data only."""
-    found = _found(name)
+    found = _look_up(name)
     if not _is_record(found) or _name(found) != name:
         raise _Unreadable(f"{name[:200]} is no record")
     return found
 
 
 def _function(name: str) -> Callable[..., Any]:
-    found = _found(name) if _is_shared(str(name).partition(":")[0]) else None
+    found = _look_up(name) if _is_shared(str(name).partition(":")[0]) else None
     if not isinstance(found, FunctionType) or _name(found) != name:
         raise _Unreadable(f"{str(name)[:200]} is no function of ccctl")
     return found

@@ -99,7 +99,7 @@ def replanned(
         quick=quick,
     )
     bound_s = max(bound.time_s for bound in bounds_of(request))
-    timed = list(_timed(others, network))
+    timed = list(_predict_each(others, network))
     best_s = min([before_s, *(time_s for time_s, _ in timed)])
     searched = search and best_s > least_gain * bound_s
     if searched:
@@ -111,7 +111,7 @@ def replanned(
     return Replan(before_s, after_s, bound_s, chosen, searched)
 
 
-def _timed(schedules: Sequence[Schedule], network: Network) -> Iterator[tuple[float, Schedule]]:
+def _predict_each(schedules: Sequence[Schedule], network: Network) -> Iterator[tuple[float, Schedule]]:
     """Yield (predicted seconds, schedule) for each schedule whose links the network has."""
     for one in schedules:
         with contextlib.suppress(UsageError):

@@ -119,10 +119,10 @@ def _library_call(comm: Any, request: RunRequest, layout: Layout) -> Call | None
     except UnavailableError:
         peer.close()
         return None
-    return replace(call, close=_closing(call, peer))
+    return replace(call, close=_close_both(call, peer))
 
 
-def _closing(call: Call, peer: Peer) -> Callable[[], object]:
+def _close_both(call: Call, peer: Peer) -> Callable[[], object]:
     """Return a function that frees a call and then the library that made it."""
 
     def close() -> None:

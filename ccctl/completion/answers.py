@@ -49,7 +49,7 @@ class _Lines(ShellComplete):
         try:
             found: list[CompletionItem] = super().get_completions(args, incomplete)
             if not found:
-                asked = self._asked(args, incomplete)
+                asked = self._completed_parameter(args, incomplete)
                 if not incomplete and isinstance(asked, Command):
                     found = super().get_completions(args, "--")
                 if not found and not _is_file(asked):
@@ -62,7 +62,7 @@ class _Lines(ShellComplete):
             return [CompletionItem(f"{name}={item.value}", help=item.help) for item in found]
         return found
 
-    def _asked(self, args: list[str], incomplete: str) -> Command | Parameter:
+    def _completed_parameter(self, args: list[str], incomplete: str) -> Command | Parameter:
         """Return the parameter whose value is being typed; the command if only an option may follow."""
         # typer's parser takes the name in --option=value from the words before, and changes that list.
         words = list(args)

@@ -196,12 +196,12 @@ def spelled(*known: str) -> Answer:
 
     def answer(incomplete: str) -> list[str]:
         plain = [word for word in known if word.startswith(incomplete)]
-        return plain or [went for word in known if (went := _gone_on(incomplete, word))]
+        return plain or [went for word in known if (went := _continue_word(incomplete, word))]
 
     return answer
 
 
-def _gone_on(incomplete: str, word: str) -> str:
+def _continue_word(incomplete: str, word: str) -> str:
     """Return the typed text continued to the end of ``word``; "" if it does not begin ``word``."""
     typed, whole = (re.sub("[-_]", "", text.lower()) for text in (incomplete, word))
     rest = whole[len(typed) :]
@@ -244,9 +244,13 @@ def hosts(ctx: Any, incomplete: str) -> list[str]:
     assert last is not None
     before = incomplete[: last.start()]
     taken = _names(before.rstrip(","))
-    sources = (_of_hostfile(ctx.params.get("hostfile")), _names(os.environ.get(HOSTS_VARIABLE)), _of_job())
+    sources = (
+        _hostfile_hosts(ctx.params.get("hostfile")),
+        _names(os.environ.get(HOSTS_VARIABLE)),
+        _job_hosts(),
+    )
     known = dict.fromkeys(name for source in sources for name in source)
-    known = known or dict.fromkeys(name for path in _HOSTFILES for name in _of_hostfile(path))
+    known = known or dict.fromkeys(name for path in _HOSTFILES for name in _hostfile_hosts(path))
     return [f"{before}{name}" for name in known if name.startswith(last[0]) and name not in taken]
 
 
@@ -257,13 +261,13 @@ def _names(text: str | None) -> list[str]:
     return []
 
 
-def _of_hostfile(path: str | None) -> list[str]:
+def _hostfile_hosts(path: str | None) -> list[str]:
     with suppress(CcctlError, OSError):
         return [entry.host for entry in nodeset.read_hostfile(path)] if path else []
     return []
 
 
-def _of_job() -> list[str]:
+def _job_hosts() -> list[str]:
     with suppress(CcctlError, OSError):
         return _names(other_nodes())
     return []

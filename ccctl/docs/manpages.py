@@ -80,7 +80,7 @@ def reference() -> list[Page]:
     for function in COMMANDS:
         name = function.__name__
         context = typer.Context(root.commands[name], info_name=name, parent=top)
-        shipped = _shipped(getattr(sys.modules[function.__module__], "FILES", ()))
+        shipped = _example_files(getattr(sys.modules[function.__module__], "FILES", ()))
         written.append(_command_page(root.commands[name], context, examples(function), shipped))
     return written
 
@@ -147,7 +147,7 @@ def _description(told: str) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _shipped(files: Iterable[str]) -> tuple[Subsection, ...]:
+def _example_files(files: Iterable[str]) -> tuple[Subsection, ...]:
     """Return the full text of files that are installed as examples."""
     return tuple(
         Subsection(

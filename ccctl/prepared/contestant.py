@@ -71,7 +71,7 @@ def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
             f"-n asks for {asked} ranks, {wanted.profile} is of {measured}",
             hint="Leave -n out, or --profile, to measure the links between so many.",
         )
-    found = _selected(wanted, profile, cache)
+    found = _select_schedules(wanted, profile, cache)
     if wanted.timeout_s is None:
         return found, None
     left_s = wanted.timeout_s - (time.monotonic() - began_s)
@@ -101,10 +101,10 @@ def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
             raise FoundProblem(problem, hint="Name the others alone with --hosts.")
         return found
 
-    return _kept("profile", key, cache, wanted.fresh, measured, {})
+    return _cached_or_made("profile", key, cache, wanted.fresh, measured, {})
 
 
-def _selected(wanted: BenchWorkload, profile: Artifact, cache: ArtifactCache) -> Contestant:
+def _select_schedules(wanted: BenchWorkload, profile: Artifact, cache: ArtifactCache) -> Contestant:
     """Return the schedules for each size on a profile's network, from an earlier run or synthesized now."""
     from synth.networks import from_profile
 
@@ -129,14 +129,14 @@ def _selected(wanted: BenchWorkload, profile: Artifact, cache: ArtifactCache) ->
             f"schedules: synthesizing {request.kind} for {plural(len(wanted.sizes), 'size')} "
             f"on {plural(network.ranks, 'rank')}"
         )
-        return _swept(network, request, wanted.sizes, course)
+        return _synthesize_sizes(network, request, wanted.sizes, course)
 
-    selection = _kept("selection", key, cache, wanted.fresh, synthesized, inputs)
+    selection = _cached_or_made("selection", key, cache, wanted.fresh, synthesized, inputs)
     digests = {**inputs, "selection": selection.sha256}
     return of_selection("ccctl", selection.body, digests, None, course.library if course else "")
 
 
-def _kept(
+def _cached_or_made(
     kind: str,
     key: dict[str, object],
     cache: ArtifactCache,
@@ -171,7 +171,7 @@ def request_of(wanted: BenchWorkload, ranks: int) -> CollectiveRequest:
     return found[0]
 
 
-def _swept(
+def _synthesize_sizes(
     network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], course: RaceLauncher | None
 ) -> Any:
     from synth import Request, synthesize

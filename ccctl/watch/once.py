@@ -247,7 +247,7 @@ def replan(
         least_gain=asked.least_gain,
         size_bytes=asked.given.schedule.collective.total_bytes(asked.given.schedule.chunk_bytes),
         others=() if as_given else (asked.given.schedule,),
-        search=bool(found.standing) and not _searched(history, found.network),
+        search=bool(found.standing) and not _already_searched(history, found.network),
         time_limit_s=_MOST_SEARCH_S if left_s is None else min(_MOST_SEARCH_S, _FOR_SEARCH * left_s),
         jobs=jobs,
         progress=progress,
@@ -307,11 +307,13 @@ def _events(found: Found, before: History, at_s: float) -> tuple[Event, ...]:
     verdict = found.verdict
     events = [Event(at_s, "drift", one.change.told) for one in found.standing if one.new]
     events += [Event(at_s, "recovered", str(one)) for one in verdict.recovered]
-    events += [Event(at_s, "gone", _GONE.format(name)) for name in verdict.drift.gone if _left(before, name)]
+    events += [
+        Event(at_s, "gone", _GONE.format(name)) for name in verdict.drift.gone if _is_newly_gone(before, name)
+    ]
     return tuple(events)
 
 
-def _left(history: History, name: str) -> bool:
+def _is_newly_gone(history: History, name: str) -> bool:
     """Return whether a missing host or rank is newly gone: no run reported it since it was last measured."""
     gone_s = [event.at_s for event in history.events if event.text == _GONE.format(name)]
     host = name.rpartition(" ")[2]
@@ -322,7 +324,7 @@ def _left(history: History, name: str) -> bool:
     return not gone_s or bool((history.measured_s[ends] > gone_s[-1]).any())
 
 
-def _searched(history: History, network: Network) -> bool:
+def _already_searched(history: History, network: Network) -> bool:
     """Return whether a schedule was last searched for a network like this one."""
     before = history.searched_s_per_byte
     if not len(before):

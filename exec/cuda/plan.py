@@ -70,8 +70,8 @@ class CudaPlan:
 
     def place(self) -> None:
         """Copy both host buffers to the GPU."""
-        self._copied(self._recv, self._addresses[OUTPUT], _TO_GPU)
-        self._copied(self._send, self._addresses[INPUT], _TO_GPU)
+        self._copy(self._recv, self._addresses[OUTPUT], _TO_GPU)
+        self._copy(self._send, self._addresses[INPUT], _TO_GPU)
 
     def run(self) -> None:
         """Run the collective once; raises LostRankError if it makes no more progress."""
@@ -81,7 +81,7 @@ class CudaPlan:
 
     def fetch(self) -> None:
         """Copy the GPU's output to the host."""
-        self._copied(self._recv, self._addresses[OUTPUT], _TO_HOST)
+        self._copy(self._recv, self._addresses[OUTPUT], _TO_HOST)
 
     def close(self) -> None:
         """Unmap the memory of peers; collective."""
@@ -101,7 +101,7 @@ class CudaPlan:
         )
         return [given, result, scratch], (given.ptr, result.ptr, scratch.ptr)
 
-    def _copied(self, host: Array, address: int, way: int) -> None:
+    def _copy(self, host: Array, address: int, way: int) -> None:
         if not host.size:
             return
         pointers = (address, host.ctypes.data) if way == _TO_GPU else (host.ctypes.data, address)

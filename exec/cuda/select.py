@@ -53,7 +53,7 @@ def choose(program: Program, facts: Facts) -> ExecutorChoice:
     """
     pairs = _pairs(program)
     wires = {pair: _wire(facts, *pair) for pair in pairs}
-    why = _against_the_kernel(program, facts, wires)
+    why = _reason_against_kernel(program, facts, wires)
     if why:
         return ExecutorChoice("contexts", why, wires)
     why = "all GPUs that talk see each other's memory, and the kernel fits"
@@ -86,7 +86,7 @@ def _alone(facts: Facts, rank: int) -> bool:
     return list(zip(facts.hosts, facts.gpus, strict=True)).count(own) == 1
 
 
-def _against_the_kernel(program: Program, facts: Facts, wires: dict[tuple[int, int], Wire]) -> str:
+def _reason_against_kernel(program: Program, facts: Facts, wires: dict[tuple[int, int], Wire]) -> str:
     """Return the reason against the persistent kernel; "" if there is none."""
     for (sender, receiver), wire in wires.items():
         if wire != "peer" and facts.hosts[sender] == facts.hosts[receiver]:
@@ -99,7 +99,7 @@ def _against_the_kernel(program: Program, facts: Facts, wires: dict[tuple[int, i
             # Kernels of several processes take turns on a GPU: one that spins keeps the others from running.
             others = [other for other in _on_gpu_of(facts, rank) if other != rank]
             return f"ranks {rank} and {others[0]} share GPU {facts.gpus[rank]} of {facts.hosts[rank]}"
-    return _no_room(program, facts.room)
+    return _reason_no_room(program, facts.room)
 
 
 def _on_gpu_of(facts: Facts, rank: int) -> list[int]:
@@ -107,7 +107,7 @@ def _on_gpu_of(facts: Facts, rank: int) -> list[int]:
     return [other for other, gpu in enumerate(zip(facts.hosts, facts.gpus, strict=True)) if gpu == own]
 
 
-def _no_room(program: Program, room: Sequence[int]) -> str:
+def _reason_no_room(program: Program, room: Sequence[int]) -> str:
     needed = [0] * program.ranks
     for rank in program.tb_rank.tolist():
         needed[rank] += 1

@@ -146,7 +146,7 @@ def with_rules(table: Table, measured: MeasuredRules) -> Table:
     above = [(most, tree) for most, tree in branches if most is None or most > ranks]
     if ranks > 1 and (not below or below[-1][0] != ranks - 1):
         below.append((ranks - 1, held))
-    every = [*below, (ranks, _guarded(measured, _settled(otherwise, ranks))), *above]
+    every = [*below, (ranks, _rules_tree(measured, _decide_ranks(otherwise, ranks))), *above]
     new = {_ANY if most is None else f"comm_size<={most}": tree for most, tree in every}
     return table | {key: table[key] | {_INTRA: new}}
 
@@ -163,14 +163,14 @@ def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
     return list(zip([*most, None], intra.values(), strict=True)) if most == sorted(most) else [(None, intra)]
 
 
-def _settled(tree: Tree, ranks: int) -> Tree:
+def _decide_ranks(tree: Tree, ranks: int) -> Tree:
     """Return the tree with all conditions on the number of ranks decided for ``ranks``.
 
     They cannot stay: below conditions on messages, MPICH follows ``comm_size<8`` for 8 ranks too.
     """
     if tree and all(_holds(key, ranks) is not None for key in tree):
-        return _settled(next(below for key, below in tree.items() if _holds(key, ranks)), ranks)
-    return {key: _settled(below, ranks) for key, below in tree.items()}
+        return _decide_ranks(next(below for key, below in tree.items() if _holds(key, ranks)), ranks)
+    return {key: _decide_ranks(below, ranks) for key, below in tree.items()}
 
 
 def _holds(key: str, ranks: int) -> bool | None:
@@ -185,7 +185,7 @@ def _holds(key: str, ranks: int) -> bool | None:
     return ranks < int(below) if below != condition and below.isdecimal() else None
 
 
-def _guarded(measured: MeasuredRules, otherwise: Tree) -> Tree:
+def _rules_tree(measured: MeasuredRules, otherwise: Tree) -> Tree:
     tree: Tree = {}
     rules = measured.rules
     for at, rule in enumerate(rules):

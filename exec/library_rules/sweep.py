@@ -63,7 +63,8 @@ class Sweep:
     def rules(self) -> dict[Kind, tuple[Rule, ...]]:
         """Return the rules of each collective."""
         return {
-            kind: rules_of([_decided(one) for one in points], OWN) for kind, points in self.points.items()
+            kind: rules_of([_without_untouched(one) for one in points], OWN)
+            for kind, points in self.points.items()
         }
 
     def summary(self) -> dict[str, list[dict[str, Any]]]:
@@ -152,7 +153,7 @@ def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Prog
     names = [name for name in algorithm_names(wanted) if name not in left_out]
     found = [_point(comm, wanted, names, size, request.budget_s, progress) for size in sizes]
     for _ in range(_MOST_BETWEEN):
-        size = next_size([_decided(one) for one in found], OWN)
+        size = next_size([_without_untouched(one) for one in found], OWN)
         if size is None:
             break
         found.append(_point(comm, wanted, names, size, request.budget_s, progress))
@@ -160,7 +161,7 @@ def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Prog
     return found
 
 
-def _decided(point: AlgorithmTimes) -> AlgorithmTimes:
+def _without_untouched(point: AlgorithmTimes) -> AlgorithmTimes:
     """Return the times without UNTOUCHED, which no rule can select."""
     timings = {name: timing for name, timing in point.timings.items() if name != UNTOUCHED}
     return AlgorithmTimes(point.size_bytes, timings)
@@ -170,7 +171,7 @@ def _point(
     comm: Any, wanted: Collective, names: Sequence[str], size_bytes: int, budget_s: float, progress: Progress
 ) -> AlgorithmTimes:
     """Measure all algorithms at one size, except those that the library refuses there."""
-    sides = _sides(wanted, size_bytes)
+    sides = _make_buffers(wanted, size_bytes)
     calls: dict[str, Call] = {}
     peers = {UNTOUCHED: "", OWN: "0"} | {name: name for name in names}
     for name, algorithm in peers.items():
@@ -204,7 +205,7 @@ def _times(
     return {name: timing_of(slowest_s[at]) for at, name in enumerate(calls)}
 
 
-def _sides(wanted: Collective, size_bytes: int) -> PrivateBuffers:
+def _make_buffers(wanted: Collective, size_bytes: int) -> PrivateBuffers:
     """Return float32 buffers, the larger of about ``size_bytes``."""
     share = max(size_bytes // (4 * wanted.ranks), 1)
     whole = share * wanted.ranks

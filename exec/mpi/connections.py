@@ -62,7 +62,7 @@ class Connections:
         self.through_ns: dict[int, Indices] = {}
         self.rank, self.dtype = comm.Get_rank(), recv.dtype
         self.ends = _ends(layout)
-        self._paces = _paces(layout)
+        self._rates = _rates(layout)
         keys = comm.allgather(host_key())
         self.host = [keys.index(key) for key in keys]
         cores = comm.allgather(os.sched_getaffinity(0))
@@ -78,12 +78,12 @@ class Connections:
         }
         mine = [number for number, ends in self.ends.items() if self.rank in ends[:2]]
         self.rows = {number: row for row, number in enumerate(mine)}
-        self.places, size_bytes = self._laid_out(self.rank)
+        self.places, size_bytes = self._window_layout(self.rank)
         self.window = shared_array(size_bytes, _BYTES)
         scratch = self.window[self.places[SCRATCH_PLACE] :]
         self._bytes = (send.view(_BYTES), recv.view(_BYTES), scratch)
         self.publish(send, recv)
-        self._meet(send, recv)
+        self._map_peers(send, recv)
 
     @property
     def lonely(self) -> bool:
@@ -165,7 +165,7 @@ class Connections:
             return max(_DEPTH, min(_MOST_DEPTH, _SLOTS_BYTES // self.slot_bytes[number]))
         return min(_WIRE_DEPTH, max(_DEPTH, _WIRE_SLOTS_BYTES // max(1, self.slot_bytes[number])))
 
-    def _laid_out(self, rank: int) -> tuple[dict[int, int], int]:
+    def _window_layout(self, rank: int) -> tuple[dict[int, int], int]:
         """Return the offsets of connections and scratch in the window of ``rank``, and the window's bytes."""
         places, at = {}, _BASES_BYTES
         for number, (sender, receiver, _) in self.ends.items():
@@ -176,7 +176,7 @@ class Connections:
         places[SCRATCH_PLACE] = at
         return places, at + self.layout.elements(rank, SCRATCH) * self.dtype.itemsize
 
-    def _meet(self, send: Array, recv: Array) -> None:
+    def _map_peers(self, send: Array, recv: Array) -> None:
         """Exchange the places of windows and buffers, and map those that this rank reads; collective."""
         where = tuple(origin_of(array) for array in (send, recv, self.window))
         # For each rank the origins of its input, its output and its window; None for private memory.
@@ -185,7 +185,7 @@ class Connections:
         peers.discard(self.rank)
         self.neighbours = {peer: self._window_origin(peer).pid for peer in sorted(peers)}
         self._windows: dict[tuple[int, int], Array] = {}
-        self._far_places = {peer: self._laid_out(peer)[0] for peer in peers}
+        self._far_places = {peer: self._window_layout(peer)[0] for peer in peers}
         for peer in peers:
             for origin in self.origins[peer]:
                 if origin is not None and origin[:2] not in self._windows:
@@ -243,7 +243,7 @@ class Connections:
                 first = place + _COUNTERS_BYTES + at * self.slot_bytes[number]
                 slot = self.window[first : first + self._size_bytes(message, tile)]
                 early.append(message.landed)
-                views.append((self._leaving if outgoing else self._arriving)(message, tile, slot))
+                views.append((self._sent_memory if outgoing else self._received_memory)(message, tile, slot))
         through_ns = np.zeros(len(views) * self._traced, dtype=np.int64)
         if self._traced:
             self.through_ns[number] = through_ns
@@ -256,14 +256,14 @@ class Connections:
             depth,
             tuple(early),
             through_ns,
-            self._paces.get(number, 0.0) if outgoing else 0.0,
+            self._rates.get(number, 0.0) if outgoing else 0.0,
         )
 
-    def _leaving(self, message: Message, tile: int, slot: Array) -> Array:
+    def _sent_memory(self, message: Message, tile: int, slot: Array) -> Array:
         """Return the memory from which a message of one tile is sent."""
         return slot if message.copied else self._of_tile(message.spans[0] if message.spans else None, tile)
 
-    def _arriving(self, message: Message, tile: int, slot: Array) -> Array:
+    def _received_memory(self, message: Message, tile: int, slot: Array) -> Array:
         """Return the memory into which a message of one tile is received."""
         if not message.landed:
             return slot
@@ -314,7 +314,7 @@ def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: boo
     return _BASES_BYTES + ends * (_COUNTERS_BYTES + slots) + scratch
 
 
-def _paces(layout: Layout) -> dict[int, float]:
+def _rates(layout: Layout) -> dict[int, float]:
     """Return the sending rate of each connection, if the program sets rates."""
     program = layout.program
     if not len(program.tb_bytes_per_s):

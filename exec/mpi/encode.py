@@ -88,7 +88,7 @@ def tables_of(
     blocks = np.flatnonzero(program.tb_rank == rank)
     first = int(program.tb_start[blocks[0]]) if len(blocks) else 0
     end = int(program.tb_start[blocks[-1] + 1]) if len(blocks) else 0
-    fill = _Fill(layout, messages, tiling, links, memory, wired, int(blocks[:1].sum()), first)
+    fill = _TableBuilder(layout, messages, tiling, links, memory, wired, int(blocks[:1].sum()), first)
     own = {move.step: move for move in moves if move.rank == rank}
     for step in range(first, end):
         fill.add(step, own.get(step), moves)
@@ -103,7 +103,7 @@ def tables_of(
     )
 
 
-class _Fill:
+class _TableBuilder:
     def __init__(
         self,
         layout: Layout,
@@ -128,7 +128,7 @@ class _Fill:
         first, waited = len(self.pieces), len(self.waits)
         far = None
         if move is not None:
-            far = self._far(into, move, moves)
+            far = self._remote_source(into, move, moves)
             self.pieces += pieces_of(self.layout, self.tiling, move, far, self.memory)
         for message in self.messages.waits.get(step, ()):
             if not message.copied:
@@ -138,17 +138,17 @@ class _Fill:
             goal = int(self.program.tb_start[block] + self.program.wait_step[step]) - self.first_step
         row = [int(self.program.op[step]), 1, block - self.first_block if block >= 0 else -1, goal]
         row += [
-            *self._end(into, in_slot=far is None),
-            *self._end(out, in_slot=out is not None and out.copied),
+            *self._link_columns(into, in_slot=far is None),
+            *self._link_columns(out, in_slot=out is not None and out.copied),
         ]
         self.steps.append([*row, first, len(self.pieces), waited, len(self.waits)])
 
-    def _end(self, message: Message | None, *, in_slot: bool) -> tuple[int, int, int]:
+    def _link_columns(self, message: Message | None, *, in_slot: bool) -> tuple[int, int, int]:
         if message is None:
             return (-1, 0, 0)
         return (self.links[message.connection], message.number, int(in_slot))
 
-    def _far(
+    def _remote_source(
         self, message: Message | None, move: Move, moves: list[Move]
     ) -> tuple[int, tuple[Span | None, ...]] | None:
         """Return (rank, spans) of the memory that a message is read from; None if it is read from a slot."""
@@ -167,12 +167,12 @@ class _Fill:
         for start, end in zip(starts, ends, strict=True):
             head = start
             for at in range(start + 1, end):
-                if at - 1 + self.first_step in awaited or not self._alike(head, at):
+                if at - 1 + self.first_step in awaited or not self._can_fuse(head, at):
                     head = at
                 else:
                     self.steps[head][interpreter.FUSED] += 1
 
-    def _alike(self, head: int, at: int) -> bool:
+    def _can_fuse(self, head: int, at: int) -> bool:
         """Return whether both steps reduce into the same elements and ``at`` reads none of these."""
         first, other = self.steps[head], self.steps[at]
         if first[interpreter.OP] != interpreter.RE or other[interpreter.OP] != interpreter.RE:

@@ -219,7 +219,7 @@ def advance(
                 if blocks[block, AT_STEP] >= blocks[block, END]:
                     blocks[block, AT_STEP] = blocks[block, FIRST]
                     blocks[block, AT_TILE] += 1
-        if not left and _settled(header, links):
+        if not left and _all_read(header, links):
             return DONE
         if header[WIRED]:
             return MOVED if moved else BLOCKED
@@ -316,7 +316,7 @@ def _number(header: Indices, links: Indices, link: int, tile: int, number: int) 
 
 
 @compiled_always
-def _settled(header: Indices, links: Indices) -> bool:
+def _all_read(header: Indices, links: Indices) -> bool:
     """Return whether other ranks have read every message that they read out of this rank's buffers."""
     for link in range(len(links)):
         if links[link, SETTLE]:
@@ -356,7 +356,7 @@ def _execute(
             leaving = sent + pieces[piece, AT] if sent else 0
             op = steps[step, OP]
             if op > OPTIONAL:
-                op = _with_input_if_there(header, op - OPTIONAL, piece, tile)
+                op = _optional_op(header, op - OPTIONAL, piece, tile)
             if pieces[piece, PID] == 0 or received:
                 _move(header, steps, pieces, op, step, piece, offset, count, arrived, leaving, sample)
             elif not _fetch_and_move(
@@ -429,7 +429,7 @@ def _fetch(header: Indices, pid: int, far: int, to: int, size_bytes: int) -> boo
 
 
 @compiled_always
-def _with_input_if_there(header: Indices, op: int, piece: int, tile: int) -> int:
+def _optional_op(header: Indices, op: int, piece: int, tile: int) -> int:
     """Return the operation of an optional step now: ``op`` if the input is there, else ``op`` without input.
 
     If the input is there, its addition is recorded for this piece and tile.

@@ -80,7 +80,7 @@ class MpiPlan:
         ufunc_of(redop)
         if comm.Get_size() != program.ranks:
             raise UsageError(f"the program is for {program.ranks} ranks, the world has {comm.Get_size()}")
-        in_place = _shared_anywhere(comm, send, recv)
+        in_place = _any_in_place(comm, send, recv)
         rank = comm.Get_rank()
         _check_fit(layout, rank, send, recv, in_place)
         self._program, self._rank, self._progress = program, rank, progress
@@ -132,7 +132,7 @@ class MpiPlan:
             self._links,
             sample_of(recv.dtype),
         )
-        self._begin = self._compiled()
+        self._begin = self._compile()
         self._log = RunLog(tables, self._links, ends, self._clock) if traced else None
         if self._log is not None:
             self._log.open(self._header)
@@ -144,7 +144,7 @@ class MpiPlan:
         undefined. Raises UsageError for such a mask on wires of MPI.
         """
         if without is not None and without.any():
-            with self._left_out(without):
+            with self._leave_out(without):
                 self.run()
             return
         if self._log is not None:
@@ -153,7 +153,7 @@ class MpiPlan:
             self._wires.begin(int(self._header[interpreter.RUN]) + 1)
         state = self._begin()
         if state != interpreter.DONE:
-            self._carry_on(state)
+            self._advance_to_end(state)
         for start, stop, summands in self._sums:
             self._recv[start:stop] = divided(self._recv[start:stop], summands)
         if self._log is not None:
@@ -210,7 +210,7 @@ class MpiPlan:
                 pieces[inside, column] = before[inside] - first + array.ctypes.data
         if self._wires is not None:
             now = [array.view(np.uint8) for array in (send, recv)]
-            self._wires.move_to(partial(_moved, ends, now))
+            self._wires.move_to(partial(_corresponding_part, ends, now))
         self._send, self._recv = send, recv
         self._ends.publish(send, recv)
 
@@ -226,7 +226,7 @@ class MpiPlan:
         self._ends.abandon()
 
     @contextmanager
-    def _left_out(self, chunks: Mask) -> Iterator[None]:
+    def _leave_out(self, chunks: Mask) -> Iterator[None]:
         """Disable, within the block, all steps and messages that carry only these chunks."""
         if self._wires is not None and not isinstance(self._wires, FlowWires):
             raise UsageError("MPI's persistent requests send all that the plan was made for")
@@ -257,12 +257,12 @@ class MpiPlan:
         if self._wires is not None:
             self._wires.free()
         self._arguments = ()
-        self._begin = _closed
+        self._begin = _refuse_run
 
     def _readable(self, connection: int, span: Span) -> bool:
         return self._ends.readable(connection, span.buffer)
 
-    def _compiled(self) -> Callable[[], int]:
+    def _compile(self) -> Callable[[], int]:
         """Return the function that begins a run.
 
         One rank of each host compiles first; the others then load the result from the cache.
@@ -279,18 +279,18 @@ class MpiPlan:
         header[interpreter.TILES] = self._ends.tiling.tiles
         return begin
 
-    def _carry_on(self, state: int) -> None:
+    def _advance_to_end(self, state: int) -> None:
         """Advance the run to its end: serve the wires, report waiting, and check that the others live."""
         since_s = looked_s = time.monotonic()
         said = False
         while state != interpreter.DONE:
             if state == interpreter.LOST:
-                self._give_up()
+                self._raise_unreadable()
             moved = state == interpreter.MOVED
             if self._wires is not None:
                 moved = self._wires.serve(wait=False) or moved
                 if not moved and self._ends.lonely:
-                    self._say()
+                    self._report_wait()
                     moved = said = self._wires.serve(wait=True)
             now_s = time.monotonic()
             if not moved and isinstance(self._comm, Group):
@@ -298,11 +298,11 @@ class MpiPlan:
             if moved:
                 since_s = now_s
             elif now_s - since_s > _SAY_AFTER_S:
-                self._say()
+                self._report_wait()
                 said = True
                 if now_s - looked_s > _LOOK_EVERY_S:
                     looked_s = now_s
-                    self._look()
+                    self._check_neighbours()
                 time.sleep(0.0002)
             elif self._wires is not None:
                 os.sched_yield()
@@ -310,27 +310,27 @@ class MpiPlan:
         if said:
             self._progress.update(0, 0, self._program.name)
 
-    def _say(self) -> None:
+    def _report_wait(self) -> None:
         peer, text = waits_for(self._program, self._tables, self._arguments)
         self._progress.waiting(peer, text)
 
-    def _give_up(self) -> NoReturn:
+    def _raise_unreadable(self) -> NoReturn:
         """Raise LostRankError because the memory of a rank of this host can be read no more."""
         peer = self._ends.unreadable()
         whose = "of a rank of this host" if peer is None else f"of rank {peer}"
-        self._lose(self._neighbours.lost() or f"the memory {whose} cannot be read any more")
+        self._raise_lost(self._neighbours.lost() or f"the memory {whose} cannot be read any more")
 
-    def _look(self) -> None:
+    def _check_neighbours(self) -> None:
         """Raise LostRankError if a rank of this host has ended or is stopped."""
         if lost := self._neighbours.lost():
-            self._lose(lost)
+            self._raise_lost(lost)
 
-    def _lose(self, why: str) -> NoReturn:
+    def _raise_lost(self, why: str) -> NoReturn:
         _, text = waits_for(self._program, self._tables, self._arguments)
         raise LostRankError(f"{why}; rank {self._rank} waited: {text}")
 
 
-def _closed() -> int:
+def _refuse_run() -> int:
     raise RuntimeError("the plan is closed")
 
 
@@ -358,7 +358,7 @@ def _apart_bytes(send: Array, recv: Array) -> int | None:
     return send.ctypes.data - recv.ctypes.data
 
 
-def _moved(bounds: list[tuple[int, int]], now: list[Array], message: Array) -> Array:
+def _corresponding_part(bounds: list[tuple[int, int]], now: list[Array], message: Array) -> Array:
     """Return the part of ``now[i]`` that corresponds to ``message`` within ``bounds[i]``.
 
     A message outside all bounds is returned unchanged.
@@ -379,7 +379,7 @@ def _wires(comm: Any, wires: list[Wire]) -> Wires:
     return MpiWires(comm, wires)
 
 
-def _shared_anywhere(comm: Any, send: Array, recv: Array) -> bool:
+def _any_in_place(comm: Any, send: Array, recv: Array) -> bool:
     """Return whether any rank runs in place, as all ranks must plan alike; collective."""
     return any(comm.allgather(bool(send.size and recv.size and np.shares_memory(send, recv))))
 

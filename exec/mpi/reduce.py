@@ -52,7 +52,7 @@ def _most(a: Any, b: Any) -> Any:
 def _combine(redop: Any, out: Any, first: Any, second: Any, count: Any, sample: Any) -> Any:
     if isinstance(sample.dtype, types.Record):
         brain = "bfloat16" in sample.dtype.fields
-        return _narrow(*((_widened_brain, _rounded_brain) if brain else (_widened_half, _rounded_half)))
+        return _narrow(*((_widen_bfloat16, _round_bfloat16) if brain else (_widen_half, _round_half)))
     return _native
 
 
@@ -96,7 +96,7 @@ def _narrow(widened: Any, rounded: Any) -> Any:
 
 
 @compiled_in
-def _widened_half(context: Any, bits: Any) -> Any:
+def _widen_half(context: Any, bits: Any) -> Any:
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
 
@@ -104,7 +104,7 @@ def _widened_half(context: Any, bits: Any) -> Any:
 
 
 @compiled_in
-def _rounded_half(context: Any, value: Any) -> Any:
+def _round_half(context: Any, value: Any) -> Any:
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), ir.IntType(16))
 
@@ -128,12 +128,12 @@ def _float_of(context: Any, bits: Any) -> Any:
 
 
 @register_jitable
-def _widened_brain(bits: Any) -> Any:
+def _widen_bfloat16(bits: Any) -> Any:
     return _float_of(np.uint32(np.uint32(bits) << np.uint32(16)))
 
 
 @register_jitable
-def _rounded_brain(value: Any) -> Any:
+def _round_bfloat16(value: Any) -> Any:
     """Round to nearest, ties to even; a NaN stays a NaN."""
     bits: Any = _bits_of(np.float32(value))
     if value != value:

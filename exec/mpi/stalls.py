@@ -77,14 +77,14 @@ def _peer(program: Program, header: Any, links: Any, row: Any, step: int, tile: 
     if link >= 0:
         runs = header[interpreter.RUN] * header[interpreter.TILES] + tile
         number = int(runs * links[link, interpreter.PER_TILE] + row[interpreter.IN_NUMBER])
-        if ctypes.c_int64.from_address(_told_at(links[link], row, number)).value <= number:
+        if ctypes.c_int64.from_address(_announcement_at(links[link], row, number)).value <= number:
             return int(program.tb_recv[threadblock])
     if row[interpreter.OUT] >= 0:
         return int(program.tb_send[threadblock])
     return -1
 
 
-def _told_at(link: Any, row: Any, number: int) -> int:
+def _announcement_at(link: Any, row: Any, number: int) -> int:
     """Return the address that announces a message: the flag of its slot, or its connection's counter."""
     if not (row[interpreter.IN_SLOT] and link[interpreter.FLAG]):
         return int(link[interpreter.WRITTEN])

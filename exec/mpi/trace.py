@@ -77,7 +77,7 @@ class RunLog:
         op = steps[step, interpreter.OP]
         takes = self._messages(steps[step, interpreter.IN], tile, steps[step, interpreter.IN_NUMBER])
         gives = self._messages(steps[step, interpreter.OUT], tile, steps[step, interpreter.OUT_NUMBER])
-        moved = self._moved(step, tile) * raw.item_bytes
+        moved = self._moved_elements(step, tile) * raw.item_bytes
         reader_step, reader_message = self._readers(step, tile)
         return RankTrace(
             start_ns=raw.start_ns,
@@ -87,13 +87,13 @@ class RunLog:
             off_ns=off_ns,
             adds=np.isin(op, _ADDING) | (op >= interpreter.OPTIONAL),
             takes=takes,
-            there_ns=_through(takes, raw.through_ns),
+            there_ns=_passed_ns(takes, raw.through_ns),
             gives=gives,
-            left_ns=_through(gives, raw.through_ns),
+            left_ns=_passed_ns(gives, raw.through_ns),
             given_bytes=np.where(gives >= 0, moved, 0),
             reader_step=reader_step,
             reader_message=reader_message,
-            reader_ns=_through(reader_message, raw.through_ns),
+            reader_ns=_passed_ns(reader_message, raw.through_ns),
             off_after_ns=raw.off_after_ns,
             ends={
                 number: Connection(
@@ -112,7 +112,7 @@ class RunLog:
         before = tile * self._links[link, interpreter.PER_TILE] + number
         return np.where(link >= 0, (connection << CONNECTION_BITS) + before, -1)
 
-    def _moved(self, step: Indices, tile: Indices) -> Indices:
+    def _moved_elements(self, step: Indices, tile: Indices) -> Indices:
         """Return the elements that each row moved in its tile."""
         steps, tiling = self._tables.steps, self._connections.tiling
         first, end = steps[:, interpreter.PIECE_FIRST], steps[:, interpreter.PIECE_END]
@@ -143,7 +143,7 @@ class RunLog:
         return rows, self._messages(link_of, tile_of, number_of)
 
 
-def _through(messages: Indices, through_ns: Mapping[int, Indices]) -> Indices:
+def _passed_ns(messages: Indices, through_ns: Mapping[int, Indices]) -> Indices:
     """Return the time at which each message had passed its wire; 0 for messages that use no wire."""
     found = np.zeros(len(messages), dtype=np.int64)
     for number, times_ns in through_ns.items():

@@ -60,13 +60,13 @@ def traffic(
     ``readable(connection, span)`` says whether a message can be read in place; ``wired(connection)`` says
     whether it goes over a wire, which reads it without action of the receiver.
     """
-    follow = _Follow(cells_of(layout.program, in_place=in_place), readable, wired)
+    follow = _MemoryUses(cells_of(layout.program, in_place=in_place), readable, wired)
     for at, move in enumerate(moves):
         follow.add(at, move)
     return follow.found
 
 
-class _Follow:
+class _MemoryUses:
     """The uses of all ranks' memory, followed move by move."""
 
     def __init__(
@@ -86,14 +86,14 @@ class _Follow:
         if move.from_ >= 0:
             message = self._under_way[move.from_].popleft()
             message.received = at
-            message.landed = self._lands(move, writes)
+            message.landed = self._lands_directly(move, writes)
             self.found.incoming[move.step] = message
         self._overwrite(move.step, writes)
         self._used.update(reads, writes)
         if move.to >= 0:
             self._send(at, move, reads if move.op == "s" else writes)
 
-    def _lands(self, move: Move, writes: list[int]) -> bool:
+    def _lands_directly(self, move: Move, writes: list[int]) -> bool:
         return (
             self.wired(move.from_)
             and move.op in _LANDING

@@ -99,7 +99,7 @@ class _Worker:
 
     def do(self, number: int, work: Callable[[Any], Any], task: Any) -> _Done[Any]:
         """Return the result of ``work(task)``, unless pool ``number`` ends before."""
-        if self._over(number):
+        if self._has_ended(number):
             return _Done(self._rank, 0)
         if number != self._number or self._pool is None:
             self._leave()
@@ -118,7 +118,7 @@ class _Worker:
         ticket = pool.submit(task)
         while ticket not in pool.finished:
             pool.wait(time.perf_counter() + _HEARS_S)
-            if ticket not in pool.finished and self._over(self._number):
+            if ticket not in pool.finished and self._has_ended(self._number):
                 held_bytes = pool.held_bytes()
                 self._leave()
                 return _Done(self._rank, held_bytes)
@@ -130,7 +130,7 @@ class _Worker:
         while self._ends.recv(None, 0) != _LAST:
             pass  # a pool ended while this rank had no task of it
 
-    def _over(self, number: int) -> bool:
+    def _has_ended(self, number: int) -> bool:
         """Return whether pool ``number`` has ended; pools end in the order of their numbers."""
         while self._ends.Iprobe(0):
             self._ended = self._ends.recv(None, 0)

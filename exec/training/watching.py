@@ -108,20 +108,20 @@ class _Watched:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         leaves = torch.utils._pytree.tree_leaves((args, kwargs))
-        with _told([each for each in leaves if issubclass(type(each), _Watched)], func in _OF_GRADIENTS):
+        with _unwatched([each for each in leaves if issubclass(type(each), _Watched)], func in _OF_GRADIENTS):
             return func(*args, **kwargs)
 
     def __deepcopy__(self, memo: Any) -> Any:
-        with _told([self], False):
+        with _unwatched([self], False):
             return copy.deepcopy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        with _told([self], False):
+        with _unwatched([self], False):
             return self.__reduce_ex__(protocol)
 
 
 @contextmanager
-def _told(tensors: Iterable[Any], gradient: bool) -> Iterator[None]:
+def _unwatched(tensors: Iterable[Any], gradient: bool) -> Iterator[None]:
     """Call the `Watch` of each tensor, and leave the tensors unwatched within the block."""
     kinds = [(each, type(each)) for each in {id(each): each for each in tensors}.values()]
     again = kinds

@@ -68,17 +68,17 @@ def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
     sender[out[out >= 0]], receiver[out[out >= 0]] = ranks[out >= 0], to[out >= 0]
     sender[into[into >= 0]], receiver[into[into >= 0]] = source[into >= 0], ranks[into >= 0]
     sizes = np.zeros(encoded.layout.program.ranks, dtype=np.int64)
-    head = _placed(receiver, np.full(fifos, _LINE_BYTES), sizes)
-    credit = _placed(sender, np.full(fifos, _LINE_BYTES), sizes)
+    head = _place(receiver, np.full(fifos, _LINE_BYTES), sizes)
+    credit = _place(sender, np.full(fifos, _LINE_BYTES), sizes)
     places = _whole_lines(encoded.room * encoded.place_bytes)
     if len(host_of):
         host = np.array(host_of)
         places = np.where(host[sender] == host[receiver], places, 0)
-    slots = _placed(receiver, places, sizes)
+    slots = _place(receiver, places, sizes)
     return Arenas(sizes, sender, receiver, head, credit, slots)
 
 
-def _placed(owner: Indices, sizes: Indices, used: Indices) -> Indices:
+def _place(owner: Indices, sizes: Indices, used: Indices) -> Indices:
     """Return an offset in its owner's arena for each piece, and add the pieces' sizes to ``used``."""
     offsets = np.zeros(len(owner), dtype=np.int64)
     for piece, (rank, size) in enumerate(zip(owner.tolist(), sizes.tolist(), strict=True)):

@@ -67,7 +67,7 @@ class Rows:
 
     def _add(self, tb: int, move: Move) -> None:
         pieces = list(self._pieces(move))
-        does = self._does(move) if pieces else 0
+        does = self._action_bits(move) if pieces else 0
         for fifo, counts in ((move.to, self.sends), (move.from_, self.receives)):
             if fifo >= 0:
                 counts[tb] += len(pieces)
@@ -76,7 +76,7 @@ class Rows:
             row = self._row(move, does, src, dst, length)
             if at == 0:
                 row["wait_step"] = move.step
-            if self._joins(tb, row):
+            if self._can_join(tb, row):
                 self._join(row)
             else:
                 self.steps.append(row)
@@ -101,14 +101,14 @@ class Rows:
             "origin": move.step - int(self.program.tb_start[self.program.tb_of[move.step]]),
         }
 
-    def _joins(self, tb: int, row: dict[str, int]) -> bool:
+    def _can_join(self, tb: int, row: dict[str, int]) -> bool:
         """Return whether a local reduction can become one more source of the row before it.
 
         The joined row then waits for what this row waits for. If another threadblock waits for the row
         before, that could close a circle of waits, so the two are not joined.
         """
         local = DOES["accumulates"] | DOES["reads"] | DOES["writes"]
-        if len(self.steps) == self.first[tb] or row["does"] != local or not _apart(row):
+        if len(self.steps) == self.first[tb] or row["does"] != local or not _cannot_overlap(row):
             return False
         before = self.steps[-1]
         alike = all(before[name] == row[name] for name in ("does", "dst_buffer", "dst_start", "length"))
@@ -128,7 +128,7 @@ class Rows:
         step = row["wait_step"]
         return step >= 0 and bool(self.program.wait_tb[step] >= 0)
 
-    def _does(self, move: Move) -> int:
+    def _action_bits(self, move: Move) -> int:
         code = int(self.program.op[move.step])
         does = sum(DOES[name] for name, has in _FEATURES.items() if has[code])
         return does | (DOES["accumulates"] if move.op == "re" else 0)
@@ -154,7 +154,7 @@ class Rows:
                 row["wait_step"] = int(self._last[program.tb_start[awaited] + int(program.wait_step[step])])
 
 
-def _apart(row: dict[str, int]) -> bool:
+def _cannot_overlap(row: dict[str, int]) -> bool:
     """Return whether source and destination cannot overlap; in place, input and output share memory."""
     if row["src_buffer"] == row["dst_buffer"]:
         return row["src_start"] != row["dst_start"]

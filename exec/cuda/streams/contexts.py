@@ -193,16 +193,16 @@ class _Context:
         elements = min(max(row["length"] - tile * encoded.tile, 0), encoded.tile)
         size_bytes, does = elements * encoded.itemsize, row["does"]
         source = place = 0
-        if row["wait_block"] >= 0 and not self._waits(row, tile):
+        if row["wait_block"] >= 0 and not self._wait_for_step(row, tile):
             return False
         if does & DOES["receives"] and self._from is not None:
             source = self._from.message(size_bytes, self._stream)
             if not source:
-                return self._stuck(row, f"a message from rank {self._peer('from')}")
+                return self._record_wait(row, f"a message from rank {self._peer('from')}")
         if does & DOES["sends"] and self._to is not None:
             place = self._to.room(self._stream)
             if not place:
-                return self._stuck(row, f"rank {self._peer('to')} to receive")
+                return self._record_wait(row, f"rank {self._peer('to')} to receive")
         if elements and does:
             self._move(row, tile * encoded.tile * encoded.itemsize, elements, source, place)
         if does & DOES["receives"] and self._from is not None:
@@ -220,12 +220,12 @@ class _Context:
             self._events[at] = self._streams.event()
         return self._events[at]
 
-    def _waits(self, row: dict[str, int], tile: int) -> bool:
+    def _wait_for_step(self, row: dict[str, int], tile: int) -> bool:
         other = self.others[row["wait_block"]]
         at = tile * len(other._rows) + row["wait_step"]
         if other.queued <= at:
             number = int(self._encoded.blocks[row["wait_block"], BLOCK.index("number")])
-            return self._stuck(row, f"threadblock {number} of its rank")
+            return self._record_wait(row, f"threadblock {number} of its rank")
         self._streams.wait(self._stream, other.event(at))
         return True
 
@@ -250,7 +250,7 @@ class _Context:
     def _address(self, side: str, row: dict[str, int], offset: int) -> int:
         return self._addresses[row[f"{side}_buffer"]] + row[f"{side}_start"] * self._encoded.itemsize + offset
 
-    def _stuck(self, row: dict[str, int], whom: str) -> bool:
+    def _record_wait(self, row: dict[str, int], whom: str) -> bool:
         program = self._encoded.layout.program
         step = int(program.tb_start[self._block]) + row["origin"]
         self.blocked = f"{program.place(step)} waits for {whom}"

@@ -176,7 +176,7 @@ class MessageIn:
         self._comm, self._peer, self._tag = comm, peer, tag
         self._events = [streams.event() for _ in places]
         self._using: deque[int] = deque()
-        self._requests = deque((place, self._posted(place)) for place in range(len(places)))
+        self._requests = deque((place, self._post_receive(place)) for place in range(len(places)))
         self._arrived: int | None = None
 
     def message(self, size_bytes: int, stream: Any) -> int:
@@ -196,7 +196,7 @@ class MessageIn:
     def idle(self) -> bool:
         while self._using and self._done(self._events[self._using[0]]):
             place = self._using.popleft()
-            self._requests.append((place, self._posted(place)))
+            self._requests.append((place, self._post_receive(place)))
         return not self._using
 
     def close(self) -> None:
@@ -205,6 +205,6 @@ class MessageIn:
             request.Cancel()
             request.Wait()
 
-    def _posted(self, place: int) -> Any:
+    def _post_receive(self, place: int) -> Any:
         content = self._window(self._places[place], self._place_bytes)
         return self._comm.Irecv(content, source=self._peer, tag=self._tag)

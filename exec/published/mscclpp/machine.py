@@ -143,7 +143,7 @@ class PlanMachine:
             for thread, pair in enumerate(zip(operation.src, operation.dst, strict=True)):
                 yield from self._transfer(rank, block, operation, thread, pair, launch, unit)
         elif name == "rppkt" and operation.channel_type == "port":
-            raise _over_port(operation)
+            raise _port_packets_error(operation)
         elif name not in ("nop", "barrier", "flush", "pipeline"):
             yield from self._elementwise(rank, block, operation, launch, unit)
 
@@ -228,7 +228,7 @@ class PlanMachine:
                 yield _copy(one[0], two, launch if packets else -1)
             return
         if packets:
-            raise _over_port(operation)
+            raise _port_packets_error(operation)
         channel = self._channel(rank, block, "port", operation.channels[thread])
         # A put is one request: the proxy reads and writes at once, then signals.
         copies = [_copy(one[0], two, -1) for one, two in zip(source, target, strict=True)]
@@ -319,7 +319,7 @@ def _sum(
     return Atom(-1, (read, write), ready if packets else None)
 
 
-def _over_port(operation: Operation) -> UsageError:
+def _port_packets_error(operation: Operation) -> UsageError:
     return UsageError(f"{operation.name}: packets over port channels cannot be run here")
 
 

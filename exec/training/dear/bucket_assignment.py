@@ -29,11 +29,13 @@ def buckets_of(named: Sequence[tuple[str, Any]], plan: Plan) -> list[list[Any]]:
         size = DEFAULT_BYTES if plan is None else plan
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise UsageError(f"plan: expected a fusion plan or a number of bytes, found {quoted(str(size))}")
-        groups = [[parameter for _, parameter in named[one.first : one.end]] for one in _filled(named, size)]
-    return [alike for group in groups for alike in _alike(group)]
+        groups = [
+            [parameter for _, parameter in named[one.first : one.end]] for one in _by_layer_size(named, size)
+        ]
+    return [alike for group in groups for alike in _by_type(group)]
 
 
-def _filled(named: Sequence[tuple[str, Any]], size_bytes: int) -> list[Bucket]:
+def _by_layer_size(named: Sequence[tuple[str, Any]], size_bytes: int) -> list[Bucket]:
     if not named:
         return []
     layers = [name.rpartition(".")[0] for name, _ in named]
@@ -75,7 +77,7 @@ def _planned(named: Sequence[tuple[str, Any]], plan: FusionPlan) -> list[list[An
     return groups
 
 
-def _alike(group: list[Any]) -> list[list[Any]]:
+def _by_type(group: list[Any]) -> list[list[Any]]:
     """Return ``group`` divided by type and device."""
     found: dict[tuple[Any, Any], list[Any]] = {}
     for parameter in group:

@@ -48,7 +48,7 @@ class FeedPipe:
         """Replace the parameters, from the next forward pass on."""
         self._parameters = list(parameters)
         if self._needs is not None:
-            self._needs = self._learnt()
+            self._needs = self._parameters_by_module()
 
     def close(self) -> None:
         """Remove the hooks."""
@@ -76,9 +76,9 @@ class FeedPipe:
         self._depth -= 1
         # Learn from training only: in evaluation other modules may run, because some have a faster path.
         if self._needs is None and module.training and torch.is_grad_enabled():
-            self._needs = self._learnt()
+            self._needs = self._parameters_by_module()
 
-    def _learnt(self) -> dict[Any, list[Any]]:
+    def _parameters_by_module(self) -> dict[Any, list[Any]]:
         """Return the parameters of each module that runs: its own and those of submodules that do not run."""
         model = self._model()
         at = dict(model.named_modules(remove_duplicate=False))

@@ -42,7 +42,7 @@ def capture(
     named = [(key, each) for key, each in model.named_parameters() if each.requires_grad]
     if not named:
         raise UsageError("the model has no parameters that require gradients")
-    with _left_as_it_was(model), _Clock(model, [each for _, each in named]) as clock:
+    with _restore_state(model), _Clock(model, [each for _, each in named]) as clock:
         passes = [clock.time(lambda: _loss_of(_output_of(model, batch), loss)) for _ in range(steps + 1)][1:]
         order = clock.layers()
     layers = list(order)
@@ -115,7 +115,7 @@ class _Clock:
         loss.backward()
         if not self._now.ready_s:
             raise UsageError("no parameter of the model got a gradient")
-        self._of = self._of or self._homes()
+        self._of = self._of or self._parameters_by_layer()
         return self._now
 
     def layers(self) -> dict[Any, list[Any]]:
@@ -141,7 +141,7 @@ class _Clock:
     def _ready(self, parameter: Any) -> None:
         self._now.ready_s[id(parameter)] = self._seconds() - self._began_s
 
-    def _homes(self) -> dict[Any, list[Any]]:
+    def _parameters_by_layer(self) -> dict[Any, list[Any]]:
         """Return each layer's parameters; a parameter belongs to the first module with it that ran."""
         at = dict(self._model.named_modules(remove_duplicate=False))
         turn = {module: number for number, module in enumerate(self._ran)}
@@ -163,7 +163,7 @@ class _Clock:
 
 
 @contextmanager
-def _left_as_it_was(model: Any) -> Iterator[None]:
+def _restore_state(model: Any) -> Iterator[None]:
     """Restore the model's gradients, buffers and random numbers at the end of the block."""
     gradients = [(each, each.grad) for each in model.parameters()]
     buffers = [(each, each.clone()) for each in model.buffers()]

@@ -47,7 +47,7 @@ class Adjustment:
         if given is None:
             if not self._times_have_changed(rank, records):
                 return False
-            now = measured(self.groups, _timed_on(self._device))
+            now = measured(self.groups, _make_timer(self._device))
             planned = agreed(lambda: adjusted(self._first, self.groups, now))
         else:
             planned = agreed(lambda: adjusted(self._first, self.groups, given()))
@@ -76,7 +76,7 @@ class Adjustment:
         return True
 
 
-def _timed_on(device: Any) -> Time:
+def _make_timer(device: Any) -> Time:
     """Return a function that times pairs of ranks with messages on ``device``."""
     empty = torch.zeros(1, dtype=torch.uint8, device=device)
     full = torch.zeros(_SIZE_BYTES, dtype=torch.uint8, device=device)
@@ -87,9 +87,9 @@ def _timed_on(device: Any) -> Time:
         own = next((pair for pair in pairs if rank in pair), None)
         if own is not None:
             # The first message connects the two ranks and synchronizes them.
-            _there_and_back(empty, own)
-            alpha_s = min(_there_and_back(empty, own) for _ in range(_TRIES)) / 2
-            whole_s = min(_there_and_back(full, own) for _ in range(_TRIES)) / 2
+            _round_trip_s(empty, own)
+            alpha_s = min(_round_trip_s(empty, own) for _ in range(_TRIES)) / 2
+            whole_s = min(_round_trip_s(full, own) for _ in range(_TRIES)) / 2
             cost = (alpha_s, max(whole_s - alpha_s, _LEAST_S) / _SIZE_BYTES)
         costs = gathered(cost)
         found = {}
@@ -102,7 +102,7 @@ def _timed_on(device: Any) -> Time:
     return time_pairs
 
 
-def _there_and_back(message: Any, pair: Pair) -> float:
+def _round_trip_s(message: Any, pair: Pair) -> float:
     """Return the seconds of a message to the other rank and one back."""
     low, high = pair
     started_s = time.perf_counter()

@@ -102,7 +102,7 @@ class AdaptiveHook:
                     yield batch
                 finally:
                     # Also runs if the caller leaves its loop after this batch.
-                    used = self._taken()
+                    used = self._take_used()
                     if used is not None:
                         changed, pending = sampler.record(used, pending), 0
                 if changed:
@@ -156,7 +156,7 @@ class AdaptiveHook:
         is_even = len(set(samples.values())) == 1
         self._weights = {} if is_even else {rank: count / mean for rank, count in samples.items()}
 
-    def _taken(self) -> set[int] | None:
+    def _take_used(self) -> set[int] | None:
         """Return the ranks whose gradients are in every bucket since the last call; None without buckets."""
         used, self._used = self._used, None
         return used

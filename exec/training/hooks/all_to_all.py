@@ -29,14 +29,14 @@ class _AllToAll(torch.autograd.Function):  # type: ignore[misc]  # torch is not 
     @staticmethod
     def forward(ctx: Any, tensor: Any, session: Session) -> Any:
         ctx.session = session
-        return _exchanged(tensor, session)
+        return _exchange(tensor, session)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, None]:
-        return _exchanged(gradient, ctx.session), None
+        return _exchange(gradient, ctx.session), None
 
 
-def _exchanged(tensor: Any, session: Session) -> Any:
+def _exchange(tensor: Any, session: Session) -> Any:
     ranks = session.size
     if not tensor.dim() or tensor.shape[0] % ranks:
         raise UsageError(

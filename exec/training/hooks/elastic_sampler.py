@@ -67,7 +67,7 @@ class ElasticSampler:
         self.epoch = 0
         # The order of the epoch, and the number of its samples already used. Samples returned from lost ranks
         # are used before the rest.
-        self._order, self._cursor = self._ordered(), 0
+        self._order, self._cursor = self._epoch_order(), 0
         self._returned: _Samples = np.zeros(0, np.int64)
         self._drawn: deque[_Batch] = deque()
         self._iteration: object | None = None
@@ -154,12 +154,12 @@ class ElasticSampler:
         self._returned = np.array(state["returned"], np.int64)
 
     def _begin(self) -> None:
-        self._order, self._cursor = self._ordered(), 0
+        self._order, self._cursor = self._epoch_order(), 0
         self._returned = np.zeros(0, np.int64)
         self._drawn.clear()
         self._iteration = None
 
-    def _ordered(self) -> _Samples:
+    def _epoch_order(self) -> _Samples:
         order = np.arange(self.samples)
         return np.random.default_rng([self._seed, self.epoch]).permutation(order) if self._shuffle else order
 

@@ -40,14 +40,14 @@ def train_elastic(comm: Group, request: TrainRequest, progress: Safekeeping) -> 
     if comm.Get_rank() == 0:
         progress.partial(whole(()))
     for number, mode in enumerate(request.modes):
-        row = _trained(session, request, mode, progress, number, comm.Get_size())
+        row = _train_mode(session, request, mode, progress, number, comm.Get_size())
         if session.rank == session.coordinator:
             progress.partial(whole((row,)))
     session.close()
     return True
 
 
-def _trained(
+def _train_mode(
     session: Session, request: TrainRequest, mode: Mode, progress: Safekeeping, number: int, ranks: int
 ) -> Any:
     """Train one mode and return its row; collective over the live ranks."""
@@ -64,7 +64,7 @@ def _trained(
         progress.update(done + step, len(request.modes) * request.steps, f"{mode.name}, iteration {step}")
 
     try:
-        mine = _course(hook, replica, request, data, ranks, told)
+        mine = _train_replica(hook, replica, request, data, ranks, told)
     finally:
         hook.close()
     row = parameters_to_vector(model.parameters()).detach().numpy()
@@ -83,7 +83,7 @@ def _trained(
     )
 
 
-def _course(
+def _train_replica(
     hook: AdaptiveHook, replica: Any, request: TrainRequest, data: Dataset, ranks: int, told: Any
 ) -> TrainingCurve:
     """Train one replica on its share of each global batch, until all iterations are done."""

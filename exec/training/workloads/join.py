@@ -31,7 +31,7 @@ def join_process_group(comm: Group, backend: str, timeout_s: float) -> None:
         store = dist.TCPStore("0.0.0.0", 0, None, True, timeout, wait_for_workers=False)
     port = comm.bcast(store.port if store else None)
     where = ["127.0.0.1"] if alone else _addresses(comm)
-    found = ("127.0.0.1", "127.0.0.1") if rank == 0 else _reached(where, port)
+    found = ("127.0.0.1", "127.0.0.1") if rank == 0 else _reach_store(where, port)
     every = comm.allgather(found)
     # Rank 0 uses the address at which another rank has reached it.
     own = every[1][0] if rank == 0 and size > 1 else found[1]
@@ -67,7 +67,7 @@ def _addresses(comm: Group) -> list[str]:
     return list(dict.fromkeys(one.rpartition(":")[0] for one in told if not one.startswith("/")))
 
 
-def _reached(addresses: list[str], port: int) -> tuple[str, str]:
+def _reach_store(addresses: list[str], port: int) -> tuple[str, str]:
     """Return (first address at which the store answers, this host's own address on that connection)."""
     for address in addresses:
         try:

@@ -53,7 +53,7 @@ def train_all(comm: Group, request: TrainRequest, progress: Safekeeping) -> NDAr
             progress.partial(whole(()))
         reference = request.reference
         for number, mode in enumerate(request.modes):
-            row, parameters = _trained(comm, request, mode, device, reference, progress, number)
+            row, parameters = _train_mode(comm, request, mode, device, reference, progress, number)
             if mode.name == "ddp" and reference is None:
                 reference = parameters
             if comm.Get_rank() == 0:
@@ -91,7 +91,7 @@ def whole_of(comm: Group, request: TrainRequest) -> Any:
     return report
 
 
-def _trained(
+def _train_mode(
     comm: Group,
     request: TrainRequest,
     mode: Mode,

@@ -109,7 +109,7 @@ def command(monkeypatch, tmp_path, samples, schedule, capsys):
         raise AssertionError("ranks were started, or a schedule was searched for")
 
     monkeypatch.setattr("exec.launcher.run.run_ranks", never)
-    monkeypatch.setattr("ccctl.prepared.contestant._swept", never)
+    monkeypatch.setattr("ccctl.prepared.contestant._synthesize_sizes", never)
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["ccctl", *words])

@@ -94,7 +94,7 @@ def test_files_that_begin_like_a_network_are_not_hidden_by_it(monkeypatch, tmp_p
 def test_a_command_is_told_by_its_whole_first_sentence(monkeypatch):
     monkeypatch.setenv("_CCCTL_WORDS", "ccctl det")
     told = get_completion_class("zsh")(command_line(), {}, "ccctl", "_CCCTL_COMPLETE").complete()
-    assert told.endswith("\tFind out what is connected to what inside machines.")
+    assert told.endswith("\tFind the GPUs, NICs, NVLinks and PCI tree of machines.")
 
 
 def test_what_will_be_refused_is_no_reason_not_to_complete(monkeypatch):

@@ -42,7 +42,9 @@ def test_there_is_a_proven_schedule_for_every_size(wanted):
 def test_schedules_are_kept_for_this_profile_collective_and_sizes(wanted, monkeypatch, capsys):
     first, _ = prepared(wanted())
     swept = []
-    monkeypatch.setattr(contestant, "_swept", lambda *asked: swept.append(asked) or first.selection)
+    monkeypatch.setattr(
+        contestant, "_synthesize_sizes", lambda *asked: swept.append(asked) or first.selection
+    )
     again, _ = prepared(wanted())
     assert (swept, again.proven.inputs) == ([], first.proven.inputs)
     assert "selection: from an earlier run" in capsys.readouterr().err
