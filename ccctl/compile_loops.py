@@ -43,8 +43,9 @@ _RANKS = (
     "scatter",
     "gather",
 )
-# Each case is a chain of commands that use each other's files; the longest come first. ``exec`` runs programs
-# on ranks for each element type; ``predict`` predicts a program's times as bench does.
+# Each case is a chain of commands that use each other's files; the longest come first. ``exec`` compiles, for
+# each element type, the loop that runs programs on ranks; ``predict`` predicts a program's times as bench
+# does.
 CASES: tuple[tuple[str, ...], ...] = (
     (
         f"synth --network mesh:4x4 {_COST} --size 64K -o mesh.json",
@@ -84,7 +85,7 @@ CASES: tuple[tuple[str, ...], ...] = (
     ),
     (f"groups fat_tree:4x2/4 {_COST} --size 16M --compare",),
     (f"fusion resnet-50 --ranks 4 {_COST}",),
-    # On a network of equal links, the default trees are others.
+    # On a network of equal links the default choice gives other trees: this case asks for a forest by name.
     (f"synth --network mesh:3x3 {_COST} --collective all_gather --size 1M --method forest",),
     (f"synth --network torus:4x4 {_COST} --method symmetric -o symmetric.json", "verify symmetric.json"),
     (f"synth --network torus:4x4 {_COST} --method symmetric --collective all_to_all",),

@@ -13,7 +13,8 @@ the k-th message sent is the k-th received.
 | re   | dst := dst + src                         | rrcs | dst := received + src, forward it        |
 | nop  | only wait                                |      |                                          |
 
-In rrc, rrs and rrcs, ``src`` is the local operand; the runtime reads it there.
+In rrc, rrs and rrcs, ``src`` is the local operand that is added to what is received; the runtime reads it
+from the slot of ``src``, not of ``dst``.
 
 A step of several chunks has no order among them. The slots that it reads are either exactly those that it
 writes, or disjoint from them. Executors copy tile by tile, so a partial overlap would give different results.
@@ -65,21 +66,19 @@ class Program:
     """Threadblocks and steps as columns.
 
     Threadblock t belongs to rank ``tb_rank[t]`` (rows sorted by rank), talks to ``tb_send[t]`` and
-    ``tb_recv[t]`` (-1: none) on ``tb_channel[t]``, and runs steps ``tb_start[t] … tb_start[t+1]``.
-    Step columns: ``op`` indexes OPS; ``src_buffer``/``dst_buffer`` index BUFFERS and ``src_slot``/
-    ``dst_slot`` count chunks in that buffer (-1: unused); ``count`` is in chunks;
-    ``wait_tb`` (the row number of a threadblock of the same rank, or -1) and ``wait_step`` (counted
-    within that threadblock) name the step that must have finished first.
-    The program is valid with separate input and output (``out_of_place``), with output and input
-    sharing memory as the collective defines it (``in_place``), or both.
-    ``min_bytes`` and ``max_bytes`` limit the sizes for which a runtime should choose it (0: no limit).
-    ``input_chunks`` and ``output_chunks`` are the sizes of the buffers if the collective is unknown,
-    as in a file that only says "custom"; otherwise they are empty, and the collective gives the sizes.
-    ``source`` and ``line`` (for each step) name the statement that made the step, if known.
-    ``turn`` is the position of each step in the order of the schedule that was compiled, else empty. If
-    several transfers could take a port at the same moment, the simulator gives it to the earliest turn.
-    ``tb_bytes_per_s`` is the rate at which each threadblock sends on a network that queues: its average in
-    the schedule (empty: as fast as possible).
+    ``tb_recv[t]`` (-1: none) on ``tb_channel[t]``, and runs steps ``tb_start[t] … tb_start[t+1]``. Step
+    columns: ``op`` indexes OPS; ``src_buffer``/``dst_buffer`` index BUFFERS and ``src_slot``/ ``dst_slot``
+    count chunks in that buffer (-1: unused); ``count`` is in chunks; ``wait_tb`` (the row number of a
+    threadblock of the same rank, or -1) and ``wait_step`` (counted within that threadblock) name the step
+    that must have finished first. The program is valid with separate input and output (``out_of_place``),
+    with output and input sharing memory as the collective defines it (``in_place``), or both. ``min_bytes``
+    and ``max_bytes`` limit the sizes for which a runtime should choose it (0: no limit). ``input_chunks`` and
+    ``output_chunks`` are the sizes of the buffers if the collective is unknown, as in a file that only says
+    "custom"; otherwise they are empty, and the collective gives the sizes. ``source`` and ``line`` (for each
+    step) name the statement that made the step, if known. ``turn`` is the position of each step in the order
+    of the schedule that was compiled, else empty. If several transfers could take a port at the same moment,
+    the simulator gives it to the earliest turn. ``tb_bytes_per_s`` limits the rate of each threadblock on a
+    network with queues, so that it ends with the schedule's busiest link or port (empty: no limit).
     """
 
     name: str

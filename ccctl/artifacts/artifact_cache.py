@@ -1,7 +1,7 @@
 """Artifacts that commands and training jobs make for themselves, kept in the user's cache folder by key.
 
-They are read only where nobody but the user and root could have written them. None is needed: what cannot be
-read is made anew.
+One is read only if nobody but the user and root could have written it. None is needed: what cannot be read is
+made anew.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ArtifactCache:
         )
 
     def path(self, kind: str, key: Mapping[str, object]) -> Path | None:
-        """Return where the artifact of a key is kept; None where none is."""
+        """Return the path for the artifact of a key; None if nothing is cached."""
         return self._files.path(_named(kind, key)[0])
 
     def read(self, kind: str, key: Mapping[str, object]) -> Cached | None:
@@ -66,7 +66,7 @@ class ArtifactCache:
     def keep(
         self, kind: str, key: Mapping[str, object], body: Any, inputs: Mapping[str, str] | None = None
     ) -> Artifact:
-        """Keep an artifact under a key, where that can be; the same as `read` will give it."""
+        """Write an artifact to the cache, if that can be; return it as `read` will."""
         name, label = _named(kind, key)
         content = codec.encode(kind, body, inputs)
         self._files.write(name, label, content)
@@ -74,8 +74,6 @@ class ArtifactCache:
 
 
 def _named(kind: str, key: Mapping[str, object]) -> tuple[str, bytes]:
-    """Return the file of a key, and what stands in it so that another key of the same name is not
-    taken for it.
-    """
+    """Return the file name of a key, and a label in the file: keys may share a name."""
     label = json.dumps({"ccctl": __version__, "kind": kind, **key}, sort_keys=True, default=str).encode()
     return f"{kind}-{hashlib.sha256(label).hexdigest()[:16]}", label

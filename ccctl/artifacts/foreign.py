@@ -35,7 +35,7 @@ def read_any(
     """Return an artifact of one of ``kinds`` (any, when none is named), or a report of another tool.
 
     ``ranks`` is asked where a report does not say how many ran; without it such a file is refused.
-    ``collective`` is the one of files that name none. Raises DataError, MissingInputError.
+    ``collective`` is assumed for files that do not name theirs. Raises DataError, MissingInputError.
     """
     return _decoded(*read_input(path), kinds, ranks, collective)
 
@@ -43,8 +43,7 @@ def read_any(
 def read_recorded(
     path: str, ranks: Callable[[], int] | None, collective: Kind | None = None
 ) -> tuple[Report, Inspected | None]:
-    """Return (the report in a file, or of the folder of NCCL's Inspector; what that tells besides,
-    else None).
+    """Return (the report, all that NCCL's Inspector recorded; None for other files).
 
     Raises what `read_any` raises, and DataError for a folder without the Inspector's files.
     """
@@ -114,9 +113,7 @@ def read_dumps(path: str) -> Dumps | None:
 
 
 def read_sent(path: str) -> tuple[SentMessages, str]:
-    """Return (messages between two ranks that NCCL's Inspector timed, its name), of a file or a
-    folder of them.
-    """
+    """Return (messages between two ranks that NCCL's Inspector timed, its name), of one file or a folder."""
     from exec.benchmark.foreign import SentMessages, is_inspector_text, sends_of
 
     records = {name: content for name, content in _files(path).items() if is_inspector_text(content)}

@@ -31,11 +31,12 @@ from synth.simulation import moved_to
 
 __all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
 
-# A smaller gain is not worth new contexts, as measurements have noise.
+# The least speed-up for which schedules are replaced: a smaller one may be noise of the measurement.
 _LEAST_GAIN = 1.03
 # Attempts at a search whose process dies.
 _TRIES = 2
-# Share of the budget in which methods may start: the last one may run over, and predictions follow.
+# Methods are started only in this share of the budget. The rest is for the last one to finish, and for
+# predicting the times of what was found.
 _SEARCHING = 0.6
 # A search that takes this many times its budget is killed with its process.
 _PATIENCE = 5
@@ -73,10 +74,11 @@ class Replanned:
 def first_schedules(
     network: Network, requests: Sequence[CollectiveCall], members: Sequence[int]
 ) -> dict[CollectiveCall, Schedule]:
-    """Return a quick schedule for each request: a ring (Patarasuk 2009), or greedy if links lack for one.
+    """Return a quick schedule for each request: a ring (Patarasuk 2009), or greedy where it has no links.
 
-    An all_to_all is sent directly, or along paths if links lack. ``members`` are the ranks of the network,
-    numbered as in requests. A job uses these schedules until a synthesis finds better ones.
+    An all_to_all is sent directly, or along paths where two ranks have no link. ``members[r]`` is the number
+    that requests use for rank r of the network. A job uses these schedules until a synthesis finds better
+    ones.
     """
     return {request: _first(network, request, members) for request in requests}
 
@@ -355,7 +357,7 @@ def _synthesized(
     budget_s: float | None = None,
     method: str = "auto",
 ) -> Schedule:
-    """Return the schedule whose program has the lowest predicted time, with shared ports of hosts."""
+    """Return the schedule whose program is predicted to be the fastest, with the ports that ranks share."""
     asked = CollectiveRequest(request.kind, members.index(request.root) if request.rooted else 0)
     search = SynthesisRequest(
         network=network,

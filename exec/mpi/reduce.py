@@ -24,7 +24,7 @@ _FLOAT16 = np.dtype([("float16", np.uint16)])
 
 
 def sample_of(dtype: np.dtype[Any]) -> Array:
-    """Return an empty array whose dtype selects the compiled loop; a record stands for each 16-bit float.
+    """Return an empty array whose dtype selects the compiled loop; a 16-bit float is a record of a uint16.
 
     Numba has no type for these.
     """

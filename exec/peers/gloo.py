@@ -62,7 +62,7 @@ class GlooPeer:
         self._distributed.destroy_process_group()
 
     def _tensor(self, array: Array) -> Any:
-        """Return the same memory as a tensor; NumPy has no bfloat16, so its bits are told what they are."""
+        """Return a tensor that shares the array's memory. NumPy has no bfloat16: its bits come as uint16."""
         if array.dtype.names == ("bfloat16",):
             return self._torch.from_numpy(array.view("uint16")).view(self._torch.bfloat16)
         try:
@@ -150,9 +150,8 @@ def _address(comm: Any) -> str:
 
 
 def _own_address(interface: str | None) -> str:
-    """Return the first address of an interface, or of the first that is up and no loopback.
-
-    "" without one.
+    """Return the first IPv4 address of ``interface``, or else of the first one that is up; "" if none has
+    one.
     """
     import psutil
 

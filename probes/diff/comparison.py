@@ -103,7 +103,7 @@ def _nics_apart(matched: Matched) -> Iterator[Difference]:
 
 def _lacking(nics: Pairs[Nic], *, reference: bool, unused: bool) -> Iterator[Nic]:
     """Yield ports without a partner, except those that the other side may have without listing them."""
-    # A function without listed ports stands for all of them.
+    # If a side knows a card's PCI function but not its ports, the function matches all ports of the card.
     whole = {
         (one if reference else other).bus_id
         for one, other in nics.both

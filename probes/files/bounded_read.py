@@ -36,7 +36,7 @@ MOST_TEXT_BYTES = 16 << 20
 _STEP_BYTES = 1 << 20
 # Comparing more names takes too long in a folder of many thousands.
 _MOST_COMPARED = 1000
-# Accepts two names of five letters that end in .json and differ in one letter.
+# Low enough for two names with five letters before .json that differ in one of them.
 _ALIKE = 0.89
 _GZIP = b"\x1f\x8b"
 
@@ -57,7 +57,7 @@ def open_input(path: str | Path) -> io.FileIO:
     except BaseException:
         os.close(handle)
         raise
-    # FileIO would refuse the descriptor of a folder, so _require_readable checks it first.
+    # _require_readable has refused folders: FileIO would do it with a bare OSError, outside this block.
     return io.FileIO(handle)
 
 

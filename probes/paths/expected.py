@@ -1,8 +1,8 @@
 """The expected bandwidth between two devices: that of the narrowest part of the path.
 
 Parts are the NVLinks of a pair or into switches, each PCIe link, the link between NUMA nodes, and a NIC's own
-speed. A PCIe link counts with the maximum speed of both ends and its current lanes, because idle GPUs lower
-their speed but not their width. Rates are for one direction, as delivered, not as advertised.
+speed. A PCIe link counts with the lower of its ends' maximum speeds and with its current lanes: an idle GPU
+lowers the speed of its link but not the width. Rates are for one direction, as delivered, not as advertised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Way:
 
 
 class Expected:
-    """The expected bandwidth between devices of one host; a pair costs the depth of the PCI tree."""
+    """The expected bandwidth between devices of one host."""
 
     def __init__(self, host: Host, tables: Bandwidths) -> None:
         self._host = host

@@ -18,7 +18,8 @@ __all__ = ["best_whole", "better", "looks_slow", "middle_whole", "pace"]
 
 # If a byte costs this many times more at one size than at another, messages have a fixed cost.
 _OVERHEAD = 1.25
-# Large messages are fitted to their best times, but a whole train includes every disturbance.
+# A fit of large messages is rejected only below this share of the best whole transfer: it uses the best
+# times, whereas a whole train includes every disturbance.
 _LARGE_HURRY = 0.5
 _BURST = 1.5
 # A whole train of small messages may look this much too fast, because a shaped link lets a burst through.

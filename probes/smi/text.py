@@ -1,8 +1,8 @@
 """Parser of the matrices that nvidia-smi prints.
 
 Cells are separated by any white space, because tabs and spaces vary with the driver's age and with copying.
-An incomplete matrix is refused. Only rows of NICs may be missing at the end: the rows of GPUs have the same
-cells, except those between two NICs.
+An incomplete matrix is refused. Only rows of NICs may be missing, at the end. The matrix is symmetric, so the
+rows of GPUs have the same cells; only those between two NICs are lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NVLINKS = re.compile(r"NV[1-9][0-9]{0,3}")
 _LATER = re.compile(r"\s(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
 _MOST_DEVICES = 256
-# The beginning of a GPU's row; a launcher's tag before it also precedes the other lines.
+# The beginning of a GPU's row. A launcher's tag before it is taken off the other lines, too.
 _FIRST_CELLS = r"\bGPU[0-9]{1,6}[ \t]+[X01]\b"
 _TABLE_ROW = re.compile(r"^[ \t]*\|.*$", re.MULTILINE)
 

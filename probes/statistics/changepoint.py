@@ -1,8 +1,9 @@
 """Change points: when the level of one link's series changes for good.
 
-The level has changed when three of four recent values lie on the same side of the old one, by more than the
-sampling error of their median (from the median absolute deviation), and by enough to matter. So a few bad
-values are never a change. Then the new level is learned; a return to the old one is another change.
+The level has changed when at least three quarters of the recent values lie on one side of the old level. Each
+of them lies farther away than the sampling error of a median (from the median absolute deviation), and far
+enough to matter. So a few bad values are never a change. Then the new level is learned; a return to the old
+one is another change.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ class Steady:
         if beyond.mean() < _MOST:
             return None
         self._learning = (away[beyond] + before).tolist()
-        # A provisional level until the new one is learned, so that a short change is left again at once.
+        # Until the new level is learned a provisional one holds, so that the end of a short change is seen at
+        # once.
         self._level = float(np.median(self._learning))
         self._recent.clear()
         first = self._seen - len(away) + int(np.argmax(beyond))

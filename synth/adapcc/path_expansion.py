@@ -1,7 +1,8 @@
 """Expands paths between nodes to the sends of chunks with one source and one target each.
 
-Between hosts a chunk takes a direct link to its target if there is one, else a shortest path to the link of
-its sub-collective. A few orders of the chunks' starts are simulated, and the best is used.
+For the last edge of its path a chunk takes a direct link to its target, if there is one. Otherwise, and on
+each earlier edge, it takes a shortest path to the link that its sub-collective uses on that edge. A few
+orders of the chunks' starts are simulated, and the best is used.
 """
 
 from __future__ import annotations

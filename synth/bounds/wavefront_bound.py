@@ -1,10 +1,10 @@
 """A lower bound that counts chunks as they spread: no rank can pass on more than it has received.
 
-The bound simulates an ideal: for each rank v, every link sends as soon as its source holds one more chunk
-than the link has sent, as if every arrival were new to its receiver and wanted by v. But no rank holds more
-chunks than are near enough to have reached it. No schedule is faster, as at any time each rank holds at least
-as many chunks in the ideal as in any schedule. Unlike cuts, this bound counts several hops of alpha before a
-bottleneck. It ignores ports.
+One ideal is simulated for each rank v, over the chunks that v lacks. It only counts chunks: a free link sends
+whenever its source has more chunks than the link has sent, and every arrival counts as one more chunk at its
+receiver. But at any time a rank holds at most as many chunks as could have reached it by then over shortest
+paths. No schedule is faster, as at any time each rank holds at least as many chunks in the ideal as in any
+schedule. Unlike cuts, this bound counts several hops of alpha before a bottleneck. It ignores ports.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _filled_s(
         size = pop(heap_s, heap_link, size)
         if has[rank] >= most:
             continue
-        # One more chunk has arrived, but it counts only when that many can have come from their sources.
+        # An arrival counts no earlier than that many chunks can have reached the rank over shortest paths.
         ready_s = max(now_s, near_s[rank, has[rank]])
         has[rank] += 1
         if rank == sink and has[rank] == most:

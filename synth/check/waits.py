@@ -1,8 +1,9 @@
-"""The judge's own account of the waits of a program's steps, and of whether all steps can run.
+"""The waits of a program's steps, and whether all can run, without code shared with the compiler.
 
 A step waits for the step before it in its threadblock, for the step that it names, for the message that it
 takes, and, to send, for room in its connection. A step runs unless it is on a cycle of waits or waits for
-one. The order of the steps does not matter, because no threadblock chooses what it waits for.
+one. Whichever ready step runs first, the same steps can run, because no threadblock chooses what it waits
+for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Periodic patterns of divisions: rotating representatives (DS-Sync, Sec. III-B), and others that agree.
+"""Periodic divisions into averaging groups: DS-Sync's rotation (Sec. III-B), and ones that reach consensus.
 
 `representatives` is the paper's. With racks of two ranks it never reaches consensus: the first ranks of all
 racks average in one iteration, the second ranks in the next, and no first rank meets a second one.
@@ -18,7 +18,8 @@ from synth.groups.artifact import MOST_PERIOD, Division
 
 __all__ = ["RackLayout", "alternating", "is_butterfly", "mixed_radix", "representatives"]
 
-# The longest period that gives all ranks of a rack equally many turns; beyond it, the longest turn is used.
+# A period that is a multiple of all rotations gives the ranks of a rack equally many turns. Beyond this limit
+# the period is the longest rotation.
 _MOST_FAIR_PERIOD = 64
 
 
@@ -37,7 +38,7 @@ class RackLayout:
 
 
 def representatives(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """Return divisions in which rotating representatives of racks form a group, the others one in each rack.
+    """Return divisions: ranks of all racks, one of each in turn, form a group, the others of a rack another.
 
     A slow rack's representative is in a group of two with a regular one, which changes with each iteration
     (Sec. III-B2). A rank with a slow NIC never represents its rack. It averages with one regular rank if at

@@ -15,11 +15,11 @@ __all__ = ["COMPILE_ALL", "HIDE_SHIPPED", "SHIPPED_LOOPS", "cache_folder", "loop
 
 # ``python -m ccctl.compile_loops`` fills this folder; a wheel includes it.
 SHIPPED_LOOPS = Path(__file__).parent / "loops"
-# With this environment variable shipped loops are not read, as when they are made.
+# If this environment variable is set, shipped loops are not read: those being made would be taken for them.
 HIDE_SHIPPED = "CCCTL_HIDE_SHIPPED_LOOPS"
 # With this environment variable Python runs no loop, however small, so that all are compiled.
 COMPILE_ALL = "CCCTL_COMPILE_ALL_LOOPS"
-# A loop this old mostly has other sources or another compiler version.
+# The sources or the compiler of a loop stored this long ago are mostly no longer in use.
 _MOST_AGE_S = 90 * 24 * 3600.0
 
 # Nothing is printed unless the application adds a handler: the processes of a command share one stderr.

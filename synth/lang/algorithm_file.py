@@ -85,7 +85,7 @@ def _blamed(file: str, work: Callable[[], Result]) -> Result:
         raise DataError(f"{error.filename or file}:{error.lineno}", [f"{error.msg}"]) from error
     except (Exception, SystemExit) as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        # Without a statement of his on the way, the mistake is not the author's.
+        # If no frame of the traceback is in the author's file, the mistake is not the author's.
         if not frames or isinstance(error, AssertionError | MemoryError):
             raise
         problem = f"{type(error).__name__}: {error}"

@@ -53,8 +53,8 @@ def all_pairs(network: Network, collective: Collective, chunk_bytes: int, *, see
 def _add(sends: Sends, table: Ints, op: int, collective: Collective, method: str) -> None:
     """Add sends between each chunk's owner and all other ranks: to it for a reduce, from it for a copy.
 
-    The first chunks of all owners go before their second chunks, and copies after sums. So the first sums are
-    complete, and are copied out, while later sums still arrive.
+    On each link the first chunks of all owners go before their second chunks, and copies go after sums. When
+    an owner's copies have their turn, its first chunks are already summed, even if later ones still arrive.
     """
     ranks = len(table)
     owner, lap = collective.owner_of()

@@ -3,9 +3,10 @@
 Each event has two sets of events, kept as bits: those that always happen before it, and those of them whose
 data it is sure to see. A relaxed signal adds to the first set only. Threads of a block meet at a ``nop`` and
 nowhere else. The k-th wait at an end of a channel follows the k-th signal of the other end; a semaphore's
-k-th acquire follows its k-th release. This needs a fixed order of the signals, and of the waits, of an end;
-the order is verified at the end. If only the signals are unordered, the last wait of a launch still follows
-all of them. No counter has two waits that race, so one run decides about deadlock.
+k-th acquire follows its k-th release. This holds only if the signals of each channel end, and its waits, have
+a fixed order; that is checked after the run. If only the signals are unordered, the last wait of a launch
+still follows all of them. Waits of one counter that race are a finding: in a plan without one, one run
+decides about deadlock.
 
 Between launches a rank's caller reads the output and writes the input. That is an event of its own on each
 rank, so an access to the buffers of a rank that has not begun or has ended races with it.
@@ -156,7 +157,8 @@ class _Run:
         for one in self.done[rank]:
             before |= one.before | one.phase_before
             seen |= one.seen | one.phase_seen
-        # The library has no way to wait for the proxy; puts that it still works on then become a caution.
+        # The library has no way to wait for the proxy. Puts that it may still work on when the blocks end
+        # become a caution.
         for event in self.proxied.pop(rank, ()):
             self.unfinished_puts += not before >> event.number & 1
             before |= event.before | event.bit

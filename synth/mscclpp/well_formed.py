@@ -321,7 +321,7 @@ def _pitfalls(
 
 
 def _barriers(plan: ExecutionPlan) -> list[str]:
-    """Return findings on barriers at which the wrong number of blocks meet, or unequally often."""
+    """Return findings on barriers that other numbers of threadblocks use, or some more often than others."""
     found = []
     for rank, gpu in enumerate(plan.gpus):
         uses: dict[int, list[int]] = {}

@@ -126,7 +126,7 @@ def plan_graphs(
 
 
 def _chains(rings: Sequence[GraphChannel], offered: Sequence[GraphChannel]) -> list[GraphChannel]:
-    """Return candidates for trees: with NICs all ``offered``, else rings cut open anywhere, both ways."""
+    """Return candidates for trees: with NICs all ``offered``, else each ring cut open at every GPU."""
     if offered[0].nic is not None:
         return list(offered)
     found: dict[GraphChannel, None] = {}

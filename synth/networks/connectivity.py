@@ -37,7 +37,7 @@ def require_ways(network: Network, collective: Collective) -> None:
 
 
 def missing_way(network: Network, collective: Collective) -> str:
-    """Return a missing path of some chunk, with the parts of the network; "" if every chunk has one.
+    """Describe a path that a chunk needs and the network lacks, with the network's parts; "" if none lacks.
 
     A sum needs a path from every rank that contributes, a copy from one of the holders of the chunk. So a
     network that is connected in one direction only still serves a broadcast from a rank that reaches all

@@ -41,8 +41,9 @@ def serve(
 ) -> Schedule:
     """Return the method's schedule, also for subsets and several collectives that it cannot plan itself.
 
-    ``relays``: the method serves subsets and custom collectives itself. ``others`` are methods for those of
-    several collectives that it does not serve. Raises NotApplicableError or UsageError as the method does.
+    ``relays``: the method serves subsets and custom collectives itself. With several collectives at once,
+    ``others`` are the methods for the parts that it does not serve. Raises NotApplicableError or UsageError
+    as the method does.
     """
     if collective.parts:
         return _at_once((synthesize, *others), network, collective, chunk_bytes, relays, options)
@@ -160,9 +161,9 @@ def _together(
 ) -> Schedule:
     """Return the sends of all parts, merged by their start times when each part runs alone.
 
-    Parts are shifted to end together, so longer ones start first. The first method that serves a part plans
-    it; the first of ``methods`` must serve at least one part, else NotApplicableError is raised. ``wary``:
-    plan each part on what earlier ones leave free.
+    Parts are shifted to end together, so longer ones start first. Each part is planned by the first of
+    ``methods`` that serves it. Raises NotApplicableError if ``methods[0]`` serves no part. ``wary``: plan
+    each part on what earlier ones leave free.
     """
     sends, names = Sends(), []
     offset, asked = 0, False

@@ -1,4 +1,4 @@
-"""Refinement: justifies the best schedules of all attempts, and pipelines them in smaller chunks."""
+"""Refinement: reorders the sends of the best schedules of all attempts, and pipelines smaller chunks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ Found = tuple[float, Plan, Schedule]
 class Refinement:
     """Collects the schedules of attempts, and improves the best of them.
 
-    Nothing is refined on networks that queue: their ranks are CPUs, which do not keep so exact an order.
+    Nothing is refined on networks with queues (Ethernet): CPUs do not keep the order of sends exactly enough
+    for a better order to pay.
     """
 
     def __init__(self, request: Request) -> None:

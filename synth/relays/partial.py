@@ -204,7 +204,8 @@ def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: 
     for item, taken in zip(items, trees, strict=True):
         for at, (tree, left) in enumerate(zip(item.trees, item.left, strict=True)):
             mine = np.flatnonzero(taken == at)
-            # Chunks that take a tree follow one another as the tree's own chunks do in the whole schedule.
+            # The chunks that take a tree are spread in order over the tree's own chunks. Each is sent where
+            # its own chunk is in the whole schedule.
             turn = np.arange(len(mine)) * len(tree.rows) // max(1, len(mine))
             rows.append(tree.rows[turn][:, left].ravel())
             carried.append(np.repeat(number[first + mine], int(left.sum())))
@@ -238,7 +239,7 @@ def _passing(tree: ChunkTree, origins: frozenset[int]) -> Mask:
 
 
 def _origins(tree: ChunkTree, late: frozenset[int], way: Way) -> list[frozenset[int]]:
-    """Return the sets of late ranks whose data move together: single ranks for copies of a sum, else all."""
+    """Return the sets of late ranks whose data move together: single ranks if sums are copied, else all."""
     found = tree.sources & late
     if tree.reduced and way == "copy":
         return [frozenset({rank}) for rank in sorted(found)]
@@ -264,7 +265,7 @@ def _adding(tree: ChunkTree, left: Mask) -> frozenset[int]:
 
 
 def _reached(tree: ChunkTree, left: Mask, ready: frozenset[int]) -> frozenset[int]:
-    """Return the targets that end with a chunk that is not summed.
+    """Return the targets that hold the chunk at the end; it is one that is not summed.
 
     They may be fewer than the tree's targets if several ranks hold the chunk at first.
     """

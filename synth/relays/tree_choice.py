@@ -1,7 +1,8 @@
 """The choice of each chunk's tree in a phase: the tree that keeps the busiest link or port least busy.
 
-The trees of a schedule are balanced for the data of all ranks. With the data of few ranks they may overload
-some links: a late rank sends its data to the roots of all other trees, and also its own part to all ranks.
+The trees of a schedule are balanced for the data of all ranks. If only a few ranks have data, the trees may
+overload some links: where each rank is the root of one tree, a late rank sends to the roots of all other
+trees, and as a root also to all ranks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LOTS = 64
 
 
 def loads(network: Network, chunk_bytes: int, links: Sequence[Indices]) -> Floats:
-    """Return (trees, links and ports): seconds for which a chunk over the links ``links[t]`` holds each."""
+    """Return (trees, links + ports): seconds for which a chunk on the links ``links[t]`` occupies each."""
     held = np.zeros((len(links), network.links + len(network.ports)))
     hold_s = network.hold_s(chunk_bytes)
     for tree, used in enumerate(links):
@@ -33,8 +34,8 @@ def dealt(held: Sequence[Floats], chunks: Sequence[int]) -> list[Indices]:
     """Return a tree for each of the ``chunks[n]`` chunks of each item n; ``held[n]`` is `loads` of its trees.
 
     Chunks are dealt greedily, in at most 64 lots an item, items in turn. Each lot takes the tree that keeps
-    the busiest link or port least busy, then the one that is held least in total.
-    O(64 · items · trees · links).
+    the busiest link or port least busy; of equals, the one on which a chunk occupies links and ports for the
+    least time in total. O(64 · items · trees · links).
     """
     found: list[Indices] = [np.zeros(count, dtype=np.int64) for count in chunks]
     # Items with a single tree have no choice, but their load counts.

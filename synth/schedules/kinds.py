@@ -1,4 +1,4 @@
-"""The kinds of schedules by their names in files, as import paths, so that each is loaded on first use."""
+"""The import path of each kind of schedule, by the kind that a file states: it is loaded on first use."""
 
 from __future__ import annotations
 

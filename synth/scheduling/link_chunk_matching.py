@@ -36,7 +36,7 @@ PLAIN, CLUSTER, STRICT = range(3)
 
 
 class MatchingPolicy(NamedTuple):
-    """A rule of choice: the chunks that a slow link prefers, and the number of candidates it samples."""
+    """A rule of choice: which chunks a link prefers, and of how many possible ones it takes the rarest."""
 
     preference: int
     sample: int
@@ -46,9 +46,10 @@ class MatchingPolicy(NamedTuple):
 class LinkFigures(NamedTuple):
     """The links as matching needs them, besides their ports.
 
-    ``level`` is each link's cost class and ``cluster[level, rank]`` the rank's cluster of links of lower
-    levels. The links out of rank r are ``out_links[out_start[r]:out_start[r + 1]]``; ``next_group`` of each
-    row skips the links of one port. ``turns`` is the order of rotation.
+    ``level`` is each link's cost class. ``cluster[level, rank]`` is the number of the rank's cluster, which
+    links of lower levels connect. The links out of rank r are ``out_links[out_start[r]:out_start[r + 1]]``;
+    ``next_group[row]`` is the next row of ``out_links`` whose link has another port or source. ``turns`` is
+    the order of rotation.
     """
 
     src: Indices
@@ -64,7 +65,7 @@ class LinkFigures(NamedTuple):
 
 
 class _Chunks(NamedTuple):
-    """Sets of chunks by rank: ``has``, and ``awaited``, which includes those that it does not want.
+    """Sets of chunks by rank: ``has``, and ``awaited``: those it has, gets by a send, or does not want.
 
     For each level, ``home`` has the chunks that a rank held at first or received over links of higher levels,
     and ``in_cluster`` those that a cluster holds or awaits; with one level both stay empty. ``copies`` counts

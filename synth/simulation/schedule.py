@@ -1,9 +1,9 @@
 """The congestion-aware simulator of schedules: the start and arrival of each send.
 
 A send starts as soon as its source holds the chunk, its link is free and every port of the link is free. The
-source holds the chunk when all earlier rows that bring it there have arrived, or all addends that the send
-carries. Rows that share a link or a port take turns in table order. Streams share them instead
-(``synth.streams``).
+source holds the chunk once all earlier rows that bring it there have arrived. For a send that names its
+addends, it is enough that these have arrived. Rows that share a link or a port take turns in table order.
+Streams do not take turns, but share them all the time (``synth.streams``).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _MODEL = (
     # In units of the shortest send; a float resolves this even at a billion units.
     "surf/precision:1e-7",
 )
-# Empty messages never end in SimGrid 3.32: one byte at this bandwidth takes no time instead.
+# Empty messages never end in SimGrid 3.32, so one byte is sent at this bandwidth, in practically no time.
 _AT_ONCE = 1e18
 
 
@@ -55,8 +55,8 @@ def replay(given: dict[str, Any]) -> dict[str, Any]:
         source(f"link {at}", 0.0, bandwidth, [ports[port] for port in given["link_ports"][at]])
         for at, bandwidth in enumerate(given["bandwidth"])
     ]
-    # Bytes leave the link, then travel for alpha. CM02 would weigh flows that share a port by latencies of
-    # the links themselves.
+    # Alpha is a second transfer, on a link of its own, after the bytes have left the first: if the links
+    # themselves had latencies, CM02 would share ports by these.
     travel = {alpha: source(f"alpha {alpha!r}", alpha, _AT_ONCE, []) for alpha in set(given["alpha"]) - {0.0}}
     zone.seal()
     alpha_of = [given["alpha"][link] for link in given["link"]]
@@ -130,7 +130,7 @@ class _Sends:
         """Record that a send has arrived; return the sends that begin now."""
         self.arrival[row] = clock
         begun = self._freed(row) if self._held_until_arrival else []
-        # A slot is complete up to a row only if it is complete up to the row before.
+        # A slot is complete up to a send only if every earlier send into that slot has arrived, too.
         at: int | None = row
         while at is not None and self.arrival[at] is not None:
             before = self._entered_before[at]

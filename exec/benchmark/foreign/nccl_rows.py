@@ -1,8 +1,8 @@
 """Rows of the tables of benchmarks, and what the cells of nccl-tests' rows mean: collective, ranks, values.
 
-Blank cells shift the columns of a row, so a cell's meaning follows from arithmetic: a row is accepted where
-size / time is algbw within the printed digits. busbw / algbw is a factor of the collective and the number of
-ranks (nccl-tests, doc/PERFORMANCE.md).
+A blank cell shifts all later columns, so columns are found by arithmetic: time and algbw are the first two
+neighbouring cells for which size / time equals algbw within the printed digits. busbw / algbw is a factor of
+the collective and the number of ranks (nccl-tests, doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def row_of_time(
     program: str,
     rank_s: tuple[float, ...] = (),
 ) -> Row:
-    """Return an unchecked row of a report of which only the time is known, and its bandwidths."""
+    """Return a report's row for a time: bandwidths follow from it, and the results are not checked."""
     algbw_gbs = size_bytes / time_s / 1e9 if time_s else 0.0
     busbw_gbs = algbw_gbs * busbw_factor(kind, ranks)
     return Row(
@@ -225,11 +225,11 @@ def factor_of(rows: Iterable[TableRow]) -> Factor | None:
 
 
 def kinds_of(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -> list[Kind]:
-    """Return the collectives that the columns admit, the likeliest first; on ``ranks``, or any number of
-    them.
+    """Return the collectives that the columns admit on ``ranks`` ranks (None: any number), the likeliest
+    first.
 
-    nccl-tests does not check all_to_all and sendrecv in place. The missing check tells them apart, as does
-    whether the table counts the elements of all ranks or of one.
+    nccl-tests does not check all_to_all and sendrecv in place. The missing check tells each from the
+    collectives with the same columns, as does whether the table counts the elements of all ranks or of one.
     """
     counted = [kind for kind in _kinds(rows, factor, ranks) if _counts(rows, kind, ranks)]
     return counted or _kinds(rows, factor, ranks)

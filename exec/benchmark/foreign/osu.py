@@ -29,7 +29,8 @@ _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+\.[0-9]+\b")
 _LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "srun"})
 _COUNT = re.compile(r"-{1,2}np?|-{2}ntasks")
 _ERROR = re.compile(r"^.*\bDATA VALIDATION ERROR\b.*$", re.MULTILINE)
-# Collectives by their titles. Of some a size is what each rank contributes, or sends to each other.
+# Collectives by their titles. For those in _OF_EACH_RANK the printed size is what one rank contributes, or
+# sends to each single rank.
 _NAMED: dict[str, Kind] = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",
@@ -49,8 +50,8 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class _Table:
-    """A table; ``line`` is that of its title, ``started`` the number of ranks that the command before it
-    started.
+    """A table; ``line`` is that of its title, ``started`` is the number of ranks in the command line above
+    the table, if there is one.
     """
 
     line: int
@@ -76,9 +77,10 @@ def is_osu_text(text: str) -> bool:
 def parse_osu_text(text: str, source: str, ranks: Callable[[], int] | None = None) -> Report:
     """Return the report of a table, or of several one after the other.
 
-    ``ranks`` is their number if no command line tells it. Sizes become those of nccl-tests: for
-    ``all_gather`` the final bytes of a rank. Raises DataError if no table is of a collective that ccctl
-    knows, or a row cannot be read. Raises WrongResultsError if such an error would hide a failed validation.
+    ``ranks`` is their number; it has to agree with that of a command line, if there is one. Sizes become
+    those of nccl-tests: for ``all_gather`` the final bytes of a rank. Raises DataError if no table is of a
+    collective that ccctl knows, or a row cannot be read. Raises WrongResultsError if such an error would hide
+    a failed validation.
     """
     text = without_tags(text, _TAGGED)
     every = _tables(text)
@@ -200,7 +202,7 @@ def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | Non
 
 
 def _failed(tables: Sequence[_Table]) -> str:
-    """Return which results were wrong: with ``-c`` the last column of a row is Fail; empty if none was."""
+    """Describe the wrong results: with ``-c`` the last column of such a row is Fail; "" if there are none."""
     found = [
         f"line {number}, size {line.split()[0]}"
         for one in tables

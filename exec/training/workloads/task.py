@@ -23,7 +23,7 @@ def require_torch() -> None:
 
 
 def train_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
-    """Train modes that need all ranks; return DDP's final parameters, if DDP is among them."""
+    """Train once in each of the modes that need all ranks; return DDP's final parameters, if any."""
     require_torch()
     from exec.training.workloads.loop import train_all
 
@@ -31,7 +31,7 @@ def train_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any
 
 
 def elastic_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
-    """Train modes that survive the loss of ranks; return True on all remaining ranks."""
+    """Train the model once in each mode, all of which survive lost ranks; return True on remaining ranks."""
     require_torch()
     from exec.training.workloads.elastic_loop import train_elastic
 
