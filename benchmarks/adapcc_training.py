@@ -34,10 +34,10 @@ import numpy as np
 
 from exec.adaptive.session import Session
 from exec.launcher.run import launch
-from exec.relays.arrivals import Arrivals
-from exec.relays.buy_cost import SimulatedCosts
-from exec.relays.policies import replay_arrivals
 from exec.sockets.group import Group
+from exec.stragglers.arrivals import Arrivals
+from exec.stragglers.buy_cost import SimulatedCosts
+from exec.stragglers.policies import replay_arrivals
 from probes.base.columns import Floats, Mask
 from synth import Request, synthesize
 from synth.collective import Kind

@@ -5,7 +5,7 @@ In: proven programs and data. Out: results (``run``), and reports of times and b
 
 Read `stages`, which has these functions; `run_once` and `benchmark`, the two tasks of ranks; `executors`,
 which chooses `mpi` or `cuda`; `program`, which both share; `launcher`, which starts ranks; `sockets`, which
-joins them without MPI; `adaptive` and `relays`; `peers` and `published`, for comparison; `replan` and
+joins them without MPI; `adaptive` and `stragglers`; `peers` and `published`, for comparison; `replan` and
 `memory_demand`; `lab`.
 """
 

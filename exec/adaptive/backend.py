@@ -40,8 +40,8 @@ from exec.adaptive.replanner import first_schedules, good_schedules
 from exec.adaptive.session_state import SessionState
 from exec.adaptive.severed import HostPair
 from exec.program import Array, divided
-from exec.relays import Entrance
 from exec.sockets import Group
+from exec.stragglers import Entrance
 from probes.base import CcctlError, LostRankError, UsageError
 
 __all__ = ["Backend", "Work"]

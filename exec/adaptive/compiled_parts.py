@@ -19,7 +19,7 @@ from typing import Any
 
 from exec.adaptive.messages import JOINABLE, CollectiveCall
 from exec.records import decode, encode
-from exec.relays import late_bases
+from exec.stragglers import late_bases
 from synth import compile as compile_
 from synth.program import Program
 from synth.relays import Phase, fastest_late_phase, partial_phase

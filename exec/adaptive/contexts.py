@@ -20,7 +20,8 @@ from exec.adaptive.compiled_parts import CompiledPart, PartKey, compiled_part, p
 from exec.adaptive.messages import CollectiveCall
 from exec.mpi import MpiPlan, shared_array
 from exec.program import Array, Layout, combine_of, dtype_of, neutral_of
-from exec.relays import (
+from exec.sockets import Group
+from exec.stragglers import (
     Offers,
     covered_slots,
     input_of,
@@ -30,7 +31,6 @@ from exec.relays import (
     no_offers,
     without_joined,
 )
-from exec.sockets import Group
 from probes.base import Mask
 from synth.program import INPUT, OUTPUT
 from synth.relays import Phase

@@ -31,7 +31,7 @@ from exec.adaptive.messages import (
     WorkerState,
     leader_of,
 )
-from exec.relays import FAULT_FACTOR, WaitingCollective, fault_deadline_s
+from exec.stragglers import FAULT_FACTOR, WaitingCollective, fault_deadline_s
 from probes.base import LostRankError, UsageError
 
 __all__ = ["ANSWERING", "Coordinator", "Seen", "WaitPolicy"]

@@ -36,7 +36,7 @@ from exec.adaptive.session_state import SessionState
 from exec.adaptive.severed import HostPair, Severed, is_connected, without_pairs
 from exec.adaptive.slow_parts import Slow, SlowParts
 from exec.adaptive.swap_guard import SwapGuard
-from exec.relays import CYCLE_S, SimulatedCosts
+from exec.stragglers import CYCLE_S, SimulatedCosts
 from synth.network import Network
 from synth.simulation import replay
 

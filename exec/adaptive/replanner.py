@@ -20,8 +20,8 @@ import numpy as np
 
 from exec.adaptive.compiled_parts import CompiledPart, PartKey, late_parts, packed, whole_parts
 from exec.adaptive.messages import CollectiveCall
-from exec.relays import PIECES
 from exec.replan import replanned
+from exec.stragglers import PIECES
 from probes.base import UsageError
 from synth import Request as SynthesisRequest, synthesize
 from synth.network import Network

@@ -37,8 +37,8 @@ from exec.adaptive.messages import (
 )
 from exec.adaptive.session_state import TOPIC, SessionState
 from exec.program import Array, dtype_name, dtype_of, ufunc_of
-from exec.relays import CYCLE_S
 from exec.sockets import Group
+from exec.stragglers import CYCLE_S
 from probes.base import CcctlError, LostRankError, UsageError
 from synth.collective import Kind
 from synth.network import Network

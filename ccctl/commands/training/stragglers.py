@@ -25,7 +25,7 @@ from ccctl.errors import UsageError
 from probes.base import parse_seconds, parse_size
 
 if TYPE_CHECKING:
-    from exec.relays import Arrivals, CollectiveCosts
+    from exec.stragglers import Arrivals, CollectiveCosts
     from synth.schedules import Schedule
 
 __all__ = ["EXAMPLES", "stragglers"]
@@ -176,8 +176,8 @@ def stragglers(options: StragglersOptions) -> None:
     are known, is when every rank has the full result; it may be earlier, as phase 1 runs while late ranks
     still compute. The last table is how often each rank relayed.
     """
-    from ccctl.render.text import relay as text
-    from exec.relays import replay_arrivals
+    from ccctl.render.text import stragglers as text
+    from exec.stragglers import replay_arrivals
 
     cycle_s = parse_seconds(options.cycle, "--cycle", positive=True)
     arrivals = _arrivals(options)
@@ -192,7 +192,7 @@ def stragglers(options: StragglersOptions) -> None:
 def _arrivals(options: StragglersOptions) -> Arrivals:
     """Read from a trace, or drawn at random: exactly one of the three is given."""
     from ccctl.artifacts import read_input
-    from exec.relays import UNITS, arrivals, parse_trace
+    from exec.stragglers import UNITS, arrivals, parse_trace
     from probes.files import decoded
 
     given = (options.trace, options.exponential, options.bimodal)
@@ -266,7 +266,7 @@ def _schedule(options: StragglersOptions) -> Schedule | None:
 
 def _costs(options: StragglersOptions, arrivals: Arrivals) -> CollectiveCosts:
     """Return what going costs, for every set of ranks that is ready at some moment."""
-    from exec.relays import ConstantCosts, SimulatedCosts, VolumeCosts, ready_sets
+    from exec.stragglers import ConstantCosts, SimulatedCosts, VolumeCosts, ready_sets
 
     schedule = _schedule(options)
     if (options.buy is None) == (schedule is None):

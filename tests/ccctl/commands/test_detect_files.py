@@ -36,7 +36,7 @@ def test_a_matrix_comes_from_stdin_and_tells_the_expected_bandwidth(run_ccctl):
     }
     drawn = run_ccctl("detect", "--from", "-", stdin=SMI).stdout
     assert ["GPU0", "LOC", "NVL", "PIX"] in [line.split() for line in drawn.splitlines()]
-    assert "expected one way" in drawn
+    assert "expected in one direction" in drawn
 
 
 def test_two_files_of_one_machine_are_one_host_and_their_disagreement_a_warning(run_ccctl, box, tmp_path):

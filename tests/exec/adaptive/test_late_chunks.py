@@ -20,8 +20,8 @@ from exec.program.contents import contents_of
 from exec.program.dtypes import combine_of
 from exec.program.layout import Layout
 from exec.program.move import moves
-from exec.relays.late_chunks import Entrance, covered_slots, joined_elements, left_out, without_joined
-from exec.relays.phase_buffers import input_of, merged
+from exec.stragglers.late_chunks import Entrance, covered_slots, joined_elements, left_out, without_joined
+from exec.stragglers.phase_buffers import input_of, merged
 from synth import compile as compile_
 from synth.collective import collective
 from synth.program import INPUT, OUTPUT, SCRATCH

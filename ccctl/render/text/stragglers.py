@@ -11,7 +11,7 @@ from ccctl.render import Column, percent, print_table, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.relays import CollectiveCosts, Replay
+    from exec.stragglers import CollectiveCosts, Replay
     from probes.base import Floats
 
 __all__ = ["decisions", "draw", "summary"]

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 import numpy as np
 
 from exec.program import Array, neutral_of
-from exec.relays.phase_buffers import input_of
+from exec.stragglers.phase_buffers import input_of
 from probes.base import Mask
 from synth.relays import Phase
 

@@ -1,4 +1,4 @@
-"""Relays: which ranks wait, and how a collective goes on without late ranks (AdapCC, Sec. IV-C).
+"""Stragglers: which ranks wait for a late one, and how a collective goes on without it (AdapCC, Sec. IV-C).
 
 In: the times at which workers became ready, and the cost of their collective. Out: decisions to wait or go,
 and results assembled from the phases.

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from exec.relays.arrivals import Arrivals, of_lags
+from exec.stragglers.arrivals import Arrivals, of_lags
 from probes.base import CcctlError, DataError, UsageError, decimal, parse_seconds
 
 __all__ = ["UNITS", "parse_trace"]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec.relays.arrivals import Arrivals, bimodal, exponential, of_lags
-from exec.relays.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
-from exec.relays.policies import POLICIES, ready_sets, replay_arrivals
+from exec.stragglers.arrivals import Arrivals, bimodal, exponential, of_lags
+from exec.stragglers.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
+from exec.stragglers.policies import POLICIES, ready_sets, replay_arrivals
 from probes.base.errors import UsageError
 
 

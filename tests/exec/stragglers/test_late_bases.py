@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from exec.relays.late_base import PIECES, late_bases, neighbours
+from exec.stragglers.late_base import PIECES, late_bases, neighbours
 from synth import synthesize
 from synth.networks.families import family
 from synth.relays.partial import fastest_late_phase

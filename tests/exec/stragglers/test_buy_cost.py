@@ -9,8 +9,8 @@ import pytest
 from sample_networks import named
 from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
 
-from exec.relays.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
-from exec.relays.late_base import late_bases
+from exec.stragglers.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
+from exec.stragglers.late_base import late_bases
 from probes.base.errors import UsageError
 from synth.check.schedule import check
 from synth.collective import KINDS, collective, several

@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from exec.relays.ski_rental import WaitingCollective, competitive_ratio, fault_deadline_s
+from exec.stragglers.ski_rental import WaitingCollective, competitive_ratio, fault_deadline_s
 from probes.base.errors import UsageError
 
 TIMES = st.floats(0.0, 1.0, allow_nan=False)

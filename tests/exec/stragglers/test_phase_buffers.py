@@ -12,7 +12,7 @@ from sample_networks import named, networks
 from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.program.interpreter import interpret
-from exec.relays.phase_buffers import input_of, merged
+from exec.stragglers.phase_buffers import input_of, merged
 from probes.base.errors import UsageError
 from synth import compile as proven
 from synth.check.schedule import check

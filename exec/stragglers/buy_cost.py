@@ -29,7 +29,7 @@ from typing import Protocol
 
 import numpy as np
 
-from exec.relays.late_base import late_bases
+from exec.stragglers.late_base import late_bases
 from probes.base import UsageError
 from synth.relays import fastest_late_phase, has_data, late_schedule, partial_schedule, taking_part
 from synth.schedules import Schedule

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exec.relays.arrivals import Arrivals
-from exec.relays.buy_cost import CollectiveCosts
-from exec.relays.ski_rental import (
+from exec.stragglers.arrivals import Arrivals
+from exec.stragglers.buy_cost import CollectiveCosts
+from exec.stragglers.ski_rental import (
     CYCLE_S,
     FAULT_FACTOR,
     WaitingCollective,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ccctl.errors import DataError, UsageError
-from exec.relays import parse_trace
+from exec.stragglers import parse_trace
 
 
 def read(text, **how):
