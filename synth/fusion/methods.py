@@ -187,13 +187,13 @@ def _decoupled(
             TimelineTask(REDUCE_SCATTER, at, costs.reduce_scatter_s(size_of(model, one)), (after,), at)
         )
     scattered = tuple(range(first, first + count))
+    # The forward pass's hooks start all_gathers: none begins before the backward pass has ended.
+    begin = (*scattered[-1:], last_layer)
     waits: dict[int, list[int]] = {}
     for place, (at, one) in enumerate(reversed(list(enumerate(buckets)))):
         gather = first + count + place
         tasks.append(
-            TimelineTask(
-                ALL_GATHER, at, costs.all_gather_s(size_of(model, one)), scattered[-1:], count + place
-            )
+            TimelineTask(ALL_GATHER, at, costs.all_gather_s(size_of(model, one)), begin, count + place)
         )
         waits.setdefault(0 if method == "dear-backpipe" else layer_of(model, one), []).append(gather)
     return tasks + _forward(model, first + len(tasks), waits, scattered[-1:])
