@@ -38,7 +38,6 @@ KNOWN = {
     **dict.fromkeys(
         (
             "ccctl/commands/__init__.py",
-            "ccctl/commands/simulate.py",
             "exec/published/__init__.py",
             "probes/detection/merge.py",
             "probes/live/recorded.py",
@@ -49,7 +48,7 @@ KNOWN = {
     **dict.fromkeys(
         (
             "ccctl/artifacts/codec.py",
-            "ccctl/commands/show.py",
+            "ccctl/render/text/kinds.py",
             "ccctl/render/svg/files.py",
             "ccctl/torch/__init__.py",
             "exec/peers/registry.py",

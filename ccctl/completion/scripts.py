@@ -70,7 +70,8 @@ _ccctl_completion() {
   return 0
 }
 
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+# An autoloaded file is the body of a function: loaded with the first TAB, called with each later one.
+if [[ $zsh_eval_context[-1] == (loadautofunc|shfunc) ]]; then
   _ccctl_completion "$@"
 else
   # In a .zshrc that has not prepared completion.

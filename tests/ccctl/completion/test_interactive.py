@@ -81,26 +81,24 @@ def test_tab_completes_what_was_typed(installed, shell):
         "TERM": "dumb",
         "LC_ALL": "C.UTF-8",
     }
-    # After its first answer an autoloaded function of zsh leaves one TAB without any.
-    for lines in [[line] for line in TYPED] if shell == "zsh" else [TYPED]:
-        child = pexpect.spawn(
-            shell,
-            arguments,
-            env=environment,
-            cwd=environment["HOME"],
-            timeout=HANG_S,
-            encoding="utf-8",
-            dimensions=(40, 400),
-        )
-        try:
-            child.sendline(f"{prepared.replace('SHARE', str(share))}; echo {READY[0]}")
+    child = pexpect.spawn(
+        shell,
+        arguments,
+        env=environment,
+        cwd=environment["HOME"],
+        timeout=HANG_S,
+        encoding="utf-8",
+        dimensions=(40, 400),
+    )
+    try:
+        child.sendline(f"{prepared.replace('SHARE', str(share))}; echo {READY[0]}")
+        child.expect_exact(READY[1])
+        for typed, completed in TYPED:
+            child.send(f"{typed}\t")
+            # What was typed is echoed; only what the shell adds can complete it.
+            child.expect_exact(completed)
+            # Ctrl-U takes the line back.
+            child.sendline(f"\x15echo {READY[0]}")
             child.expect_exact(READY[1])
-            for typed, completed in lines:
-                child.send(f"{typed}\t")
-                # What was typed is echoed; only what the shell adds can complete it.
-                child.expect_exact(completed)
-                # Ctrl-U takes the line back.
-                child.sendline(f"\x15echo {READY[0]}")
-                child.expect_exact(READY[1])
-        finally:
-            child.close(force=True)
+    finally:
+        child.close(force=True)

@@ -284,7 +284,7 @@ def test_one_rank_alone_has_nothing_to_add(tmp_path):
 
 
 def test_all_ranks_change_to_better_schedules_between_the_same_requests(tmp_path):
-    run_joined(tmp_path, 4, START.replace("count = 5003", "count = 50_003") + SLOWER)
+    run_joined(tmp_path, 4, START.replace("count = 5003", "count = 500_003") + SLOWER)
 
 
 def test_all_ranks_go_back_from_schedules_that_are_slower(tmp_path):
