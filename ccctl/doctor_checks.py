@@ -35,7 +35,7 @@ class Check:
 
 
 def examine() -> Iterator[Check]:
-    """Yield every check in the order of the data path; a crash of a check becomes its result."""
+    """Yield the results of all checks in order; a check that crashes yields its error."""
     for look in CHECKS:
         try:
             yield from look()

@@ -34,8 +34,8 @@ class SchedulePrediction:
     def time_s(self, network: Network) -> float:
         """Return the predicted seconds on ``network``.
 
-        They are by ``synth.prediction.run_time``, or for long schedules by the simulation of links. Raises
-        UsageError if the network lacks a link of the schedule.
+        The prediction is that of ``synth.prediction.run_time``; for long schedules it is the time in the
+        simulation of links. Raises UsageError if the network lacks a link of the schedule.
         """
         chunk_bytes = self.schedule.chunk_bytes
         if self._program is None:

@@ -28,7 +28,8 @@ __all__ = [
 ]
 
 _MOST = 1e30
-# Fewer retransmissions, or a smaller share, are explained by late packets rather than lost ones.
+# A host loses packets if it retransmits at least so many segments, and more than this share of them. Late
+# packets explain less.
 _FEWEST_RETRANSMITTED, _LOSSY = 10, 0.002
 
 
@@ -104,10 +105,11 @@ class HostCopies:
 class HostMemory:
     """Costs of copies and sums in memory for the ranks of a host while all of them work.
 
-    Values are processor seconds per byte of an operand, one for each of ``sizes_bytes``, which rise from
-    sizes that fit the caches to sizes that do not. A fetch copies from another rank's private memory. A
-    written fetch copies data that the other rank has just written and still has in its caches. Both are empty
-    if the system forbids them. ``cores`` counts the cores that the ranks may use, 0 if unknown.
+    Each cost has one value for each of ``sizes_bytes``, in processor seconds per byte of an operand. The
+    sizes rise from ones that fit the caches to ones that do not. A fetch copies from another rank's private
+    memory. A written fetch copies data that the other rank has just written and still has in its caches. The
+    costs of both fetches are empty if the system forbids reading another process's memory. ``cores`` counts
+    the cores that the ranks may use, 0 if unknown.
     """
 
     host: str
@@ -141,7 +143,7 @@ class HostMemory:
 class SentSegments:
     """TCP segments that a host sent during the measurement, and how many of them were retransmissions.
 
-    Segments of all programs on the host count.
+    Both numbers include the segments of all programs on the host.
     """
 
     host: str
@@ -172,9 +174,9 @@ FindingKind = Literal["dead", "slow", "incomplete", "doubtful"]
 class Profile:
     """Ranks, their directed links, the ports that links share, and how they were measured.
 
-    ``finding_kinds`` has one word for each of ``findings``: slow (a host, rank or link is slower than its
-    peers), incomplete (something was not measured) or doubtful; older profiles have none. ``topology`` names
-    the topology that declared hosts and NICs, "" if none was given.
+    ``finding_kinds`` has one word for each of ``findings``: dead (a host could not be reached), slow (a host,
+    rank or link is slower than its peers), incomplete (something was not measured) or doubtful. Older
+    profiles have none. ``topology`` names the topology that declared hosts and NICs, "" if none was given.
     """
 
     ranks: tuple[ProfiledRank, ...]
@@ -218,7 +220,7 @@ class Profile:
         return found
 
     def _rank_problems(self) -> Iterator[str]:
-        """Yield the problems of the ranks, of their GPUs' copies, and of single numbers."""
+        """Yield the problems of ranks, time, rounds, segments, memory and host copies."""
         if not self.ranks:
             yield "ranks: expected at least 1 rank, found none"
         if [entry.rank for entry in self.ranks] != list(range(len(self.ranks))):
@@ -240,7 +242,7 @@ class Profile:
                     yield f"host_copies[{index}].{name}: {wrong}"
 
     def _link_problems(self) -> Iterator[str]:
-        """Yield the problems of the links' rows; the columns have equal length."""
+        """Yield the problems of the links' rows; the columns must have equal length."""
         columns = self.links
         if not len(columns.src):
             yield "links.src: expected at least 1 link, found none"

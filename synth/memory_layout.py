@@ -1,7 +1,7 @@
 """Numbers for every slot of every rank: the memory cells that the judge, the tracer and the compiler index.
 
-Cells are numbered rank by rank; within a rank, input comes first, then output, then scratch. In place, an
-output slot has the cell of the input slot whose memory it shares.
+Cells are numbered rank by rank; within a rank, input comes first, then output, then scratch. In place,
+``same`` maps the cell of an output slot to that of the input slot whose memory it shares.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ __all__ = ["busiest_s_per_byte", "divided", "streams_of"]
 def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
     """Return the same sends with a link for each stream; a schedule without streams stays as it is.
 
-    Row s of the divided network's links is stream s. A given ``network`` must have the same links; the rates
-    are then those that it allows. O(sends).
+    Link s of the divided network is stream s. A given ``network`` must have the same links; the rates are
+    then those that it allows. O(sends).
     """
     on = network or schedule.network
     if not len(schedule.stream):

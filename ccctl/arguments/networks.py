@@ -1,8 +1,8 @@
-"""The network that `--network` means, and what of it has failed.
+"""The network that `--network` names, without the parts that have failed.
 
-A family such as ``mesh:10x10``, a machine such as ``dgx-a100:2``, a list of links (``links.csv``), a
-profile, topology or schedule artifact, or what `detect` reads: XML of NCCL or hwloc, matrices of nvidia-smi,
-a recording.
+`--network` takes a family such as ``mesh:10x10``, a machine such as ``dgx-a100:2``, a list of links
+(``links.csv``), a profile, topology or schedule artifact, or what `detect` reads: XML of NCCL or hwloc,
+matrices of nvidia-smi, a recording.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def load_network(
 ) -> tuple[Network, dict[str, str]]:
     """Return (network without what ``failed``, digests of the artifacts it came from).
 
-    The links of a profile share the ports that the file ``topology`` declares. Raises UsageError where
-    ``spec`` is none of these, or where ``alpha``, ``bandwidth`` or ``unwind`` are missing for a family or
-    given for what has its own, and DataError where its links cost what none can.
+    The links of a profile share the ports that the file ``topology`` declares. Raises UsageError if ``spec``
+    names no network, if a family has no ``bandwidth``, or if ``alpha``, ``bandwidth`` or ``unwind`` is given
+    for a network with costs of its own. Raises DataError if the network is inconsistent, for example in the
+    costs of its links.
     """
     network, digests = _whole(spec, alpha, bandwidth, hold_alpha, unwind)
     if topology is not None:
@@ -152,7 +153,7 @@ def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]
 
 
 def _tell_unknown_links(topology: Topology, path: str) -> None:
-    """Say where a network has no NVLinks only because no source told of them, and what to use instead."""
+    """Warn of hosts whose NVLinks no source reports, and suggest the network of a machine."""
     from probes.detection import unknown_nvlinks
     from synth.networks import pods_of
 
@@ -179,11 +180,11 @@ def network_of(
     unwind: str | None = None,
     failed: str | None = None,
 ) -> Network:
-    """Return the network of the report's ranks; a machine or topology of one host stands for each of
-    its hosts.
+    """Return the network of the report's ranks; one-host machines and topologies are repeated.
 
-    Without ``spec`` it is the machine that has these GPUs, where the report is of one host. Raises UsageError
-    where that is not known or does not fit, and what ``load_network`` raises.
+    Without ``spec`` it is the named machine with the report's GPUs, if the report is of one host. Raises
+    UsageError if no such machine is known or the network does not fit the report, and whatever
+    ``load_network`` raises.
     """
     from exec.benchmark import fitted
     from synth.networks import hosts_named, is_pod
@@ -210,7 +211,7 @@ def _guessed(report: Report) -> str:
 
     model = report.machine.get("gpu", "")
     each = report.ranks // max(1, len(report.hosts))
-    # A machine joined by PCIe or NVLink bridges has no name.
+    # No named machine has GPUs joined by PCIe or by NVLink bridges.
     known = [
         name
         for gpus in (8, 16)
@@ -231,7 +232,7 @@ def _guessed(report: Report) -> str:
 
 
 def _repeated(path: str, hosts: int) -> Network | None:
-    """Return the network of a topology of one host, on several like it; None for any other file."""
+    """Return the network of a one-host topology repeated on ``hosts`` > 1 hosts, otherwise None."""
     from probes.detection import side_by_side
     from synth.networks import from_topology
 
@@ -245,7 +246,7 @@ def _repeated(path: str, hosts: int) -> Network | None:
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:
-    """Return ``0,2,4-7`` as rising numbers; raises UsageError, naming ``option``."""
+    """Return the ranks in ``0,2,4-7``, ascending; raise UsageError that names ``option``."""
     found: set[int] = set()
     for part in text.split(","):
         low, dash, high = (word.strip() for word in part.partition("-"))
@@ -260,9 +261,9 @@ def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:
 
 
 def parse_racks(text: str, network: Network) -> tuple[tuple[int, ...], ...]:
-    """Return the ranks of each rack, from ``0-3/4-7``, or from its hosts, ``gpu[1-4]/gpu[5-8]``.
+    """Return the ranks of each rack; racks are ranks, ``0-3/4-7``, or hosts, ``gpu[1-4]/gpu[5-8]``.
 
-    Raises UsageError unless every rank of ``network`` is in exactly one.
+    Raises UsageError unless every rank of ``network`` is in exactly one rack.
     """
     racks = tuple(_rack(part, network) for part in text.split("/"))
     seen: dict[int, int] = {}

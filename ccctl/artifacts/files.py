@@ -18,20 +18,20 @@ _MOST_KEY_PARTS = 64
 
 
 def read_input(path: str) -> tuple[bytes, str]:
-    """Return (the content, what messages call it).
+    """Return (content, name of the source for messages).
 
     Raises MissingInputError, and DataError where it is too long.
     """
     if path != "-":
         return read_bytes(path), path
-    # There is none where the shell has closed descriptor 0.
+    # Python sets sys.stdin to None if descriptor 0 is closed.
     if sys.stdin is None:
         raise MissingInputError("stdin: it is closed")
     return read_stream(sys.stdin.buffer, "stdin"), "stdin"
 
 
 def read_document(path: str) -> dict[str, Any]:
-    """Return the table of a TOML file, or of a JSON file by its ending.
+    """Return the table of a JSON file if its name ends in .json, otherwise of a TOML file.
 
     Raises MissingInputError, DataError.
     """
@@ -46,7 +46,7 @@ def parse_document(text: str, source: str, form: str) -> dict[str, Any]:
         found = json.loads(text) if form == "JSON" else tomllib.loads(text)
     except RecursionError as error:
         raise DataError(source, [f"expected {form}: it is nested too deep"]) from error
-    # Besides the errors of its own, each parser lets those of int() through: too many digits.
+    # Besides its own errors, each parser passes on the ValueError of int() for too many digits.
     except ValueError as error:
         raise DataError(source, [f"expected {form}: {error}"]) from error
     if not isinstance(found, dict):

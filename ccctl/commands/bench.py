@@ -1,4 +1,4 @@
-"""`ccctl bench`: how fast a collective is, beside the libraries, every element checked."""
+"""`ccctl bench`: times collectives, compares them with libraries, and checks every element."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def bench(options: BenchOptions) -> None:
 
 
 def _given(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
-    """Return (what the files hold, the seconds there are); raises UsageError where options say otherwise."""
+    """Return (contestants in the files, timeout); raise UsageError if options contradict them."""
     from ccctl.arguments import contestants
     from exec.peers import library_of
 
@@ -106,7 +106,7 @@ def _given(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
 
 
 def _prepared(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
-    """Return (schedules that are made for the ranks, the seconds that are left); raises UsageError."""
+    """Return ([contestant made for the ranks], seconds left of the timeout); raise UsageError."""
     from ccctl.prepared import BenchWorkload, prepared, request_of
 
     options = setup.options
@@ -139,9 +139,7 @@ def _prepared(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
 
 
 def _peers(setup: BenchSetup) -> tuple[str, ...]:
-    """Return the libraries to measure beside it: without an artifact that of the ranks, where none
-    was asked for.
-    """
+    """Return the libraries to compare with; without ARTIFACT and --vs, the one for the device."""
     from exec.peers import library_of, parse_peers
 
     if setup.options.paths or setup.options.vs is not None:
@@ -150,7 +148,7 @@ def _peers(setup: BenchSetup) -> tuple[str, ...]:
 
 
 def _paced(setup: BenchSetup, found: Sequence[Contestant], world: World) -> bool:
-    """Return whether programs that pace each connection are to run over sockets, of their own accord."""
+    """Return whether to use sockets unasked, because programs pace connections between hosts."""
     if setup.options.wires != "auto" or setup.options.vs is not None:
         return False
     pairs = [(one, size) for one in found for size in setup.sizes]
@@ -160,7 +158,7 @@ def _paced(setup: BenchSetup, found: Sequence[Contestant], world: World) -> bool
 
 
 def _refuse_collective(paths: list[str]) -> None:
-    """Raise UsageError where the name of a collective stands in the place of a file."""
+    """Raise UsageError if a path is not a file but the name of a collective."""
     from synth.collective import kind_of
 
     for path in paths:
@@ -203,7 +201,7 @@ def _refuse_others(program: Program, ranks: int | None, root: int | None) -> Non
 
 
 def _changes(setup: BenchSetup, report: Report) -> list[RowChange] | None:
-    """Return what changed since the baseline; None where there is none."""
+    """Return the changes since the baseline; None without a baseline."""
     from exec.benchmark import compare
 
     if setup.baseline is None:

@@ -167,8 +167,8 @@ def _write(found: RankOrder, to: str, output: str | None) -> None:
 def _write_graphs(options: OrderOptions) -> None:
     """Write a graph file for each kind of host, and print the bandwidth of its channels.
 
-    With a profile every host is its own kind. Raises DataError, and UsageError where the network is no file,
-    or where several files have no name.
+    With a measured profile, every host is a kind of its own. Raises DataError. Raises UsageError if the
+    network is not a file, or if several graph files are needed and -o names none.
     """
     from ccctl.arguments import read_or_described
     from ccctl.render.text import nccl_graphs as text
@@ -216,7 +216,7 @@ def _graph_path(output: str | None, host: str, *, several: bool) -> str | None:
 
 
 def _tell(found: RankOrder, *, json: bool, aside: bool) -> None:
-    """Print the summary; ``aside`` where stdout is for the file."""
+    """Print the summary; with ``aside`` as notes, because stdout then holds the file."""
     from ccctl.render.text import rank_order
 
     if json:

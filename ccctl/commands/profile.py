@@ -198,7 +198,7 @@ def _measured(
 ) -> tuple[Profile, dict[str, str], str]:
     """Return (the profile, digests of what was read for it, what went wrong).
 
-    When it is cut short, what there is of it is written before the error goes on.
+    If the measurement is cut short, the links measured so far are written before the error propagates.
     """
     world, output = options.world(), options.output
     declared, digests = _declared(options.topology, world, options.timeout)
@@ -296,7 +296,7 @@ def _refuse_few(world: World) -> None:
 def _refuse_strangers(effort: Effort, world: World) -> None:
     """Raise DataError where --pairs has numbers of ranks beyond those of ``world``.
 
-    What hosts call themselves is known once ranks are there.
+    Names of hosts are not checked here, because they are known only once ranks have started.
     """
     from probes.base import whole
     from probes.sampling import Place, WantedPairs, resolve

@@ -87,9 +87,7 @@ def run(options: RunOptions) -> None:
 
 
 def _request(options: RunOptions, path: str, data: str) -> RunRequest:
-    """Return what the artifact does with this data: of a selection the program, or the library, for
-    its size.
-    """
+    """Return the request to run the artifact on this data; a selection chooses by its size."""
     from ccctl.arguments import contestants
     from exec.executors import parse_device
     from exec.peers import library_of

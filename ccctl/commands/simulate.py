@@ -48,7 +48,8 @@ EXAMPLES = (
     ),
     ("ccctl simulate schedule.json --with simgrid", "have another simulator judge the time"),
 )
-# Both simulators have one model where sends take turns: what they differ by beyond this is an error.
+# The largest relative difference between both simulators that is no error: if sends take turns, they have the
+# same model.
 _AGREE = 0.01
 
 
@@ -160,7 +161,7 @@ def simulate(options: SimulateOptions) -> None:
 class Simulated:
     """A simulated schedule or program: its figures, and the functions that draw and trace it.
 
-    ``counts_chunks``: the bound is on its chunks, not on bytes in chunks of whatever size.
+    With ``counts_chunks``, the bound holds for chunks of its size, else for chunks of any size.
     """
 
     values: dict[str, Any]
@@ -220,7 +221,7 @@ def _program(read: Artifact, options: SimulateOptions) -> Simulated:
     else:
         size_bytes = chunk_bytes * program.collective.total_bytes(1)
         timing, timed, timed_bytes = simulate_by(protocol, program, network, size_bytes, costs)
-    # The program runs on the first ranks; what a network has beyond them could only relay.
+    # The program runs on the first ranks; further ranks of the network could only relay.
     wanted = embedded(program.collective, network.ranks)
     bound, size_bytes = bounds(network, wanted, chunk_bytes)[0], wanted.total_bytes(chunk_bytes)
     values = _values(network, bound, size_bytes, timing.time_s, timing.link_busy)
@@ -259,7 +260,7 @@ def _protocol(options: SimulateOptions) -> Protocol | None:
 
 
 def _threadblock_bytes_per_s(options: SimulateOptions) -> float:
-    """Return what one threadblock moves: as asked for, or as it is known of a named machine."""
+    """Return the rate of a threadblock: the option's, else a named machine's, else infinity."""
     from synth.networks import is_pod, threadblock_bytes_per_s
 
     if options.rate:
@@ -278,7 +279,7 @@ def _selection(read: Artifact, options: SimulateOptions) -> None:
         raise UsageError(f"{read.source}: a selection has many schedules", hint="Add --size to choose one.")
     refuse_unproven(read.source, check(read.body))
     found = timed(read.body)
-    # Simulated anew, a point could beat the bound that the file claims for it.
+    # The newly simulated time of a point could be below the bound that the file claims for it.
     refuse_unproven(read.source, found.problems())
     if options.json:
         console.summary(selection.summary(found))
@@ -315,7 +316,7 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
 
 
 def _moved(read: Artifact, options: SimulateOptions) -> AnySchedule:
-    """Return the schedule on the network and at the size that were asked for, elsewhere with all its sends.
+    """Return the schedule at the wanted size and network; on another network with all sends.
 
     Raises UsageError.
     """
@@ -347,11 +348,14 @@ def _schedule_trace(source: str, schedule: Schedule, timing: Timing) -> tuple[di
 
 
 def _in_simgrid(schedule: Schedule) -> dict[str, Any]:
-    """Return what SimGrid says of a schedule; None is a time that cannot be, or that is the other one."""
+    """Return SimGrid's times of a schedule.
+
+    ``time_s`` is None if its sends do not take turns, ``shared_time_s`` is None if it would equal ``time_s``.
+    """
     from synth.simulation import replay_in_simgrid, takes_turns
 
     turns = replay_in_simgrid(schedule, turns=True) if takes_turns(schedule) else None
-    # Without ports nothing is shared, and both ways are one.
+    # Without ports nothing is shared, so both ways give the same time.
     apart = turns is None or len(schedule.network.ports)
     shared = replay_in_simgrid(schedule, turns=False) if apart else None
     found = shared or turns
@@ -393,7 +397,8 @@ def _values(network: Any, bound: Bound, size_bytes: int, time_s: float, busy: Fl
         "size_bytes": size_bytes,
         "busiest_link_percent": 100.0 * float(busy.max(initial=0.0)),
     }
-    # The listed links, one of each orbit, are no basis for figures by class.
+    # For a symmetric schedule, ``busy`` covers one link of each orbit, which is no basis for figures by
+    # class.
     return values | (
         {"utilization": utilization.summary(network, busy)} if len(busy) == network.links else {}
     )

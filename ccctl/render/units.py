@@ -1,4 +1,4 @@
-"""Times, sizes and shares as text: three digits and a suitable unit."""
+"""Times, sizes, bandwidths and shares as text: a few digits and a suitable unit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def percent(share: float) -> str:
 
 
 def bars(shares: Iterable[float]) -> str:
-    """Return a block character for each share of one, in eighths; only 0 is blank."""
+    """Return one block character per share (0 to 1), rounded up to eighths; only 0 is blank."""
     return "".join(" ▁▂▃▄▅▆▇█"[min(8, ceil(8 * share - 1e-6))] for share in shares)
 
 

@@ -39,7 +39,10 @@ class ProfileRun:
     _began_s: float = field(default_factory=time.monotonic)
 
     def result(self) -> Profile:
-        """Measure; raises the errors of ``run_ranks``, and LockHeldError with a hint."""
+        """Return the profile, without hosts that cannot be reached.
+
+        Raises the errors of ``run_ranks``; a LockHeldError gets a hint.
+        """
         try:
             found = self._run(self.world, self.timeout_s)
         except LockHeldError as error:
@@ -51,7 +54,10 @@ class ProfileRun:
         return self._with_missing(found)
 
     def partial(self, why: str) -> Profile | None:
-        """Return the profile of the links measured so far, cut short by ``why``; None without any link."""
+        """Return the profile of the links measured so far, or None if there are none.
+
+        ``why`` is the reason for which the measurement ended early.
+        """
         from probes.profiling import rescued
 
         found = rescued(self._pieces, why, time.monotonic() - self._began_s)
@@ -88,7 +94,11 @@ class ProfileRun:
         return found
 
     def _reachable(self, error: UnavailableError) -> World:
-        """Return the world without its unreachable hosts; raises ``error`` if all can be reached."""
+        """Return the world without its unreachable hosts.
+
+        Raises ``error`` if every host can be reached, there is only one host, MPI started the ranks, or there
+        are results already. Raises another UnavailableError if fewer than two ranks are left.
+        """
         where = () if started_by_mpi() else placed(self.world)[1]
         if len(where) < 2 or self._pieces:
             raise error

@@ -1,12 +1,12 @@
-"""Programs for the parts of requests, compiled once for all ranks: beside the job, or by one rank.
+"""Programs for the parts of requests, compiled once for all ranks, beside the job or by one rank.
 
-In: schedules. Out: phases and proven programs, keyed by request, part, and whether the part is the first;
-ranks are numbered as in the schedules. Parts that go to all ranks are packed, as columns of programs repeat
-themselves.
+The input is schedules. The output is phases and proven programs, keyed by request, part, and whether the part
+is the first. Ranks are numbered as in the schedules. Parts are compressed before they are sent to all ranks,
+because the columns of programs are repetitive.
 
 Compiling the parts for late ranks keeps a core busy and slows the runs beside it. Until a version of the
-schedules has contexts for late ranks, parts wait for all ranks: starting without one would make all wait for
-the compilation. `LateContexts` tracks which versions have them.
+schedules has contexts for late ranks, parts wait for all ranks: if a part started without a late rank, all
+ranks would wait for the compilation. `LateContexts` tracks which versions have them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def part_key(request: CollectiveCall, part: Sequence[int], ranks: int, *, first:
 def compiled_part(
     schedule: Schedule, part: Sequence[int], bases: Sequence[Schedule] = (), *, first: bool
 ) -> CompiledPart:
-    """Compile the part of a collective with the data of ``part``: phase 1 if ``first``, else a phase 2.
+    """Compile the part for the data of the ranks ``part``: phase 1 if ``first``, else a phase 2.
 
     The other ranks may join phase 1 of an all_reduce with the chunks that they pass on. A phase 2 follows the
     fastest of ``bases`` (`late_bases` of the schedule if none are given).
@@ -108,7 +108,7 @@ def late_parts(schedules: Mapping[CollectiveCall, Schedule]) -> Iterator[tuple[P
 
 
 def packed(value: Any) -> bytes:
-    """Return ``value`` as few bytes, for sending to all ranks."""
+    """Return ``value`` as compressed bytes, to be sent to all ranks."""
     return zlib.compress(encode(value), 1)
 
 
@@ -125,10 +125,10 @@ def unpacked(content: bytes) -> Any:
 
 
 class LateContexts:
-    """The versions with contexts for late ranks, and the one they are requested for; times are monotonic.
+    """The versions that have contexts for late ranks, and the version that is about to get them.
 
-    ``made`` have them from the start. Each request has a number of its own, which tells late answers to
-    earlier requests apart.
+    The versions ``made`` have contexts from the start. Times are by the monotonic clock. Each request has a
+    number of its own, by which late answers to earlier requests are recognized.
     """
 
     def __init__(self, made: Iterable[int] = ()) -> None:

@@ -1,8 +1,8 @@
 """Detection of slow parts: a host most of whose links lost bandwidth, else single links between hosts.
 
 Current link costs are compared with the links' capability, by the rules of a watch (`probes.profiling`). A
-part is named, or cleared, when two measurements in a row agree. A named part stays named until it is half way
-back.
+part is named, or cleared, when two measurements in a row agree. A named part stays named until it has
+recovered half of its loss.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from synth.network import Network
 
 __all__ = ["Findings", "Slow", "SlowParts", "profile_of"]
 
-# A smaller loss of bandwidth is within the error of one quick measurement.
+# The share of bandwidth whose loss makes a link slow; a smaller loss is within the error of one quick
+# measurement.
 _SHARE = 0.15
 # After this many disagreeing measurements in a row, the links change too fast to be named.
 _MOST_DOUBTS = 4
@@ -32,8 +33,8 @@ Key = tuple[str, ...]
 class Slow:
     """A slow host that ``sends``, ``receives`` or does both slowly, or a slow link from one host to another.
 
-    One name in ``hosts`` is a host, two are a link, none is everything. ``factor`` is how many times slower
-    it is than its capability.
+    ``hosts`` holds one name for a host, two for a link, and none for the whole network. ``factor`` is how
+    many times slower it is than its capability.
     """
 
     hosts: tuple[str, ...]

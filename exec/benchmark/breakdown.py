@@ -25,7 +25,7 @@ __all__ = [
 
 Placement = Literal["out of place", "in place"]
 PartKind = Literal["late", "link", "port", "memory", "copy", "add", "core", "step", "rest"]
-# The kinds to compare between prediction and measurement: a prediction knows memory only as a whole.
+# Groups of kinds to compare between prediction and measurement. A prediction does not tell copies from sums.
 GROUPS: dict[str, tuple[PartKind, ...]] = {
     "late ranks": ("late",),
     "links": ("link",),
@@ -59,13 +59,13 @@ def parts_of(spent: Mapping[tuple[PartKind, str], float]) -> tuple[Part, ...]:
 
 
 def link_name(source: int, target: int) -> str:
-    """Return a link as reports name it."""
+    """Return the name of a link in reports."""
     return f"{source} -> {target}"
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The predicted time from the proven bound on; ``parts`` add up to it.
+    """The predicted time and its terms, beside the proven bound; ``parts`` add up to ``time_s``.
 
     ``schedule_s`` counts transfers alone, one at a time at each port. ``steps_s`` is the cost of steps at the
     ranks. ``sharing_s`` is the effect of concurrent transfers at shared ports, negative where they are
@@ -121,12 +121,12 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The time of one run, by part: the run whose slowest rank is nearest to the median.
+    """The parts of one run's time: the run whose slowest rank took nearest to the median time.
 
-    ``parts`` add up to ``time_s``. They are empty where the executor keeps no log; ``why_empty`` says so.
-    Clocks of different hosts may differ by ``clock_error_s``, and so may parts between them. ``busy`` lists
-    links and ports between hosts, the busiest first. Without a network ``forecast`` is None and ``busy`` is
-    empty.
+    ``parts`` add up to ``time_s``. They are empty if the executor keeps no log; ``why_empty`` then says why.
+    Clocks of different hosts may differ by ``clock_error_s``, so parts that span two hosts may be wrong by as
+    much. ``busy`` lists links and ports between hosts, the busiest first. Without a network ``forecast`` is
+    None and ``busy`` is empty.
     """
 
     placement: Placement

@@ -36,10 +36,12 @@ class RankRun:
 
 
 class _Cause(NamedTuple):
-    """The event that a row waited for, and its time: a row of another rank, or the departure of a message.
+    """The event that a row of a log waited for, and its time.
 
-    ``over`` is the connection of the message, if it went over a wire. ``row`` -1: the row before, on the same
-    rank.
+    It is the end of another rank's row, or the arrival or departure of a message.
+
+    ``over`` is the connection of the message, if it went over a wire. If ``row`` is -1, the walk goes on to
+    the row before, on the same rank.
     """
 
     there_ns: int
@@ -132,9 +134,7 @@ class _Walk:
         return RankTimes(rank, *(float(each) * _S_PER_NS for each in seconds))
 
     def _from(self, rank: int, row: int) -> tuple[int, int]:
-        """Attribute the time before a row (one after the last: the end); return the (rank, row) to go on
-        from.
-        """
+        """Attribute the time before a row, or the end; return the (rank, row) to go on from."""
         trace = self.runs[rank].trace
         last = row == len(trace.begin_ns)
         off_ns = trace.off_after_ns if last else int(trace.off_before_ns[row])
@@ -147,7 +147,8 @@ class _Walk:
         if cause.over is None:
             return (rank, row - 1) if cause.row < 0 else (cause.rank, cause.row)
         given_ns = before_ns if cause.row < 0 else int(self.runs[cause.rank].trace.end_ns[cause.row])
-        # Nobody took the message in before its receiver began: until then the receiver is late, not the link.
+        # A receiver that had not begun could not take the message in: that time counts as its lateness, not
+        # for the link.
         read_ns = self.runs[cause.over.receiver].trace.start_ns
         self._carry(cause.over, max(given_ns, min(read_ns, cause.there_ns)))
         if read_ns > given_ns:
@@ -155,7 +156,7 @@ class _Walk:
         return (rank, row - 1) if cause.row < 0 else (cause.rank, cause.row)
 
     def _cause(self, rank: int, row: int) -> _Cause:
-        """Return what a row (one after the last: the end) waited for longest."""
+        """Return what a row waited for longest; the row after the last stands for the end."""
         trace = self.runs[rank].trace
         if row == len(trace.begin_ns):
             found = self._settling(trace)
@@ -327,7 +328,7 @@ def _by_row(trace: RankTrace) -> dict[int, list[tuple[int, int]]]:
 
 
 def _moved(run: RankRun, ahead_ns: int) -> RankRun:
-    """Return a run by a clock that is ``ahead_ns`` behind."""
+    """Return a run with the times of a clock that is ``ahead_ns`` behind the rank's own."""
     trace = run.trace
     there_ns, left_ns, reader_ns = (
         np.where(times_ns > 0, times_ns - ahead_ns, 0)

@@ -13,22 +13,20 @@ from probes.base import plural
 
 __all__ = ["crowded", "machine", "waiting"]
 
-# Above this share without a core, the second digit of a ratio is chance.
+# Share of the time spent waiting for a core above which the second digit of a ratio is chance.
 _WAITED = 0.1
 _PACKAGES = ("ccctl", "numpy", "mpi4py", "torch", "cupy-cuda12x", "cupy-cuda13x")
 
 
 def machine(comm: Any) -> dict[str, str]:
-    """Return versions, kernel and processor of all ranks; values that differ between hosts are listed once
-    each. Collective.
-    """
+    """Return versions, kernel and CPU of all ranks, each distinct value once; collective."""
     every = comm.allgather(_own())
     names = dict.fromkeys(name for own in every for name in own)
     return {name: " | ".join(dict.fromkeys(own[name] for own in every if name in own)) for name in names}
 
 
 def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
-    """Return how many ranks share how many cores on the host where most do; "" where each can have its own.
+    """Return how many ranks share how many cores on the fullest host; "" if each can have its own.
 
     ``places``: the host of each rank, and the cores that it may run on.
     """
@@ -42,7 +40,7 @@ def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
 
 
 def waiting(share: float) -> str:
-    """Return why ranks waited, if one was on a run queue for a notable ``share`` of the time; else ""."""
+    """Return why ranks waited for cores, if for a notable ``share`` of the time; else ""."""
     return "other programs take the cores of ranks" if share > _WAITED else ""
 
 

@@ -27,9 +27,11 @@ _DTYPE = "float32"
 # The largest factors between measurement and prediction, on one host and between several, and the most
 # schedules to measure.
 _ERROR_ON_ONE_HOST, _ERROR, _MOST_ENTRANTS = 3.0, 1.5, 10
-# Iterations of a race, by what they are predicted to take altogether, and turns to warm up before many.
+# A race has as many iterations as are predicted to fit into _RACE_S, but _FEWEST to _MOST_ITERATIONS. _WARMUP
+# iterations precede it if it has more than _FEWEST, else one.
 _RACE_S, _FEWEST, _MOST_ITERATIONS, _WARMUP = 10.0, 3, 60, 3
-# The winner of the previous size stays within this factor of the fastest; a library must gain more.
+# Times within this factor count as about equal. The winner of the previous size wins again if it is within
+# this factor of the fastest; a library must be faster by more than this factor.
 _HARDLY = 1.03
 
 
@@ -50,7 +52,7 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Judged:
-    """The schedule to take, the library whose own collective is faster than it ("" for none), the race."""
+    """The winning schedule, the library with a faster collective ("" if none), and the race."""
 
     winner: Entrant
     library: str
@@ -58,16 +60,16 @@ class Judged:
 
 
 def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = None) -> list[Entrant]:
-    """Return the schedules to race, of ``found`` at one size: the one predicted fastest of each method.
+    """Return the schedules of ``found`` to race at one size: the predicted fastest of each method.
 
     A schedule that moves the whole buffer as one chunk counts as a method of its own: it has the fewest
     messages.
 
-    Of each method, only the few fastest by links alone and the shortest are compiled and predicted: compiling
-    hundreds would take longer than the race. Among about equally fast ones the shortest runs. Schedules are
-    left out that are too long to predict, that are predicted several times as slow as the fastest, or that
-    send the same in the same order as an earlier one. ``programs`` keeps compiled programs for the same
-    schedules at other sizes.
+    Of each method only a few schedules are compiled and predicted: the fastest in the simulation of links,
+    and those with the fewest sends. Compiling hundreds would take longer than the race. Among about equally
+    fast ones the one with the fewest sends runs. A schedule is left out if it is too long to predict, if it
+    sends the same in the same order as an earlier one, or if its predicted time exceeds the least by more
+    than the error of predictions. ``programs`` keeps compiled programs for the same schedules at other sizes.
     """
     programs = {} if programs is None else programs
     alike: dict[tuple[str, bool], list[Entrant]] = {}
@@ -100,7 +102,7 @@ def _alike(near: Sequence[Entrant]) -> list[Entrant]:
 
 
 def asked(sizes: Sequence[tuple[int, Sequence[Entrant]]], library: str = "") -> tuple[BenchRequest, ...]:
-    """Return the measurements: for each size in bytes all its entrants in turn, every element checked.
+    """Return a request for each size in bytes: all its entrants in turn, every element checked.
 
     ``library`` takes part with its own collective, if it has it; "" for none.
     """
@@ -130,10 +132,10 @@ def _bench_request(size_bytes: int, found: Sequence[Entrant], library: str) -> B
 def judged_race(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[Judged]:
     """Yield for each size the winner and the whole race; the report is that of the ``asked`` requests.
 
-    In each iteration, each time is divided by the sum over all entrants, because disturbances of memory and
+    In each iteration, each time is divided by the mean over all entrants, because disturbances of memory and
     cores slow all. The least median wins. The winner of the previous size stays unless it is notably slower,
-    and a library must be notably faster. An entrant with wrong elements does not count. Raises RuntimeError
-    if a schedule gave wrong elements: a bug.
+    and a library must be notably faster. A library with wrong elements does not count. Raises RuntimeError if
+    a schedule gave wrong elements: a bug.
     """
     rows = iter(report.rows)
     before = ""

@@ -1,8 +1,8 @@
 """Rates of each interface of a lab, as classes of the kernel's token buckets (tc htb).
 
 A host's own interface holds its egress rate and its directed pairs; its port at the switch holds its ingress
-rate. The classes are values. ``commands`` turns two sets of them, before and after, into lines for ``tc
--batch``, so that a rate of a running lab changes without losing a packet.
+rate. A `Class` only describes a class of the kernel. ``commands`` turns two sets of them, before and after,
+into lines for ``tc -batch``, so that a rate of a running lab changes without losing a packet.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from exec.lab.model import Lab, LabHost
 __all__ = ["Class", "commands", "port", "shapes", "uplink_ports"]
 
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
-# Small bursts: tokens collected while a link is idle pass at once, and make short messages look fast.
+# The burst of a rate is what passes in ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
+# tokens collected while a link is idle are spent at once and make short messages look fast.
 _LEAST_BURST_BYTES = 4 << 10
 _BURST_S = 5e-4
-# One jumbo frame; the kernel's own choice depends on the rate, and it warns if that is small or large.
+# The quantum is one jumbo frame. The kernel would derive it from the rate, and warn if the result is small or
+# large.
 _QUANTUM_BYTES = 9000
 
 
@@ -94,8 +96,8 @@ def _egress(lab: Lab, host: LabHost, total: float | None) -> tuple[Class, ...]:
         )
     if not pairs:
         return _whole(total)
-    # A class may always send its guaranteed rate. So guaranteed rates add up to the host's rate, and classes
-    # borrow what others do not use.
+    # A class may always send its guaranteed rate. So guaranteed rates add up to at most the host's rate, and
+    # classes borrow what others do not use.
     share = total / (len(pairs) + 1)
     leaves = [Class(_OTHERS, _TOTAL, share, total)]
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""The ranks as their command knows them: their phases, its answers to them, and who waits for whom."""
+"""The command's view of its ranks: their phases, its answers to them, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_NAMED = 8
 
 
 class RankPhase(IntEnum):
-    """The phases of a rank, of which it leaves none out but by its loss or failure."""
+    """The phases of a rank, in order; only a lost or failed rank skips some."""
 
     PRESENT = 0
     """It has said hello."""
@@ -33,8 +33,8 @@ class RankPhase(IntEnum):
 class RankState:
     """The state of one rank, as the command knows it.
 
-    ``start`` counts its earlier starts. ``send_error`` is why a message could not be sent to it, as the
-    connection reports it once. ``lost`` says how it was lost, in a run that survives that.
+    ``start`` counts its earlier starts. ``send_error`` keeps why a message could not be sent to it, because
+    the connection reports that only once. ``lost`` says how the rank was lost, if the run goes on without it.
     """
 
     number: int
@@ -81,7 +81,7 @@ def culprit(ranks: Collection[RankState]) -> RankState | None:
 
 
 def who_waits(ranks: Collection[RankState], but: RankState | None = None) -> list[str]:
-    """Return one line for each awaited thing, with the ranks that wait for it."""
+    """Return a line for each awaited rank and step, then one for each rank that waits for none."""
     waiting: dict[tuple[int, str], list[int]] = {}
     for rank in ranks:
         if rank is not but and rank.at_work and rank.status.peer is not None:
@@ -108,7 +108,8 @@ class AllGathers:
     def whole(self, absent: Collection[int]) -> Iterator[tuple[bytes, ...]]:
         """Yield the contributions of all ranks to each newly completed all-gather.
 
-        ``absent`` ranks contribute nothing more: b"" once their earlier contributions are used up.
+        An ``absent`` rank contributes nothing more: once its earlier contributions are used up, b"" stands
+        for it.
         """
         while any(self._given) and all(given or rank in absent for rank, given in enumerate(self._given)):
             yield tuple(given.popleft() if given else b"" for given in self._given)

@@ -43,7 +43,7 @@ def told_to_end() -> int:
 
 
 def _swallowed(unraisable: Any) -> None:
-    """Send the last signal again if it raised this unraisable exception; a hook."""
+    """Send the last signal again if it raised the exception, else call the previous hook."""
     if not _heard or not isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
         _before[-1](unraisable)
         return
@@ -67,15 +67,15 @@ def deferred() -> Iterator[Callable[[], None]]:
     """Hold back SIGINT, SIGTERM and SIGHUP within the block; yield a function that delivers them.
 
     So none of them raises in the middle of work that must be completed. They are also delivered at the end of
-    the block. Each then does what it did before; SIGTERM and SIGHUP without a handler unwind the stack as in
-    ``unwinding``.
+    the block. Each signal then runs its previous handler. SIGTERM and SIGHUP without one unwind the stack as
+    in ``unwinding``.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
     waiting: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # None is a handler that was not set from Python.
+    # The handler is None if it was not set from Python; such signals are not held back.
     found = {number: signal.getsignal(number) for number in numbers}
     before = {number: old for number, old in found.items() if old not in (signal.SIG_IGN, None)}
 

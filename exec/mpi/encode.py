@@ -82,7 +82,7 @@ def tables_of(
 ) -> Tables:
     """Return the tables of ``rank``.
 
-    ``links`` are the rows of its connections in the table of links. O(steps).
+    ``links`` maps each of its connections to a row in the table of links. O(steps).
     """
     program = layout.program
     blocks = np.flatnonzero(program.tb_rank == rank)

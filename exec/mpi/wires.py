@@ -1,7 +1,8 @@
 """Connections between hosts over MPI: persistent requests that send and receive the messages of links.
 
-The interpreter writes and reads messages as within one host, and MPI takes the place of the other rank. A
-receive is posted as soon as its memory is free, and a send is started as soon as its message is written.
+The interpreter writes and reads messages as it does within one host. MPI does what the other rank would do
+there. A receive is posted as soon as its memory is free, and a send is started as soon as its message is
+written.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["SEGMENT_BYTES", "MpiWires"]
 
 # Open MPI sends longer messages over TCP by a protocol that halves the rate of a link with traffic both ways.
 SEGMENT_BYTES = 60 << 10
-# Sleep between two checks while messages are held back.
+# Seconds to sleep between two checks while a paced message is not due.
 _NAP_S = 2e-4
 
 
@@ -129,7 +130,7 @@ class MpiWires:
         return bool(wire.counters[1] > self._base[at] + number - wire.depth)
 
     def _count(self, at: int) -> None:
-        """Set the counter to the messages completed without a gap; they complete in any order."""
+        """Set the counter to the number of messages before the first incomplete one."""
         left, prefix = self._left[at], self._prefix[at]
         before = prefix
         while prefix < len(left) and not left[prefix]:

@@ -19,7 +19,7 @@ LIBRARIES = {
     "nccl": "exec.peers.nccl:NcclPeer",
 }
 _EVERY = "all"
-# Packages that ccctl does not bring, and how they are installed.
+# Packages that are not installed with ccctl, and how to install them.
 _NEEDED = {
     "gloo": ("torch", "pip install torch (a CPU build is enough)"),
     "nccl": ("cupy", install("cuda12", beside=("nvidia-nccl-cu12",))),
@@ -29,7 +29,7 @@ _NEEDED = {
 def library_of(device: str, *, sockets: bool) -> str:
     """Return the library that ranks on ``device`` have.
 
-    "" for those that ``sockets`` join, which need none.
+    It is "" if ``sockets`` join the ranks, which then need no library.
     """
     if sockets:
         return ""
@@ -37,7 +37,7 @@ def library_of(device: str, *, sockets: bool) -> str:
 
 
 def parse_peers(text: str | None) -> tuple[str, ...]:
-    """Return the peers of ``mpi:ring,gloo``, each once, in order; raises UsageError for one that is none."""
+    """Return the peers of ``mpi:ring,gloo``, each once; raise UsageError for an unknown one."""
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(","))) if text else ()
     for name in names:
         library, _, algorithm = name.partition(":")

@@ -82,7 +82,7 @@ def _value(ranks: _Ranks, rank: int, part: MovePart) -> Array | None:
 
 
 def _count(program: Program, inputs: Sequence[Array]) -> int:
-    """Return the elements of a block, from the inputs; raises UsageError if they do not fit."""
+    """Return the number of elements of a block; raise UsageError if the inputs do not fit."""
     if len(inputs) != program.ranks:
         raise UsageError(f"inputs: expected one for each of {program.ranks} ranks, found {len(inputs)}")
     layout = Layout(program, 1)

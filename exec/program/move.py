@@ -87,7 +87,7 @@ class _Sizes:
             yield Move(step, rank, OPS[op], to, from_, parts)
 
     def _source_lengths(self, rank: int, step: int) -> list[int]:
-        """Return the elements of each slot that the step reads; one total for all if chunks are equal."""
+        """Return the length of each slot that the step reads; one total if chunks are equal."""
         program, layout = self.program, self.layout
         buffer, first, count = (
             int(column[step]) for column in (program.src_buffer, program.src_slot, program.count)

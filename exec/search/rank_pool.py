@@ -21,23 +21,24 @@ from synth.portfolio import ProcessPool, WorkerPool, WorkerPools
 
 __all__ = ["RankPool", "pools_of"]
 
-# Functions that rank 0 names in its messages: the worker's task here, and the work in it.
+# Modules whose functions rank 0 names in its messages: this one runs a task, the other has the work of a
+# task.
 share_functions_of(__name__)
 share_functions_of("synth.portfolio.size_sweep")
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Delay until a rank notices that its task is no longer needed.
+# Interval at which a rank checks whether its task is still needed.
 _HEARS_S = 0.05
 
 
 @contextmanager
 def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | None]:
-    """Yield a maker of pools of the other ranks on rank 0; on those, None once rank 0 has left the block.
+    """Yield a maker of pools of other ranks on rank 0; on others, None after rank 0's block.
 
-    All ranks of ``comm`` call it. A world of one rank gets processes of its machine. Raises UnavailableError
-    if MPI does not let two threads of a rank communicate.
+    All ranks of ``comm`` call it. In a world of one rank, the workers are processes on its machine. Raises
+    UnavailableError if MPI does not let two threads of a rank communicate.
     """
     if comm.Get_size() == 1:
         yield ProcessPool
@@ -50,7 +51,7 @@ def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | N
     # Messages about ended pools must not mix with those of mpi4py.
     ends = comm.Dup()
     if comm.Get_rank() == 0:
-        # Its type stub admits None, which the root never gets.
+        # The type stub of mpi4py allows None, which rank 0 never gets.
         executor: Any
         with MPICommExecutor(comm, root=0) as executor:
             try:
@@ -108,7 +109,7 @@ class _Worker:
         try:
             return self._done(self._pool, task)
         except Exception:
-            # Its process may be gone.
+            # The process of the pool may have died.
             self._leave()
             raise
         finally:

@@ -28,7 +28,8 @@ __all__ = [
     "without_joined",
 ]
 
-# A context manager: within its block, this rank's data for a part goes to the given function on arrival.
+# A function that returns a context manager. Within its block, this rank's data for a part is passed to the
+# function's argument when it arrives.
 Offers = Callable[[Callable[[Array], None]], AbstractContextManager[None]]
 
 
@@ -48,7 +49,7 @@ class Entrance:
 
     @contextmanager
     def open(self, of: Hashable, take: Callable[[Array], None]) -> Iterator[None]:
-        """Pass data offered for ``of`` (not None) to ``take``, once, within the block."""
+        """In the block, pass the first data offered for ``of`` (not None) to ``take``."""
         with self._lock:
             self._of, self._take = of, take
         try:
@@ -58,7 +59,7 @@ class Entrance:
                 self._of = None
 
     def offer(self, of: Hashable, data: Array) -> None:
-        """Let ``data`` join a running part of ``of`` that is open for it; on any thread."""
+        """Pass ``data`` to the open block of ``of``, if there is one; any thread may call this."""
         with self._lock:
             if self._of == of:
                 self._of = None
@@ -66,7 +67,10 @@ class Entrance:
 
 
 def joined_elements(phase: Phase, rank: int, joined: Mask, count: int) -> Mask:
-    """Return for each of ``count`` elements whether it has joined; ``joined`` is by element of the input."""
+    """Return for each of ``count`` elements whether it has joined.
+
+    ``joined`` is the same mask, but of the elements of the phase's input.
+    """
     places = phase.input_places(rank)
     slots = joined.reshape(len(places), -1)
     found = np.zeros((phase.whole.share, slots.shape[1]), dtype=bool)
@@ -83,7 +87,10 @@ def covered_slots(phase: Phase, rank: int, joined: Mask, padded_count: int) -> M
 
 
 def left_out(phase: Phase, covered: Mapping[int, Mask]) -> Mask:
-    """Return for each chunk of a later phase whether all its data has joined; ``covered``: slots by rank."""
+    """Return for each chunk of a later phase whether all its data has joined.
+
+    ``covered`` maps a rank to the mask of its input slots that have joined.
+    """
     sources = phase.schedule.collective.sources
     left = sources.sizes().copy()
     for rank, slots in covered.items():

@@ -1,4 +1,4 @@
-"""Numbers as people and files write them, in ASCII digits: a value within bounds, or None; never an error.
+"""Parsing of numbers in ASCII digits: returns a value within bounds, else None; never raises.
 
 Python's ``int`` reads the digits of every script, accepts underscores, and raises beyond 4,300 digits.
 ``str.isdigit`` accepts characters that ``int`` refuses (``²``). ``float`` returns infinity for large numbers.
@@ -12,7 +12,7 @@ import re
 __all__ = ["LARGEST", "LEAST_BETA_S_PER_BYTE", "decimal", "whole"]
 
 LARGEST = (1 << 63) - 1
-# With this bound, rates (1 / beta) and products and ratios of costs are finite.
+# The least beta of a link. It keeps rates (1 / beta) and products and ratios of costs finite.
 LEAST_BETA_S_PER_BYTE = 1e-30
 _WHOLE = re.compile(r"([+-]?)0*([0-9]{1,20})")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -70,7 +70,7 @@ def _method(record: _Record, name: str) -> str:
 
 
 def _values(record: _Record, host: Host, name: str) -> set[Hashable]:
-    """Return the possible meanings of a field: some tools give a function's own limit, some its link's."""
+    """Return the possible values of a field: tools give a device's own limit or its link's."""
     value = getattr(record, name)
     if name == "pci_class":
         return {value[:6]}  # hwloc omits the programming interface
@@ -115,7 +115,7 @@ def _absent(hosts: Sequence[Host]) -> Iterator[Finding]:
 
 
 def with_stated(host: Host) -> Iterator[Finding]:
-    """Yield contradictions of a host's PCI tree and links with the path types that a tool states."""
+    """Yield contradictions between the path types of a tool and the host's PCI tree and links."""
     paths = Paths(host)
     every: list[Gpu | Nic] = [*host.gpus, *host.nics]
     devices = {key_of(device): device for device in every}

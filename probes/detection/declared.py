@@ -46,7 +46,7 @@ class Reconciled:
 
 
 def reconcile(declared: Topology, profile: Profile) -> Reconciled:
-    """Compare measured pairs of GPUs in hosts and NICs between hosts with ``declared``, and correct it."""
+    """Correct ``declared`` by measured pairs: of GPUs within hosts, and of NICs between hosts."""
     tables = load()
     pairs = list(measured_pairs(declared, profile))
     hosts, edits, unexplained = list(declared.hosts), list[Edit](), list[Finding]()

@@ -13,7 +13,7 @@ __all__ = ["detect"]
 
 
 def detect(*files: str | os.PathLike[str], active: bool = False, seed: int = 0) -> Topology:
-    """Return the topology of this machine, or with ``files`` of the machines that they describe.
+    """Return the topology of this machine, or of the machines that ``files`` describe, if given.
 
     A file is NCCL's or hwloc's XML, the matrix of ``nvidia-smi topo -m``, or the folder of a recording
     (``ccctl detect --record``); its type is detected. Files of one machine are merged, other machines are

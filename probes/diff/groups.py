@@ -28,9 +28,10 @@ class Alike:
 
 
 def fold_hosts(topology: Topology) -> list[Alike]:
-    """Return the hosts in groups of equal ones, the largest group first; each host is in one.
+    """Return groups of equal hosts, the largest group first; each host is in exactly one.
 
-    Hosts are first grouped by equal records; then one host of each kind is compared with the others.
+    Hosts with equal records are grouped first. Then groups are merged if their first hosts show no
+    difference.
     """
     equal: list[tuple[Host, list[Host]]] = []
     for host in topology.hosts:

@@ -121,7 +121,7 @@ def _measured(own: Iterable[FabricLink], kind: str) -> float | None:
 
 
 def _switches(matched: Matched) -> Iterator[Difference]:
-    """Yield devices that share a PCIe switch with others than before; as few as explain all pairs."""
+    """Yield devices whose PCIe switch neighbours changed; greedy, so that few explain all pairs."""
     if flat(matched.reference) or flat(matched.found):
         return
     devices, now = functions(matched.reference), functions(matched.found)

@@ -31,9 +31,11 @@ logging.getLogger("probes").addHandler(logging.NullHandler())
 
 _MAGIC = b"ccctl kept 1\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
-# The largest compiled loop takes less than 1 MiB, a schedule for hundreds of ranks a few MiB.
+# Larger files are not read: the largest compiled loop takes less than 1 MiB, a schedule for hundreds of ranks
+# a few MiB.
 _MOST_BYTES = 64 << 20
-# The longest loop takes seconds to compile, on a busy machine several times that.
+# The longest wait for another process to make a file: the longest loop takes seconds to compile, on a busy
+# machine several times that.
 _PATIENCE_S = 60.0
 # No write takes this long; an older partial file was left by a killed process.
 _ABANDONED_S = 600.0
@@ -125,8 +127,8 @@ class FileCache:
                     lock = _create(path)
                     stack.callback(os.close, lock)
                     if _locked(lock):
-                        # A process that waits for this file will find what was made. A later one makes a new
-                        # file.
+                        # A process that waits for this lock will find what was made. A later process creates
+                        # a new lock file.
                         stack.callback(_remove, path)
                 except OSError as error:
                     self._say(self._cannot_keep(error))

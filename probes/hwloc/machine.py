@@ -143,7 +143,7 @@ def _nics(reading: MachineReader) -> Iterator[Nic]:
 
 
 def _rdma_ports(first: Nic, rdma: OsDevice) -> Iterator[Nic]:
-    """Yield one NIC for each port whose state is known, named as the kernel names ports."""
+    """Yield one NIC for each port whose state is known; if none is, one NIC for port 1."""
     states = {int(m[1]): value for key, value in rdma.infos.items() if (m := _PORT_STATE.fullmatch(key))}
     for number in sorted(states) or [1]:
         state = _PORT_STATES.get(integer(states.get(number, "")) or 0, "")

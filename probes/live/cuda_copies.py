@@ -45,7 +45,10 @@ class CudaCopies:
             return self._timed(gpu)
 
     def beside_gbs(self, gpu: str, other: str) -> float:
-        """Return GB/s of one copy while ``other`` is busy; retries with more load if that ended too early."""
+        """Return GB/s of one copy while ``other`` is busy.
+
+        The copy is repeated with more load if the load ended before the copy did.
+        """
         for rounds in _ROUNDS:
             with cuda_errors():
                 ends = self._load(other, rounds)

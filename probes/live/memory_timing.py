@@ -22,11 +22,13 @@ __all__ = ["SIZES_BYTES", "MemorySpeed", "memory_speed"]
 
 Floats32 = NDArray[np.float32]
 
-# Bytes of one operand, of which a sum has three: from the innermost caches to beyond the largest.
+# Sizes of one operand in bytes, from within the innermost caches to beyond the largest. A sum has three
+# operands of a size.
 SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26)
-# Bytes of one measurement, and measurements per median; fewer for larger sizes.
+# Bytes of one measurement; measurements per median, for sizes up to that many bytes and for larger ones.
 _BYTES, _TIMES, _FEWER_TIMES = 4 << 20, 5, 3
-# A rank yields its core after this many bytes, as in a run: the next rank finds other data in the caches.
+# A rank yields its core after this many bytes. The next rank on that core then finds other data in the
+# caches, as in a run.
 _TURN_BYTES = 512 << 10
 # Elements added at once.
 _BLOCK = (128 << 10) // 4
@@ -55,8 +57,9 @@ def memory_speed(comm: Any, between: Callable[[], None] = lambda: None) -> Memor
     """Time this rank's copies, sums, and fetches from the next rank of its host; collective.
 
     All ranks start together. Times are processor times, because ranks wait for their turn if they outnumber
-    cores. Sums are of float32: an operand and a block that stays in the caches, into a third buffer. Sizes
-    that do not fit the memory are left out. ``between`` is called before each barrier, as a sign of progress.
+    cores. A sum adds float32 elements of an operand and of a block that stays in the caches, and writes the
+    result to a third buffer. Sizes that do not fit the memory are left out. ``between`` is called before each
+    barrier, as a sign of progress.
     """
 
     def barrier() -> None:

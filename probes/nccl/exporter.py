@@ -10,7 +10,8 @@ from probes.topology import Host
 
 __all__ = ["MOST_NODES", "Exported", "export"]
 
-# NCCL_TOPO_XML_MAX_NODES. Some builds of NCCL failed with far fewer.
+# The most nodes that NCCL accepts (NCCL_TOPO_XML_MAX_NODES). Above _FEWER_NODES there is a warning, because
+# some builds of NCCL failed with far fewer than the limit.
 MOST_NODES = 256
 _FEWER_NODES = 120
 

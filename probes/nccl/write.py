@@ -1,8 +1,8 @@
 """The elements of NCCL's topology files, written from the records of a host.
 
-For NCCL a PCIe switch is one element, and its ports and root ports are none. A link is as fast as the slower
-of its ends. An unknown value is left out where NCCL queries the machine itself (functions of GPUs and NICs),
-and written as unknown elsewhere (switches).
+A PCIe switch is one element. Its downstream ports, and root ports, have no elements. A link is as fast as the
+slower of its ends. An unknown value is left out where NCCL queries the machine itself (functions of GPUs and
+NICs), and written as unknown elsewhere (switches).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Writer:
         self._devices = functions(host)
         self._gpus = {gpu.bus_id: gpu for gpu in host.gpus}
         self._is_amd = any(gpu.vendor == "amd" for gpu in host.gpus)
-        # If nothing is known about the GPUs, only functions are written, and NCCL completes them on the
-        # machine.
+        # If nothing is known about the GPUs, only their PCI functions are written, and NCCL adds the rest on
+        # the machine.
         self._tells_gpus = bool(host.fabric) or any(
             gpu.compute_capability or gpu.gpudirect is not None for gpu in host.gpus
         )
@@ -83,7 +83,7 @@ class Writer:
         return Node("system", {"version": 2 if self._is_amd else 1}, list(cpus.values()))
 
     def _worth_telling(self) -> list[str]:
-        """Return GPUs and NICs in the order of the bus, and every device that came from a file of NCCL's."""
+        """Return the bus ids of GPUs, NICs and devices from NCCL's files, in bus order."""
         ends = self._gpus.keys() | {nic.bus_id for nic in self._host.physical_nics}
         return [
             device.bus_id
@@ -104,7 +104,8 @@ class Writer:
             node = here
         top = above[-1]
         numa = next((one.numa for one in above if one.numa is not None), -1)
-        # NCCL's files have CPUs for host bridges: two bridges of one NUMA node are one CPU.
+        # NCCL's files have CPUs in place of host bridges, so two host bridges of one NUMA node become one
+        # CPU. Only a root that came from such a file names a CPU of its own.
         root = top.root if top.root.startswith("cpu") else ""
         if node is not None:
             self._cpu(numa, root, cpus).inside.append(node)
@@ -154,7 +155,7 @@ class Writer:
     def _gpu(self, gpu: Gpu) -> Node:
         attributes: dict[str, object] = _known(("dev", gpu.index))
         if gpu.arch.startswith("gfx"):
-            # RCCL numbers architectures up to the MI300A.
+            # RCCL writes architectures up to the MI300A as numbers, and later ones by name.
             attributes["gcn"] = _NUMBERED.get(gpu.arch, gpu.arch)
         elif gpu.arch.startswith("sm_"):
             attributes["sm"] = gpu.arch.removeprefix("sm_")

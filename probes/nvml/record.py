@@ -92,7 +92,7 @@ class RecordedNvml:
 
 
 def _shorter(words: list[str]) -> list[str]:
-    """Return keys without the link in a field value's argument, because "0,164:3" also matches "0,164"."""
+    """Return keys without a field's link: a call "0,164:3" also takes the answer of "0,164"."""
     plain = [word.partition(":")[0] for word in words]
     return [",".join(plain), *(f"*,{word}" for word in plain[1:])] if plain != words else []
 

@@ -1,6 +1,6 @@
 """The host and the NIC that a topology declares for each rank.
 
-If the environment names several NICs for every host, its ranks use them in turn.
+If the environment names several NICs for all hosts, the ranks of a host use them in turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from probes.topology import Host, Nic, Topology
 
 __all__ = ["NICS", "bind_nic", "declared_nic", "host_of"]
 
-# The NICs of every host, separated by commas; and the NIC to which this rank is bound.
+# Environment variables: the NICs of every host, separated by commas, and the NIC to which this rank is bound.
 NICS, _NIC = "CCCTL_NICS", "CCCTL_NIC"
 _LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
 # Variables by which Open MPI, UCX and libfabric choose a NIC.

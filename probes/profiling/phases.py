@@ -109,12 +109,12 @@ class Steps:
         return self._instances
 
     def retest(self, samples: Samples) -> None:
-        """Measure links that stand out once more, alone, and add the results to ``samples``.
+        """Repeat measurements of links that stand out, one link at a time; add them to ``samples``.
 
         If there are too many, they are first measured again concurrently, because most were disturbed only
-        once. Then follow links that were disturbed even alone, or that stand out only now. Single links that
-        are still slow are measured a last time, because some are disturbed twice. Links whose ends waited for
-        cores are also measured alone.
+        once. Links that were disturbed even alone, or that stand out only now, are then measured alone again.
+        Single links that are still slow are measured a last time, because some are disturbed twice. Links
+        whose ends waited for cores are also measured alone.
         """
         chosen = self._on_every_rank(to_retest, samples)
         for number in range(1, _MORE_PASSES + 1):
@@ -165,7 +165,10 @@ class Steps:
         return tuple(copies for copies in every if copies is not None)
 
     def memory(self) -> tuple[HostMemory, ...]:
-        """Measure copies and sums on hosts of several ranks, all at once; none with GPUs or a budget."""
+        """Measure copies and sums in memory on hosts with several ranks, all ranks at once.
+
+        Nothing is measured if a rank is on a GPU or the effort has a budget.
+        """
         hosts = Counter(place.host for place in self._places)
         unwanted = self._effort.budget_s is not None or any(place.on_gpu for place in self._places)
         if unwanted or max(hosts.values()) < 2:
@@ -218,7 +221,7 @@ class Steps:
         return [*told, f"left out ({why}): {', '.join(left + self._left_out)}"]
 
     def _is_enough(self, number: int, last_s: float) -> bool:
-        """Return whether to skip pass ``number``: it would not fit, or slow links have been seen twice."""
+        """Return whether to skip pass ``number``: no time left, or two passes took long enough."""
         now_s = time.perf_counter()
         if self._effort.budget_s is not None:
             return self._prober.deadline_s - now_s < 1.2 * last_s
@@ -227,7 +230,8 @@ class Steps:
     def _pass(self, plan: RoundPlan, number: int, found: Samples) -> bool:
         """Measure one pass; return whether there was time for all of it.
 
-        It goes round by round, so that even a part of a pass holds complete links.
+        Each round measures latency and bandwidth of its links, so that the links of finished rounds are
+        complete even if the pass stops early.
         """
         rounds = plan.rounds_of(number)
         cut = [
@@ -294,7 +298,7 @@ class Steps:
         self._add(found, samples)
 
     def _add(self, found: Samples, samples: Samples) -> None:
-        """Add the findings of all ranks to the samples of rank 0."""
+        """Add the ``found`` samples of all ranks to ``samples`` on rank 0."""
         gathered = self._gathered(found)
         if self._prober.rank == 0:
             samples.add(gathered)
@@ -347,7 +351,7 @@ class Steps:
         return bool(self._prober.comm.bcast(decision))
 
     def _gathered(self, samples: Samples) -> Samples:
-        """Return the samples of every rank on rank 0, elsewhere its own."""
+        """Return the samples of all ranks on rank 0; on another rank, return its own."""
         self._prober.waits_for_all("the samples of all ranks")
         everyone = self._prober.comm.gather(samples)
         if everyone is None:
@@ -359,5 +363,5 @@ class Steps:
 
 
 def _medians(costs: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """Return the median over ranks for each size; empty if one of them has none."""
+    """Return the median over ranks for each size; empty if a rank has no values."""
     return tuple(np.median(costs, axis=0).tolist()) if all(costs) else ()

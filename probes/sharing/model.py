@@ -35,7 +35,7 @@ def is_of(port: str, host: str, way: str) -> bool:
 
 
 def ports(pairs: Sequence[Pair], places: Sequence[Place], shares: Sequence[Share]) -> tuple[SharedPort, ...]:
-    """Return the ports of ``pairs``, by row; ``shares`` found by trials replace assumed ports."""
+    """Return the ports shared by rows of ``pairs``; ``shares`` replace assumed ports."""
     assumed = _assumed(pairs, places)
     own = {share.name: share.s_per_byte for share in shares}
     row_of = {pair: row for row, pair in enumerate(pairs)}

@@ -53,7 +53,7 @@ def nic_shares(known: Known, trials: ContentionTrials) -> list[Share]:
 
 
 def contradicted(places: Sequence[Place], shares: Sequence[Share]) -> list[str]:
-    """Return notes on ranks that trials put on other NICs than the topology declares, and on the cost.
+    """Return notes where measured NIC sharing differs from the topology, and what it costs.
 
     ``shares`` are those of `nic_shares`, which take precedence.
     """
@@ -92,7 +92,7 @@ def _sort(nics: Sequence[_Nic], known: Known, trials: ContentionTrials) -> None:
         ready = [(nic, trial) for nic, trial in asked if trial is not None]
         if not ready:
             return
-        # If trials run out, the last entries of a long list are skipped, and those before them are complete.
+        # If trials run short, the first entries get them, so that these become complete.
         ready = ready[: max(trials.left, 1)]
         for (nic, _), shared in zip(ready, trials.shared([trial for _, trial in ready]), strict=True):
             nic.learn(shared)

@@ -24,10 +24,12 @@ _Decide: TypeAlias = Callable[[npt.NDArray[np.float64]], _Bools]
 _Key = TypeVar("_Key", bound=Hashable)
 # Least gap between two groups, in spreads of the trials.
 _SPREADS = 3.0
-# A smaller difference may be real, but is never a shared link.
+# Least relative differences: _EFFECT between two groups (a smaller one may be real, but is never a shared
+# link), _NEARER between the lowest key and the next.
 _EFFECT = 0.1
 _NEARER = 0.02
-# For a single group: a shared link leaves half or less, contention for memory alone leaves more.
+# A single group shares a link if its median ratio is below this: a shared link leaves half of the rate or
+# less, contention for memory alone leaves more.
 _SHARED_LEVEL = 0.75
 _RESAMPLINGS = 200
 

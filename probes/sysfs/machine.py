@@ -1,7 +1,8 @@
 """This machine as the Linux kernel shows it: CPU, PCI tree, NUMA, network and InfiniBand ports.
 
-The PCI tree is the real path of each device. An attribute that is unset or missing from an old kernel is
-unknown. Every function takes the root of the file system, so that recorded machines can be replayed.
+The PCI tree is read from the real path of each device below /sys. An attribute that is unset or missing from
+an old kernel is unknown. Every function takes the root of the file system, so that recorded machines can be
+replayed.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def _above(device: PciDevice, found: dict[str, PciDevice]) -> list[str]:
 def _is_gpu(device: PciDevice, sys: Path) -> bool:
     if not pci_ids.is_gpu(device.pci_class, device.vendor, device.device):
         return False
-    # Integrated graphics run no ranks; their carve-out of memory is at most this small.
+    # Integrated graphics run no ranks. They are VGA controllers with less than ``_LEAST_VRAM_BYTES`` of
+    # memory.
     vram_bytes = decimal(sys / "bus/pci/devices" / device.bus_id / "mem_info_vram_total")
     return not (device.pci_class.startswith("0x0300") and 0 < (vram_bytes or 0) < _LEAST_VRAM_BYTES)
 

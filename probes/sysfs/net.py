@@ -1,4 +1,4 @@
-"""Network ports from /sys/class/net and /sys/class/infiniband, joined if they are one port.
+"""Network ports from /sys/class/net and /sys/class/infiniband; entries of one port are joined.
 
 A port has a device behind it. Bridges, veths and tunnels have none, whatever speed they report.
 """

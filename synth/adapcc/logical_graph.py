@@ -1,8 +1,8 @@
 """AdapCC's logical graph: nodes (hosts, or ranks), and the candidate links between each two of them.
 
-The logical graph of AdapCC (Sec. IV-D) has GPUs and NICs; here a NIC is a port of links. Between hosts each
-host is one node, and sub-collective number i uses the links between the i-th ranks of both hosts, so that the
-NICs of a host share the work.
+The logical graph of AdapCC (Sec. IV-D) has GPUs and NICs; here a NIC is a port that links share. Between
+hosts each host is one node, and sub-collective number i uses the links between the i-th ranks of both hosts,
+so that the NICs of a host share the work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AdapCC's strategy for a tensor (Sec. IV-D): the trees that finish soonest, and a bound that proves it.
 
-The integer program is that of ``synth.adapcc.tree_milp``; it starts from shortest paths or chains, whichever
-finish sooner. This module times its trees.
+The integer program is built by ``synth.adapcc.tree_milp``. Its solver starts from shortest-path trees or from
+chains, whichever finish sooner. This module computes the times of the trees.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Strategy:
     """A tree for each demand, and its time in the model.
 
     ``time_s`` is the load of the busiest resource plus the first chunk's time to the root (and back).
-    ``bound_s`` is a proven lower bound on it, among strategies with as many trees.
+    ``bound_s`` is a proven lower bound on the time of any strategy with as many trees.
     """
 
     trees: tuple[Tree, ...]
@@ -66,8 +66,8 @@ def plan(
     bound = 0.0
     starts = [trees, _chains(graph, trees, chunk_bytes)]
     best_s, best = min(((_time_s(program, start), start) for start in starts), key=lambda pair: pair[0])
-    # The load alone is proven quickly. The first chunk's time rarely decides and slows the proof, so it comes
-    # second.
+    # The first step minimizes the load alone, which is proven quickly. The second step adds the first chunk's
+    # time, which rarely decides and slows the proof.
     steps = (({program.busy: 1.0}, 0.6, gap / 4), ({program.busy: 1.0, program.first: ways}, 1.0, gap))
     for cost, part, enough in steps:
         if best_s <= bound * (1 + gap):
@@ -86,7 +86,7 @@ def plan(
 
 
 def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> list[Tree] | None:
-    """Return shortest-path trees of all demands; roots not given are the best connected nodes, in turn."""
+    """Return a shortest-path tree for each demand; missing roots are the best connected nodes."""
     into = np.zeros(graph.nodes)
     for edge, step_s in zip(graph.edges, graph.steps_s(chunk_bytes).tolist(), strict=True):
         into[edge.dst] += 1.0 / step_s
@@ -105,10 +105,10 @@ def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int
 
 
 def _chains(graph: NodeGraph, trees: Sequence[Tree], chunk_bytes: int) -> list[Tree]:
-    """Return for each tree a chain through all nodes to its root, along the fastest unused edge at each.
+    """Return for each tree a chain of all nodes to its root, built greedily from the fastest edges.
 
-    A chain keeps every node only as busy as its slowest edge, while shortest paths concentrate at the root.
-    If a chain does not reach all nodes, the tree is returned instead.
+    In a chain each node receives from at most one other, while shortest-path trees concentrate traffic at the
+    root. If a chain does not reach all nodes, the tree is returned instead.
     """
     steps_s = graph.steps_s(chunk_bytes).tolist()
     into: list[list[int]] = [[] for _ in range(graph.nodes)]
@@ -138,7 +138,7 @@ def _busy_s(graph: NodeGraph, demands: Sequence[Demand], trees: Sequence[Tree], 
 
 
 def _time_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
-    """Return (4)–(6): the first chunk's time, there and back, plus that of the busiest link or port."""
+    """Return (4)–(6): the first chunk's time to the root (and back) plus the busiest load."""
     busy_s = _busy_s(program.graph, program.demands, trees, program.total_bytes)
     return max(program.floor_s, busy_s) + (2 if program.graph.both else 1) * _first_s(program, trees)
 

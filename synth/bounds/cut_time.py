@@ -49,8 +49,9 @@ def drained_s(
 ) -> float:
     """Return a lower bound on the time at which all ranks inside have all chunks, if all want all chunks.
 
-    The last j of ``needed`` chunks cross no sooner than ``needed`` − j + 1 can have crossed. Each rank inside
-    must still receive those j, from outside or over an inner link that starts after that.
+    None of the last j of ``needed`` chunks crosses before ``needed`` − j + 1 chunks can have crossed. Each
+    rank inside must still receive those j, from outside or over an inner link that starts after that. The
+    result is at least ``at_least_s``.
     """
     worst_s = at_least_s
     doors = len(gates(network, cut).alpha_s)
@@ -64,7 +65,7 @@ def drained_s(
 
 
 def _looks(network: Network, cut: Cut, chunk_bytes: int) -> Iterator[tuple[Floats, Floats]]:
-    """Yield (hold, travel) of the gates into some ranks inside, each distinct pair once.
+    """Yield (hold times, travel times) of the gates into a rank inside, for up to four ranks.
 
     Gates from outside count with a travel time of 0.
     """
@@ -110,7 +111,7 @@ def _stock(
 def _earliest_s(needed: int, hold_s: Floats, travel_s: Floats, first: Floats, stall_s: Floats) -> float:
     """Return the least T by which the gates together deliver ``needed`` chunks.
 
-    Bisection finds T; the result is the time of the last delivery by then.
+    Bisection finds T; the result is the time of the last delivery up to T.
     """
 
     def arrival_s(number: Floats) -> Floats:

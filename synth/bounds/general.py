@@ -9,9 +9,10 @@ all_to_next, custom collectives, subsets of the ranks and several collectives at
   contribution to a sum;
 - *flow*: the optimum of the concurrent-flow LP, if it is small;
 - *distance*: let every link and port have a price y. In time T they offer T·Σy together. A chunk costs at
-  least the cheapest path to its farthest target, and at least a last link into each target. Three kinds of
-  prices are tried: equal ones, those of one cost level, and those found by raising the prices of busy
-  resources over many rounds. The last approach the optimum of the dual of the concurrent-flow LP.
+  least the cheapest path to its farthest target, and at least the sum of the cheapest last links into its
+  targets. So T is at least the cost of all chunks divided by Σy. Three kinds of prices are tried: equal ones,
+  those of one cost level, and those found by raising the prices of busy resources over many rounds. Prices of
+  the last kind approach the optimum of the dual of the concurrent-flow LP.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class _Problem:
 
     @cached_property
     def demands(self) -> Floats:
-        """(ranks, ranks): chunks from one rank to another, among chunks with one source and one target."""
+        """(ranks, ranks): the number of chunks with just this one source and this one target."""
         table = np.zeros((self.network.ranks,) * 2)
         source, target = self.collective.source_of(), self.collective.target_of()
         points = (source >= 0) & (target >= 0)
@@ -113,7 +114,7 @@ class _Problem:
                 yield self._crossing(cut, needed), cut.kind
 
     def _sweeps(self) -> Iterator[Cut]:
-        """Yield cuts around the first ranks, by number and along the network's longest axis; in and out."""
+        """Yield cuts into and out of the first ranks, by number and along the longest axis."""
         ranks = self.network.ranks
         sizes = np.unique(np.linspace(1, ranks - 1, min(ranks - 1, _MOST_SWEEPS)).astype(int))
         orders = [np.arange(ranks)]

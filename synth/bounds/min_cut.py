@@ -18,9 +18,9 @@ from synth.network import Network
 
 __all__ = ["slowest_sets"]
 
-# Flows are counted in this many units of all bytes.
+# Flows are integers: the sum of all bytes is divided into this many units.
 _UNITS = 1 << 28
-# The most sinks that are tried, times the links.
+# Limit of the number of sinks tried times the number of links. Four sinks are tried in any case.
 _WORK = 600_000
 
 

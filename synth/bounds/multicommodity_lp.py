@@ -1,8 +1,8 @@
-"""The concurrent-flow linear program: the least time of point-to-point demands if chunks are cut at will.
+"""The concurrent-flow linear program: least time of point-to-point demands in splittable chunks.
 
-The program is exact if all_to_all and the like may split over any paths: it finds the least T such that every
-demand is routed and no link or port is held longer than T. HiGHS solves it, through scipy; for small
-networks.
+The program finds the least T such that every demand is routed and no link or port is held longer than T. It
+is exact for collectives such as all_to_all if a chunk may be split over any paths. HiGHS solves it, through
+scipy. It is used for small networks only.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def fits(network: Network, demands: Floats) -> bool:
 def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     """Return the least time for ``demands`` (ranks, ranks) in chunks, each holding link e for ``held_s[e]``.
 
-    There is a variable for each source and link: the chunks from this source on it. Return 0 if the solver
-    fails.
+    A variable for each source and link is the number of chunks of that source on that link. Return 0 if the
+    solver fails.
     """
     sources = np.flatnonzero(demands.sum(axis=1) > 0)
     links, ranks = network.links, network.ranks
@@ -58,7 +58,7 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     capacity = coo_array((held, (holder, column)), shape=(resources, count + 1))
     cost = np.zeros(count + 1)
     cost[-1] = 1.0
-    # This import takes a tenth of a second, which processes that solve nothing are spared.
+    # Imported only here: it takes a tenth of a second, which a process that solves no program saves.
     from scipy.optimize import linprog
 
     found = linprog(

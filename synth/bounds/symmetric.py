@@ -10,8 +10,8 @@ switch. Translations map blocks to blocks, so the rate into a block is computed 
 - *distance*: an all_to_all occupies links for as long as the shortest paths between all pairs do.
 - *latency*: the largest sum of alphas on the shortest path between two ranks.
 
-Each link is limited by itself or by one of its ports, in any schedule. So the bounds hold for all schedules,
-symmetric or not, in which only ranks reduce.
+Each link is limited either by its own rate or by one of its ports; both limits hold in any schedule. So the
+bounds hold for all schedules, symmetric or not, in which only ranks reduce.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
 
 
 def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: int) -> list[Bound]:
-    """Return bounds on an all_reduce of ``members`` by the rates into their hosts; all others have failed.
+    """Return bounds on an all_reduce of ``members``, the ranks left, by rates into their hosts.
 
     Data enters a host through the ports at which links between hosts end. Return [] unless each such link
     ends at exactly one port, the same for all links to a rank; ranks may share one.
@@ -122,7 +122,7 @@ def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
     inner = math.prod(network.sizes[axis] for axis in network.axes if axis < level)
     src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
     rows = np.flatnonzero(src // block != dst // block)
-    # This many translations map a block to itself, so this many links and ports of each orbit lead into it.
+    # ``inner`` translations map a block to itself, so ``inner`` links and ports of each orbit lead into it.
     orbit_of = network.cell_of(np.arange(0, network.ranks, block))
     orbits, of_block = np.unique(orbit_of, return_inverse=True)
     rate = 1.0 / network.beta_s_per_byte[rows]
@@ -191,5 +191,6 @@ def _ways_s(network: SymmetricNetwork, cost_s: Floats) -> Floats:
     least = max(float(cost_s.max(initial=0.0)) * 1e-15, 1e-300)
     cost = np.maximum(cost_s[link[order]], least)
     graph = csr_array((cost, (src[order], dst[order])), shape=(network.ranks, network.ranks))
-    # Raised costs are taken off again, which keeps bounds low: a path has fewer links than there are ranks.
+    # Subtract at least what the raised costs added, so that the bounds stay valid: a path has fewer links
+    # than there are ranks.
     return np.asarray(np.maximum(0.0, dijkstra(graph, indices=network.cells) - network.ranks * least))

@@ -22,7 +22,7 @@ from synth.program import FIFO_DEPTH, INPUT, OUTPUT, WRITES_DST, Program
 __all__ = ["Verdict", "examine", "judge"]
 
 
-# One wrong step may leave half a million slots wrong.
+# The most wrong output slots that are listed: one wrong step may leave half a million.
 _MOST_TOLD = 1000
 
 
@@ -47,8 +47,8 @@ def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
     The proof covers each placement (out of place, in place) that the program claims: every slot exists;
     nothing deadlocks with ``depth`` messages in each FIFO; no step reads an unwritten slot; each rank ends
     with every contribution to its output exactly once; no step reads and writes slots that overlap partly;
-    every two conflicting accesses to a slot have a certain order. O(steps), and O(steps) again for each
-    access whose order waits within its rank do not decide.
+    every two conflicting accesses to a slot have a certain order. O(steps), and O(steps) more for each access
+    that the waits within its rank leave unordered.
     """
     return list(examine(program, depth).findings)
 

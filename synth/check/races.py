@@ -20,9 +20,9 @@ _CPY = OPS.index("cpy")
 def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
     """Return every pair of conflicting accesses that neither waits nor messages order.
 
-    ``order`` must be an order in which the steps can run. Vector clocks order accesses within a rank,
-    O(waits · threadblocks of a rank). For each pair that they do not order a search looks for a path of
-    messages over other ranks, O(steps) for each step that has such pairs.
+    ``order`` must be an order in which the steps can run. Vector clocks order accesses within a rank, O(waits
+    · threadblocks of a rank). For the pairs that the clocks leave unordered, a search looks for a path of
+    messages through other ranks. It takes O(steps) for each later step of such a pair.
     """
     program = waits.program
     rank_of = program.tb_rank.astype(np.int64)
@@ -32,7 +32,7 @@ def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
     writes = np.array(WRITES_DST)[program.op]
     reads = np.array(READS_SRC)[program.op] | (program.op == OPS.index("re"))
     same = slots.same.astype(np.int64)
-    # Executors skip a copy from a slot to itself, as in-place programs have them.
+    # Executors skip a copy from a slot to itself, which occurs in in-place programs.
     local = np.flatnonzero(program.op == _CPY)
     idle = np.zeros(program.steps, dtype=bool)
     idle[local] = same[src[local]] == same[dst[local]]
@@ -103,7 +103,7 @@ def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
 
 
 class _Blocks(NamedTuple):
-    """The threadblock of each step; for each threadblock the first one of its rank and their number."""
+    """Each step's threadblock; each threadblock's first one of its rank, and their number."""
 
     tb_of: Indices
     first_tb: Indices
@@ -111,7 +111,7 @@ class _Blocks(NamedTuple):
 
 
 class _Accesses(NamedTuple):
-    """The steps that read and write, their first slots and lengths; ``same`` numbers each cell's memory."""
+    """Which steps read and write, their first cells and lengths; ``same`` is each cell's memory."""
 
     reads: Mask
     writes: Mask
@@ -131,7 +131,8 @@ def _suspects(
     found = np.empty((64, 3), dtype=np.int64)
     size = 0
     last_write = np.full(len(same) + 1, -1, dtype=np.int64)
-    # The reads of a cell since its last write are a chain of (step, next).
+    # The reads of a cell since its last write form a linked list; ``chain`` holds the head of each cell's
+    # list.
     chain = np.full(len(same) + 1, -1, dtype=np.int64)
     total = 0
     for step in order:

@@ -18,7 +18,7 @@ __all__ = ["Values", "follow", "missing"]
 
 _CPY, _RE = OPS.index("cpy"), OPS.index("re")
 _WORD = 64
-# The first flaw that makes a value invalid.
+# The flaws that make a value invalid; a value keeps the first one.
 UNWRITTEN, LENGTH, TWICE, MIXED, COPIED = range(1, 6)
 
 
@@ -26,11 +26,12 @@ UNWRITTEN, LENGTH, TWICE, MIXED, COPIED = range(1, 6)
 class Values:
     """The values that slots held, numbered in the order of their creation.
 
-    Value v has ``bits[v]`` (one for each rank that contributes) of chunk ``chunk[v]``; ``expression[v]`` is a
-    hash of the order of its sum. ``flaw[v]`` is not 0 for an invalid value, which step ``step[v]`` made.
-    ``cell`` gives the value that each cell holds at the end (-1: none). ``unread`` are rows (step, cell) of
-    reads of unwritten cells, ``uneven`` rows (step, chunks of its message) of receives of another size; both
-    are errors even if nothing uses the values.
+    Value v is a sum of contributions to chunk ``chunk[v]``. ``bits[v]`` has a bit for each rank that
+    contributed, and ``expression[v]`` is a hash of the order of the additions. ``flaw[v]`` is not 0 for an
+    invalid value, which step ``step[v]`` made. ``cell`` gives the value that each cell holds at the end (-1:
+    none). ``unread`` has a row (step, first such cell) for each step that reads an unwritten cell. ``uneven``
+    has a row (step, chunks of its message) for each step that receives a message of another size than its
+    own. Both are errors even if nothing uses the values.
     """
 
     chunk: Indices
@@ -99,7 +100,7 @@ def _reduced(program: Program) -> Mask:
 
 
 class _Steps(NamedTuple):
-    """The columns of steps: ``src`` and ``dst`` are first slots, ``offset`` the first value of a message."""
+    """The columns of steps: ``src``, ``dst`` are first slots, ``offset`` starts a message."""
 
     op: Indices
     sends: Mask
@@ -137,7 +138,7 @@ def _follow(
 ) -> tuple[int, Indices, Indices]:
     """Run the steps; return (number of values, unread, uneven).
 
-    ``made`` is the number of values before; ``value`` holds the value of each cell.
+    ``made`` is the number of values before the first step; ``value`` holds the value of each cell.
     """
     op, sends, receives, reads, writes, src, dst, count, sender, offset = steps
     chunk, bits, expression, flaw, flaw_step = table

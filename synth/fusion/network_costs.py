@@ -1,4 +1,4 @@
-"""Costs of a ring on a network: alpha and beta of the paper's equations, from a simulation."""
+"""Costs of a ring on a network: alpha and beta of DeAR's equations, from a simulation."""
 
 from __future__ import annotations
 

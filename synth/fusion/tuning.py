@@ -26,7 +26,7 @@ __all__ = ["PAPER_XI", "STRATEGIES", "Strategy", "Tuning", "begun", "best_plan"]
 Strategy = Literal["bo", "paper", "grid", "random"]
 STRATEGIES: tuple[Strategy, ...] = ("bo", "paper", "grid", "random")
 _MIB = 1 << 20
-# Sec. IV-B: from 1 to 100 MB, first 25 MB, xi = 0.1.
+# DeAR's search (Sec. IV-B): the range, the first buffer, and xi.
 _LOW_BYTES, _HIGH_BYTES, _FIRST_BYTES = _MIB, 100 * _MIB, 25 * _MIB
 PAPER_XI = 0.1
 _XI = 0.01
@@ -43,9 +43,10 @@ class Tuning:
     """A search for the buffer with the shortest iteration, and its trials so far.
 
     ``subject`` says in words what is timed; trials of another subject must not be added. ``strategy`` is
-    ``bo`` (a Gaussian process over the square root of the buffer, of logarithms of seconds), ``paper`` (over
-    the buffer itself, of iterations per second, with xi = 0.1 iterations per second), ``grid`` (20 evenly
-    spaced buffers, then a finer grid) or ``random``; the last two also begin with ``first_bytes``.
+    ``bo`` (a Gaussian process that models the logarithm of the seconds over the square root of the buffer),
+    ``paper`` (one that models iterations per second over the buffer itself, with xi = 0.1 iterations per
+    second), ``grid`` (20 evenly spaced buffers, then a finer grid) or ``random``. Each begins with
+    ``first_bytes``.
     """
 
     subject: str

@@ -14,7 +14,7 @@ __all__ = ["MOST_PERIOD", "MOST_RANKS", "Division", "Groups", "PatternName"]
 Division: TypeAlias = tuple[tuple[int, ...], ...]
 PatternName: TypeAlias = Literal["representatives", "alternating", "butterfly", "mixed_radix"]
 
-# Computing the eigenvalues for this many ranks takes seconds.
+# The most ranks accepted: computing the eigenvalues for this many takes seconds.
 MOST_RANKS = 512
 MOST_PERIOD = 4096
 _MOST_BYTES = 1 << 50

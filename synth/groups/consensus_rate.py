@@ -17,7 +17,7 @@ from synth.groups.artifact import Division
 
 __all__ = ["Consensus", "average", "consensus", "mixing_product", "parties"]
 
-# Products of projections are exact to a few units in the last place.
+# Values up to this are rounding errors: products of projections are exact to a few units in the last place.
 _ROUNDING = 1e-13
 
 
@@ -70,7 +70,8 @@ def parties(ranks: int, iterations: Sequence[Division]) -> list[list[int]]:
 def consensus(ranks: int, iterations: Sequence[Division]) -> Consensus:
     """Return rho, the second largest modulus of the product's eigenvalues, and the distance ‖product − J‖₂.
 
-    The product is not symmetric, so the norm may exceed rho; both are 1 if ranks never agree. O(ranks³).
+    Every entry of J is 1/ranks. The product is not symmetric, so the norm may exceed rho. Both are 1 if ranks
+    never agree. O(ranks³).
     """
     if len(parties(ranks, iterations)) > 1:
         return Consensus(1.0, 1.0)

@@ -14,7 +14,7 @@ __all__ = ["LinkState", "after", "in_turns", "is_free", "link_state", "occupy", 
 
 
 class LinkState(NamedTuple):
-    """Resources, numbered links first, then ports, and the candidates of an instant.
+    """The resources, with links numbered before ports, and the candidate links of an instant.
 
     Link e uses the ports ``port[port_start[e]:port_start[e + 1]]``; port p is used by the links
     ``user[user_start[p]:user_start[p + 1]]``. ``free`` is by resource. ``offered`` is the last instant at
@@ -70,9 +70,10 @@ def offer(state: LinkState, link: int, instant: int, candidates: int) -> int:
 
 @compiled
 def in_turns(state: LinkState, turns: Indices, turn: int, instant: int) -> int:
-    """Order the candidates from ``turn`` on, equal distances between ranks together; return their number.
+    """Put the candidates in the order of ``turns``, from ``turn`` on; return their number.
 
-    On a switch the links of one distance are a perfect matching of egress to ingress ports.
+    ``turns`` lists links by the distance between their ranks. On a switch the links of one distance are a
+    perfect matching of egress to ingress ports.
     """
     count = 0
     for step in range(len(turns)):

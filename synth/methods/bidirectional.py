@@ -21,8 +21,8 @@ __all__ = ["synthesize"]
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
     """Return the schedule both ways round the cheapest cycle.
 
-    Serves all but the point-to-point collectives. Raises NotApplicableError for others, and if a link back is
-    missing. O(ranks · chunks) sends.
+    Serves all_gather, reduce_scatter, all_reduce, broadcast and reduce. Raises NotApplicableError for other
+    collectives, and if the cycle lacks a link in either direction. O(ranks · chunks) sends.
     """
     kinds = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
     if collective.kind not in kinds:
@@ -46,7 +46,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def _reach(ranks: int, lap: Indices, way: int) -> Indices:
     """Return the number of hops that the chunks of each lap go in this direction.
 
-    Laps take turns in which direction gets the odd hop, so that both carry equal loads.
+    The direction that gets the odd hop alternates from lap to lap, so that both directions carry equal loads.
     """
     return (ranks - 1 + (lap + way) % 2) // 2
 

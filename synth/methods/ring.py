@@ -47,7 +47,8 @@ def synthesize(
     ranks = network.ranks
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
     owner, lap = owner_places(collective, list(order))
-    # Chunks of one root follow one another hop by hop; otherwise a lap begins when the last one has ended.
+    # In a broadcast or reduce, each chunk starts one hop after the previous one. In other collectives, a lap
+    # begins when the previous lap has ended.
     halves = 2 if collective.kind == "all_reduce" else 1
     turn = lap if collective.kind in ("broadcast", "reduce") else lap * halves * ranks
     sends = Sends()
@@ -85,11 +86,12 @@ def best_cycle(network: Network, chunk_bytes: int) -> list[int]:
 
 
 def cycle(network: Network, cost_s: Floats, links: dict[tuple[int, int], int]) -> list[int]:
-    """Return the ranks in the order of a cycle that visits each once: rank order or a search, then improved.
+    """Return the cheapest cycle found through all ranks: rank order, a search, and both improved.
 
-    The cost of a cycle is its slowest link, then the sum. The search goes to the cheapest next rank, among
-    equals to the one with the fewest ways onward (Warnsdorff), and gives up after 20 000 steps. If links
-    differ and there are at most 512 ranks, pieces of the cycle are then moved to cheaper places.
+    Cycles are compared by the cost of their slowest link, then by the sum of the costs. The search goes to
+    the cheapest next rank, among equals to the one with the fewest ways onward (Warnsdorff), and gives up
+    after 20 000 steps. If links differ and there are at most 512 ranks, pieces of the cycle are then moved to
+    cheaper places.
     """
     found = [
         order
@@ -169,9 +171,9 @@ def _choices(
 
 
 def owner_places(collective: Collective, order: list[int]) -> tuple[Indices, Indices]:
-    """Return for each chunk the place on the cycle where it is whole first, and its lap.
+    """Return each chunk's place on the cycle, where it is first complete, and its lap.
 
-    The chunks of an all_reduce go to the places in turns.
+    The places own the chunks of an all_reduce in turn.
     """
     owner, lap = collective.owner_of()
     return owner if collective.kind == "all_reduce" else np.argsort(order)[owner], lap

@@ -55,7 +55,7 @@ class PlanElement:
 
 
 def ends(gpu: PlanRank, rank: int, kind: str) -> list[End]:
-    """Return, for each channel of a type, its end of the connection."""
+    """Return the rank's end of the connection for each channel of type ``kind``."""
     counts: dict[int, int] = {}
     found = []
     for peer in gpu.peers(kind):
@@ -208,7 +208,7 @@ class _Block:
     def cells(
         self, operation: Operation, operand: Operand, unit: int, *, packets: bool
     ) -> list[tuple[int, ...]]:
-        """Return the numbers of each cell of an operand: one, or one for each rank of a switch group."""
+        """Return the numbers of each cell: one, or one for each rank of a switch group."""
         low, high = self.memory.range(operation, operand, unit)
         if operand.switch >= 0:
             group = self.gpu.switch[self.block.switch[operand.switch]]

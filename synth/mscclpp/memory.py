@@ -27,7 +27,7 @@ def known(collective: str) -> bool:
 
 
 def expected(plan: ExecutionPlan, rank: int, chunk: int) -> list[tuple[int, int]]:
-    """Return the (rank, input chunk) pairs whose sum output chunk ``chunk`` of a rank must be."""
+    """Return the (rank, input chunk) pairs that add up to output chunk ``chunk`` of ``rank``."""
     size, gpu = plan.ranks, plan.gpus[rank]
     match plan.collective:
         case "allreduce":

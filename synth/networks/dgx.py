@@ -1,10 +1,11 @@
 """DGX and other machines by name, one or several of them: ``dgx-a100:2`` is two hosts of eight GPUs.
 
-A suffix replaces the NICs of the machine, by number and Gbit/s of each: ``dgx-a100/4x100:2``.
+A suffix sets the number of NICs in a host and the Gbit/s of each: ``dgx-a100/4x100:2`` has 4 of 100 Gbit/s.
 
 Inside a host, GPUs either have direct links, as many as ``dgx.json`` lists for each pair, or share a switch
-through one egress and one ingress port each. Between hosts every GPU has a link to every other, through the
-egress port of its NIC and the ingress port of the other's; GPUs share NICs in their order.
+through one egress and one ingress port each. Every GPU has a link to every GPU of another host, through the
+egress port of its own NIC and the ingress port of the other's. If there are fewer NICs than GPUs, consecutive
+GPUs share one.
 
 The rate of one threadblock (``threadblock_gbs``) is NCCL's tuning constant for a channel with LL128
 (``perChMaxRingLL128Bws`` in tuning.cc of NCCL 2.x: V100 and A100 20, H100 36.7, B200 40 GB/s).
@@ -45,7 +46,7 @@ _NIC_GBIT = (0.1, 6400.0)
 
 @dataclass(frozen=True)
 class Machine:
-    """A host: its GPUs and NICs, and ``links``, (GPU, GPU, parallel links); () if a switch joins all GPUs."""
+    """A host: GPUs, NICs, direct ``links`` (GPU, GPU, number); () if a switch joins all GPUs."""
 
     gpus: int
     link_gbs: float

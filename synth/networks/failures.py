@@ -18,13 +18,17 @@ from synth.network import Network
 
 __all__ = ["Failures", "failures_of", "kept_links", "survivors", "without"]
 
-# More failures than these are counted and not named.
+# Most failures that are named; if there are more, their total is added.
 _SHOWN = 16
 
 
 @dataclass(frozen=True)
 class Failures:
-    """Failed ranks and directed links (src, dst), with all parallel links of a pair, and their ``text``."""
+    """Failed ranks and failed directed links.
+
+    A link (src, dst) stands for all parallel links from src to dst. ``text`` is the notation from which the
+    failures were read, if any.
+    """
 
     ranks: tuple[int, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
@@ -40,9 +44,9 @@ class Failures:
 
 
 def failures_of(text: str, network: Network) -> Failures:
-    """Return the failures of ``rank:7,link:3-4,link:5>6,host:n2``: 3-4 is both directions, 5>6 one.
+    """Return the failures that a text such as ``rank:7,link:3-4,link:5>6,host:n2`` names.
 
-    Raises UsageError.
+    ``link:3-4`` means both directions, ``link:5>6`` only one. Raises UsageError for any other notation.
     """
     ranks: list[int] = []
     links: list[tuple[int, int]] = []

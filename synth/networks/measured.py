@@ -12,9 +12,9 @@ __all__ = ["from_profile"]
 
 
 def from_profile(profile: Profile, name: str = "profile", *, hold_alpha: bool = False) -> Network:
-    """Return the network of ``profile``, with the capability (not the median) of its links.
+    """Return the network of ``profile``, with the least (not the median) costs of its links.
 
-    It queues if its ranks are on CPUs.
+    The network queues if the profile was measured over MPI.
     """
     links = profile.links
     ports_of: list[list[int]] = [[] for _ in range(len(links.src))]

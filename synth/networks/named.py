@@ -16,7 +16,7 @@ from synth.networks.translations import found_symmetry
 
 __all__ = ["NamedNetwork", "named_network", "symmetry_of"]
 
-# Up to this many ranks all links are listed at once.
+# A network of up to this many ranks lists all its links when it is made.
 _MOST_RANKS = 1 << 10
 _COLUMNS = tuple(field.name for field in fields(Network) if field.name not in ("name", "hosts", "hold_alpha"))
 
@@ -41,7 +41,7 @@ class NamedNetwork(Network):
         return found
 
     def problems(self) -> list[str]:
-        """Return every inconsistency, as ``path: problem``; of one link of each orbit if none is listed."""
+        """Return all inconsistencies, as ``path: problem``; check unlisted links once per orbit."""
         symmetry = None if "src" in vars(self) else self.symmetry
         return super().problems() if symmetry is None else symmetry.problems()
 
@@ -56,7 +56,8 @@ def named_network(
 ) -> Network:
     """Return the network that ``listing`` makes, with the translations that ``folding`` knows.
 
-    If there are many ranks and translations, ``listing`` is called when a link is first needed.
+    If there are more than 1024 ranks and translations are known, ``listing`` is called only when a link is
+    first needed.
     """
     made = object.__new__(NamedNetwork)
     vars(made).update(
@@ -70,7 +71,7 @@ def named_network(
 
 
 def symmetry_of(network: Network) -> SymmetricNetwork | None:
-    """Return the network with one link of each orbit, by its name or found in its links; None without any."""
+    """Return the network with one link of each orbit; None if no translations are found."""
     if isinstance(network, NamedNetwork) and network.symmetry is not None:
         return network.symmetry
     found = found_symmetry(network)

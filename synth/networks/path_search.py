@@ -1,6 +1,6 @@
 """Shortest paths from ranks to ranks, or between the nodes of any graph (Dijkstra, by scipy).
 
-Only the cheapest of parallel links counts, and the last one of equals.
+Of parallel links only the cheapest counts; if several are equally cheap, the last of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ShortestPaths", "distances_s", "shortest_paths"]
 
 @dataclass(frozen=True, eq=False)
 class ShortestPaths:
-    """``cost[s, n]``, infinite without a path, and ``edge[s, n]``, the last edge of the path, or -1."""
+    """Paths from s to n: ``cost[s, n]``, inf if none, and last edge ``edge[s, n]``, -1 if none."""
 
     src: Indices
     cost: Floats

@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 SMALLEST_CHUNK_BYTES = 4096
-# With at most _FEW_DELIVERIES, chunks may be smaller than SMALLEST_CHUNK_BYTES, as small chunks are forwarded
-# sooner: down to those that hold a link for _HOLDS_BRIEFLY of the latency.
+# With at most _FEW_DELIVERIES, chunks may be smaller than SMALLEST_CHUNK_BYTES, because small chunks are
+# forwarded sooner. The smallest hold a link for the share _HOLDS_BRIEFLY of its latency.
 _FEW_DELIVERIES = 80_000
 _HOLDS_BRIEFLY = 0.02
 _SMALLEST_EXCHANGED_BYTES = 64
@@ -57,7 +57,8 @@ _FEW_EXCHANGED = 1_000
 _MOST_OF_ONE = 4096
 _SENDS_OF_ONE = 3
 # Above _CLASSIC_DELIVERIES the classic methods run only by name: they mostly lose to the greedy search there.
-# Above _PATHS_DELIVERIES so does "paths" for collectives that spread or sum: others grow trees much faster.
+# Above _PATHS_DELIVERIES "paths" too runs only by name for collectives that spread or sum: other methods grow
+# trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # A ring that fills all ports may have this many sends, as it is built without a search.
@@ -87,7 +88,7 @@ _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # Time for all methods that solve integer programs: requested by name, and within auto.
 _SOLVING_S = 60.0
 _SOLVING_IN_AUTO_S = 5.0
-# A solver runs only if the best schedule takes at least this factor of the bound.
+# In auto, a solver other than ilp runs only if the best schedule takes at least this many times the bound.
 _WORTH_SOLVING = 1.02
 
 
@@ -98,9 +99,9 @@ class Method:
     The chunks of each owner grow from 1 by the factor ``step`` to ``most_split``, while a chunk has at least
     4 KiB / ``finer`` and there are at most ``most_sends`` deliveries. ``chunk_counts``, if set, lists the
     chunks of the whole buffer instead. ``relays``: the method serves subsets of ranks itself, and other ranks
-    may relay. ``solves``: it solves integer programs within a time limit; ``counts``: small ones within a
-    limit of nodes. ``exchanges``: its chunks do not travel along trees. ``suits`` tells whether auto should
-    try it, ``pays`` whether it should with chunks of that many bytes.
+    may relay. ``solves``: it solves integer programs within a time limit. ``counts``: it solves small integer
+    programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``suits`` tells
+    whether auto should try it, and ``pays`` whether it should with a given chunk size.
     """
 
     synthesize: Callable[..., Schedule]
@@ -180,7 +181,8 @@ class Plan:
         """
         if request.method != "auto" or not self.method.solves or best is None:
             return False
-        # If chunks are free to choose, an optimum for other chunks than the best schedule's gains nothing.
+        # If the request leaves the chunk size open, an ilp optimum for other chunks than the best schedule's
+        # gains nothing.
         coarser = request.chunk_bytes is None and self.name == "ilp" and best.collective != self.shape
         close = ratio < (1.0 if self.name == "ilp" else _WORTH_SOLVING)
         return coarser or close or solving_s > _SOLVING_IN_AUTO_S / 2
@@ -299,13 +301,16 @@ def _too_many_paths(request: Request, shape: Collective) -> bool:
 
 
 def _runs_of(shape: Collective) -> int:
-    """Return how often ``serve`` calls a method: twice a part, and twice on subsets, which may use relays."""
+    """Return how often ``serve`` calls a method.
+
+    It calls it twice for each part; on a subset of ranks, which may use relays, twice as often.
+    """
     each = 2 if shape.members else 1
     return 2 * sum(map(_runs_of, shape.parts)) if shape.parts else each
 
 
 def _runs(shape: Collective) -> int:
-    """Return how many policies to try: all on small problems, one from 512 ranks on."""
+    """Return how many greedy policies to try: all on small problems, one on large ones."""
     most = 1_000_000 if shape.kind in _ROOTED else 400_000
     return max(1, min(len(greedy.POLICIES), most // deliveries(shape)))
 

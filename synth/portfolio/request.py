@@ -24,7 +24,7 @@ _MOST_MULTIPLES = 4096
 
 @dataclass(frozen=True)
 class CollectiveRequest:
-    """One collective on ``members`` (empty: all ranks); ``sets`` has each chunk of a custom one once."""
+    """One collective on ``members`` (empty: all ranks); ``sets`` is a custom one, chunks uncut."""
 
     kind: Kind
     root: int = 0
@@ -43,7 +43,7 @@ class Request:
     - ``time_limit_s``: return the best schedule found by then, or the first one after it.
     - ``jobs``: the most parallel processes (0: none); the result does not depend on it.
     - ``solver``: the solver of integer programs, "cbc" or "highs"; without ``solving``, auto uses none.
-    - ``sub_collectives``: AdapCC's M.
+    - ``sub_collectives``: AdapCC's number of sub-collectives, M in its paper.
     - ``time_step_s``, ``mechanism``: TACOS-ILP's time step, and its way to divide large problems.
     - ``trees``: each chunk must travel along a tree or path, as relays require.
     - ``listed``: the caller needs all sends one by one.
@@ -104,14 +104,14 @@ class Request:
         return replace(self, network=left, collectives=asked, without=None)
 
     def shape(self, split: int = 1) -> Collective:
-        """Return the collectives with ``split`` chunks an owner, or as many as ``chunks`` says."""
+        """Return the collectives with ``chunks`` chunks per rank, else with ``split`` per owner."""
         if self.chunks is not None:
             return counted(self.asked, self.network.ranks, self.chunks)
         return divided(self.asked, self.network.ranks, split)
 
 
 def cut(request: Request, split: int) -> tuple[Collective, int]:
-    """Return the collective with ``split`` chunks an owner, and the bytes of a chunk.
+    """Return the collective with ``split`` chunks per owner, and the bytes of a chunk.
 
     Raises UsageError if the chunks of a custom collective would have less than a byte each.
     """

@@ -1,4 +1,4 @@
-"""The size sweep: times the candidates found at all sizes at every size, and keeps the fastest at each.
+"""The size sweep: finds candidates at each size, times all at every size, and keeps the fastest.
 
 Neighbouring sizes with the same winner become one range. Between two winners, a bisection finds the size at
 which their times cross.
@@ -29,9 +29,9 @@ from synth.simulation import replay
 __all__ = ["Candidates", "candidates_of", "measured", "sizes_between", "sweep", "timed"]
 
 _MOST_SIZES = 1000
-# A candidate this much slower than the best of its own size is not timed at others.
+# A candidate that takes more than this many times as long as the best of its own size is not timed at others.
 _HOPELESS = 2.0
-# An algorithm that gains less than this does not replace that of the next smaller size.
+# An algorithm that saves less than this share of the time does not replace that of the next smaller size.
 _WORTH_A_SWITCH = 0.005
 # The crossing of two winners is found to within 1 / _CROSSING of the size.
 _CROSSING = 64
@@ -64,9 +64,10 @@ def sweep(
 ) -> Synthesis:
     """Return the selection for the sizes of a request, by predicted times or by those of a ``race``.
 
-    Timing is O(sizes · candidates · sends). If ``time_limit_s`` ends before a size is searched, it uses the
-    candidates of the others. Methods that solve integer programs take part only if requested by name. Raises
-    as ``fastest_plain`` does, and RuntimeError if the checker refuses a winner, which is a bug.
+    Timing is O(sizes · candidates · sends). If ``time_limit_s`` ends before a size is searched, that size
+    uses the candidates found at the others. Methods that solve integer programs take part only if requested
+    by name. Raises as ``fastest_plain`` does, and RuntimeError if the checker refuses a winner, which is a
+    bug.
     """
     found = candidates_of(request, progress, library=race is not None, pools=pools)
     if race is not None:
@@ -125,7 +126,7 @@ def candidates_of(
 
 
 def measured(found: Candidates, winners: Sequence[RaceWinner]) -> Synthesis:
-    """Return the selection of the winners of each size's race, candidates or faster libraries.
+    """Return the selection of each size's race winner: a candidate, or a library that was faster.
 
     Ranges meet at the geometric mean of two sizes, as nothing was measured between them.
     """

@@ -53,10 +53,11 @@ class Pattern:
     """The messages of an algorithm between places, round by round.
 
     Message m goes from ``src[m]`` to ``dst[m]`` in round ``round[m]``, ascending, with the fraction
-    ``share[m]`` of the buffer. In a round a place sends at most one message and receives at most one. Round k
-    is repeated ``repeats[k]`` times in a row. In a ``pipelined`` pattern all messages are in flight at once,
-    and round k only adds its latency, ``repeats[k]`` times. In a ``symmetric`` pattern, fixing the rank at
-    one place excludes no order's cost.
+    ``share[m]`` of the buffer. If the pattern is not pipelined, a place sends at most one message in a round
+    and receives at most one. Round k is repeated ``repeats[k]`` times in a row. In a ``pipelined`` pattern
+    all messages are in flight at once, and round k only adds its latency, ``repeats[k]`` times. In a
+    ``symmetric`` pattern, one rank can be fixed at a place: every order has an equally costly one with that
+    rank there.
     """
 
     places: int

@@ -1,10 +1,11 @@
 """Lower bounds on the time of a pattern under any order.
 
-A rank at a place needs at least the time of the place's messages over the rank's fastest links, the largest
-message on the fastest link. So the best bottleneck assignment of ranks to places is a lower bound for every
-order. In a ring each rank has a successor, so the bottleneck assignment of successors is a bound, too. The
-links of a ring also connect all ranks, which gives a third. Bottleneck assignments are found by bisection
-over matchings (Burkard, Dell'Amico and Martello 2009, Sec. 6.2).
+A rank at a place takes at least as long as that place's messages take on the rank's fastest links, with the
+largest message on the fastest link. So the least bottleneck of any assignment of ranks to places is a lower
+bound for every order. In a ring each rank has a successor, so the bottleneck assignment of successors is a
+bound, too. The links of a ring also connect all ranks. So a third bound is the least cost such that the links
+up to it connect all ranks. Bottleneck assignments are found by bisection over matchings (Burkard, Dell'Amico
+and Martello 2009, Sec. 6.2).
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ def _by_place(alpha: Floats, beta: Floats, size: Floats, count: Floats, *, pipel
 
 
 def _least_others(cost: Floats, most: int) -> Floats:
-    """Return each rank's ``most`` least costs to other ranks, ascending."""
+    """Return the ``most`` lowest costs from each rank to other ranks, ascending."""
     others = cost.copy()
     np.fill_diagonal(others, np.inf)
     return np.asarray(np.sort(others, axis=1)[:, :most])
 
 
 def _bottleneck(cost: Floats, enough: Callable[[Mask], bool]) -> float:
-    """Return the least value for which the entries up to it are ``enough``, by bisection."""
+    """Return the least value such that all entries of ``cost`` up to it are ``enough``."""
     values = np.unique(cost[np.isfinite(cost)])
     low, high = 0, len(values) - 1
     while low < high:

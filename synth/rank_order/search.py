@@ -2,8 +2,9 @@
 
 The local search reverses pieces (2-opt: Croes 1958), moves one host (Or-opt: Or 1976), and swaps two hosts or
 two ranks of a host. It is repeated after random double-bridge moves (Martin, Otto and Felten 1991). It
-minimizes ``price``, then the unevenness of link loads, because the worst link alone gives a search no slope.
-Its length is limited in prices, not seconds, so that the same network gives the same order everywhere.
+minimizes ``price``, then the unevenness of link loads, because most moves leave the worst link, and so the
+price, as it is. The search is limited by the number of prices that it computes, not by time, so that the same
+network gives the same order everywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ __all__ = ["every_order", "improved_orders"]
 
 # All orders are timed if together they have at most this many messages: 8 hosts in a ring are 5,040 · 112.
 _MOST_TIMED = 2_000_000
-# Messages that are priced in a search, and random moves without gain that end it.
+# Most messages that a search prices; random moves in a row without gain that end it; most hosts for which the
+# clustering's leaves are put into optimal order.
 _MOST_PRICED = 100_000_000
 _MOST_KICKS = 50
 _LONGEST_ORDERED = 128

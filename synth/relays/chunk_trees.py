@@ -43,7 +43,7 @@ _TREES = "Methods such as ring, tree, forest, greedy, paths and adapcc make tree
 
 @lru_cache(maxsize=8)
 def chunk_trees(schedule: Schedule) -> tuple[ChunkTree, ...]:
-    """Return the trees of all chunks, by their first chunk; O(sends · log sends).
+    """Return the trees of all chunks, in the order of their first chunks; O(sends · log sends).
 
     Raises NotApplicableError, naming chunk and send, if the sends of a chunk form no tree: a rank forwards
     its partial sum twice or before it is complete, or receives the complete chunk twice.

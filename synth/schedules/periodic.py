@@ -2,7 +2,8 @@
 
 Each period carries its own chunks along the same paths. A send starts at the same offset in every period.
 Sends of several periods overlap in time, as iterations of a software pipeline do: the pipeline fills, reaches
-a steady state, and drains. One table describes any number of periods; ``synth.check.schedule`` proves all.
+a steady state, and drains. One table describes any number of periods, and ``synth.check.schedule`` proves it
+for all of them.
 """
 
 from __future__ import annotations
@@ -91,12 +92,12 @@ class PeriodicSchedule:
         return f"{len(self.chunk)} sends a period do {does}, {times}: {RIGHT}"
 
     def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
-        """Return the sends of one period at their own times, which are repeated."""
+        """Return one obligation: the sends of a period, repeated every ``period_s``."""
         return [Obligation(self.body, self._timing(self.latency_s), self.period_s)]
 
     @property
     def workload(self) -> Workload:
-        """The collective with one chunk for each owner, which may be cut as finely as can be."""
+        """The collective with one chunk for each owner; chunks may be divided arbitrarily."""
         once = replace(self.collective, chunks=self.collective.chunks // self.collective.share)
         return Workload(once, self.chunk_bytes * (self.chunks // once.chunks), fluid=True)
 
@@ -154,7 +155,7 @@ class PeriodicSchedule:
         )
 
     def chunk_in(self, period: Indices | int, chunk: Indices | Ints) -> Indices:
-        """Return the number, among the chunks of all periods, of chunk ``chunk`` of period ``period``.
+        """Return the number of chunk ``chunk`` of period ``period`` among those of all periods.
 
         Chunks are numbered by owner, then period, then place in the period.
         """
@@ -182,18 +183,18 @@ class PeriodicSchedule:
 
     @property
     def excerpt(self) -> Schedule | None:
-        """The plain schedule of some first periods, or of all if they are no more."""
+        """The plain schedule of the first periods (all if few); None if it has too many sends."""
         periods = min(self._watched_periods, self.periods)
         return None if periods * len(self.chunk) > _MOST_SENDS else self.expanded(periods)
 
     def timing(self, excerpt: Timing | None) -> Timing:
         """Return the times of the first period, and when the last chunk of all arrives.
 
-        Only the first periods are replayed. Order and waits repeat in each period, so once every send starts
-        exactly ``period_s`` after that of the period before, over as many periods as a wait spans, each
-        further period adds ``period_s`` (max-plus linear systems; Baccelli, Cohen, Olsder and Quadrat 1992).
-        If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a period · periods that
-        overlap).
+        Only the first periods are replayed. Order and waits repeat in each period. Suppose that over as many
+        periods as a wait spans, every send starts exactly ``period_s`` after the same send of the previous
+        period. Then each further period adds ``period_s`` (max-plus linear systems; Baccelli, Cohen, Olsder
+        and Quadrat 1992). If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a
+        period · periods that overlap).
         """
         return self._timing(self.time_s if excerpt is None else min(self.time_s, self._end_s(excerpt)))
 
@@ -205,15 +206,16 @@ class PeriodicSchedule:
         return 3 * math.ceil(self.latency_s / self.period_s) + 4
 
     def _end_s(self, timing: Timing) -> float:
-        """Return when all periods have ended, from the times of the first; infinite if these do not tell."""
+        """Return when all periods end, from the first ones; infinite if these are not steady."""
         periods, each = self._watched_periods, len(self.chunk)
         if self.periods <= periods:
             return timing.time_s
         period, row = self.in_order(periods)
         start_s = np.empty((periods, each))
         start_s[period, row] = timing.start_s
-        # No send waits for one planned more than a period and the latency earlier, so these rows decide.
-        # Sends planned before the first period that is left out start as they do in any longer run.
+        # No send waits for a send planned more than ``period_s + latency_s`` earlier, so only the sends below
+        # count. A send planned before the first period that is not replayed starts at the same time as in a
+        # longer run.
         planned_s = np.arange(periods - 1)[:, None] * self.period_s + self.start_s
         last_s = (periods - 1) * self.period_s
         watched = (planned_s < last_s) & (planned_s >= last_s - self.period_s - self.latency_s)

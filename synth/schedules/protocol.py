@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["RIGHT", "AnySchedule", "Obligation", "Workload"]
 
-# The claim of a proof, for every kind.
+# What the proof of a schedule states, whatever its kind.
 RIGHT = "every send is causal, every link and port exclusive, every result complete"
 
 
 @dataclass(frozen=True, eq=False)
 class Obligation:
-    """A table of sends that must be right for a schedule to be: a proof obligation.
+    """A proof obligation: a table of sends that must be right if the schedule is to be right.
 
-    ``timing`` holds the times that it claims, if any. With ``period_s`` all its sends are repeated so much
-    later, with other chunks, any number of times. It must hold for chunks of up to ``most_chunk_bytes``,
-    if that is given. Findings begin with ``place``.
+    ``timing`` holds the times that it claims, if any. With ``period_s``, all its sends repeat every
+    ``period_s`` seconds with other chunks, any number of times. If ``most_chunk_bytes`` is given, the table
+    must be right for every chunk size from its own to that. Findings begin with ``place``.
     """
 
     table: Schedule
@@ -37,9 +37,9 @@ class Obligation:
 
 @dataclass(frozen=True)
 class Workload:
-    """The collective and the bytes of a chunk by which a schedule is bounded.
+    """The collective and the chunk size from which the bounds on a schedule's time follow.
 
-    ``fluid``: only the bytes count, in chunks of whatever size.
+    With ``fluid``, the chunk size is free: only the total bytes count.
     """
 
     collective: Collective
@@ -48,7 +48,7 @@ class Workload:
 
 
 class AnySchedule(Protocol):
-    """A schedule of any kind; a selection answers for its largest size.
+    """A schedule of any kind; a selection of schedules answers as the one for its largest size.
 
     ``kind`` is its key in ``SCHEDULE_KINDS``, ``noun`` its name in sentences. ``is_listed``: its table has
     all sends. ``is_sized``: it is for one size.
@@ -72,7 +72,7 @@ class AnySchedule(Protocol):
 
     @property
     def whole(self) -> Collective:
-        """The collective that all its sends do."""
+        """The collective that all its sends perform, listed in the table or not."""
 
     @property
     def chunk_bytes(self) -> int:
@@ -92,7 +92,7 @@ class AnySchedule(Protocol):
 
     @property
     def busy_s(self) -> Floats:
-        """Seconds for which each link is held; if symmetric, one link, then one port, of each orbit."""
+        """Seconds each link is held; if symmetric: a link of each orbit, then a port of each."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -114,14 +114,14 @@ class AnySchedule(Protocol):
         """The statement that is proven if the checker finds nothing."""
 
     def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
-        """Return the tables that must be right for it to be, its own numbers being so.
+        """Return the tables that must be right for it to be right, if its own numbers are.
 
-        ``timing`` is the claimed timing of ``excerpt``; it counts where a schedule states no times itself.
+        ``timing`` is the claimed timing of ``excerpt``, used if the schedule states no times itself.
         """
 
     @property
     def workload(self) -> Workload:
-        """What it must do, for bounds on its time."""
+        """The work from which the bounds on its time follow."""
 
     def problems(self) -> list[str]:
         """Return every inconsistency, as ``path: what is wrong``."""
@@ -134,7 +134,7 @@ class AnySchedule(Protocol):
 
     @property
     def excerpt(self) -> Schedule | None:
-        """The sends whose replay tells the times of all; None if they are too many to be replayed."""
+        """The sends whose replay gives the times of all sends; None if too many to replay."""
 
     def timing(self, excerpt: Timing | None) -> Timing:
         """Return its time, and start and arrival of each send of its table, from the replayed excerpt."""

@@ -1,4 +1,4 @@
-"""Searches for symmetric schedules: sends of one rank's chunks of each orbit; translations give the rest.
+"""Searches for symmetric schedules: one rank's chunks per orbit; translations give the others.
 
 `spread` makes an all_gather, `all_to_all_sends` an all_to_all. A reduce_scatter is an all_gather backwards in
 time; an all_reduce is a reduce_scatter and then an all_gather. The search covers one link and one chunk of
@@ -26,9 +26,9 @@ from synth.simulation import replay
 __all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
 
 MOST_COMPARISONS = 200_000_000
-# On fewer ranks the search for all chunks takes no longer.
+# Least number of ranks: on fewer, a search for all chunks takes no longer.
 _FEWEST_RANKS = 24
-# With fewer translations the search is hardly smaller.
+# Least number of translations: with fewer, the search is hardly smaller.
 _FEWEST_TRANSLATIONS = 4
 
 

@@ -1,4 +1,4 @@
-"""Reversal in time: a schedule that copies, run backwards on the transposed network, sums up.
+"""Reversal in time: a schedule that copies becomes one that reduces on the transposed network.
 
 So reduce_scatter is all_gather backwards, and reduce is broadcast backwards (TACOS Sec. IV);
 ``Collective.reversal`` gives the pairs.
@@ -25,7 +25,10 @@ def backwards(arrival_s: Floats) -> Indices:
 
 
 def reversed_in_time(schedule: Schedule, network: Network, collective: Collective) -> Schedule:
-    """Return ``schedule``, of the transposed network, reversed for ``collective``; O(sends · log sends)."""
+    """Return ``schedule`` reversed in time, for ``network`` and ``collective``.
+
+    ``schedule`` must be one of the transposed network. O(sends · log sends).
+    """
     order = backwards(replay(schedule).arrival_s)
     return replace(
         schedule,

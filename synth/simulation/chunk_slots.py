@@ -1,4 +1,4 @@
-"""Numbers for (rank, chunk) slots: for all of them, or if they are many for those that sends touch."""
+"""Numbers for (rank, chunk) slots: for all, or only for those that sends touch if all are many."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Touched(NamedTuple):
 
 
 def are_few(network: Network, collective: Collective, sends: int) -> bool:
-    """Return whether all slots together take no more memory than the sends do."""
+    """Return whether slots are few enough to number all: fewer than 8 Mi or than four per send."""
     return network.ranks * collective.chunks < max(_SPARSE_FROM, 4 * sends)
 
 
@@ -55,7 +55,7 @@ def touched(network: Network, collective: Collective, chunk: Indices, link: Indi
 
 
 def dependencies(schedule: Schedule) -> tuple[Indices, Indices]:
-    """Return for each send the last earlier one into the slot it leaves and into the one it enters, or -1.
+    """Return for each send the last earlier send into its source slot and its target slot, or -1.
 
     A slot is complete up to a send if that send and all earlier ones into the slot have arrived.
     O(sends · log sends).

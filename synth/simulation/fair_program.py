@@ -32,7 +32,7 @@ def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
     costs = costs or Costs()
     links = links_of(program)
     link = links_used(program, network, chunk_bytes)
-    # A link of zero cost a byte gets the highest rate that stays finite.
+    # Rates stay finite: a link that costs 0 s per byte gets 1e18 bytes per second.
     fastest = 1.0 / np.maximum(network.beta_s_per_byte, 1e-18)
     if len(program.tb_bytes_per_s):
         # Each connection is a paced flow of its own.
@@ -79,7 +79,7 @@ def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
 
 
 class _Wiring(NamedTuple):
-    """The connections of threadblocks: ``reader`` and ``writer`` are those at the ends of each FIFO."""
+    """The wiring of a program; ``reader`` and ``writer`` are the threadblocks at a FIFO's ends."""
 
     start: Indices
     tb_of: Indices
@@ -97,7 +97,7 @@ class _Wiring(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The next step of each threadblock, the messages of each FIFO, and the ``queue`` of threadblocks."""
+    """Next step of each threadblock, messages of each FIFO, ``queue`` of threadblocks to try."""
 
     reached: Indices
     busy: Mask
@@ -116,7 +116,7 @@ def _ready(wiring: _Wiring) -> _State:
 
 
 def _crossed(network: Network, used: Indices) -> tuple[Indices, Indices]:
-    """Return (start, resource): each flow crosses itself (its pace), its link, and the link's ports."""
+    """Return (start, resource) of each flow: its own pace, its link, and the ports of that link."""
     links = len(used) + network.links
     crossed = [
         [number, len(used) + row, *(links + network.ports_of(row))]
@@ -146,7 +146,8 @@ def _end(fifo_of: Indices, fifos: int) -> Indices:
 @compiled
 def _run(wiring: _Wiring, state: _State, flows: Flows, step_s: float) -> float:
     steps, blocks = len(wiring.tb_of), len(wiring.send)
-    # Events: the arrival of a step's message, or, from ``steps`` on, the end of a threadblock's step.
+    # An event below ``steps`` is the arrival of that step's message. Event ``steps + tb`` is the end of the
+    # current step of threadblock ``tb``.
     key = np.empty(steps + 2 * blocks + 4)
     what = np.empty(steps + 2 * blocks + 4, dtype=np.int64)
     events, waiting, done = 0, blocks, 0

@@ -49,7 +49,7 @@ def chakra_trace(operations: Sequence[TraceOperation]) -> bytes:
 
 
 def collective_trace(name: str, kind: int, size_bytes: int) -> bytes:
-    """Return a workload of one rank: one collective, its ``kind`` in Chakra's numbers."""
+    """Return the trace of one rank with a single collective; ``kind`` is its number in Chakra."""
     made = messages()
     node = made.node(id=0, name=name, type=_COLLECTIVE_NODE)
     node.attr.add(name="is_cpu_op", bool_val=False)

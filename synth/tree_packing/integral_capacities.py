@@ -1,10 +1,10 @@
 """Integral capacities: the number of trees a link may carry, in units as coarse as the optimum allows.
 
 A link of integer rate r carries floor(r · T) trees within time T, where a tree is a unit of bytes. The best
-time for k trees a root is T = k / x*, where x* is the rate at which every rank can receive. If these do not
-fit, T grows until they do. A shared port is divided among its links into integers that are as equal as
-possible, such that every set of ranks still has enough capacity in (ForestColl does so too when it removes
-switches by splitting edges).
+time for k trees per root is T = k / x*, where x* is the rate per root at which every rank can receive. If the
+trees do not fit into the integer capacities of that T, T grows until they do. A shared port is divided among
+its links into about equal integers, such that enough capacity still enters every set of ranks. (ForestColl
+also does so when it removes switches by splitting edges.)
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["IntegralRates", "TreeUnits", "exact_trees", "rates", "units"]
 
 # The largest denominator of a bandwidth as a fraction of the fastest link's.
 _FINEST = 1000
-# The most links among which an integer program divides shared ports.
+# The most links of a network whose shared ports an integer program divides.
 _MOST_SHARED_LINKS = 6000
-# The most cuts that are added for one time, and the most times that are tried after the optimum.
+# The most rounds of added cuts for one T, and the most values of T that are tried after the optimum's.
 _MOST_CUTS = 40
 _COARSEST = 40
-# The gap to the most equal division that is close enough, and the nodes after which the best so far is used.
+# The solver stops within this gap of the most equal division, or after this many nodes.
 _GAP = 0.2
 _MOST_NODES = 200
 # A guard against a solver that hangs; reaching it would make results depend on the machine.
@@ -79,7 +79,7 @@ def rates(network: Network) -> IntegralRates:
 
 
 def exact_trees(found: IntegralRates, supply: Rows, rate_bytes_per_s: float) -> tuple[Fraction, int]:
-    """Return (x*, the fewest trees a root that reach it); x* is ``rate_bytes_per_s`` as an exact fraction.
+    """Return (x*, the fewest trees per root that reach it); x* is the rate as an exact fraction.
 
     The rate is an integer cut capacity over a number of roots outside, so its denominator is at most the
     number of roots.
@@ -157,9 +157,9 @@ def _shared(
 ) -> Rows | None:
     """Return link capacities that keep to their ports and let enough into every rank and each of ``cuts``.
 
-    They are as close as possible to equal shares of all ports; None if there are none. The search ends by its
-    gap or its number of nodes, not by time, so that the same network and solver give the same capacities on
-    every machine.
+    They are close to equal shares of all ports. Return None if no such capacities are found. The search ends
+    by its gap or its number of nodes, not by time, so that the same network and solver give the same
+    capacities on every machine.
     """
     links = network.links
     if links > _MOST_SHARED_LINKS:

@@ -21,8 +21,9 @@ __all__ = ["Optimum", "gathering_trees", "optimum"]
 class Optimum:
     """The optimum of an all_gather.
 
-    ``best`` is the rate, in the unit of ``rates``, at which each rank can receive from every other. It takes
-    ``trees_a_root`` trees, or a multiple. ``s_per_byte`` is the least time per byte.
+    ``best`` is the rate, in the unit of ``rates``, at which each rank can receive from every other. Reaching
+    it takes ``trees_a_root`` trees for each root, or a multiple of that. ``s_per_byte`` is the least time per
+    byte.
     """
 
     rates: IntegralRates
@@ -41,7 +42,10 @@ def optimum(network: Network) -> Optimum:
 
 
 def gathering_trees(network: Network, chunks: int, seed: int = 0, solver: str = "cbc") -> RootedPacking:
-    """Return trees for ``chunks`` chunks a root: the fewest optimal ones if they divide it, or one each.
+    """Return the trees for ``chunks`` chunks a root.
+
+    They are the fewest optimal trees if their number for each root divides ``chunks``, else one tree for each
+    chunk.
 
     ``solver`` divides shared ports. Raises NotApplicableError if bandwidths have no common unit or ports
     cannot be divided, UnavailableError without the solver.

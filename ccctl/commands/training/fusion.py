@@ -1,4 +1,4 @@
-"""`ccctl training fusion`: what an iteration takes by each way of overlapping its communication."""
+"""`ccctl training fusion`: the time of an iteration by each method of overlapping communication."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _model(spec: str) -> tuple[Model, dict[str, str]]:
 
 
 def _search(options: FusionOptions, model: Model, costs: RingCosts) -> Tuning | None:
-    """Return the search that is asked for, with the trials of its file; None where none is."""
+    """Return the search of --tune, with the trials in the file of --state; None without --tune."""
     from ccctl.runs import resumed
     from synth.fusion import DEFAULT_BUFFER_BYTES, STRATEGIES, begun
 
@@ -322,13 +322,13 @@ def _overheads(options: FusionOptions) -> Overheads:
 
 
 def _plans(model: Model, costs: RingCosts, buffer: str | None, overheads: Overheads) -> dict[str, FusionPlan]:
-    """Return the plan of every method, and of those whose buffer is tuned."""
+    """Return the plan of every method; also those of Horovod and DeAR with their best buffers."""
     from synth.fusion import METHODS, best_plan, fusion_plan
 
     buffer_bytes = 0 if buffer is None else parse_size(buffer, "--buffer")
     plans: dict[str, FusionPlan] = {}
     for name in METHODS:
-        # A buffer is a bucket of several tensors, which ByteScheduler has none of.
+        # --buffer is the size of a bucket of several tensors. ByteScheduler has no such buckets.
         given = 0 if name == "bytescheduler" else buffer_bytes
         plans[name] = fusion_plan(model, costs, name, given, overheads)
         if name in ("horovod", "dear"):

@@ -47,7 +47,10 @@ class Axis:
     fits: bool = False
 
     def around(self, values: Sequence[float], first: float, last: float, apart: float) -> Scale:
-        """Return a scale between round values around ``values``, with ticks ``apart`` pixels."""
+        """Return a scale that spans ``values`` between round ends.
+
+        It runs from position ``first`` to ``last``, with ticks about ``apart`` pixels apart.
+        """
         most = max(2, int(abs(last - first) / apart))
         if self.base:
             ticks = _powers(min(values), max(values), self.base, most)

@@ -1,6 +1,6 @@
-"""The pictures of any kind of artifact, and their files: SVG, or PNG if the file is named so.
+"""The pictures of any kind of artifact, and their files: PNG if named .png, otherwise SVG.
 
-resvg makes the PNG: a small wheel without system libraries, which draws as browsers do.
+The PNG is made by resvg, a small wheel that needs no system libraries and draws as browsers do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ __all__ = ["NARROW", "SUFFIXES", "WIDE", "draw", "png", "write_pictures"]
 # Widths in pixels: a text column on a desktop, and a phone without margins.
 WIDE, NARROW = 960, 358
 SUFFIXES = (".svg", ".png")
-# Modules that draw several kinds, each by a function of its name; others have a function `pictures`.
+# The module that draws each of these kinds, by a function with the name of the kind. Any other kind has a
+# module with its name and a function `pictures`.
 _SEVERAL = {
     **dict.fromkeys(("schedule", "periodic", "symmetric", "selection"), "schedules"),
     **dict.fromkeys(("model", "fusion", "tuning", "groups", "training"), "training"),

@@ -1,7 +1,7 @@
 """A profile as pictures: the bandwidth of each host, and a heat map of its links.
 
-A link is compared with the median of its kind, inside hosts or between them, as the kinds differ by more than
-any fault causes.
+A link inside a host is compared with the median of such links, and a link between hosts with the median of
+those. The two kinds differ by more than any fault causes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ __all__ = ["SLOW", "pictures"]
 
 # The flags of a profile that mean that a link is too slow.
 SLOW = {"outlier", "slow_sender", "slow_receiver"}
-# From slow to fast in ColorBrewer's PuOr, which colour-blind readers can distinguish, on light and on dark.
-# Usual values are close to the background, so that unusual ones stand out.
+# Colours for shares of the median, on a light and on a dark background. They are ColorBrewer's PuOr, which
+# colour-blind readers can distinguish, from slow to fast. Usual values are close to the background, so that
+# unusual ones stand out.
 _SCALE = {
     0.25: ("#7f3b08", "#fdb863"),
     0.5: ("#e08214", "#e08214"),
@@ -38,7 +39,8 @@ _SCALE = {
 }
 _MOST_ROWS, _LEAST_CELL, _LEAST_WITH_NUMBER, _MOST_CELL = 48, 7, 34, 52.0
 _MOST_HOSTS = 32
-# (what a host does, the flag if it does so slowly, colour) in the direction of each end of a link.
+# (what a host does, the flag if it does so slowly, colour) for the source, then for the destination of a
+# link.
 _DIRECTIONS = (("sends", "slow_sender", COLOURS[0]), ("receives", "slow_receiver", COLOURS[4]))
 
 
@@ -51,7 +53,7 @@ def pictures(profile: Profile, width: int) -> Iterator[Drawing]:
 
 
 class _Links:
-    """The links of a profile as columns: rate in GB/s, its share of what is usual, and whether it is slow."""
+    """Links of a profile as columns: rate in GB/s, share of the median, and whether it is slow."""
 
     def __init__(self, profile: Profile) -> None:
         links = profile.links
@@ -63,7 +65,8 @@ class _Links:
         self.inside = self.ends[0] == self.ends[1]
         self.rate = np.asarray(1e-9 / links.beta_s_per_byte)
         self.slow = self.flagged(SLOW)
-        # Links flagged as slow count only if there are no others: with few hosts, a slow one has half of all.
+        # The median leaves out links flagged as slow unless there are no others. Among few hosts, one slow
+        # host may have half of all links.
         self.medians: dict[str, float] = {}
         self.share = np.ones(len(self.rate))
         for kind, chosen in (("inside hosts", self.inside), ("between hosts", ~self.inside)):
@@ -85,7 +88,7 @@ class _Links:
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Cells of links by groups of ranks, each with its slowest link; -1 if there is none."""
+    """Cells of the heat map: index of the slowest link between two groups of ranks, or -1."""
 
     names: list[str]
     each: str
@@ -94,7 +97,7 @@ class _Cells:
 
 
 def _heat_map(links: _Links, width: int) -> Drawing:
-    """Return a heat map with senders as rows; above 48 ranks, cells are pairs of hosts or blocks of hosts.
+    """Return a heat map, senders as rows; for many ranks, cells are pairs of hosts or host blocks.
 
     Links that the profile flags as slow have a border.
     """
@@ -166,7 +169,7 @@ def _row(links: _Links, cells: _Cells, row: int, numbered: bool) -> Iterator[Blo
 
 
 def _shade(share: float) -> str:
-    """Return the colour for a share of the median, interpolated in the scale, on light and on dark."""
+    """Return the colours (on light/on dark) of a share of the median, interpolated in _SCALE."""
     value = min(max(share, min(_SCALE)), max(_SCALE))
     low, high = next((low, high) for low, high in pairwise(_SCALE) if value <= high)
     part = float(np.log(value / low) / np.log(high / low))

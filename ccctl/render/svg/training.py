@@ -26,13 +26,14 @@ __all__ = ["fusion", "groups", "iterations", "model", "training", "tuning"]
 
 _MOST_LAYERS, _MOST_RANKS, _MOST_POINTS = 48, 128, 40
 _CELL, _GROUP_ROW, _LANE = 26, 18, 16
-# In the order of synth.fusion.timeline.KINDS; Okabe and Ito's colours.
+# The colours of the kinds of tasks, Okabe and Ito's, in the order of synth.fusion.timeline.KINDS.
 _TASKS = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#cc79a7")
 # Gaps that are shorter than this share of the time are not visible.
 _GAP = 1 / 3000
 # If the largest value is this many times the least, the axis is logarithmic, else linear.
 _LARGE_RATIO = 20
-# Early points above the others by this many times the others' range are left out.
+# Points in the first _FIRST of the iterations are left out if they exceed all later points by more than
+# _RANGES times the range of the later ones.
 _FIRST, _RANGES = 0.2, 4
 
 
@@ -99,7 +100,7 @@ def fusion(plan: FusionPlan, width: int) -> Iterator[Drawing]:
 
 
 def iterations(plans: Mapping[str, FusionPlan], width: int) -> Iterator[Drawing]:
-    """Yield a picture with a lane for each plan's kinds of tasks, on one time scale."""
+    """Yield one picture, on one time scale, with a lane for each kind of task of each plan."""
     from synth.fusion import KINDS
 
     longest_s = max(plan.timeline.time_s for plan in plans.values()) or 1.0
@@ -122,7 +123,7 @@ def iterations(plans: Mapping[str, FusionPlan], width: int) -> Iterator[Drawing]
 
 
 def _tasks(plan: FusionPlan, kind: int, longest_s: float) -> Iterator[Block]:
-    """Yield a block for each bucket on the network, and for layers without a visible gap on the processor."""
+    """Yield a block for each bucket on the network; on the processor, one between visible gaps."""
     from synth.fusion import KINDS
 
     line, on_network = plan.timeline, kind > 1

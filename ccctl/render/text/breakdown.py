@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_breakdowns", "kinds_of", "largest_difference"]
 
-# The most places that are named for each kind of part.
+# Limit of the places named for each kind of part, and of the links and ports named as busiest.
 _MOST_PLACES = 3
 _NOUNS = {"copy": "copies", "add": "adds", "memory": "copies and adds"}
 
@@ -111,7 +111,7 @@ def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | N
         for name, predicted_s, measured_s, parts in kinds_of(breakdown)
     ]
     whole_s = breakdown.time_s - told.time_s
-    # The largest change in the direction of the whole: slower, or faster.
+    # Choose the kind that differs most in the direction of the total difference, slower or faster.
     most_s, name, parts = max(kinds, key=lambda kind: math.copysign(1.0, whole_s) * kind[0])
     at = f", most at {_place(parts[0])}" if parts else ""
     return f"most of the difference of {written(whole_s)}: {name} {written(most_s)}{at}"
@@ -120,7 +120,7 @@ def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | N
 def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[Part]]]:
     """Return (name, predicted seconds, measured seconds, measured parts, longest first) of each kind.
 
-    The predicted seconds are None without a prediction.
+    The predicted seconds are None without a prediction, or if it has no part of this kind.
     """
     from exec.benchmark import GROUPS
 
@@ -142,7 +142,7 @@ def _draw_ranks(breakdown: Breakdown) -> None:
 
 
 def _busiest(breakdown: Breakdown) -> str:
-    """Return a line on the share of the run that links and ports need for their traffic."""
+    """Return the busiest links and ports, each with the share of the run that its traffic needs."""
     named = [
         f"{one.kind} {one.where} {100 * one.needed_s / breakdown.time_s:.0f} %"
         for one in breakdown.busy[:_MOST_PLACES]

@@ -26,7 +26,7 @@ _MEANS = {
     "or the run was on another network",
     "impossible": "faster than this network allows: the run was on another one",
 }
-# Above this share of a collective, the wait for the last rank is reported as the problem.
+# The wait for the last rank is reported as the problem from this share of a collective's time on.
 _MUCH_WAITING = 0.2
 _MOST_NAMED = 4
 
@@ -37,7 +37,8 @@ class Explained:
 
     ``counted`` are the positions of the rows that the verdict covers. ``least`` is the share of the bound
     that they must reach, if any. ``made_s`` maps positions to the time of a synthesized schedule.
-    ``baseline`` is the comparison with an older report. ``recorded`` is the further data of NCCL's Inspector.
+    ``baseline`` is the comparison with an older report. ``recorded`` is what NCCL's Inspector recorded
+    besides, if it was used.
     """
 
     source: str
@@ -60,7 +61,7 @@ class Explained:
         )
 
     def failure(self, at: int) -> str:
-        """Return why a row fails: its results are wrong, or it counts and is too slow; "" if it passes."""
+        """Return why a row fails (wrong results, too slow or impossible); "" if it passes."""
         one = self.rows[at]
         if wrong := one.row.wrong_results:
             return f"{_label(one)}: {wrong}"
@@ -259,7 +260,7 @@ def _gbs(value: float) -> str:
 
 
 def _carried_gbs(name: str) -> Callable[[JudgedRow], float | None]:
-    """Return a function of the bandwidth that one of NCCL's algorithms could carry; None if it has none."""
+    """Return a function from a row to the bandwidth of one of NCCL's algorithms, or to None."""
     return lambda one: next(
         (one.busbw_gbs(each.time_s) for each in one.libraries if each.algorithm == name), None
     )

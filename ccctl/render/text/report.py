@@ -33,7 +33,7 @@ def changes_of(changes: Sequence[RowChange]) -> list[dict[str, Any]]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """Return a row; its times are out of place if that was measured."""
+    """Return a row as an object, with out-of-place times if measured, else in-place ones."""
     values = figures(row, "collective size_bytes count dtype redop root program")
     values |= _measured(row.shown) if row.shown else {}
     placements = {"out_of_place": row.out_of_place, "in_place": row.in_place}
@@ -137,14 +137,18 @@ def _peer(name: str) -> tuple[Column, ...]:
 
 
 def _ours(row: Row, ratio: float | None, peer: str | None = None) -> str | None:
-    """Return a peer's or the predicted time as a multiple of ours, above 1x we are faster; or its doubt."""
+    """Return the peer's or predicted time as a multiple of ours, or why there is none.
+
+    Above 1x ours is faster. None if neither is known.
+    """
     return row.doubt(peer) or (None if ratio is None else f"{ratio:.2f}x")
 
 
 # Column widths when rows are printed one by one: room for 99 seconds, 9999 GB/s.
 _WIDTHS = {"time (us)": 11, "p99 (us)": 11, "mean (us)": 11, "algbw": 7, "busbw": 7, "ours": 7}
 _EITHER = ("placement", "second placement")
-# Columns dropped on narrow terminals, least useful first: kinds of groups, and one of their columns.
+# Columns dropped on narrow terminals, least useful first. Each entry has kinds of groups, and the head of the
+# column that they lose.
 _DISPENSABLE: tuple[tuple[tuple[str, ...], str], ...] = (
     *((("row",), title) for title in ("root", "redop", "type", "count")),
     (("spread",), "slowest"),
@@ -186,7 +190,7 @@ def draw_head(report: Report) -> None:
 
 
 def draw_foot(report: Report) -> None:
-    """Print the last lines of nccl-tests: wrong results, and the mean of the bus bandwidths."""
+    """Print wrong results and mean bus bandwidth as nccl-tests does, then doubts."""
     found = [one for row in report.rows for one in (row.out_of_place, row.in_place) if one is not None]
     checked = [one.wrong for one in found if one.wrong is not None]
     if checked:

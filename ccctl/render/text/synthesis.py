@@ -92,7 +92,7 @@ def _lines(found: Synthesis) -> Iterator[str]:
 
 
 def _attempts(found: Synthesis) -> Iterator[str]:
-    """Yield the best time of each method, the fastest first; what was refused is a detail."""
+    """Yield the best time of each method, the fastest first; print failed attempts as details."""
     best: dict[str, float] = {}
     for tried in found.attempts:
         if tried.time_s is not None:

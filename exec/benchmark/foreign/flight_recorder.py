@@ -1,9 +1,9 @@
 """Dumps of PyTorch's flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE): late ranks, and durations of calls.
 
 Each rank writes a file, ``nccl_trace_rank_3``, as a pickle or as JSON. A pickle can run any code, so
-``plain_pickle`` reads it, which holds plain data alone. Entries of the same process group and
-sequence number are one call. Durations are recorded only with TORCH_NCCL_ENABLE_TIMING=1; they begin when the
-rank's own kernel starts, as those of NCCL's Inspector do.
+``plain_pickle`` reads it and accepts only plain data. Entries of the same process group and sequence number
+are one call. Durations are recorded only with TORCH_NCCL_ENABLE_TIMING=1; they begin when the rank's own
+kernel starts, as those of NCCL's Inspector do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _BYTES = {
     "BFloat16": 2,
     "Short": 2,
 }
-# As PyTorch names them, without the library and underscores; an all_gather's input is one rank's part.
+# Collectives by PyTorch's names, without the library's prefix and outer underscores. The input of an
+# all_gather is one rank's part.
 _KINDS: dict[str, Kind] = {
     "all_reduce": "all_reduce",
     "all_gather": "all_gather",
@@ -59,7 +60,8 @@ _KINDS: dict[str, Kind] = {
     "broadcast": "broadcast",
     "reduce": "reduce",
 }
-# A job of many groups may have thousands of entries in which ranks wait.
+# The search for lags ends once it has found this many: a job of many groups may have thousands of entries in
+# which ranks wait.
 _MOST_LAGS = 64
 _MOST_RANKS, _MOST_DIMENSIONS, _MOST_BYTES = 1_000_000, 64, 1 << 60
 _MOST_MS = 1e15
@@ -70,7 +72,7 @@ _UNEVEN = ("gather", "scatter", "all_to_all")
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One rank's entry of a call; ``size_bytes`` is its input's, ``seconds`` None without timing.
+    """One rank's entry of a call; ``size_bytes`` is its input size, ``seconds`` is None if untimed.
 
     ``members`` are the global ranks of ``group``, empty where the dump does not say them.
     """
@@ -98,7 +100,7 @@ def is_flight_text(content: bytes) -> bool:
 
 
 def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
-    """Return the dumps of a job, given by file name.
+    """Return the late ranks and the timed sends in the dumps of a job, given by file name.
 
     Raises DataError for a file that is no dump, and where there is no entry.
     """
@@ -212,7 +214,7 @@ def _call(
 
 
 def _size(entry: dict[str, Any]) -> int:
-    """Return bytes of an entry's inputs; an element of unknown type counts as one."""
+    """Return the bytes of an entry's inputs; an element of unknown type counts as one byte."""
     sizes, dtypes = entry.get("input_sizes"), entry.get("input_dtypes")
     kinds = dtypes if isinstance(dtypes, list) else [dtypes] * len(sizes or ())
     total = 0
@@ -226,7 +228,7 @@ def _size(entry: dict[str, Any]) -> int:
 def late_ranks(calls: Iterable[RecordedCall], dumped: Iterable[int]) -> list[Lag]:
     """Return ranks that hold others up, by communicator and call; ``dumped`` are the ranks that wrote a dump.
 
-    The search ends after ``_MOST_LAGS`` lags. Sends and receives do not count.
+    The search ends after ``_MOST_LAGS`` lags. Point-to-point sends and receives are left out.
     """
     dumped = frozenset(dumped)
     by_call: dict[tuple[str, int], list[RecordedCall]] = defaultdict(list)
@@ -259,7 +261,7 @@ def _mismatched(parts: Sequence[RecordedCall]) -> Iterator[Lag]:
 def _not_begun(
     parts: Sequence[RecordedCall], newest: Mapping[tuple[str, int], int], dumped: frozenset[int]
 ) -> Iterator[Lag]:
-    """Yield members without an entry of a call in which others wait, and whose ``newest`` call is earlier."""
+    """Yield members that wrote no dump or have not begun a call in which others wait."""
     waiting = [one for one in parts if one.state in _WAITING]
     if not waiting:
         return

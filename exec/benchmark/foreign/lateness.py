@@ -3,8 +3,7 @@
 The calls of a communicator are numbered. A rank that holds the others up is
 
 - late: it has not begun a call that others are in, or not finished its initialization;
-- stuck: it does not move on, still in a call that others have completed, or behind with the same count of
-  calls in several dumps;
+- stuck: others have completed its call, or it lags with the same count of calls in several dumps;
 - mismatch: its call of that number is another collective than the others', or of another size;
 - failed: NCCL reports an error of it;
 - missing: it gave no answer, or wrote no dump.
@@ -37,7 +36,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class SentMessages:
-    """Seconds of sends by (rank from, rank to) and bytes; host by rank, where it is known."""
+    """Seconds of sends by (source rank, target rank) and bytes; each rank's host, if known."""
 
     seconds: Sends
     hosts: Mapping[int, str]

@@ -1,8 +1,8 @@
 """Files of NCCL's Inspector: the collectives and sends of a job, timed on each rank.
 
-The Inspector (NVIDIA/nccl, ext-profiler/inspector) writes a file of JSON lines for each process: for each
-collective its communicator, rank, number, bytes and the time that its kernel ran on that rank; sends and
-receives between two ranks likewise.
+The Inspector (NVIDIA/nccl, ext-profiler/inspector) writes a file of JSON lines for each process. A line gives
+the communicator, rank, number and bytes of a collective, and how long its kernel ran on that rank. Sends and
+receives between two ranks have similar lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _NAMED: dict[str, Kind] = {
     "Gather": "gather",
     "Scatter": "scatter",
 }
-# The Inspector counts the elements of one rank; a report counts what nccl-tests does.
+# For these kinds the Inspector counts the bytes of one rank. A report counts those of all ranks, as
+# nccl-tests does.
 _OF_EACH_RANK = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 _MOST_RANKS, _MOST_BYTES, _MOST_US = 1 << 20, 1 << 50, 1e12
 
@@ -92,9 +93,7 @@ def inspected(files: Mapping[str, bytes]) -> Inspected:
 def sends_of(
     files: Mapping[str, bytes],
 ) -> tuple[dict[tuple[int, int], dict[int, list[float]]], dict[int, str]]:
-    """Return (seconds of sends by (rank from, rank to) and bytes, host by rank) of the largest
-    communicator.
-    """
+    """Return the largest communicator's (seconds of sends by rank pair and bytes, host by rank)."""
     records = [one for source, content in files.items() for one in _records(content, source)]
     most = max((one.header.n_ranks for one in records), default=0)
     name = next((one.header.id for one in records if one.header.n_ranks == most), "")
@@ -126,7 +125,7 @@ def _records(content: bytes, source: str) -> Iterable[_Record]:
         try:
             yield decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            # A job that was killed leaves half a line.
+            # A killed job may leave an incomplete last line.
             if number == len(lines) and number > 1 and not content.endswith(b"\n"):
                 return
             raise DataError(

@@ -68,7 +68,7 @@ class RemoteEnd:
 
 
 class RemoteFifos:
-    """The ends, with their memory, that the ``ranks`` on this GPU have of FIFOs between hosts.
+    """The ends of FIFOs between hosts that belong to the ``ranks`` on this GPU, and their memory.
 
     ``host_of`` and ``process_of`` are each rank's host and its process in the communicator. ``memory(bytes)``
     returns zeroed memory that has the same address for the CPU and the kernel.
@@ -218,7 +218,7 @@ class Proxy:
         return end.begun + end.through > before
 
     def _count(self, end: RemoteEnd, counter: int) -> None:
-        """Set the kernel's counter to the number of slices complete without a gap."""
+        """Set the kernel's counter to the number of slices completed in order."""
         through = end.through
         while end.under_way and (end.under_way[0] is None or end.under_way[0].Test()):
             end.under_way.popleft()

@@ -25,7 +25,7 @@ _LOOK_S = 0.5
 # A collective is slow after _SLOW_S seconds or the share _SLOW of its limit, and late after the share _LATE.
 _SLOW_S, _SLOW = 5.0, 0.25
 _LATE = 0.9
-# Most calls watched at a time, the earliest ones; a job may have thousands under way.
+# The most calls of a log that are watched at a time. The earliest are watched, as thousands may be under way.
 _MOST_CALLS = 64
 # Most ranks that a message names.
 _MOST_NAMED = 8
@@ -152,7 +152,7 @@ class CallLog:
         return str(store.get(key).decode()) if store.check([key]) else ""
 
     def _others(self) -> Any:
-        """Return a separate connection to the store; None if it has none.
+        """Return a separate connection to the store; None if the store cannot be cloned.
 
         The client that all groups share handles one request at a time, and may be blocked in one.
         """

@@ -1,4 +1,4 @@
-"""Preparation of plans beside the job: gloo runs collectives until every rank has the plan.
+"""Preparation of plans while a job runs: gloo runs a collective until all ranks have its plan.
 
 Each rank makes plans on a separate thread, in the order in which the job first needs them. Once all ranks
 have a plan, they agree on the number of the first collective that uses it. A rank whose next collective could
@@ -33,9 +33,11 @@ _log = logging.getLogger(__name__)
 _GIVEN_UP = "plan given up"
 # Limit of the wait in `close` for the thread, which ends once its connections are closed.
 _CLOSING_S = 5.0
-# Calls after which a plan is made: further calls are likely, and a plan costs seconds of CPU time.
+# A plan is requested at this many equal calls. Further calls are then likely enough to spend seconds of CPU
+# time on it.
 _CALLS = 3
-# Counts of calls are dropped beyond this number, for jobs whose sizes change all the time.
+# All counts are dropped when there are more than this many different calls, as in jobs whose sizes change all
+# the time.
 _MOST_COUNTED = 1000
 _announced: list[bool] = []
 
@@ -43,8 +45,8 @@ _announced: list[bool] = []
 class Preparation:
     """The plans of one rank of a group; ``meet`` connects the ranks when the first plan is needed.
 
-    ``ready`` must be called for each collective, in order, on one thread. With ``at_once`` it waits for the
-    plan instead of going on without one. ``given``, ``budget_s`` and ``known`` are passed to
+    ``ready`` must be called for each collective, in order, on one thread. With ``at_once``, ``ready`` waits
+    for the plan instead of going on without one. ``given``, ``budget_s`` and ``known`` are passed to
     `PlannedCollectives` and its search.
     """
 

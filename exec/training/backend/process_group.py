@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 # Below this size gloo takes little longer than waking the queue's thread would.
 LEAST_BYTES = 64 << 10
 PREFERENCES = ("measured", "ccctl", "gloo")
-# Limit of the wait of a leaving rank for others that still need it.
+# Longest time that a leaving rank waits for ranks that still need it.
 _SHUTDOWN_S = 60.0
 # How long a group that nobody has used waits at its end for ranks that still connect.
 _CONNECTING_S = 10.0
@@ -78,7 +78,7 @@ _OPERATORS = {
 _CPU = torch.device("cpu")
 _BLOCKS = ("all_gather", "reduce_scatter", "gather", "scatter")
 _GROUPS: weakref.WeakSet[TorchGroup] = weakref.WeakSet()
-# Collectives without plans that are already logged, once for all groups of the job.
+# Collectives without plans that have been logged: each is logged once, not once for each group.
 _SAID: set[tuple[str, str]] = set()
 # A function that runs a request on its arrays by plans.
 _Planned = Callable[[PlannedCollectives, CollectiveCall], None]
@@ -105,9 +105,10 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """A collective on ``tensors``, equal on all ranks, with functions that run it by gloo and by a plan.
+    """A collective on ``tensors``, with functions that run it by gloo and by a plan.
 
-    ``size_bytes`` is the size of the larger buffer, ``result`` the value of the work.
+    ``tensors`` have the same sizes on all ranks. ``size_bytes`` is the size of the larger buffer. ``result``
+    is the value of the work.
     """
 
     kind: Kind
@@ -122,10 +123,10 @@ class _Call:
 
 
 class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for mypy
-    """A process group over ``store``; making it waits for the other ranks no longer than making gloo's does.
+    """A process group over ``store``; its constructor waits for ranks no longer than gloo's.
 
-    Ranks connect, measure the network and make plans beside the job, from the first large collective on. An
-    error of the settings' ``network`` on rank 0 is raised on all ranks.
+    Ranks connect, measure the network and make plans beside the job, from the first large collective on. If
+    the settings' ``network`` fails on rank 0, all ranks raise its error.
     """
 
     def __init__(
@@ -264,7 +265,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         opts = opts or AllgatherOptions()
         planned = partial(self._gathered, output, given)
         gloo = methodcaller("_allgather_base", output, given, opts)
-        # A single tensor may have the shape of a row of blocks or of a stack of them.
+        # The output may hold the blocks concatenated or stacked, so only the numbers of elements are
+        # compared.
         alike = given.numel() * self._size == output.numel() and given.dtype == output.dtype
         tensors = [given] * (self._size + 1) if alike else [given, output]
         return self._carry_out(
@@ -468,7 +470,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def _wait_until_connected(self) -> None:
         """Wait until gloo has connected all ranks: it fails on a rank whose peer leaves before."""
-        # Without a store the job is at its end.
+        # If the store is gone, the job is ending.
         with contextlib.suppress(RuntimeError):
             for _ in looks(_CONNECTING_S):
                 if self._store.add(_CONNECTED, 0) >= self._size:
@@ -732,7 +734,7 @@ def _operator_of(op: Any) -> str | None:
 
 
 def _name_of(op: Any) -> str:
-    """Return an operator's name, such as BOR; an operator inside options prints as an object."""
+    """Return an operator's name, such as BOR, also for an object that wraps the operator."""
     kind = getattr(op, "op", op)
     return str(getattr(kind, "name", kind))
 

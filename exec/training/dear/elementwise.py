@@ -56,7 +56,7 @@ def refuse_unless_elementwise(optimizer: Any, declared: bool) -> None:
 
 
 class SharedNumbers:
-    """A copy of the numbers that parameters of an optimizer share, in its groups and in the optimizer.
+    """A copy of the numbers that parameters share, in an optimizer and in its parameter groups.
 
     The update of a bucket must not change them, because the update of the next bucket would use the change.
     An example is a count of steps that a class keeps for each group.

@@ -12,7 +12,7 @@ from exec.training import Watch
 
 __all__ = ["AveragedBucket", "Layer", "buckets_of", "layers_of"]
 
-# Types of moving averages: half precision would lose their small changes.
+# The type of the moving average of half-precision tensors: half precision would lose its small changes.
 _PRECISE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
@@ -126,12 +126,12 @@ class AveragedBucket:
                 self._move(self._factor)
 
     def split(self, row: Any) -> list[Any]:
-        """Return ``row``, of this bucket's size, as views of the tensors' shapes."""
+        """Split ``row``, a flat tensor of the bucket's size, into views of the tensors' shapes."""
         parts = row.split(self._sizes)
         return [part.view(tensor.shape) for part, tensor in zip(parts, self.tensors, strict=True)]
 
     def put_averages(self, known: dict[int, Any]) -> None:
-        """Set the moving average from ``known``, by the ids of tensors, if it has all of them."""
+        """Set the moving average from ``known``, keyed by tensor id, if it holds all tensors."""
         if all(id(one) in known for one in self.tensors):
             precise = _PRECISE.get(self._row.dtype, self._row.dtype)
             self.averages = torch.cat([known[id(one)].reshape(-1).to(precise) for one in self.tensors])

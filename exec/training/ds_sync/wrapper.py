@@ -117,10 +117,11 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._now: Iteration | None = None
         self._before: Iteration | None = None
         self._averaging = True
-        # The numbers of parameters in the order of their gradients.
+        # The numbers of parameters, in the order in which their gradients became complete.
         self._came: dict[int, None] = {}
         self._gradients: list[tuple[Any, Any, int]] = []
-        # Gradients that the script has used, with copies: GradScaler changes gradients without a new version.
+        # Gradients that the script has used, with copies to compare: GradScaler changes gradients without
+        # raising their version counter.
         self._shown: list[tuple[Any, Any]] = []
         self._next = 0
         self._hook(optimizer)
@@ -358,7 +359,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._watch.arm(one for bucket in self._buckets if bucket.stepped for one in bucket.parameters)
 
     def _watch_averaged(self) -> None:
-        """Watch tensors that wait for averages; if other tensors share their memory, wait now instead."""
+        """Watch tensors that wait for averages; wait now if compiled or if memory is shared."""
         shared = set(map(id, shared_memory(one for bucket in self._buckets for one in bucket.tensors)))
         for bucket in self._buckets:
             if self._compiled or any(id(one) in shared for one in bucket.tensors):
@@ -391,7 +392,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._gradients += [(one, one.grad, one.grad._version) for one in given]
 
     def _launch(self, may: Callable[[AveragedBucket], bool]) -> None:
-        """Start averages in the order of buckets, the same on all ranks, up to the first not in ``may``."""
+        """Start averages in bucket order, equal on all ranks, until ``may`` refuses a bucket."""
         while self._next < len(self._buckets) and may(self._buckets[self._next]):
             bucket = self._buckets[self._next]
             self._next += 1
@@ -410,7 +411,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         return groups.group_of(self._rank, self.iteration)
 
     def _before_step(self, _optimizer: Any, args: Any, options: Any) -> None:
-        """Hide the parameters that the backward pass has stepped from the optimizer's step."""
+        """Hide from the optimizer's step the parameters that the backward pass has stepped."""
         if any(value is not None for value in (*args[1:], *options.values())):
             raise UsageError("optimizer.step: expected no closure, as DS-Sync steps behind the backward pass")
         Watch.disarm(self._trained)
@@ -531,7 +532,7 @@ def _in_backward_pass() -> bool:
 
 
 class _Hook:
-    """A hook on a module that does nothing in copies of the module, as they are not the wrapper's."""
+    """A module's hook whose copies do nothing, as copies of the module are not the wrapper's."""
 
     __slots__ = ("_call",)
 

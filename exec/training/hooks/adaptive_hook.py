@@ -57,8 +57,8 @@ class AdaptiveHook:
         self._replica = replica
         # The weight of each rank's gradient in this step; empty for equal weights.
         self._weights: dict[int, float] = {}
-        # The ranks in the last result, the same on all ranks; the ranks whose gradients are in every bucket
-        # of this step.
+        # ``_agreed``: the ranks in the last result, the same on all ranks. ``_used``: the ranks whose
+        # gradients are in every bucket of this step, None before its first bucket.
         self._agreed = set(self.session.members)
         self._used: set[int] | None = None
         self._buckets: queue.SimpleQueue[_Bucket | None] = queue.SimpleQueue()

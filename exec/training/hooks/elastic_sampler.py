@@ -31,7 +31,7 @@ class _Batch:
 
 
 class ElasticSampler:
-    """The batches of one rank for ``DataLoader(batch_sampler=...)``, whose sum over ranks is a global batch.
+    """One rank's share of each global batch, for ``DataLoader(batch_sampler=...)``.
 
     ``samples`` is the size of the data set, and ``global_batch`` the number of samples of all ranks in a
     step. The order of an epoch depends only on ``seed`` and ``epoch``. After a step, all ranks call
@@ -101,7 +101,7 @@ class ElasticSampler:
             yield (share if share.size else samples[:1]).tolist()
 
     def weights(self, batches: int = 1) -> dict[int, int]:
-        """Return the samples of each rank in the first ``batches`` that are drawn but not recorded."""
+        """Return each rank's number of samples in the first ``batches`` drawn but not recorded."""
         found = dict.fromkeys(self.members, 0)
         for batch in islice(self._drawn, batches):
             for rank in batch.members:
