@@ -29,7 +29,7 @@ __all__ = [
     "place",
 ]
 
-# In GB/s or GT/s; above any real rate.
+# Highest rate that is accepted, in GB/s or GT/s; above any real one.
 _MOST_RATE = 1e12
 
 
@@ -170,7 +170,7 @@ class FabricLink:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Facts that a source states for every pair of devices; ``cells[i][j]`` is the one for devices i and j.
+    """Facts that a source states for pairs of devices; ``cells[i][j]`` is that for devices i and j.
 
     For "path", cells are path types ("PIX", "NV12"; "X" for a device with itself). Otherwise they say whether
     one GPU can access the other: "OK", or the reason why not ("CNS" chipset, "GNS" GPU, "TNS" topology, "NS"
@@ -197,7 +197,8 @@ class Probed:
     ``devices`` are bus ids of GPUs and names of NICs. The answer to "nic_numa" is the NUMA node nearest to
     the NIC; to "gpu_switch", whether two GPUs share a PCIe switch ("yes", "no"); to "nic_switch", the GPUs
     that share one with the NIC (bus ids with commas). "" is no answer, and ``reason`` says why. ``measured``
-    is the median of each alternative: seconds, or the ratio of GB/s beside the other's traffic to GB/s alone.
+    holds the median of each alternative. It is in seconds, or it is a ratio: the GB/s while the other one
+    transfers too, over the GB/s alone.
     """
 
     what: Literal["nic_numa", "gpu_switch", "nic_switch"]
@@ -213,7 +214,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault or doubt: ``what`` is a stable word, ``where`` names host and record."""
+    """A fault or doubt: ``what`` is a fixed keyword, ``where`` names the host and the record."""
 
     what: str
     where: str
@@ -294,7 +295,7 @@ def _repeated(names: Iterator[str]) -> list[tuple[str, int]]:
 
 
 def _rate_problems(host: Host) -> Iterator[str]:
-    """Yield link rates outside the bounds; products and sums of rates within them are finite."""
+    """Yield link rates outside the bounds, which keep products and sums of rates finite."""
     for label, rows, names in (
         ("pci", host.pci, ("speed_gts", "max_speed_gts", "raw_gbs")),
         ("fabric", host.fabric, ("gbs",)),

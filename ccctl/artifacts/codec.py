@@ -1,4 +1,4 @@
-"""The one codec of the artifacts: JSON in an envelope, read whole or refused whole, written atomically.
+"""The codec of all artifacts: JSON in an envelope, read whole or not at all, written atomically.
 
 A reader ignores fields it does not know, refuses another major version, and reports every problem
 of a file at once, each with its path.
@@ -53,8 +53,8 @@ KINDS: dict[str, tuple[str, int]] = {
     "tuning": ("synth.fusion.tuning:Tuning", 1),
     "training": ("exec.training.workloads.report:TrainingReport", 1),
 }
-# What a character of JSON takes at most once it is an object of Python: 3 of them are an empty list of 64
-# bytes, 4 a number of 40, and 7 an object with a key of 360.
+# Most bytes of decoded Python objects for each of these characters in the JSON text. An empty list takes 64
+# bytes, a number 40, an object with one key 360. _MOST_OBJECT_BYTES limits the sum over a document.
 _BYTES_OF = {b",": 40, b"[": 72, b"{": 240, b":": 120}
 _MOST_OBJECT_BYTES = 3 << 29
 _LONG_NUMBER = re.compile(rb"[\[:,\s]-?[0-9]{19}")
@@ -96,7 +96,7 @@ def encode(kind: str, body: object, inputs: Mapping[str, str] | None = None) -> 
         "body": body,
     }
     content = render(msgspec.to_builtins(envelope, enc_hook=to_plain))
-    # Its bytes on stdout must not steer a terminal.
+    # On stdout the content must not control a terminal.
     plain = content.isascii() and b"\x7f" not in content
     return content if plain else unsteered_json(content.decode()).encode()
 
@@ -114,7 +114,7 @@ def write(path: str, kind: str, body: object, inputs: Mapping[str, str] | None =
 def read(path: str, *kinds: str) -> Artifact:
     """Read an artifact of one of ``kinds`` (any, when none is named); "-" is stdin.
 
-    With "plan" among them that may be an execution plan of MSCCL++, which has no envelope.
+    If ``kinds`` include "plan", the input may also be an execution plan of MSCCL++, which has no envelope.
     """
     return decode(*read_input(path), *kinds)
 
@@ -123,7 +123,7 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
     """Return an artifact from its bytes; raises DataError with every problem found."""
     digest = hashlib.sha256(content).hexdigest()
     plain = inflated(content, source)
-    # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
+    # Skip a byte order mark at the beginning, and the zero byte that UTF-16 adds to each letter.
     start = plain[:128].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     if start.startswith(b"<") and (not kinds or "program" in kinds):
         from synth.msccl import read_xml
@@ -145,8 +145,9 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
 def load(path: str | os.PathLike[str], *kinds: str) -> Any:
     """Return the value in an artifact: a Topology, a Profile, a Schedule or another kind's.
 
-    ``kinds`` are those that will do, "profile" for one; any by default. MSCCL XML is read as a program, and
-    what ends in ``.gz`` is inflated. Raises MissingInputError, or DataError with every problem of the file.
+    ``kinds`` are the accepted kinds, for instance "profile"; by default all are. MSCCL XML is read as a
+    program, and what ends in ``.gz`` is inflated. Raises MissingInputError, or DataError with every problem
+    of the file.
 
     >>> import ccctl, tempfile
     >>> from synth import family, synthesize
@@ -163,7 +164,7 @@ def save(path: str | os.PathLike[str], value: object) -> None:
     """Write the value of an artifact, such as a Topology or a Schedule: all of it or nothing.
 
     A name that ends in ``.gz`` is compressed, and a program whose name ends in ``.xml`` is MSCCL XML. Raises
-    TypeError for what is no artifact, CannotWriteError where the file cannot be made.
+    TypeError if the value is not one of an artifact, and CannotWriteError if the file cannot be made.
 
     >>> import ccctl
     >>> ccctl.save("notes.json", "a text")
@@ -174,7 +175,7 @@ def save(path: str | os.PathLike[str], value: object) -> None:
 
 
 def kind_of(value: object) -> str:
-    """Return the kind of artifact that a value is; raises TypeError for what is none."""
+    """Return the kind of artifact that a value is; raises TypeError for any other value."""
     home = f"{type(value).__module__}:{type(value).__qualname__}"
     kind = next((kind for kind, (name, _) in KINDS.items() if name == home), None)
     if kind is None:
@@ -210,7 +211,7 @@ def _document(content: bytes, source: str) -> Any:
 
 
 def _long_numbers(value: object, path: str) -> Iterator[str]:
-    """Yield where whole numbers stand that no column and no reckoning can hold."""
+    """Yield the paths of integers that are too large for columns and calculations."""
     if isinstance(value, int) and abs(value) > LARGEST:
         yield path
     elif isinstance(value, dict):
@@ -251,7 +252,8 @@ def _body(document: object, cls: type, source: str, long_numbers: Iterable[str])
         problems = [f"{path}: expected a number of at most 63 bits" for path in long_numbers]
         if not problems and hasattr(cls, "problems"):
             problems = [f"body.{problem}" for problem in body.problems()]
-        # Schedules under construction have none yet; what is said of a written one is in percent of a bound.
+        # Only a schedule under construction has no bounds. A written one needs them, as reports state its
+        # time in percent of a bound.
         if not problems and not getattr(getattr(body, "outcome", None), "bounds", True):
             problems = ["body.outcome.bounds: expected one or more"]
     except msgspec.ValidationError:
@@ -263,7 +265,7 @@ def _body(document: object, cls: type, source: str, long_numbers: Iterable[str])
 
 
 def created() -> str:
-    """Return this moment as artifacts tell it, or that of SOURCE_DATE_EPOCH."""
+    """Return the present time, or that of SOURCE_DATE_EPOCH if set, in the format of artifacts."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     return moment.isoformat(timespec="seconds")

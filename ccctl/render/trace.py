@@ -1,7 +1,7 @@
-"""Traces for Perfetto: of schedules and programs the sends on every link, of training its iterations.
+"""Traces for Perfetto: the sends of schedules and programs on every link, and training iterations.
 
-Tracks of sends are grouped by the sending rank; shared ports form their own group. Each method of training is
-a group of a processor and a network.
+Tracks of sends are grouped by the sending rank; shared ports form their own group. Each method of training
+forms a group of two tracks, its processor and its network.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def schedule_blocks(schedule: Schedule, timing: Timing) -> Iterator[Slices]:
 def program_tracks(program: Program, network: Network) -> Iterator[Track]:
     """Yield tracks for each rank's threadblocks and outgoing links, then for the ports.
 
-    Threadblocks with a send rate share links and ports at the same time; these then have no tracks.
+    If threadblocks have send rates, several use a link or port at the same time. Links and ports then have no
+    tracks.
     """
     blocks, paced = program.threadblocks, len(program.tb_bytes_per_s) > 0
     first = np.searchsorted(program.tb_rank, np.arange(program.ranks + 1)).tolist()
@@ -114,7 +115,7 @@ def _ports(network: Network, before: int) -> Iterator[Track]:
 def _on_ports(
     network: Network, before: int, link: Indices, start_s: Floats, end_s: Floats, names: list[str]
 ) -> Slices:
-    """Return the slices of links on each of their ports, without the contents that the link shows."""
+    """Return the slices of sends on each port of their links, without the arguments shown there."""
     row, port = network.ports_along(link)
     group = np.full(len(row), network.ranks + 1)
     again = [names[at] for at in row.tolist()]
@@ -132,7 +133,7 @@ def _instruction(program: Program, row: int) -> str:
 
 
 def _step(program: Program, row: int, chunk_bytes: int, timing: ProgramTiming) -> str:
-    """Return a step's arguments: its instruction, and what it waited for last."""
+    """Return a step's arguments as JSON: its number and size, and what it waited for last."""
     block = int(program.tb_of[row])
     told: dict[str, object] = {
         "step": row - int(program.tb_start[block]),

@@ -50,7 +50,7 @@ _WHOLE = ("all_reduce", "broadcast", "reduce")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 # Collectives that go on without late ranks. A broadcast has the data of one rank alone, so it waits for all.
 _PARTIAL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "reduce")
-# Collectives whose first part chunks of late ranks may join.
+# Collectives in which chunks of late ranks may still join the first part.
 JOINABLE = ("all_reduce",)
 
 
@@ -104,7 +104,7 @@ class CollectiveCall:
         return (1 if self.kind in _WHOLE else ranks) * self.block_bytes
 
 
-# Carries no data; its result is the ranks that are let in.
+# The request for admissions. It carries no data; its result is the ranks that are let in.
 ADMIT = CollectiveCall("all_gather", "sum", "int64", 0, 8)
 
 
@@ -122,7 +122,8 @@ class Membership:
 
     ``lost`` says how ranks were lost. ``severed`` are pairs of hosts, by their lowest ranks, between which
     nothing passes. ``joined`` maps members that were let in later to the request that let them in. ``starts``
-    counts the earlier starts of ranks that were started again. ``joining`` do not yet know where they go on.
+    counts the earlier starts of ranks that were started again. ``joining`` are the members that do not yet
+    know at which request they go on.
     """
 
     members: tuple[int, ...]
@@ -149,7 +150,7 @@ class Membership:
         )
 
     def with_joining(self, starts: Mapping[int, int], seq: int) -> Membership:
-        """Return the membership once request ``seq`` lets these ``starts`` of ranks in."""
+        """Return the membership after request ``seq`` has let in the ranks of ``starts``."""
         return replace(
             self,
             members=tuple(sorted((*self.members, *starts))),
@@ -273,7 +274,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Go(Decision):
-    """Order to carry out a request with the data of ``part``, others as relays; ``last`` completes it."""
+    """Order to run a request with the data of ranks ``part``; others relay; ``last`` ends it."""
 
     seq: int
     request: CollectiveCall
@@ -288,7 +289,7 @@ class Regroup(Decision):
 
     ``links`` are the links as the coordinator knows them: if a rank was lost while they were first measured,
     others may know them differently. A rank that joins also needs the ``requests`` that were set up, in this
-    order, and how many of them lie between measurements.
+    order, and ``profile_every``, the number of requests between measurements.
     """
 
     membership: Membership
@@ -311,9 +312,10 @@ class Resume(Decision):
 
 @dataclass(frozen=True, eq=False)
 class Install(Decision):
-    """Order to make contexts of a version of the schedules beside the job; ``parts`` are packed.
+    """Order to make contexts of a version of the schedules beside the job, from packed ``parts``.
 
-    They are for all ranks and new ``schedules``, by request; with ``late`` for late ranks of the version.
+    Without ``late`` they are for the case that all ranks are ready, and ``schedules`` holds the version's new
+    schedules by request. With ``late`` they are for late ranks, with the schedules of that version.
     """
 
     version: int

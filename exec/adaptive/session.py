@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 _BEAT_S = 0.1
 # How often the ends of a severed pair try to reach each other.
 _TRY_S = 0.5
-# How often a rank requests admission, and how long it may know no rank to send the request to.
+# Interval between a rank's requests for admission, and how long it may be without any rank to send them to.
 _ASK_S, _ALONE_S = 0.5, 10.0
 _LOOK_S = 0.02
 
@@ -60,7 +60,7 @@ _LOOK_S = 0.02
 class Admission:
     """The result of a request that lets ranks in, the same on every rank.
 
-    ``members`` take part from request ``next_seq`` on; ``joined`` of them are new.
+    ``members`` take part from request ``next_seq`` on; those in ``joined`` are new.
     """
 
     next_seq: int
@@ -75,7 +75,7 @@ class Admission:
 
 @dataclass(frozen=True)
 class _Gone:
-    """The end of one start of a rank."""
+    """The loss of a rank: how it was lost, and which of its starts."""
 
     how: str
     start: int
@@ -210,7 +210,7 @@ class Session:
         ``count`` is as in MPI: elements of a rank's buffer, of its share for an all_gather or reduce_scatter,
         of its data for one other rank for an all_to_all. ``op`` matters for reductions, ``root`` for a
         broadcast and a reduce. An all_reduce has contexts for all ranks, for each single late rank, and for
-        each pair if it is small; others are made when they occur.
+        each pair if it is small; those for other sets of late ranks are made when such a set occurs.
         """
         self._backend.setup(self._request(kind, count, dtype, op, root))
 
@@ -263,7 +263,8 @@ class Session:
 
         If no rank waits, it costs one message to the coordinator and back. On a rank that joined, the first
         call returns its own admission at once, so that all ranks can run the same loop. All ranks go on with
-        first schedules; better ones follow, as after a loss. Raises UsageError if requests are under way.
+        schedules that are quick to make; better ones follow, as after a loss. Raises UsageError if requests
+        are under way.
         """
         own, self._own_admission = self._own_admission, None
         if own is not None:
@@ -336,8 +337,8 @@ class Session:
     def _measured_now(self) -> Network | None:
         """Measure the links now; return None if a rank is lost meanwhile.
 
-        In that case other ranks may have a result: all adopt the coordinator's with the epoch that begins
-        without the lost rank.
+        In that case other ranks may have a result. All ranks then adopt the coordinator's result when the
+        next epoch begins, without the lost rank.
         """
         group = self._state.first.among(self._state.first.members, "first links")
 
@@ -424,7 +425,8 @@ class Session:
 
     def _take(self, rank: int, message: Any) -> None:
         if self._direction is None:
-            # A lost rank may have been started again meanwhile, and is no member then.
+            # A rank that was lost may have been started again and be a member: only the loss of its present
+            # start counts.
             now = self.membership
             gone = {one for one in now.members if (one, now.starts.get(one, 0)) in self._gone}
             left = {*now.members} - gone or {self.rank}

@@ -1,7 +1,7 @@
 """Schedule of restarts of lost ranks: with growing delays, up to a limit.
 
-A state machine without clocks or processes. Each try has its own number, the start of the rank, so that a
-late answer to an abandoned try is recognised.
+A state machine without clocks or processes. Each try has a number, the rank's ``start``, by which a late
+answer from an abandoned try is recognised.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ class _Tries:
 
 
 class Restarts:
-    """Restarts of each rank, until it has reported ``most`` times after a restart; once more for a spare.
+    """Restarts of each rank until ``most`` restarts have led to a report; a spare has one more.
 
-    Spares are absent at the start, and count as lost once the others are at work. A host that does not answer
-    is tried for as long as the run lasts, at most once a minute.
+    Spares are absent at the start, and count as lost once the others are at work. Tries that get no report do
+    not count, so a rank on a host that does not answer is tried for as long as the run lasts. Delays between
+    tries grow from one second to a minute.
     """
 
     def __init__(self, most: int, spares: Collection[int] = ()) -> None:

@@ -4,7 +4,7 @@ A connection consists of two counters, messages written and messages read, and o
 host both ends are in shared memory. There a slot holds a flag behind the data: the message's number, counted
 over all runs. As in NCCL's LL and LL128, data and flag of a short message are one cache line, which moves
 from core to core once. Messages that are read in place have no slot, so the counter of messages written
-announces them. Messages of wires are announced by that counter too; there the other end is the transport, for
+announces them. The same counter announces messages over wires, where the other end is the transport, for
 instance ``exec.mpi.wires``. A threadblock that cannot go on yields to the next one; a rank that cannot go on
 yields its core.
 """
@@ -99,7 +99,8 @@ STEP_COLUMNS = (
     "WAIT_FIRST",
     "WAIT_END",
 )
-# If PID is not 0, FAR is an offset in the memory of that process, from the address in the word at BASE.
+# If PID is not 0, the operand is in the memory of process PID. BASE is the address of a word that holds a
+# base address there, and FAR is the offset from that base.
 PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH", "PID", "BASE")
 # FLAG: the offset of the flag in a slot, 0 on wires. SEEN: the reader's counter as its writer last read it.
 # SETTLE: 1 if a run ends only once all messages of the link have been read.
@@ -153,7 +154,8 @@ FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 SRC, DST, FAR, AT, LENGTH, PID, BASE = range(len(PIECE_COLUMNS))
 WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE, FLAG, SEEN = range(len(LINK_COLUMNS))
 NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(OPS))
-# Added to RRC, RRS and RRCS if the local operand is optional: without it they act as R, FORWARD and RCS.
+# OPTIONAL is added to the operation RRC, RRS or RRCS of a step whose local operand is optional. Without the
+# operand these act as R, FORWARD (receive and send on) and RCS.
 OPTIONAL = len(OPS)
 FORWARD = 2 * OPTIONAL
 # A rank that waits polls SPINS times, then yields its core at each of _YIELDS polls, then sleeps _SLEEP_US at
@@ -164,10 +166,10 @@ _YIELDS, _SLEEPS, _SLEEP_US, _LOOK_AT_CLOCK, _PATIENCE_NS = 4000, 100, 50, 16, 2
 _BLOCK_BYTES = 8192
 # Clock ids of Linux: CLOCK_MONOTONIC, and CLOCK_THREAD_CPUTIME_ID, the time that this thread had a core.
 # Reading the second is a system call of half a microsecond, so it is read at most every _SELDOM_NS; a thread
-# that loses its core loses it for longer.
+# that loses its core does so for longer than that.
 _MONOTONIC, _THREAD_CPU, _SELDOM_NS = 1, 3, 20_000
-# Words at CLOCK: two that receive a clock's value, then time and value of the last reading of the thread's
-# clock.
+# Words at CLOCK: words 0 and 1 receive a clock's value. Word _READ_AT is the time at which the thread's clock
+# was last read, and word _READ the value read.
 _READ_AT, _READ = 2, 3
 
 
@@ -293,7 +295,8 @@ def _ready(
         number = _number(header, links, link, tile, steps[step, OUT_NUMBER])
         behind = links[link, DEPTH] - 1
         if not links[link, FLAG]:
-            # The first messages of a run wait until those of the last run are read, as they share the slots.
+            # The first messages of a run wait until those of the previous run are read, as both use the same
+            # slots.
             behind = min(behind, number - header[RUN] * header[TILES] * links[link, PER_TILE])
         # Reading the reader's counter moves a cache line between cores: do so only if the last value is too
         # low.

@@ -1,6 +1,6 @@
 """The chunks that each step and each message of a program carries.
 
-A run that leaves chunks out skips the steps and messages that carry nothing else.
+A run can leave out some chunks: it then skips the steps and messages that carry only those.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["Carried", "Contents", "contents_of"]
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """The chunks of ``count`` steps or messages, as pairs: number ``owner[n]`` carries chunk ``chunk[n]``."""
+    """The chunks of ``count`` steps (or messages): step ``owner[n]`` carries ``chunk[n]``."""
 
     count: int
     owner: Indices
     chunk: Indices
 
     def within(self, chunks: Mask) -> Mask:
-        """Return for each step or message whether it carries no chunk outside the mask ``chunks``."""
+        """Return for each step or message whether all its chunks are in the mask ``chunks``."""
         others = np.bincount(self.owner, ~chunks[self.chunk], minlength=self.count)
         return np.asarray(others == 0)
 

@@ -35,7 +35,7 @@ class Layout:
 
     @cached_property
     def largest(self) -> int:
-        """Elements of the largest chunk, which is also the size of every scratch slot."""
+        """The number of elements of the largest chunk and of every scratch slot."""
         return -(-self.count // self.program.collective.share)
 
     @cached_property
@@ -61,12 +61,12 @@ class Layout:
         return block * self.count + self._cuts[part]
 
     def length(self, slot: int) -> int:
-        """Return the elements of an input or output slot."""
+        """Return the number of elements of an input or output slot."""
         part = slot % self.program.collective.share
         return self._cuts[part + 1] - self._cuts[part]
 
     def elements(self, rank: int, buffer: int) -> int:
-        """Return the elements of a whole buffer of ``rank``."""
+        """Return the number of elements of a whole buffer of ``rank``."""
         if buffer == SCRATCH:
             return self.program.scratch_chunks[rank] * self.largest
         return self._sizes[buffer == OUTPUT][rank] // self.program.collective.share * self.count
@@ -88,7 +88,7 @@ class Layout:
         return found
 
     def in_place(self, rank: int) -> tuple[int, slice, slice]:
-        """Return (elements, input, output): the size of the shared buffer, and each one's slice of it.
+        """Return (elements, input, output): the shared buffer's size, and the two slices of it.
 
         Raises UsageError for a collective that cannot run in place.
         """
@@ -107,7 +107,7 @@ class Layout:
 
 
 def count_of(collective: Collective, size_bytes: int, itemsize: int) -> int:
-    """Return the elements of a block for which the larger buffer has about ``size_bytes``; at least 1."""
+    """Return the ``count`` at which the larger buffer has about ``size_bytes``; at least 1."""
     return max(1, size_bytes // itemsize // _blocks(collective))
 
 

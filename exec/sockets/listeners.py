@@ -13,10 +13,11 @@ __all__ = ["listen", "listen_towards", "own_addresses_towards", "published"]
 _BACKLOG = 4096
 # Longest path of a Unix socket: sun_path(7).
 _LONGEST_PATH = 107
-# Longest wait for a name server.
+# Longest wait for the name and route look-ups of all hosts.
 _PATIENCE_S = 2.0
 _MOST_ADDRESSES = 8
-# Connecting a datagram socket sends nothing; it only looks up the route.
+# Port for route look-ups, never contacted: connecting a datagram socket sends nothing, it only looks up the
+# route.
 _ANY_PORT = 9
 
 
@@ -24,8 +25,8 @@ def listen(folder: Path, hosts: Sequence[str] = ()) -> list[socket.socket]:
     """Open the sockets at which ranks reach this process: on this host alone, or from ``hosts``.
 
     The socket for this host lies in ``folder``, or at the loopback address if its path is too long. For other
-    hosts there is one socket at each address of this host that they reach; one at all addresses if that is
-    unknown.
+    hosts there is one socket at each address of this host that they reach. If those addresses are unknown,
+    one socket listens at all addresses.
     """
     path = str(folder / "control")
     if hosts or len(path.encode()) > _LONGEST_PATH:
@@ -37,9 +38,9 @@ def listen(folder: Path, hosts: Sequence[str] = ()) -> list[socket.socket]:
 
 
 def listen_towards(hosts: Collection[str]) -> list[socket.socket]:
-    """Open one socket at each address of this host that ``hosts`` reach; at its loopback address without any.
+    """Open a socket at each address of this host that ``hosts`` reach; without hosts, at loopback.
 
-    One at all addresses if they are unknown.
+    If those addresses are unknown, one socket listens at all addresses.
     """
     addresses = own_addresses_towards(sorted(hosts)) if hosts else ["127.0.0.1"]
     return [socket.create_server((address, 0), backlog=_BACKLOG) for address in addresses or ["0.0.0.0"]]
@@ -69,8 +70,8 @@ def _own_addresses() -> list[str]:
 def own_addresses_towards(hosts: Sequence[str]) -> list[str]:
     """Return the addresses (IPv4) from which this host reaches ``hosts``, loopback addresses last.
 
-    Empty if a host is unknown, has no route or takes over two seconds to resolve, or if there are many
-    addresses.
+    The list is empty if a host is unknown or has no route, if all look-ups together take over two seconds, or
+    if there are more than eight addresses.
     """
     found: queue.SimpleQueue[set[str]] = queue.SimpleQueue()
     threading.Thread(target=lambda: found.put(_sources(hosts)), name="routes", daemon=True).start()

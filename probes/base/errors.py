@@ -1,4 +1,4 @@
-"""The root of every expected error, and the errors of this floor.
+"""The root class of all expected errors, and its general subclasses.
 
 CcctlError                 the root: a message, and a hint with what to do next
 ├── UsageError             the request contradicts itself, or cannot be met
@@ -43,8 +43,9 @@ _MOST_LINE = 10_000
 class CcctlError(Exception):
     """An expected failure: ``message`` says what was expected, found and where, ``hint`` what to do.
 
-    A sequence gives the lines of the message. A newline inside a line comes from a value and is escaped. If a
-    function's argument is at fault, ``argument`` is its name, and the message begins with it.
+    If ``message`` is a sequence, its items are the lines of the message. A newline inside a line comes from a
+    value and is escaped. If a function's argument is at fault, ``argument`` is its name, and the message
+    begins with it.
     """
 
     def __init__(self, message: str | Iterable[str], *, hint: str = "", argument: str = "") -> None:

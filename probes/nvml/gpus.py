@@ -1,7 +1,7 @@
 """This machine's NVIDIA GPUs and NVLinks, from the driver's NVML.
 
-Calls are independent: an unanswered one leaves its fact unknown and becomes a note. The NVML module is an
-argument, so that recorded answers can be replayed.
+If the driver does not answer a call, the value stays unknown and, unless the call is optional, a note tells
+so. Other calls are not affected. The NVML module is an argument, so that recorded answers can be replayed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FABRIC_STATES: Mapping[int, _FabricState] = {
 }
 _NO_DRIVER = "no NVIDIA driver answers"
 
-# More than any host has; bounds the number in a recording.
+# Most GPUs read from one host: more than any host has. It bounds the number that a recording may state.
 _MOST_GPUS = 1024
 
 

@@ -31,7 +31,7 @@ __all__ = [
 
 MOST_RUNS = 100
 MOST_EVENTS = 500
-# Values per column, over all runs: some 10 MB of text.
+# Most values of a column over all runs: some 10 MB of text.
 _MOST_VALUES = 1_000_000
 _FEWEST_RUNS = 2
 # A change is lasting if five of the last RECENT_RUNS runs agree. A new level is certain after _LEARN more
@@ -70,9 +70,9 @@ class History:
     since 1970). ``beta_s_per_byte`` and ``alpha_s`` hold the value of each link, run after run, 0 if it was
     not measured. ``bandwidth_since_s`` and ``latency_since_s`` are the time when each link was found worse
     than the baseline (0: it is not). ``measured_s`` is the time of each link's last measurement (0: never).
-    ``changed_s`` is the time of the last run in which ranks were missing, or a link differed that had been
-    measured since the previous change (0: never). ``searched_s_per_byte`` are the betas for which a new
-    schedule was last searched; empty if none was.
+    ``changed_s`` is the time of the last change (0: never): a run in which ranks were missing, or in which a
+    link differed. A link counts only if it had been measured since the change before. ``searched_s_per_byte``
+    are the betas for which a new schedule was last searched; empty if none was.
     """
 
     hosts: tuple[str, ...]
@@ -217,9 +217,9 @@ def lasting_level(
 ) -> float:
     """Return a link's level in the last runs if that differs from ``expected``; else 0.
 
-    Five of six runs must agree on it. It must differ by more than ``least`` (in the logarithm), and by more
-    than the sampling error of their median if ``sigma`` is the standard deviation
-    (`probes.statistics.changepoint`).
+    Five of six runs must agree on it. The level must differ from ``expected`` by more than ``least`` (in the
+    logarithm). It must also differ by more than the sampling error of a median of runs whose standard
+    deviation is ``sigma`` (`probes.statistics.changepoint`).
     """
     steady = Steady(
         window=RECENT_RUNS, learn=_LEARN, effect=float(np.expm1(least)), level=expected, sigma=sigma

@@ -24,7 +24,7 @@ class Effort:
     - ``quick``: fewer passes, and only strides 1, 2, 4, …
     - ``pairs``: the only links to measure. ``turns``: the rounds to measure, in their order.
     - ``sizes``: bytes of messages. ``budget_s``: seconds for everything.
-    - ``ports``: whether to try shared ports; None tries them if that is cheap.
+    - ``ports``: whether to try shared ports; None: if links disturb each other or hosts have several ranks.
     - ``device``: whether ranks are GPUs; "auto" uses GPUs if there are any.
     - ``wait_s``: seconds to wait for another measurement on the same hosts.
     - ``alone``: measure one link at a time.
@@ -57,8 +57,8 @@ class Effort:
         elif self.topology is not None:
             rounds = Instances(places).rounds(quick=self.quick)
         else:
-            # If none of the ranks of ``turns`` is present, other ranks are measured, so that they can be
-            # reported.
+            # If ``turns`` has no link between present ranks, measure all present ranks, so that new ranks can
+            # be reported.
             rounds = self.turns.rounds(places) if self.turns is not None else []
             rounds = rounds or rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
         return RoundPlan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, dose)

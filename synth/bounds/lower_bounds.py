@@ -1,8 +1,8 @@
 """Proven lower bounds on the time of a collective; the largest one binds.
 
-With a fixed chunk size the bounds count whole chunks: a gate that is free at 0 can have delivered floor((T −
-travel) / hold) + 1 of them by T. With ``fluid`` the chunk size is free, and a bound is bytes over bandwidth
-plus the least alpha. All bounds hold for every schedule that reduces at ranks only:
+With a fixed chunk size the bounds count whole chunks. A link or port that is free at time 0 can have
+delivered floor((T − travel) / hold) + 1 of them by time T. With ``fluid`` the chunk size is free, and a bound
+is bytes over bandwidth plus the least alpha. All bounds hold for every schedule that reduces at ranks only:
 
 - *ingress*, *egress*, *cut*: the data that a set S of ranks needs from outside must cross its incoming links
   (ForestColl). If nothing crosses twice, the last chunk to enter must still spread inside S; otherwise there
@@ -50,10 +50,10 @@ def bounds(
 ) -> list[Bound]:
     """Return the largest bound of each kind, the largest first; at least one.
 
-    ``fluid`` leaves the chunk size free: the total stays, but chunks may be cut finer; on a symmetric network
-    it always is. The number of
-    max-flows is limited so that 1024 ranks take seconds. If the network has no path for some chunk, the only
-    bound is infinite. Raises UsageError if the network and the collective differ in the number of ranks.
+    ``fluid`` leaves the chunk size free: the total stays, but chunks may be cut finer. On a symmetric network
+    the chunk size is always free. The number of max-flows is limited so that 1024 ranks take seconds. If the
+    network has no path for some chunk, the only bound is infinite. Raises UsageError if the network and the
+    collective differ in the number of ranks.
     """
     if collective.ranks != network.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, the collective {collective.ranks}")

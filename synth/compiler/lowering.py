@@ -1,4 +1,4 @@
-"""Lowering of a schedule to a program: each send becomes an operation on chunks, and the passes compile it.
+"""Lowering of a schedule to a program: sends become operations on chunks, which are then compiled.
 
 A chunk starts in its input slot. A received chunk is kept in its output slot, or in a scratch slot if it has
 no output slot on that rank.
@@ -22,7 +22,7 @@ from synth.streams import busiest_s_per_byte, divided
 
 __all__ = ["chunk_dag_of", "lower"]
 
-# Sums and results get separate connections if they overlap for more than this share of the schedule.
+# Sums and results get separate connections if they overlap for more than this share of the schedule's time.
 _OVERLAP = 0.1
 
 
@@ -41,8 +41,8 @@ def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool 
 def _paces(schedule: Schedule, program: Program) -> Floats:
     """Return the rate of each threadblock at which it finishes together with the busiest link or port.
 
-    Without these rates sums that nobody needs yet fill the ports, and results wait behind them: four hosts,
-    one at 40 Mbit/s and one pair at 20, took 2.1 s instead of 1.8 (benchmarks/lab_cases.py).
+    Without these rates, sums that no rank needs yet fill the ports, and results wait behind the sums: four
+    hosts, one at 40 Mbit/s and one pair at 20, took 2.1 s instead of 1.8 (benchmarks/lab_cases.py).
     """
     sends = np.array(SENDS)[program.op]
     carried = np.bincount(program.tb_of, weights=program.count * sends, minlength=program.threadblocks)
@@ -50,7 +50,7 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 
 
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
-    """Return the operations of a schedule, and copies to the output of the chunks that a rank already holds.
+    """Return the operations of a schedule, and copies of input chunks that are also output.
 
     O(sends · log sends).
     """
@@ -107,8 +107,8 @@ def _channels(schedule: Schedule, timing: Timing) -> Indices:
     """Return for each send the number of its connection among those between the same ranks.
 
     Each stream has its own connection, so that none waits for another. Without streams each parallel link has
-    one. It has two if it carries sums and results that overlap much: in one connection a late message delays
-    all behind it.
+    one. A link has two if it carries both sums and results, and these overlap much in time: in a shared
+    connection a late message would delay all messages behind it.
     """
     if len(schedule.stream):
         return _numbered(schedule)
@@ -162,7 +162,7 @@ class _Homes:
         self.slot = slot
 
     def before(self, rank: Indices) -> tuple[Indices, Indices]:
-        """Return (buffer, slot) of each send's chunk on ``rank`` at its start; slot -1: it is not there."""
+        """Return (buffer, slot) of each send's chunk on ``rank`` when it starts; slot -1: none."""
         place = rank * self.chunks + self.chunk
         at = np.minimum(np.searchsorted(self.places, place), max(0, len(self.places) - 1))
         if not len(self.places):

@@ -40,8 +40,8 @@ from synth.fusion.timeline import (
 __all__ = ["DEFAULT_BUFFER_BYTES", "METHODS", "Overheads", "fusion_plan"]
 
 _MIB = 1 << 20
-# Default buffer of each method: for ddp and horovod that of PyTorch and Horovod, for bytescheduler the size
-# of a partition. 0: the method has no buffer.
+# Default buffer size of each method. For ddp and horovod it is the default of PyTorch and Horovod, for
+# bytescheduler the size of a partition. 0: the method has no buffer.
 DEFAULT_BUFFER_BYTES = {
     "wfbp": 0,
     "ddp": 25 * _MIB,
@@ -81,13 +81,13 @@ def fusion_plan(
     buffer_bytes: int = 0,
     overheads: Overheads | None = None,
 ) -> FusionPlan:
-    """Simulate an iteration of ``model`` by ``method``; ``buffer_bytes`` 0 is the method's own.
+    """Simulate an iteration of ``model`` by ``method``; ``buffer_bytes`` 0: the method's default.
 
     ``wfbp`` all_reduces layer by layer behind the backward pass; ``ddp``, ``mg-wfbp`` and ``horovod`` do so
     bucket by bucket. ``bytescheduler`` cuts tensors into parts and sends those first that the next forward
     pass needs first. ``dear`` reduce_scatters behind the backward pass and all_gathers behind the forward
-    pass; ``dear-nl`` does so four layers at a time, ``dear-backpipe`` overlaps only the first half, and
-    ``dear-feedpipe`` only the second. Raises UsageError for another method.
+    pass; ``dear-nl`` does so four layers at a time, ``dear-backpipe`` overlaps only the reduce_scatters, and
+    ``dear-feedpipe`` only the all_gathers. Raises UsageError for another method.
     """
     if method not in METHODS:
         raise UsageError(

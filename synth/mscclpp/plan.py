@@ -68,8 +68,8 @@ class Operand:
 class Operation:
     """One operation of a threadblock; fields that it does not need keep their defaults.
 
-    ``slices`` blocks share the data of an operation, of which this is slice ``slice``; ``unit_bytes`` and
-    ``chunks`` are those of a pipeline, whose operations are ``inner``.
+    ``slices`` threadblocks share the data of an operation, and this one handles slice ``slice``. Only a
+    pipeline has ``unit_bytes``, ``chunks`` and ``inner``, its operations.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Threadblock:
-    """Operations in order; per channel type the indices of its channels and remote buffers in the rank."""
+    """Operations in order; by channel type, the rank's numbers of its channels and buffers."""
 
     operations: tuple[Operation, ...]
     memory: tuple[int, ...] = ()

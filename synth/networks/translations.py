@@ -3,8 +3,8 @@
 Ranks are numbers of several digits, as in `synth.networks.symmetric`. A chain of divisors 1 | d | e | … of
 the number of ranks defines the digits. The translation of the digit between d and e maps rank r to the rank
 whose digit is higher by one, modulo e / d. It is a symmetry if it maps links to links of the same cost, and
-ports to ports. The chain with the most translations is chosen. So a ring, a torus or hosts of equal parts are
-found if they are numbered regularly, wherever the list of links comes from.
+ports to ports. The chain with the most translations is chosen. So a ring, a torus or a set of equal hosts is
+found from its links alone, if its ranks are numbered regularly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synth.networks.symmetric import SymmetricNetwork
 
 __all__ = ["FoundSymmetry", "found_symmetry"]
 
-# The largest table, in pairs of ranks times parallel links.
+# Most entries of a table: pairs of ranks times parallel links.
 _MOST_PLACES = 1 << 22
 
 
@@ -37,7 +37,7 @@ class FoundSymmetry:
 
     @cached_property
     def orbit(self) -> Indices:
-        """The listed link of the orbit of each row of the plain network."""
+        """For each link of the plain network, the listed link whose translations include it."""
         found = np.empty(self.network.links, np.int64)
         shifts = self.network.shifts
         found[self.link[:, shifts].ravel()] = np.repeat(np.arange(len(self.link)), len(shifts))
@@ -46,7 +46,7 @@ class FoundSymmetry:
 
 @lru_cache(maxsize=4)
 def found_symmetry(network: Network) -> FoundSymmetry | None:
-    """Return the symmetry of the network; None if it has none, queues, or has measured memory costs.
+    """Return the network's symmetry; None without one, and if it queues or has memory costs.
 
     O(ranks²) for each pair of divisors of the number of ranks, then translations · (listed links + ports).
     """
@@ -130,7 +130,8 @@ def _chain(table: _Table) -> tuple[list[int], list[int]] | None:
     """Return (bases of the digits, moving digits) of the chain of divisors with the most translations."""
     ranks = table.network.ranks
     divisors = [one for one in range(1, ranks + 1) if ranks % one == 0]
-    # For each divisor: (translations, minus the digits, the divisor before, whether the last digit moves).
+    # The best chain up to each divisor: (number of translations, minus the number of digits, the divisor
+    # before, whether the last digit moves).
     best: dict[int, tuple[int, int, int, bool]] = {1: (1, 0, 0, False)}
     for high in divisors[1:]:
         found = (0, 0, 0, False)
@@ -193,9 +194,10 @@ class _Table:
         return cls(network, link.reshape(shape), cost.reshape(shape), place)
 
     def step(self, low: int, high: int) -> _Step | None:
-        """Return the images under adding 1 to the digit between ``low`` and ``high``; None if no symmetry.
+        """Return the images when the digit between ``low`` and ``high`` grows by 1, if symmetric.
 
-        Return None also if a power of it, other than the identity, leaves a port in place.
+        Return None if links do not map to links of equal cost, or ports to ports. Return None also if
+        repeating the step fewer times than the digit has values maps a port to itself.
         """
         network, base = self.network, high // low
         rank = np.arange(network.ranks)

@@ -30,8 +30,8 @@ Spent = Literal["memory", "core", "step"]
 _STEP_S, _RUN_S, _SWITCH_S = 0.1e-6, 0.4e-6, 3e-6
 # The tiles that are simulated; a second run with half of them gives the time of each further tile.
 _TILES = 4
-# The ``cause`` that a step did not start earlier: 0 its rank was busy, 1 its input was missing, 2 no core was
-# free.
+# A step's ``cause`` tells why it did not start earlier: 0, its rank was busy; 1, its input was missing; 2
+# (_CORE), no core was free.
 _CORE = 2
 # The cost of a compiled sum, which reads two operands and writes one, relative to a copy.
 _SUM = 1.5
@@ -94,9 +94,9 @@ def _work_s(
 ) -> Floats:
     """Return the seconds that each step copies and adds in one tile.
 
-    A tile is short enough to stay in the caches while ranks work on it. Reading an input buffer, or writing a
-    buffer, costs more where buffers do not fit the caches: each half of the extra cost of a copy, which reads
-    one buffer and writes one.
+    A tile is short enough to stay in the caches while ranks work on it. If buffers do not fit the caches,
+    reading an input buffer and writing any buffer cost more. A copy reads one buffer and writes one, so each
+    of the two costs half of a copy's extra cost.
     """
     size_bytes = floats(program.count * tile_bytes)
     in_place = _read_in_place(program, float(size_bytes.max(initial=0.0)), memory)
@@ -131,7 +131,7 @@ class _Costs:
             float(_at(memory, costs, buffer_bytes))
             for costs in (memory.fetch_s_per_byte, memory.written_fetch_s_per_byte)
         )
-        # A measured fetch includes the write to a buffer.
+        # A measured fetch includes the write to a buffer, which is counted apart and so subtracted here.
         return _Costs(copy_s, beyond_s, max(0.0, unwritten_s - beyond_s), max(0.0, written_s - unwritten_s))
 
 

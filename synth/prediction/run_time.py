@@ -24,17 +24,19 @@ __all__ = [
     "soonest",
 ]
 
-# The cost of a step between hosts to a rank, and the slots of a connection there.
+# Costs between hosts: the seconds of a step on a rank, and the slots of a connection.
 _COSTS = Costs(step_s=10e-6, fifo=8)
-# Through shared memory a step is a hundredth of one over sockets: two ranks sum up 1 KiB in 5 us.
+# Costs within one host. A step through shared memory is far cheaper than one over sockets: two ranks sum 1
+# KiB in 5 us.
 _COSTS_OF_ONE_HOST = Costs(fifo=8)
 # The most steps times links for which flows are simulated one by one.
 _MOST_WORK = 20_000_000
-# The accuracy of predictions: a schedule replaces the first one only if it beats it by more than this.
+# A schedule is clearly faster only if its predicted time is below this share of the other's, as predictions
+# are not more accurate.
 _CLEARLY = 0.94
 # Links whose betas differ by more than this factor count as uneven.
 _UNEVEN = 1.2
-# Longer schedules are not predicted: compiling them would take longer than making them.
+# Schedules with more sends are not predicted: compiling them would take longer than making them.
 MOST_SENDS = 20_000
 
 

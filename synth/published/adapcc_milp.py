@@ -1,10 +1,11 @@
 """AdapCC's integer program as published (Sec. IV-D, equations 1 to 6), for networks of a few ranks.
 
-The program decides for each of M sub-collectives the paths of its flows, the nodes that aggregate (a), its
-part of the tensor and its chunk size (S_m and C_m, each pair one of ``choices``), and its root unless one is
-given. A chunk's time on a link is alpha + C·beta·N, where N is the number of flows of all sub-collectives on
-the link or on a port that it shares. If a node aggregates, all flows through it leave together when the last
-has arrived, and count as one flow. So a = 1 costs waiting time, also in T_bottle, and a = 0 costs load.
+The program decides for each of M sub-collectives the paths of its flows and the nodes that aggregate (a = 1).
+It also decides the size of its part of the tensor, S_m, and its chunk size, C_m, as a pair out of
+``choices``; and its root unless one is given. A chunk's time on a link is alpha + C·beta·N, where N is the
+number of flows of all sub-collectives on the link or on a port that it shares. If a node aggregates, all
+flows through it leave together when the last has arrived, and count as one flow. So a = 1 costs waiting time,
+also in T_bottle, and a = 0 costs load.
 
 Only ports and ``kernel_s``, the time of an aggregation, are additions to the paper. ``timed`` computes the
 objective of a given strategy from the equations alone. ``solve`` finds the best strategy by an exact integer
@@ -101,7 +102,7 @@ class PublishedStrategy:
 
 
 def blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[SubCollective, int, int]]:
-    """Yield (part, first unit, units) of each C_m, in the order of progress within the parts."""
+    """Yield (part, first unit, units) of each chunk, ordered by its relative place in its part."""
     found, first = [], 0
     for number, part in enumerate(parts):
         units, step = part.choice.size_bytes // unit_bytes, part.choice.chunk_bytes // unit_bytes
@@ -160,7 +161,7 @@ def _loads(question: Question, part: SubCollective) -> dict[int, int]:
 def _ready_s(
     question: Question, part: SubCollective, step_s: Mapping[int, float]
 ) -> dict[tuple[Flow, int], float]:
-    """Return (2): the time at which a chunk of each flow is ready at each rank of its path."""
+    """Return the times (equation 2) at which each flow's chunk is ready at ranks on its path."""
     network = question.network
     ready_s: dict[tuple[Flow, int], float] = {}
 
@@ -245,7 +246,7 @@ class _Program:
         return part
 
     def _divide(self) -> None:
-        """Add one choice for each part; the choices sum to the tensor and are ordered, against symmetry."""
+        """Add one choice for each part; sizes sum to the tensor, and an order breaks symmetry."""
         sizes, total = [], float(self.question.size_bytes)
         for part in self.parts:
             self.model.row(part.choice, [1.0] * len(part.choice), 1.0, 1.0)
@@ -266,7 +267,7 @@ class _Program:
         return [link for link in self.links if int(self.network.src[link]) == rank]
 
     def _conserve(self, part: _Part) -> None:
-        """Add (1). In a reduce each rank but the root uses one link out, which aggregated flows share."""
+        """Add equation 1; in a reduce, each rank but the root uses exactly one outgoing link."""
         model, given = self.model, self.question.root
         if self.question.kind == "all_to_all":
             given = 0
@@ -316,7 +317,7 @@ class _Program:
                 model.row(sums, signs, high=1.0)
 
     def _share(self, part: _Part) -> None:
-        """Add (3), the time of a chunk on a link, exactly: alpha plus the busiest of the link's resources."""
+        """Add equation 3, exactly: a chunk takes alpha plus its time on the busiest resource."""
         model, most = self.model, 2 * self.most_step
         beta, alpha_s = self.network.beta_s_per_byte, self.network.alpha_s
         users: dict[int, list[int]] = defaultdict(list)
@@ -345,7 +346,7 @@ class _Program:
                 )
 
     def _wait(self, part: _Part) -> None:
-        """Add (2), exactly: the time at which a chunk of each flow is ready at each rank."""
+        """Add equation 2, exactly: the time at which a chunk of each flow is ready at each rank."""
         model, most = self.model, 2 * self.most_ready
         together = [model.number(0.0, self.most_ready) for _ in self.ranks]
         last: dict[int, list[int]] = {rank: [] for rank in self.ranks}
@@ -368,8 +369,8 @@ class _Program:
                         [together[rank], before, step, chosen], [1.0, -1.0, -1.0, most], high=kernel + most
                     )
                 mine = float(rank == source)
-                # With a = 1 a flow is ready with all others. With a = 0 it is ready at 0 at its source, and 0
-                # off its path.
+                # If the rank aggregates, the flow is ready together with all other flows here. Otherwise it
+                # is ready at time 0 at its source. Off its path its time is 0.
                 model.row(
                     [ready[rank], together[rank], a, *passed],
                     [1.0, -1.0, -most, *[-most] * len(passed)],
@@ -381,11 +382,11 @@ class _Program:
                 else:
                     model.row([ready[rank], *passed], [1.0, *[-most] * len(passed)], high=0.0)
         for rank in self.ranks:
-            # One arrival is the last, if there is any; otherwise the rank does not aggregate.
+            # A rank that aggregates has a last arrival; so a rank without arrivals does not aggregate.
             model.row([*last[rank], part.aggregates[rank]], [*[1.0] * len(last[rank]), -1.0], low=0.0)
 
     def _finish(self, part: _Part) -> None:
-        """Add (4) to (6)."""
+        """Add equations 4 to 6."""
         model, most = self.model, 2 * self.most_ready
         for routed, ready in zip(part.routed, part.ready, strict=True):
             bottle = model.number(0.0, self.most_ready)

@@ -87,10 +87,10 @@ def of_schedule(schedule: Schedule) -> Precedence:
 def _of_slots(
     network: Network, collective: Collective, chunk: Indices, link: Indices, turn: Indices, waiting: Indices
 ) -> Precedence:
-    """Return the graph in which the sends ``waiting`` wait for earlier sends into their slots."""
+    """Return the graph in which the sends ``waiting`` wait for earlier sends into their source."""
     sends = len(chunk)
     leaves, enters, held = touched(network, collective, chunk, link)
-    # Only the order of turns matters: their ranks are integers and compare exactly.
+    # Only the order of turns matters, so integers in the same order replace them: these compare exactly.
     place = np.unique(turn, return_inverse=True)[1].astype(np.int64)
     places = int(place.max(initial=0)) + 1
     # All sends by the slot that they enter, in the order of their turns.

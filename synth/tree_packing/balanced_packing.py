@@ -1,7 +1,7 @@
 """Spanning trees that load links and ports evenly, one tree after the other (greedy tree packing).
 
-Each tree is a cheapest one at costs that grow exponentially with load. With enough trees this comes as close
-to the least largest load as desired (Thorup 2007; Plotkin, Shmoys and Tardos 1995). No linear program is
+Each tree is a cheapest one at costs that grow exponentially with load. With enough trees the largest load
+comes as close to its minimum as desired (Thorup 2007; Plotkin, Shmoys and Tardos 1995). No linear program is
 solved, so a thousand ranks take a second where column generation takes minutes.
 """
 
@@ -17,13 +17,15 @@ from synth.tree_packing.spanning_trees import Edges, low_tree
 
 __all__ = ["balanced_trees", "exchanged"]
 
-# _SOFT: the load difference, in uses of the busiest resource, for which the price grows e-fold. _PER_LEVEL:
-# the cost of one more level, about a tenth of that, so that trees are low where loads allow.
+# _SOFT: the difference in load for which the price of a resource grows e-fold. _PER_LEVEL: the cost of one
+# more level of a tree. It is less than a tenth of what the cheapest edge costs, so that trees are low where
+# loads allow. _NOISE: the largest random addition to the cost of an edge.
 _SOFT = 4.0
 _PER_LEVEL = 0.3
 _NOISE = 0.1
-# For low trees one more level costs more than any load does at first, and the root matters: this many roots
-# are tried, limited by this many steps.
+# For low trees _PER_LOW_LEVEL is the cost of one more level, more than the cheapest edge costs at first
+# (_SOFT). The root matters there, so up to _MOST_ROOTS roots are tried for each tree, fewer if that takes
+# more than _MOST_STEPS steps in all.
 _PER_LOW_LEVEL = 10.0
 _MOST_ROOTS, _MOST_STEPS = 64, 500_000_000
 # The most edges to examine for exchanges: some tenths of a second.
@@ -37,7 +39,7 @@ def balanced_trees(edges: Edges, trees: int, *, seed: int = 0, low: bool = False
     """
     random = np.random.default_rng(seed)
     busy = edges.load
-    # Loads count uses of the cheapest edge, so that they compare between resources.
+    # The unit of load is the least time per byte for which any edge holds a resource.
     scale = 1.0 / float(busy.data.min())
     load = np.zeros(busy.shape[0])
     found = np.empty((trees, edges.network.ranks - 1), np.int64)
@@ -102,7 +104,7 @@ def _free_edge(
 ) -> tuple[bool, int]:
     """Take ``edge`` out of one tree along a shortest chain of exchanges, and return (found one, steps).
 
-    The search takes hardly more than ``steps``.
+    The search ends soon after it has taken ``steps`` steps.
     """
     trees, edges = member.shape
     ranks = walks.begin.shape[1]
@@ -121,7 +123,7 @@ def _free_edge(
                 continue
             taken += 2 * edges + ranks
             begin, end = walks.begin[tree], walks.end[tree]
-            # Without the edge, the ranks below its lower end are cut off.
+            # Without the edge, its lower end and all ranks below that are cut off.
             lower = a[out] if begin[a[out]] > begin[b[out]] else b[out]
             low, high = begin[lower], end[lower]
             kept = 0

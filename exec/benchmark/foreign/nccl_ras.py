@@ -1,8 +1,8 @@
 """Dumps of NCCL's RAS, text or JSON (``ncclras -f json``, 2.28.7 and later): ranks that hold others up.
 
 A dump counts the collectives of each kind that each rank of each communicator has begun. Ranks go on while
-RAS collects their counts, so a single dump calls a rank late only if it is two calls behind. In several dumps
-a rank is stuck if it is behind in the last one and its count is the same in all.
+RAS collects their counts. So with a single dump a rank counts as late only if it is at least two calls
+behind. In several dumps a rank is stuck if it is behind in the last one and its count is the same in all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from probes.base import DataError
 
 __all__ = ["is_ras", "ras_recorded"]
 
-# The least number of calls by which a rank is behind; ranks of a dump are not asked at the same moment.
+# A rank counts as behind from this many calls on. One call proves nothing in a single dump, as RAS does not
+# ask all ranks at the same moment.
 _BEHIND_IN_ONE_DUMP, _BEHIND_IN_SEVERAL = 2, 1
 # RAS's answers to commands on its socket (port 28028) precede a dump read from there.
 _ANSWERS = re.compile(rb"\s*(?:OK\s+)*(?=\{)")

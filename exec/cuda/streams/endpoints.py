@@ -141,7 +141,7 @@ class Endpoints:
 
 
 def _window(address: int, size_bytes: int) -> Any:
-    """Return memory as an argument for MPI; it may be GPU memory if MPI reads that."""
+    """Return a buffer argument for MPI; GPU memory needs an MPI library that can read it."""
     from mpi4py import MPI
 
     return [MPI.memory.fromaddress(address, size_bytes), MPI.BYTE]

@@ -1,8 +1,8 @@
 """Work beside a training job, in a separate process: searches for schedules, and compilation.
 
 In the job's own process the work would hold Python's global lock, which the script needs. The separate
-process has a lower priority than the job, and ends with it. It serves the orders of all groups one after the
-other, as its start costs more than a second of CPU time, which the ranks would miss.
+process has a lower priority than the job, and ends with it. After an order it waits for the next one of any
+group, because starting another process costs more than a second of CPU time, which the ranks would lack.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ sys.path[:] = sys.argv[3:]
 from exec.training.backend.background import serve
 serve(*map(int, sys.argv[1:3]))
 """
-# Below the priority of the job, which is at 0.
+# Niceness of the process; the job's is 0, which is a higher priority.
 _NICE = 10
 # Interval of the check that the job's process still exists.
 _LOOK_S = 1.0
-# An idle process holds some 200 MB. The first plans of a job follow each other within seconds.
+# How long an idle process waits for the next order. It holds some 200 MB, and the first orders of a job
+# follow each other within seconds.
 _IDLE_S = 30.0
-# How long an idle process may take to end in order.
+# How long a process may take to end once its connection is closed, before it is killed.
 _END_S = 5.0
-# The types already compiled for by this process, for any group.
+# The element types for which any group of this process has already had the code compiled.
 _COMPILED: set[str] = set()
 
 
@@ -85,7 +86,7 @@ class _Worker:
         return decode(self._connection.recv_bytes())
 
     def end(self) -> int:
-        """Close the connection, on which an idle process ends, and return the exit status."""
+        """Close the connection, which makes an idle process end, and return its exit status."""
         self._connection.close()
         try:
             return self.process.wait(_END_S)
@@ -161,7 +162,7 @@ def serve(parent: int, fd: int) -> None:
     """Answer orders in the background process until none comes for a while."""
     os.nice(_NICE)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    # The job ends the connection if it ends in order.
+    # A job that ends normally closes the connection, which raises EOFError here.
     with Connection(fd) as connection, contextlib.suppress(EOFError):
         while connection.poll(_IDLE_S):
             connection.send_bytes(encode(_answer(decode(connection.recv_bytes()))))

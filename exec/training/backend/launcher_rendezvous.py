@@ -41,7 +41,7 @@ _LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
 )
 _LOOPBACK = "127.0.0.1"
-# Below the range of ephemeral ports.
+# Derived ports are among the _PORTS ports from _FIRST_PORT on, below the range of ephemeral ports.
 _FIRST_PORT, _PORTS = 20_000, 12_000
 # Ports derived from a job's name and secret: rank 0 listens at the first free one, the others try all.
 _CHOICES = 4
@@ -202,7 +202,7 @@ def _listener(found: Rendezvous) -> Iterator[socket.socket]:
     """Open rank 0's listener, within the block."""
     if found.here and found.port is None:
         with _own_place(found) as place:
-            # A killed job of the same name may have left it.
+            # A killed job of the same name may have left its socket there.
             place.unlink(missing_ok=True)
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(place))
@@ -299,5 +299,5 @@ def _job(variables: Mapping[str, str], rank: int, size: int) -> str:
 
 
 def _by_slurm(variables: Mapping[str, str], rank: int, size: int) -> bool:
-    """Return whether Slurm's variables are this rank's; below an mpirun in a step they are mpirun's own."""
+    """Return whether Slurm's variables describe this rank, not an mpirun that runs in the step."""
     return variables.get("SLURM_PROCID") == str(rank) and variables.get("SLURM_STEP_NUM_TASKS") == str(size)

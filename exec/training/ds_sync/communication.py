@@ -17,7 +17,7 @@ __all__ = ["Communication", "Iteration", "ProcessGroups", "agreed", "broadcast",
 
 _T = TypeVar("_T")
 
-# Least size of a message in which rank 0's tensors are broadcast.
+# Rank 0's tensors are collected until a message has at least this many bytes, and then broadcast.
 _BROADCAST_BYTES = 25 << 20
 
 

@@ -1,6 +1,7 @@
-"""Synthesizes symmetric schedules: schedules the chunks of one rank of each orbit, for all ranks.
+"""Synthesizes symmetric schedules: only the chunks of one rank of each orbit are scheduled.
 
-This serves more ranks than a table of all sends could list. `synth.scheduling.symmetric_search` makes them.
+So networks are served whose table of all sends would be too large. `synth.scheduling.symmetric_search` makes
+the schedules.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ def is_large(network: SymmetricNetwork, kind: Kind) -> bool:
 
 
 def fastest_symmetric(request: Request, network: SymmetricNetwork, progress: Progress = SILENT) -> Synthesis:
-    """Return the fastest symmetric schedule found, proven and bounded; ``network`` is the request's.
+    """Return the fastest symmetric schedule found, checked and with lower bounds.
 
-    For a size, chunks are halved until that gains hardly anything. Raises NotApplicableError for collectives
-    that are not SYMMETRIC and if links do not join all ranks, UsageError if ranks cannot own equally many
-    chunks, RuntimeError if the checker refuses the schedule, which would be a bug.
+    ``network`` is that of the request. If the request gives a size, chunks are halved until that gains hardly
+    anything. Raises NotApplicableError for collectives that are not SYMMETRIC and if links do not join all
+    ranks, UsageError if ranks cannot own equally many chunks, RuntimeError if the checker refuses the
+    schedule, which would be a bug.
     """
     kind = request.asked[0].kind
     if kind not in SYMMETRIC:
