@@ -233,7 +233,7 @@ def error(text: str, hint: str = "") -> None:
 
 
 def _shortened(text: str) -> str:
-    """Return the text with words of hundreds of characters, which users may pass, cut."""
+    """Cut words of 300 or more characters, which users may pass, and return the text."""
     return _LONG_WORD.sub(lambda word: f"{word[0][:60]}… ({len(word[0])} characters)", text)
 
 
@@ -333,7 +333,7 @@ class _Plain:
 
 
 def waiting(text: str) -> None:
-    """Show ``text`` on a terminal if the first output takes longer than most of a second.
+    """Show ``text`` on a terminal if nothing is printed within ``_FIRST_WORD_S``.
 
     The time counts from the start of the process. The first output replaces the line; another call before
     that changes its text.

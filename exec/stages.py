@@ -37,10 +37,10 @@ def run(
 ) -> list[Array]:
     """Run a program once on real data, with one process for each rank, and return the output of each rank.
 
-    ``inputs`` are the flat arrays of the ranks, all of one type; each length is a multiple of the program's
-    blocks. ``op`` is sum, prod, min, max or avg; ``device`` is "cpu", "cuda" or "auto". Ranks run on this
-    host, or on ``hosts`` or ``hostfile`` as in `launch`, and have ended when this returns. Starting them
-    takes about a second.
+    ``inputs`` are the flat arrays of the ranks, all of one type; each length is the number of the rank's
+    input chunks times a factor that is the same for all ranks. ``op`` is sum, prod, min, max or avg;
+    ``device`` is "cpu", "cuda" or "auto". Ranks run on this host, or on ``hosts`` or ``hostfile`` as in
+    `launch`, and have ended when this returns. Starting them takes about a second.
 
     Raises UsageError if the data does not fit, UnavailableError if MPI, a GPU or memory is missing, and
     LostRankError and TimeoutExpired as `launch` does.

@@ -40,7 +40,7 @@ _MOST_SENDS = 500_000
 
 @dataclass(frozen=True)
 class Proven:
-    """A program that the judge accepts, the schedule it was made of if there was one, and its file."""
+    """A program that the judge accepts, the schedule it was made of, if any, and file digests."""
 
     program: Program
     schedule: Schedule | None
@@ -49,7 +49,7 @@ class Proven:
 
 
 def read_or_compiled(path: str, parameters: Sequence[str] | None, *kinds: str) -> codec.Artifact:
-    """Return an artifact of one of ``kinds``; of a file in the chunk language its program, not judged yet."""
+    """Return an artifact of one of ``kinds``, or the unjudged program of a chunk-language file."""
     if not is_algorithm(path):
         return codec.read(path, *kinds)
     program, inputs = compiled_algorithm(path, parse_parameters(parameters))
@@ -64,11 +64,11 @@ def proven_program(
     size_bytes: int | None = None,
     **how: Any,
 ) -> Proven:
-    """Read a schedule of any kind, a program or a file in the chunk language ("-": stdin), compile it.
+    """Return the proven program of a schedule, program or chunk-language file ("-": stdin).
 
-    A periodic schedule gets as many periods as carry ``size_bytes``, a symmetric one chunks so large, a
-    selection its schedule for that; nothing else takes a size. ``how`` are options of the compiler. Raises
-    FoundProblem with the findings against it.
+    For ``size_bytes`` a periodic schedule gets as many periods as carry that size, a symmetric schedule gets
+    chunks of matching size, and a selection yields its schedule for that size. Nothing else takes a size.
+    ``how`` are options of the compiler. Raises FoundProblem with the findings against it.
     """
     if not is_algorithm(path):
         refuse_parameters(path, parameters)
@@ -92,7 +92,7 @@ def _refuse_size(path: str) -> None:
 
 
 def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
-    """Return the same of what has been read; of a schedule all sends are listed."""
+    """Return the proven program of an artifact; a schedule is expanded into all its sends first."""
     inputs = {found.kind: found.sha256}
     if found.kind in SCHEDULE_KINDS:
         return proven_schedule(listed(found.body, found.source), found.source, inputs, **how)
@@ -105,7 +105,7 @@ def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
 
 
 def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **how: Any) -> Proven:
-    """Return the same of a schedule, checked before it is compiled."""
+    """Check a schedule, compile it and return the proven program."""
     from synth.check import check
     from synth.compiler import lower
 
@@ -123,7 +123,7 @@ def is_listable(made: AnySchedule) -> bool:
 def listed(made: AnySchedule, source: str) -> Schedule:
     """Return the table of all sends.
 
-    Raises FoundProblem where the schedule is wrong, UsageError where too long.
+    Raises FoundProblem if the schedule is wrong, UsageError if its table is too long.
     """
     from synth.check import check
 
@@ -148,15 +148,16 @@ def _judged(
 
 
 def refuse_parameters(path: str, parameters: Sequence[str] | None) -> None:
-    """Raise UsageError where parameters were given to what has none."""
+    """Raise UsageError if parameters are given for a file that has none."""
     if parameters:
         raise UsageError(f"-p {parameters[0]}: {path} has no parameters; only files in the chunk language do")
 
 
 def as_collective(program: Program, kind: str) -> Program:
-    """Return a program whose file says custom, held to a collective; raises UsageError where that cannot be.
+    """Return a custom program that must do the collective ``kind``; raises UsageError if it cannot.
 
-    Buffers that the collective keeps apart are apart, whatever the file says of its placement.
+    If input and output of the collective can never share memory, the program is out of place, whatever its
+    file says.
     """
     from synth.collective import kind_of
     from synth.msccl import collective_of

@@ -204,7 +204,7 @@ def _judge_late(source: str, found: Recorded) -> None:
 
 
 def _explained(options: ExplainOptions, timed: Inspected | None) -> Explained:
-    """Return the report beside its network; ``timed`` are rows of dumps, where the file is of these."""
+    """Return the report judged against its network; ``timed`` has the rows if dumps gave them."""
     from ccctl.artifacts import read_any, read_recorded
     from ccctl.render.text import Explained
     from exec.benchmark import judged
@@ -246,7 +246,7 @@ def _explained(options: ExplainOptions, timed: Inspected | None) -> Explained:
 
 
 def _network_of(report: Report, options: ExplainOptions) -> Network:
-    """Return the network of the report's ranks, which says on which hosts it ran."""
+    """Return the network of a report that says on which hosts it ran."""
     from ccctl.arguments import network_of
 
     named = (options.network, options.alpha, options.bandwidth)
@@ -282,7 +282,7 @@ def _declared(source: str, options: ExplainOptions) -> Network:
 
 
 def _counted(rows: list[JudgedRow], from_size: str | None) -> tuple[int, ...]:
-    """Return the places of the rows that the verdict is about; raises UsageError where there are none."""
+    """Return the indices of the rows that count; raises UsageError if there are none."""
     from exec.benchmark import largest
 
     if from_size is None:

@@ -19,7 +19,8 @@ class Facts:
 
     ``hosts`` and ``gpus`` name each rank's host and its GPU there. ``reachable`` holds (host, gpu, other) for
     each GPU that can read the memory of ``other``. ``room`` is the number of threadblocks that each rank's
-    GPU runs at once. ``nccl`` and ``cuda_aware``: all ranks have NCCL; an MPI that reads GPU memory.
+    GPU runs at once. ``nccl`` says whether all ranks have NCCL, and ``cuda_aware`` whether they have an MPI
+    that reads GPU memory.
     """
 
     hosts: tuple[str, ...]
@@ -35,8 +36,8 @@ class ExecutorChoice:
     """The executor of a program, the reason for it, and the wire of each pair (sender, receiver).
 
     ``executor``: "interpreter" is one persistent kernel on each GPU, with proxies between hosts; "contexts"
-    are AdapCC's, on streams. ``wires``: "peer" is direct access between GPUs, "nccl" is NCCL, "direct" is an
-    MPI that reads GPU memory, "staged" goes through pinned host memory.
+    is AdapCC's executor, transmission contexts on CUDA streams. ``wires``: "peer" is direct access between
+    GPUs, "nccl" is NCCL, "direct" is an MPI that reads GPU memory, "staged" goes through pinned host memory.
     """
 
     executor: Literal["interpreter", "contexts"]
@@ -47,9 +48,9 @@ class ExecutorChoice:
 def choose(program: Program, facts: Facts) -> ExecutorChoice:
     """Choose the executor: the interpreter wherever it can run, unless contexts avoid its staging.
 
-    GC3's kernel has the lower cost for each step, but all its threadblocks must run at the same time and
-    reach the memory of their peers. Between hosts it stages messages in host memory; contexts need no such
-    copy if NCCL or MPI reads GPU memory. O(threadblocks).
+    The interpreter, GC3's kernel, costs less for each step. But all its threadblocks must run at the same
+    time and reach the memory of their peers. Between hosts it stages messages in host memory; contexts need
+    no such copy if NCCL or MPI reads GPU memory. O(threadblocks).
     """
     pairs = _pairs(program)
     wires = {pair: _wire(facts, *pair) for pair in pairs}

@@ -1,4 +1,4 @@
-"""Messages printed before a job of the user's own mpirun is aborted, where no exception can end it."""
+"""Messages for a job under the user's own mpirun, aborted because no exception can end it."""
 
 from __future__ import annotations
 

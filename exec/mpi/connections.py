@@ -21,12 +21,15 @@ from synth.simulation import connections as numbered
 
 __all__ = ["Connections", "window_bytes_at_most"]
 
-# Longer than tiles in memory, as each message over a wire has a fixed cost.
+# The size of a tile if some connection is a wire: more than in memory, as each message over a wire has a
+# fixed cost.
 _WIRE_TILE_BYTES = 4 << 20
-# Slots of a connection: short messages get more, up to _MOST_DEPTH, in _SLOTS_BYTES. With more slots the
-# writer fetches the reader's counter less often, and a fetch costs as much as a short message.
+# A connection in memory has _DEPTH slots. Short messages get as many as fit into _SLOTS_BYTES, up to
+# _MOST_DEPTH. With more slots the writer fetches the reader's counter less often, and a fetch costs as much
+# as a short message.
 _DEPTH, _MOST_DEPTH, _SLOTS_BYTES = 2 * FIFO_DEPTH, 16 * FIFO_DEPTH, 16 << 10
-# Short messages get more slots on wires too, so that a wire stays busy while its ranks do not run.
+# On a wire short messages get as many slots as fit into _WIRE_SLOTS_BYTES, up to _WIRE_DEPTH, so that the
+# wire stays busy while its ranks do not run.
 _WIRE_DEPTH, _WIRE_SLOTS_BYTES = 8 * FIFO_DEPTH, 2 << 20
 # The writer's and the reader's counter, each alone in a block of 128 bytes (two cache lines of x86).
 _COUNTERS_BYTES = 256
@@ -34,8 +37,8 @@ _LINE, _FLAG_BYTES = 128, 8
 _BYTES = np.dtype(np.uint8)
 # The key of the scratch buffer among connection numbers, which are not negative.
 SCRATCH_PLACE = -1
-# The first words of a window: the addresses of input and output in that rank's process, and a known word by
-# which other ranks test whether they can read its memory ("ccctl" in ASCII).
+# A window begins with _BASES_BYTES for three words: the addresses of input and output in that rank's process,
+# and _PROBE ("ccctl" in ASCII), by which other ranks test whether they can read its memory.
 _BASES_BYTES, _PROBE = _LINE, 0x636363746C
 
 

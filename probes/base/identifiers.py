@@ -85,8 +85,8 @@ def cpu_mask(listed: str) -> str:
 def plain_guid(text: str) -> str:
     """Return the 16 hex digits of a port's GUID from sysfs ("506b:4b03:…") or NCCL's files; "" if none.
 
-    The GUID is in network order. NCCL prints it as a number of this machine, so its bytes are reversed. For
-    sockets NCCL writes a small count, which is no GUID; any other text is none either.
+    The GUID is in network order. NCCL prints it as an integer in the byte order of the CPU, so its bytes are
+    reversed. For sockets NCCL writes a small number instead. This and any other text give "".
     """
     digits = text.strip().lower().replace(":", "")
     if not _GUID.fullmatch(digits):

@@ -1,7 +1,8 @@
 """The targets of NVLink and xGMI elements in NCCL's files: one record for each GPU and far end.
 
-An element has the number of links to a target. Several elements of one GPU usually add up, because each is
-another switch or peer. If they name peers *through* a switch, all share the same links.
+An element has the number of links to a target. The numbers of a GPU's elements usually add up, because each
+element is another switch or peer. If the elements name the peers *behind* a switch, they all describe the
+same links, and the largest number counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SWITCH_CLASS, CPU_CLASS = "0x068000", "0x068001"
 
 @dataclass(frozen=True)
 class FarEnd:
-    """One element: the GPU, the far end, the number of links; ``numa`` is the GPU's own node.
+    """One element: the GPU, the far end, the number of links; ``numa`` is the GPU's NUMA node.
 
     Only C2C elements have a rate per link, in GB/s.
     """
@@ -64,7 +65,7 @@ _Where = tuple[str, Literal["gpu", "switch", "cpu", "unknown"], bool, tuple[str,
 
 
 def _leads_to(end: FarEnd, gpus: Container[str]) -> _Where:
-    """Return (target, its kind, whether elements share the same links, doubt)."""
+    """Return (target, its kind, whether elements share links, code and text of any finding)."""
     if end.kind == "c2c" or end.target_class.startswith(CPU_CLASS):
         return f"numa{end.numa}", "cpu", False, None
     if end.target == end.source:

@@ -13,7 +13,7 @@ _NEAR_TO_FAR = ("LOC", "NVL", "NVB", "PIX", "PXB", "C2C", "PHB", "NODE", "SYS", 
 
 
 def nearest_nic(host: Host, gpu: Gpu) -> Nic | None:
-    """Return the nearest physical NIC; GPUs equally near to several take turns."""
+    """Return the nearest physical NIC; GPUs that share several nearest NICs get them in turn."""
     paths = Paths(host)
     best = _nearest(paths, host, gpu)
     alike = [other for other in host.usable_gpus if _nearest(paths, host, other) == best]
@@ -21,7 +21,7 @@ def nearest_nic(host: Host, gpu: Gpu) -> Nic | None:
 
 
 def nic_kind(nic: Nic) -> str:
-    """Return the speed and kind of network of a NIC; NICs of equal kind should perform alike."""
+    """Return a NIC's speed and link layer as text; NICs with equal texts should perform alike."""
     speed = f"{nic.speed_mbit} Mbit/s" if nic.speed_mbit else ""
     return " ".join(word for word in (speed, nic.link_layer) if word)
 

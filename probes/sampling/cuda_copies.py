@@ -50,7 +50,7 @@ def lend(comm: Any, peer: int, gpu: GpuEnd) -> None:
 
 
 def latencies(comm: Any, peer: int, gpu: GpuEnd) -> list[float]:
-    """Return the seconds of tiny copies from ``peer``, which must be in ``lend``."""
+    """Return the seconds of tiny copies from ``peer``, which must run ``lend`` meanwhile."""
     handle = comm.recv(source=peer, tag=_TAG)
     with gpu.borrowed(handle) as address:
         for _ in range(_WARM):
@@ -61,7 +61,7 @@ def latencies(comm: Any, peer: int, gpu: GpuEnd) -> list[float]:
 
 
 def trains_from(comm: Any, peer: int, gpu: GpuEnd, budget_s: float, wanted: Sequence[int] = ()) -> Trains:
-    """Time copies of several sizes from ``peer``, which must be in ``lend``, for about ``budget_s``."""
+    """Time copies of several sizes for about ``budget_s``; ``peer`` must run ``lend`` meanwhile."""
     handle = comm.recv(source=peer, tag=_TAG)
     with gpu.borrowed(handle) as address:
         found = _timed(lambda size: gpu.pull_s(address, size), budget_s, wanted or SIZES)

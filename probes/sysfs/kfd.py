@@ -1,7 +1,7 @@
 """AMD's GPUs and their xGMI links, from the kernel's compute driver (KFD) under /sys/class/kfd.
 
-Its nodes are CPUs and GPUs. A GPU's ``io_links`` lead to other nodes, with the least and the most MB/s of
-each. The most is a multiple of the least if a path has several xGMI links.
+Its nodes are CPUs and GPUs. A GPU's ``io_links`` lead to other nodes, and give the least and the most MB/s of
+each. Their ratio is the number of xGMI links of the path.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _gpu(node: _Node, index: int) -> Gpu:
 
 
 def _architecture(version: int) -> str:
-    """Return gfx942 for 90402: major in decimal, then two decimal digits each for minor and stepping."""
+    """Return gfx942 for 90402, whose last four digits are two for minor and two for stepping."""
     if not version:
         return ""
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"

@@ -68,8 +68,8 @@ def arrivals(
     ``need_bytes[source, target]`` is the data that target needs from source: for sums the same bytes from all
     sources, for copies the same bytes to all targets. ``chunk_bytes`` is the size of chunks that are
     forwarded only when complete; None if bytes are forwarded one by one. ``known_s`` is the best other bound.
-    The search is skipped if all paths are short compared with it; a cut is skipped if its gates carry sums
-    fast enough not to exceed it.
+    The search is skipped if all paths are short compared with it; a cut is skipped if its gates are so fast
+    that its bound for sums cannot exceed the best one so far.
     """
     best = Bound("arrival", 0.0)
     cost_s = network.alpha_s if chunk_bytes is None else network.travel_s(chunk_bytes)
@@ -149,8 +149,8 @@ class _Crossing:
         near = (ahead[:, :, None] <= np.arange(len(to_s))).astype(np.float32)
         of_use = (behind[:, :, None] <= np.arange(len(from_s))).astype(np.float32)
         served = np.swapaxes(near, 1, 2) @ (pairs.astype(np.float32) @ of_use)
-        # [path time to the gate, path time from it]: the number of pairs that a byte over the best link
-        # serves.
+        # best[gate, path time to it, path time from it] is the number of pairs that a byte over the gate's
+        # best link serves.
         best = np.maximum.reduceat(served, self.start, axis=0)
         alike, counts = np.unique(
             np.concatenate((best.reshape(len(best), -1), self.rate[:, None]), axis=1),
@@ -188,7 +188,7 @@ def _crossing(network: Network, cut: Cut, way_s: Floats, chunk_bytes: int | None
 
 
 def _parts(cut: Cut, way_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """Yield (outside, inside): all ranks that exchange data, then only the farthest ranks of either side."""
+    """Yield (outside, inside): ranks that exchange data, of one side only the farthest."""
     outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
     needed = need_bytes[np.ix_(outside, inside)] > 0
     outside, inside = outside[needed.any(axis=1)], inside[needed.any(axis=0)]
@@ -216,8 +216,8 @@ def _filled_s(first_s: Floats, rate: Floats, total_bytes: float) -> float:
     order = np.argsort(first_s, kind="stable")
     rates = np.cumsum(rate[order])
     ahead = np.cumsum(rate[order] * first_s[order])
-    # The T of the first n terms alone is never below the answer, and equals it if n is the terms positive at
-    # T.
+    # The T from the first n terms alone is never below the answer. It is the answer if exactly these terms
+    # are positive at T.
     return float(((total_bytes + ahead) / rates).min())
 
 
@@ -229,7 +229,7 @@ def _across_s(network: Network, cost_s: Floats) -> float:
 
 
 def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:
-    """Yield (mask [outside, inside] of pairs at least this far apart, the distance), for some distances."""
+    """Yield (mask [outside, inside] of pairs that are at least a distance apart, that distance)."""
     between_s = way_s[np.ix_(~cut.inside, cut.inside)]
     apart_s, counts = np.unique(np.round(between_s, 12), return_counts=True)
     if len(apart_s) > _MOST_DISTANCES:
@@ -241,7 +241,10 @@ def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:
 
 
 def _distinct_times(way_s: Floats) -> tuple[Floats, Indices]:
-    """Return (rising path times, index of each value among them); beyond a few, values are rounded down."""
+    """Return (rising path times, index of each value in them).
+
+    If there are more than ``_MOST_WAYS`` times, values are rounded down to some of them.
+    """
     levels_s = np.unique(way_s)
     if len(levels_s) > _MOST_WAYS:
         levels_s = levels_s[np.linspace(0, len(levels_s) - 1, _MOST_WAYS).astype(int)]

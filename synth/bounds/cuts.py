@@ -24,7 +24,7 @@ __all__ = [
 
 # Links of one level have costs that rise by at most this factor from one to the next.
 _LEVEL_RATIO = 1.2
-# The most tiers of ports, by the number of ranks that share them.
+# The most tiers of ports that are tried; a tier is all ports shared by the same number of ranks.
 _MOST_TIERS = 8
 
 
@@ -170,7 +170,7 @@ def _behind_ports(network: Network) -> Iterator[Indices]:
 
 
 def cost_levels(network: Network) -> Floats:
-    """Return the distinct costs per byte, rising; costs within 20 % of each other are one level."""
+    """Return the highest cost per byte of each level, rising; steps up to 20 % stay in a level."""
     return _levels(network.beta_s_per_byte)
 
 

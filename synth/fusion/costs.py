@@ -13,7 +13,7 @@ __all__ = ["RingCosts", "baseline_s", "speedup_max"]
 
 @dataclass(frozen=True)
 class RingCosts:
-    """A ring of ``ranks``, each step of which takes ``alpha_s`` and ``beta_s_per_byte`` (Sec. III-A)."""
+    """A ring whose step of n bytes takes ``alpha_s`` + n · ``beta_s_per_byte`` (Sec. III-A)."""
 
     ranks: int
     alpha_s: float
@@ -45,7 +45,7 @@ class RingCosts:
 def speedup_max(
     ranks: int, forward_s: float, backward_s: float, reduce_scatter_s: float, all_gather_s: float
 ) -> float:
-    """Return the largest speed-up over one rank if each half overlaps with its pass (equation 6)."""
+    """Return the best speed-up over one rank if both halves of all_reduce overlap (equation 6)."""
     compute_s = forward_s + backward_s
     exposed_s = reduce_scatter_s + all_gather_s
     exposed_s -= min(reduce_scatter_s, backward_s) + min(all_gather_s, forward_s)

@@ -46,7 +46,7 @@ class TimelineTask:
 class Timeline:
     """Tasks as columns, in the order in which they start.
 
-    ``kind`` is a number in KINDS, ``item`` that of a layer (a pass) or a bucket (a collective).
+    ``kind`` is an index into KINDS. ``item`` is the number of a pass's layer or of a collective's bucket.
     """
 
     kind: Bytes
@@ -68,7 +68,7 @@ class Timeline:
         return float((self.end_s - self.start_s)[self.on_network == resource].sum())
 
     def problems(self) -> list[str]:
-        """Return every inconsistency, as ``path: what is wrong``; no resource does two tasks at once."""
+        """Return inconsistencies, such as two tasks at once, as ``path: what is wrong``."""
         found = [
             f"{name}: expected {len(self.kind)} values like kind, found {len(getattr(self, name))}"
             for name in ("item", "start_s", "end_s")

@@ -36,7 +36,8 @@ def contains(words: Words, chunk: int) -> bool:
 def lowest(word: np.uint64) -> int:
     """Return the index of the lowest set bit.
 
-    A power of two times a de Bruijn sequence has its own top 6 bits.
+    The 64 products of a power of two and the de Bruijn number differ in their top 6 bits, which index a
+    table.
     """
     # The index is signed, because numba makes a float of signed and unsigned together.
     return int(_PLACE[np.int64(((word & (~word + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58))])

@@ -1,7 +1,7 @@
 """The event queue of compiled loops: a binary heap, and a calendar of sends that end.
 
-Sends of equal duration finish first in, first out. So a calendar has one queue for each duration, a ring of
-sends, and its heap holds the few queues instead of all sends.
+Sends of equal duration finish first in, first out. So a calendar has one queue (a ring buffer of sends) for
+each duration. Its heap holds the few queues instead of all sends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def pop(heap_key: Floats, heap_what: Indices, size: int) -> int:
 
 
 class Calendar(NamedTuple):
-    """The ends of sends: the hold of a link, and the travel of a chunk.
+    """The ends of sends: when a link's hold ends, and when a chunk's travel ends.
 
     ``hold_queue`` and ``travel_queue`` are the queues of each link; the first ``holds`` queues are for holds.
     Queue q is the ring from ``start[q]`` to ``start[q + 1]``, with ``waiting[q]`` sends from the

@@ -1,10 +1,10 @@
 """TACOS-ILP (Sec. V): optimal schedules by integer programs over the time-expanded network.
 
-The horizon grows from the largest proven bound up to greedy's time; at each one a program decides whether a
-schedule can end by it. The first feasible horizon is the optimum, and each infeasible one raises the lower
-bound. When time runs out, the solver's partial solution is completed by shortest paths (Sec. V-B). A problem
-too large for one program is solved in short windows one after the other (time clustering, Sec. V-C). The best
-schedule found is returned.
+Horizons between the largest proven bound and greedy's time are tried. For each horizon, a program decides
+whether a schedule can end by it. The first feasible horizon is the optimum, and each infeasible one raises
+the lower bound. When time runs out, the solver's partial solution is completed by shortest paths (Sec. V-B).
+A problem too large for one program is solved in short windows one after the other (time clustering, Sec.
+V-C). The best schedule found is returned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from synth.tacos_ilp import CLOSE, HorizonSearch, Mechanism, copies_to_all
 
 __all__ = ["both_halves", "solve", "suits", "synthesize"]
 
-# The deliveries of an all_gather on nine ranks. CBC mostly ends within seconds up to this, and rarely beyond.
+# The most deliveries (a chunk to a rank) of a small program: those of an all_gather on nine ranks. Up to this
+# number CBC mostly ends within seconds, and beyond it rarely.
 _MOST_DELIVERIES = 72
 _GREEDY_SENDS = 60_000
 _MOST_GREEDY_RUNS = 48
@@ -89,13 +90,15 @@ def solve(
     mechanism: Mechanism = "auto",
     warm: bool = True,
 ) -> tuple[Schedule, Bound | None]:
-    """Return (schedule, the largest bound of infeasible horizons and ``synth.bounds.wavefront``, if any).
+    """Return (schedule, bound that the search proved, or None).
 
-    reduce_scatter and reduce are the reversals in time of their mirror images; all_reduce is both halves,
-    each within half the time, and has no bound of its own. ``time_step_s`` is TACOS's discretization factor.
-    ``mechanism`` selects early termination or time clustering alone. Without ``warm`` the search begins with
-    shortest paths only. Raises NotApplicableError if a rank cannot be reached, UnavailableError without the
-    solver.
+    The bound is that of ``synth.bounds.wavefront``, or a larger one from infeasible horizons.
+
+    A reduce_scatter is an all_gather, and a reduce a broadcast, solved on the transposed network and reversed
+    in time. An all_reduce is a reduce_scatter and an all_gather, each within half the time limit; it has no
+    bound of its own. ``time_step_s`` is TACOS's discretization factor. ``mechanism`` selects early
+    termination or time clustering alone. Without ``warm`` the search begins with shortest paths only. Raises
+    NotApplicableError if a rank cannot be reached, UnavailableError without the solver.
     """
     if collective.parts or (collective.kind == "custom" and collective.reduces):
         raise NotApplicableError(
@@ -140,7 +143,10 @@ def solve(
 
 
 def _warm_starts(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Iterator[Schedule]:
-    """Yield first schedules: the greedy's, with many seeds if small; else one of shortest paths."""
+    """Yield greedy schedules, from more seeds if the problem is small.
+
+    Unless every rank wants every chunk, yield one schedule of shortest paths instead.
+    """
     if not copies_to_all(collective):
         yield paths.synthesize(network, collective, chunk_bytes, seed=seed)
         return
@@ -163,7 +169,10 @@ def _with_outcome(schedule: Schedule, bound: Bound | None) -> Schedule:
 
 
 def _reversible(network: Network) -> bool:
-    """Return whether reversed schedules take as long: all links of a port need the same alpha."""
+    """Return whether a schedule and its reversal take equally long.
+
+    They do if alpha is part of the hold, or if all links of a port have the same alpha.
+    """
     if network.hold_alpha:
         return True
     start, links = network.port_links

@@ -37,16 +37,20 @@ __all__ = ["chunk_counts", "pays", "suits", "synthesize"]
 # The most sums of blocks exchanged at one level; more take long to plan and are slow to run.
 _MOST_SUMS = 5_000
 _MOST_RANKS = 256
-# The most chunks of a buffer for the links out of a rank, and for the ranks of a host.
+# The most links out of a rank that get chunks of their own, and the most ranks of a host that do.
 _MOST_WAYS, _MOST_OF_HOST = 8, 16
-# The most chunks in a row for each of these links, and the most sends with several in a row.
+# The most chunks that each of these links carries one after another, and about the most sends of a schedule
+# with several.
 _MOST_LAPS, _MOST_SENDS = 32, 10_000
-# The number of powers of two tried as chunks in a row, if each rank of a host has a share.
+# If each rank of a host has a share of the chunks, this many powers of two are tried as the number of chunks
+# that a link carries one after another.
 _LAPS_OF_SHARES = 6
-# Plans are first compared with few chunks. Those within _NEAR of the best are then made with all chunks, at
-# least _LEAST_PLANS, and more if together they have at most _MOST_SENDS_OF_PLANS sends.
+# Plans are first compared with few chunks. Those that take at most _NEAR times the best are then made with
+# all chunks: at most the fastest _LEAST_PLANS, or more if together they have at most _MOST_SENDS_OF_PLANS
+# sends.
 _NEAR, _LEAST_PLANS, _MOST_SENDS_OF_PLANS = 1.1, 2, 20_000
-# Sending all bytes at every level may cost this factor times the latency to the farthest rank.
+# The bytes that recursive doubling sends beyond those of a ring may take at most this factor times the
+# latency to the farthest rank.
 _FARTHEST = 1.5
 
 
@@ -93,8 +97,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def chunk_counts(network: Network) -> list[int]:
     """Return the numbers of chunks into which to cut the buffer.
 
-    These are the number of links out of a rank, the number of ranks of a host, and multiples, so that levels
-    overlap in time.
+    They are 1, the number of links out of a rank, its product with the number of ranks of a host, and
+    multiples of these, so that levels overlap in time.
     """
     ways = _ways(network)
     host = network.hosts.count(network.hosts[0])
@@ -121,7 +125,10 @@ def suits(network: Network, collective: Collective) -> bool:
 
 
 def pays(network: Network, collective: Collective, chunk_bytes: int) -> bool:
-    """Return whether latency dominates: a ring moves at most twice the bytes, doubling log₂ N times."""
+    """Return whether latency dominates, so that an exchange may send more bytes than a ring.
+
+    A ring sends less than twice the bytes of the buffer, recursive doubling log₂ N times.
+    """
     ranks = network.ranks
     bandwidth = _least_bandwidth(network)
     times = math.log2(ranks) - 2 * (ranks - 1) / ranks
@@ -147,13 +154,13 @@ def _least_bandwidth(network: Network) -> float:
 
 
 def _nodes(levels: Sequence[Blocks], low: int, high: int) -> list[Blocks]:
-    """Return the blocks of level ``high``, each as its blocks of level ``low``."""
+    """Return each block of level ``high`` as the list of its blocks of level ``low``."""
     of = {block[0]: block for block in levels[low]}
     return [[of[rank] for rank in whole if rank in of] for whole in levels[high]]
 
 
 def _joined(network: Network, levels: Sequence[Blocks], chunk_bytes: int) -> list[int]:
-    """Return the levels at which to exchange: the fastest selection, each level timed by itself."""
+    """Return the levels at which to exchange: those whose exchanges take least time in total."""
     last = len(levels) - 1
     travel_s = network.travel_s(chunk_bytes)
     far_s = distances_s(network, travel_s, np.arange(network.ranks))
@@ -184,7 +191,7 @@ def _joined(network: Network, levels: Sequence[Blocks], chunk_bytes: int) -> lis
 
 
 def _diameter_s(blocks: Blocks, far_s: Floats) -> float:
-    """Return the longest path time from a block's sum to a rank of another block."""
+    """Return the longest path time to a rank from the nearest rank of another block."""
     ranks = [rank for block in blocks for rank in block]
     return max(float(far_s[np.ix_(block, ranks)].min(axis=0).max()) for block in blocks)
 
@@ -256,10 +263,14 @@ def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> Exch
 
 
 def _by_digits(network: Network, ways: int) -> list[list[list[Blocks]]]:
-    """Return ladders of blocks of ranks that differ in ever more digits of the network's translations.
+    """Return ladders: for each way, levels of blocks, each level with one digit more.
+
+    The digits of a rank come from its coordinates under the network's translations. The ranks of a block
+    differ only in the digits up to its level.
 
     The second ladder takes the digits in a different order for each way: on a torus some chunks are exchanged
-    along rows first, others along columns, so that links are loaded evenly. Return [] without two digits.
+    along rows first, others along columns, so that links are loaded evenly. Return [] if there are fewer than
+    two coordinates.
     """
     symmetry = found_symmetry(network)
     if symmetry is None or len(symmetry.network.sizes) < 2:

@@ -69,7 +69,7 @@ def _started_s(
     slots: int,
     places: Indices,
 ) -> Floats:
-    """Return the start of each send: the first time of its place in a period at which its chunk is there."""
+    """Return the start of each send: the first time of its place after its chunk has arrived."""
     ready_s = np.zeros(slots)
     start_s = np.zeros(len(place))
     for row in range(len(place)):
@@ -133,7 +133,7 @@ def _exchange(
     there: int,
     back: int,
 ) -> None:
-    """Swap the places ``there`` and ``back`` along the path from a port in, to free ``there`` at it."""
+    """Free ``there`` at a port in: swap places ``there`` and ``back`` along the path from it."""
     path = np.empty(2 * (len(by_out) + len(by_in)), np.int64)
     count, row, now, inward = 0, by_in[at_in, there], there, True
     while row >= 0:

@@ -1,4 +1,4 @@
-"""List scheduling (Graham 1969): orders given sends, event by event, into a schedule.
+"""List scheduling (Graham 1969): makes a schedule of a given set of sends, event by event.
 
 A method assigns chunks to links and gives each send a turn. A send is ready when all sends of its chunk that
 reach its source in earlier turns have arrived. Whenever a link and its ports are free, the most urgent ready
@@ -25,7 +25,7 @@ __all__ = ["Sends", "in_order", "in_start_order", "line_up", "link_of"]
 
 
 class Sends:
-    """Collector of sends, each with its turn; among sends that could start, the lowest turn goes first."""
+    """Collector of sends, each with a turn and an urgency, that makes a schedule of them."""
 
     def __init__(self) -> None:
         self._blocks: list[list[Indices]] = []
@@ -38,7 +38,9 @@ class Sends:
         turn: int | Indices,
         urgency: int | Indices | Floats | None = None,
     ) -> None:
-        """Add sends of ``chunk`` over ``link``; a turn must be later than those of the sends it needs.
+        """Add sends of ``chunk`` over ``link``.
+
+        The turn of a send must be later than those of the sends that it needs.
 
         Among ready sends the lowest ``urgency`` goes first, by default the lowest turn. Each argument may be
         one number or a column; they are broadcast against each other.
@@ -101,7 +103,7 @@ def link_of(links: dict[tuple[int, int], int], src: int, dst: int, method: str) 
 def line_up(
     network: Network, chunk_bytes: int, link: Indices, precedence: Precedence, urgency: Indices | Floats
 ) -> tuple[Indices, Floats]:
-    """Return (rows by start, arrival of each row); among ready sends the least ``urgency`` goes first.
+    """Return (rows in order of start, arrivals); of ready sends the least ``urgency`` goes first.
 
     Sends that are never ready are left out of the order, and their arrival is infinite. O((sends + edges) ·
     log sends).
@@ -152,9 +154,10 @@ class _Times(NamedTuple):
 
 
 class _Queues(NamedTuple):
-    """The ready sends of each link, and room for milestones that are reached.
+    """The ready sends of each link, and a stack of reached milestones (nodes that are not sends).
 
-    A link's sends are a heap by urgency: ``queued`` of them, from ``start`` on in one shared array.
+    The sends of link e are a heap by urgency: ``queued[e]`` entries from ``start[e]`` on. All heaps share the
+    arrays ``urgency`` and ``send``.
     """
 
     start: Indices
@@ -168,7 +171,7 @@ class _Queues(NamedTuple):
 def _run(
     sends: _Sends, queues: _Queues, state: LinkState, times: _Times, events: int
 ) -> tuple[Indices, Floats]:
-    """Return the sends in the order of their starts, and their arrivals; ``events`` is the most per send."""
+    """Return (sends in order of start, arrivals); a send causes at most ``events`` events."""
     hold_s, travel_s, port_hold_s, apart = times
     count, queued = len(sends.link), queues.queued
     order, arrival_s = np.empty(count, np.int64), np.full(count, np.inf)
@@ -241,7 +244,7 @@ def _arrive(
 
 @compiled
 def _queue(sends: _Sends, queues: _Queues, state: LinkState, send: int, instant: int, candidates: int) -> int:
-    """Add a ready send to the queue of its link, and return the number of candidates."""
+    """Add a ready send to its link's queue; return the number of candidate links."""
     link = sends.link[send]
     low = queues.start[link]
     queues.queued[link] = push(

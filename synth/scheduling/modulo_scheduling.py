@@ -95,7 +95,7 @@ def modulo_scheduled(schedule: Schedule, period_s: float) -> tuple[Floats, float
 
 
 class _Waits(NamedTuple):
-    """The slots that each send leaves and enters, its link, and the longest chain of sends after it.
+    """The slots that each send leaves and enters, its link, and the longest chain it begins.
 
     ``travel`` is the ticks to arrive over each link, ``after`` the ticks of the chain. The sends that leave
     slot s are ``out_rows[out_start[s]:out_start[s + 1]]``; those that enter it are in ``in_rows``; both in
@@ -118,8 +118,8 @@ class _Cycles(NamedTuple):
 
     Link e holds ``resource[start[e]:start[e + 1]]``, each for ``hold`` ticks. Resource r is busy from
     ``begin[first[r] + i]`` to ``end[first[r] + i]``, ``taken[r]`` times, by rising begins within the period.
-    If all sends hold it equally long, ``alike[r]`` is that hold, and ``spare[r]`` is the number of places
-    that gaps too short for a send may still waste.
+    If all sends hold it equally long, ``alike[r]`` is that hold; otherwise it is 0. With such a hold,
+    ``spare[r]`` is the number of places that may still be lost to gaps too short for a send.
     """
 
     start: Indices
@@ -205,7 +205,10 @@ def _place(cycles: _Cycles, link: int, ready: int, period: int) -> int:
 
 @compiled
 def _gap(cycles: _Cycles, resource: int, place: int, period: int) -> tuple[int, int, int]:
-    """Return (busy times that begin by ``place``, end of the last of them, begin of the next), unwrapped."""
+    """Return (number of busy times that begin by ``place``, end of the last, begin of the next).
+
+    A time of the previous or next period is shifted by one period.
+    """
     first, taken = cycles.first[resource], cycles.taken[resource]
     low, high = 0, taken
     while low < high:
@@ -221,7 +224,7 @@ def _gap(cycles: _Cycles, resource: int, place: int, period: int) -> tuple[int, 
 
 @compiled
 def _free_from(cycles: _Cycles, resource: int, hold: int, now: int, period: int) -> int:
-    """Return the earliest free time from ``now`` on whose gaps waste at most ``spare`` places."""
+    """Return the earliest free time from ``now`` on that loses at most ``spare`` places to gaps."""
     taken = cycles.taken[resource]
     if not taken:
         return now

@@ -34,16 +34,17 @@ Mechanism = Literal["auto", "early-termination", "time-clustering"]
 CLOSE = 1e-6
 # The largest program that is solved whole.
 _MOST_COLUMNS = 60_000
-# Columns, with their rows, that can be passed to a solver in a second of the time limit.
+# A program may have this many columns for each second of time that is left.
 _COLUMNS_PER_S = 6_000
 # The length of a window, in the travel times of the slowest link.
 _WINDOW_HOPS = 2
 # The part of the remaining time that one program may take.
 _SHARE = 0.7
-# A program of the first _FEW instants of each hold time is solved first if it has below _FEWER of all.
+# A program with only the first _FEW instants of each hold time is solved first, if it has less than the
+# fraction _FEWER of all instants.
 _FEW = 4
 _FEWER = 0.8
-# With less time left no program is started.
+# No program is started with less than this many seconds left.
 _LEAST_S = 0.2
 
 
@@ -88,11 +89,11 @@ class HorizonSearch:
 
     @property
     def _up(self) -> bool:
-        """Whether times are rounded up to steps, as in the paper; infeasible steps then prove nothing."""
+        """Whether times are rounded up, as in the paper; infeasible horizons then prove nothing."""
         return self.time_step_s is not None
 
     def _end_early(self, bundles: Bundles, known_s: float) -> None:
-        """Solve one program until time is up, and complete it by shortest paths (Sec. V-B).
+        """Solve one program until time is up; complete its solution by shortest paths (Sec. V-B).
 
         As in the paper, times are multiples of a step, by default the shortest hop: with exact times,
         programs are so large that a stopped solver has no solution yet. The horizon is the bound, rounded up
@@ -120,7 +121,7 @@ class HorizonSearch:
             self.best, self.best_s = schedule, time_s
 
     def _begin(self, bundles: Bundles, known_s: float) -> None:
-        """Set a first schedule: shortest paths, then those of other methods until one meets the bound."""
+        """Find a first schedule: by other methods until one meets the bound, or shortest paths."""
         if not copies_to_all(self.collective):
             self._keep(self._schedule(bundles, []))
         for at in itertools.count():
@@ -139,7 +140,7 @@ class HorizonSearch:
         return completed(bundles, self.collective, self.chunk_bytes, moves, method, self.seed)
 
     def _grow(self, expansion: Expansion, known: int) -> bool:
-        """Test horizon after horizon, from the known bound up to the best time; return False if too large.
+        """Test horizons from the known bound up; return False if programs are too large to solve.
 
         Steps double while horizons are infeasible, so that many close ones cost few programs. After the first
         feasible horizon, steps halve the rest.

@@ -75,7 +75,7 @@ def _walk(
     joined_by: Indices,
     depth: Indices,
 ) -> None:
-    """Fill ``order`` with the ranks breadth first from ``root``, and their edges towards it and depths."""
+    """Fill ``order`` breadth first from ``root``, ``joined_by`` (edge towards it) and ``depth``."""
     order[0], joined_by[root], depth[root] = root, -1, 0
     met = 1
     for at in range(len(order)):

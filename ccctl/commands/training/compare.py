@@ -50,7 +50,7 @@ _MOST_LAYERS, _MOST_WIDTH, _MOST_BATCH = 1000, 1 << 14, 4096
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
-    """Modes with commas between them, each with its bucket where it has one: ``ddp,ddp:4M,dear``."""
+    """Return the modes of a list such as ``ddp,ddp:4M,dear``, some with a bucket size."""
     from exec.training.workloads import MODES, Mode
 
     found = []
@@ -290,7 +290,7 @@ def _draw(report: TrainingReport, path: str) -> None:
 
 
 def _judge(report: TrainingReport) -> None:
-    """Raise FoundProblem where replicas differ that hold the same bits by their mode."""
+    """Raise FoundProblem if replicas differ in a mode that keeps them bitwise equal."""
     wrong = [
         f"{row.label}: replicas differ by up to {row.replica_difference:.3g}"
         for row in report.rows

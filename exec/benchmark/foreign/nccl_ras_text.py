@@ -1,8 +1,8 @@
 """The text of ncclras and rcclras, their default output: communicators, and where their ranks differ.
 
 The format is that of NCCL's src/ras/client_support.cc since 2.24. The text names no communicator without
-differences, and only few ranks of one with differences. Ranks that are counted but not named are known if
-they are all the others.
+differences, and only few ranks of one with differences. If the text only counts some ranks, they are known
+only if they are all the remaining ranks of the communicator.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _dump(text: str, source: str) -> Dump:
         elif one := _ONE.match(line):
             rank = int(one["rank"])
             if rank >= block.size:
-                # NCCL 2.27.3 lists ranks of communicators that are gone, by numbers of chance.
+                # For communicators that no longer exist, NCCL 2.27.3 lists ranks with arbitrary numbers.
                 continue
             if one["pid"]:
                 block.processes[rank] = int(one["pid"]), one["host"]
@@ -174,7 +174,8 @@ def _dump(text: str, source: str) -> Dump:
     if sum(block.size * max(1, len(block.said)) for _, block in blocks.values()) > _MOST_RANKS:
         raise DataError(source, [f"more than {_MOST_RANKS} ranks"])
     if len(processes) == 1:
-        # Before 2.28 the number of a missing rank stands without its process.
+        # Before NCCL 2.28 a missing rank is listed without its process. If one rank is missing and one
+        # process is listed, they belong together.
         for _, block in blocks.values():
             for rank in block.missing if len(block.missing) == 1 else ():
                 block.processes.setdefault(rank, next(iter(processes)))

@@ -1,8 +1,9 @@
 """Random interleavings of a plan, to find results that depend on the order.
 
-Within a phase of a threadblock, from one ``nop`` to the next, threads are independent: atoms of one thread
-run in program order, and atoms of different threads in any order. Blocks, proxies and launches of ranks have
-random speeds, some of them a thousand times faster than others. Reading and writing are two separate acts.
+A phase of a threadblock ends at a ``nop`` or a ``barrier``. Within a phase, the atoms of one thread run in
+program order, and those of different threads in any order. Blocks, proxies and launches of ranks have random
+speeds, some of them a thousand times faster than others. An atom that reads and writes does so in two
+separate acts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _LAUNCHES = 3
 
 
 def interleaved(plan: ExecutionPlan, seed: int, launches: int = _LAUNCHES) -> Outcome:
-    """Run the plan once in a random order and return the outcome; raises UsageError for port packets."""
+    """Run all launches of the plan in one random order, and return the outcome.
+
+    Raises UsageError for port packets.
+    """
     return _Run(plan, seed, launches).outcome()
 
 
@@ -80,7 +84,7 @@ class _Run:
         self.rank_weight = [self.weight() for _ in plan.gpus]
 
     def weight(self) -> float:
-        """Draw a speed: 1 for all, or in some runs up to a thousand times faster."""
+        """Draw a speed from 1 to 10^spread; the spread of a run is 0, 1 or 3."""
         return float(10 ** (self.draw.random() * self.spread))
 
     def outcome(self) -> Outcome:

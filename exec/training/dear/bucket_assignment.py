@@ -10,7 +10,7 @@ from synth.fusion import Bucket, FusionPlan, Model, by_size, by_tensor
 
 __all__ = ["DEFAULT_BYTES", "Plan", "buckets_of"]
 
-# DeAR, Sec. IV-B; also DDP's default.
+# The default bucket size of DeAR (Sec. IV-B) and of DDP.
 DEFAULT_BYTES = 25 << 20
 Plan = FusionPlan | int | None
 _MOST_TOLD = 5

@@ -15,7 +15,8 @@ from synth.network import Link, Network, build
 
 __all__ = ["Cost", "Pair", "Time", "group_times", "have_changed", "measured", "tournament"]
 
-# The planner's ratio above which a slow part stays slow (`synth.groups.racks`); smaller changes are noise.
+# Times that differ by more than this factor have changed; smaller differences are noise. The planner keeps a
+# slow rank or rack slow above the same ratio (`synth.groups.racks`).
 _CHANGED = 1.25
 
 Pair = tuple[int, int]
