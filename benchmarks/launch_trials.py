@@ -88,6 +88,7 @@ def run_one(mode: str, seconds: float, foreign: str) -> int:
     """
     if foreign:
         of_session = session.published
+        # mypy does not see a name that the module imports as the module's own.
         session.published = lambda listeners: [foreign, *of_session(listeners)]  # type: ignore[attr-defined]
     where: dict[str, Any] = {"ranks": RANKS} if mode == "folder" else {"hosts": f"localhost:{RANKS}"}
     print("starts", flush=True)

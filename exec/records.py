@@ -110,7 +110,7 @@ class _Encoding:
     """The encoding of one message, with the values that it already contains."""
 
     def __init__(self) -> None:
-        # By id: (value, number). A reference to the value is kept, so that no other value gets its id.
+        # Maps id(value) to (value, its number). The reference keeps Python from reusing the id.
         self._sent: dict[int, tuple[object, int]] = {}
         self._count = 0
         # The number of keys and sets around the current place.

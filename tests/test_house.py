@@ -57,7 +57,7 @@ def test_imports_go_down():
 
 def test_commands_import_nothing_heavy_before_they_run():
     heavy = HEAVY | {"synth", "exec", "probes"}
-    # What every package needs is loaded by the errors of the command line already.
+    # `probes.base` is loaded in any case, by the errors of the command line.
     light = "from probes.base import "
     early = [
         (name(path), *found)

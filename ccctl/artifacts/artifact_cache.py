@@ -1,6 +1,6 @@
 """Artifacts that commands and training jobs make for themselves, kept in the user's cache folder by key.
 
-One is read only if nobody but the user and root could have written it. None is needed: what cannot be read is
+One is read only if nobody but the user and root could have written it, and is otherwise
 made anew.
 """
 

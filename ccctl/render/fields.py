@@ -1,4 +1,4 @@
-"""The fields of results by name: as objects for ``--json``, and as columns of tables.
+"""Fields of results, chosen by name: as objects for ``--json``, and as columns of tables.
 
 A field is a path of attributes and keys such as ``outcome.time_s``; in ``hosts.*.name`` the star stands for
 each entry of a list. A name ``x_us`` also gives ``x_s``, one or several times in seconds, in microseconds,

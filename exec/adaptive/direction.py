@@ -108,7 +108,7 @@ class Direction:
         # search.
         self._anew = False
         self._installing: dict[Installed, set[int]] = {}
-        # What ranks have measured so far; None while no measurement is under way.
+        # The links that each rank has measured in this measurement; None if none is under way.
         self._rows: dict[int, MeasuredLinks] | None = None
         self._levels: dict[CollectiveCall, Level] = {}
         # Earliest time for a measurement out of turn.

@@ -17,7 +17,7 @@ Doubt = Literal["", "cores", "spread"]
 
 # Far beyond any time in seconds, rate in GB/s and size in bytes, and what their products can hold.
 _MOST = 2.0**60
-# Who was slowest may be unknown, and which one the root is; both are -1 then.
+# Fields that hold the number of a rank, or -1 if it is unknown.
 _RANKS = {"slowest_rank", "root"}
 # Beyond this ratio of 99th percentile to median, something other than the collective takes the time.
 _FAR = 3.0

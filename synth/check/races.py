@@ -103,7 +103,7 @@ def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
 
 
 class _Blocks(NamedTuple):
-    """Each step's threadblock; each threadblock's first one of its rank, and their number."""
+    """The threadblock of each step; for each threadblock the first one of its rank, and how many that has."""
 
     tb_of: Indices
     first_tb: Indices
@@ -111,7 +111,10 @@ class _Blocks(NamedTuple):
 
 
 class _Accesses(NamedTuple):
-    """Which steps read and write, their first cells and lengths; ``same`` is each cell's memory."""
+    """The accesses of steps: whether each reads and writes, its first cells, and how many.
+
+    ``same`` maps each cell to the memory that it lies in.
+    """
 
     reads: Mask
     writes: Mask

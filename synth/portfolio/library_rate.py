@@ -215,7 +215,7 @@ def _rate(network: Network, algorithm: str, candidates: Sequence[_Hops]) -> Libr
     if solved.status != 0:
         raise RuntimeError(f"{algorithm} on {network.name}, {resources} resources: {solved.message}")
     load = table @ solved.x
-    # Of the links and ports that are always busy, name the one at which more bandwidth would gain most.
+    # The marginals of the program say at which busy link or port more bandwidth would gain most.
     order = np.argsort(solved.ineqlin.marginals, kind="stable")
     names = [_name_of(network, int(used[at])) for at in order if load[at] > _BUSY]
     ports = [name for name in names if not name.startswith("link ")] or names

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RIGHT", "AnySchedule", "Obligation", "Workload"]
 
-# What the proof of a schedule states, whatever its kind.
+# The statement that a proof makes of a schedule of any kind.
 RIGHT = "every send is causal, every link and port exclusive, every result complete"
 
 

@@ -118,7 +118,7 @@ def text_width(words: str, kind: str = "") -> float:
 
 
 def _letter_width(letter: str) -> float:
-    # From U+2E80 on, letters of Chinese, Japanese and Korean are squares.
+    # Letters of Chinese, Japanese and Korean, from U+2E80 on, are as wide as they are high.
     wide = letter in _WIDE_LETTERS or letter >= "\u2e80"
     return _WIDE if wide else _THIN if letter in _THIN_LETTERS else _USUAL
 

@@ -1,4 +1,4 @@
-"""Schedules as pictures: the use of links over time; of a selection, what is predicted for each size.
+"""Pictures of schedules: the use of links over time, and the predicted time for each size of a selection.
 
 Curves are the share of links and ports that is held. A lane is a rank that sends, or an orbit of links, which
 are all equally busy. Of a periodic schedule the first periods are shown, until the pipeline is full.

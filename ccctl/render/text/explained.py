@@ -1,4 +1,4 @@
-"""The output of ``explain`` for a report: an object, a table with sentences, Markdown, JUnit cases."""
+"""The output of ``explain`` for a report: one object, a table with sentences, Markdown or JUnit cases."""
 
 from __future__ import annotations
 

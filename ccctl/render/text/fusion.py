@@ -1,4 +1,4 @@
-"""Models, fusion plans and searches for a buffer as text; the methods side by side also as one object."""
+"""Text of models, fusion plans and buffer searches; the comparison of methods is also an object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups as text: the racks, the groups of each iteration, and their predictions beside other patterns."""
+"""Averaging groups as text: racks, the groups of each iteration, and predictions beside other patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies over arrivals as one object, as text, and as a table of iterations."""
+"""Waiting policies replayed over arrival times: as one object, as text, and as a table of iterations."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def draw(found: Synthesis, say: Say) -> None:
     """Print every method's best time, why the winner won, and its distance to the bound."""
     memory = f"memory at most {(found.peak_bytes + found.workers_bytes) / 1e6:.0f} MB"
     if found.candidates:
-        selection.draw(found.schedule, say)  # type: ignore[arg-type] # of several sizes
+        selection.draw(found.schedule, say)  # type: ignore[arg-type] # with candidates it is a selection
         took_s = found.synthesis_s + found.proof_s
         say(f"{found.candidates} candidates timed at every size in {took_s:.1f} s, {memory}")
         return

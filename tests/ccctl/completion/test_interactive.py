@@ -47,7 +47,7 @@ def installed(tmp_path):
     return tmp_path
 
 
-# What is typed, and what the line is after TAB.
+# Pairs of typed text and the line after TAB.
 TYPED = [
     ("ccctl sche", "ccctl schema "),
     ("ccctl bench --collec", "ccctl bench --collective"),
@@ -95,7 +95,7 @@ def test_tab_completes_what_was_typed(installed, shell):
         child.expect_exact(READY[1])
         for typed, completed in TYPED:
             child.send(f"{typed}\t")
-            # What was typed is echoed; only what the shell adds can complete it.
+            # The terminal echoes the typed text; only what the shell adds can complete it.
             child.expect_exact(completed)
             # Ctrl-U takes the line back.
             child.sendline(f"\x15echo {READY[0]}")

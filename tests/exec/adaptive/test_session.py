@@ -21,7 +21,7 @@ session.setup(count)
 drawn = [np.random.default_rng(of).integers(-1000, 1000, count).astype(np.float32) for of in range(size)]
 
 def data(seq, of):
-    # Of all requests of a test no two have the same.
+    # Each request of a test has data of its own.
     return drawn[of][:count] + np.float32(seq * (of + 1))
 
 def expected(seq, members):
