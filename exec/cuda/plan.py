@@ -72,6 +72,7 @@ class CudaPlan:
         """Copy both host buffers to the GPU."""
         self._copy(self._recv, self._addresses[OUTPUT], _TO_GPU)
         self._copy(self._send, self._addresses[INPUT], _TO_GPU)
+        self._device.synchronize()
 
     def run(self) -> None:
         """Run the collective once; raises LostRankError if it makes no more progress."""

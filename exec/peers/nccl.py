@@ -133,6 +133,7 @@ class _DeviceBuffers:
     """The send and receive buffer of a rank on its device; in place both lie in one array there, too."""
 
     def __init__(self, cupy: Any, buffers: Buffers) -> None:
+        self._cupy = cupy
         whole = cupy.asarray(buffers.whole)
         self.recv = self.send = whole
         if buffers.in_place:
@@ -148,6 +149,8 @@ class _DeviceBuffers:
     def place(self, buffers: Buffers) -> None:
         self.recv.set(buffers.recv)
         self.send.set(buffers.send)
+        # The copies return while their last part is still on its way, and NCCL's stream does not wait for it.
+        self._cupy.cuda.get_current_stream().synchronize()
 
     def fetch(self, buffers: Buffers) -> None:
         self.recv.get(out=buffers.recv)

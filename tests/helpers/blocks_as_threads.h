@@ -21,7 +21,7 @@ struct alignas(16) Bits {
 
 struct Block {
     pthread_barrier_t barrier;
-    alignas(16) char shared[64];
+    alignas(16) char shared[8192];
 };
 struct Here {
     Block* block;
@@ -54,6 +54,12 @@ inline Bits load_bits(const void* at) {
     return bits;
 }
 inline void store_bits(void* at, const Bits& bits) { std::memcpy(at, &bits, sizeof bits); }
+inline u64 load_word(const void* at) {
+    u64 word;
+    std::memcpy(&word, at, sizeof word);
+    return word;
+}
+inline void store_word(void* at, u64 word) { std::memcpy(at, &word, sizeof word); }
 inline void store_line(void* at, u64 data, unsigned flag) {
     u64* half = static_cast<u64*>(at);
     const u64 above = static_cast<u64>(flag) << 32;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,7 +16,7 @@ from exec.program import Array
 from probes.base import UnavailableError
 from probes.live import cuda_errors, cupy_module, gpu_count
 
-__all__ = ["Device", "Kernels", "gpus", "refuse_too_many"]
+__all__ = ["Arguments", "Device", "Kernels", "gpus", "refuse_too_many"]
 
 _HOST_TO_DEVICE = 1
 
@@ -74,6 +76,15 @@ class Device:
             self._runtime.memcpy(memory.ptr, content.ctypes.data, content.nbytes, _HOST_TO_DEVICE)
             self._runtime.deviceSynchronize()
 
+    def synchronize(self) -> None:
+        """Wait until the GPU has done all that was asked of it.
+
+        A copy from ordinary host memory returns while its last part is still on its way, and streams that do
+        not block would run ahead of it.
+        """
+        with self.told():
+            self._runtime.deviceSynchronize()
+
     def pinned(self, shape: tuple[int, ...], dtype: str) -> Array:
         """Return zeros in host memory that the GPU reads and writes at the same address."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -82,6 +93,16 @@ class Device:
         found: Array = np.frombuffer(memory, dtype, int(np.prod(shape))).reshape(shape)
         found[...] = 0
         return found
+
+
+class Arguments:
+    """The arguments of a kernel, words of 8 bytes, as the driver takes them; ``values`` may change."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self.values = (ctypes.c_int64 * len(values))(*values)
+        first, step = ctypes.addressof(self.values), ctypes.sizeof(ctypes.c_int64)
+        self._each = (ctypes.c_void_p * len(values))(*(first + at * step for at in range(len(values))))
+        self.ptr = ctypes.addressof(self._each)
 
 
 class Kernels:
@@ -107,13 +128,19 @@ class Kernels:
                     self.interpret.ptr, THREADS, 0
                 )
             )
+        self._launch = device.cupy.cuda.driver.launchCooperativeKernel
+
+    def start(self, blocks: int, arguments: Arguments, stream: Any) -> None:
+        """Queue the interpreter on ``stream``; all ``blocks`` run at the same time.
+
+        The driver is called directly: CuPy converts each argument anew, and launches fewer blocks than asked
+        for if not all fit.
+        """
+        self._launch(self.interpret.ptr, blocks, 1, 1, THREADS, 1, 1, 0, stream.ptr, arguments.ptr)
 
 
 def refuse_too_many(blocks: int, resident: int, multiprocessors: int) -> None:
-    """Raise UnavailableError if the GPU cannot run all threadblocks at the same time.
-
-    CuPy does not refuse a cooperative launch of too many: it launches fewer, which then wait for ever.
-    """
+    """Raise UnavailableError if the GPU cannot run all threadblocks at the same time."""
     most = resident * multiprocessors
     if blocks > most:
         raise UnavailableError(

@@ -89,6 +89,14 @@ DEVICE void store_bits(void* at, const Bits& bits) {
                  "r"(bits.word[2]), "r"(bits.word[3])
                  : "memory");
 }
+DEVICE u64 load_word(const void* at) {
+    u64 word;
+    asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+    return word;
+}
+DEVICE void store_word(void* at, u64 word) {
+    asm volatile("st.global.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
+}
 // A line of LL: each half of 8 bytes is atomic.
 DEVICE void store_line(void* at, u64 data, unsigned flag) {
     asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(at), "r"(static_cast<unsigned>(data)),
@@ -200,6 +208,7 @@ union Pack {
 // ---- moving: the sources are combined from left to right and the result goes to one place or two
 
 DEVICE i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
+DEVICE i64 larger(i64 a, i64 b) { return a < b ? b : a; }
 
 template <class T>
 struct Operands {
@@ -209,6 +218,8 @@ struct Operands {
     const i64* buffers;  // where the buffers of this rank are
     i64 offset;          // of this slice in the buffers
     T *into, *also;      // either may be absent
+    const char* in;      // by LL the lines of the message received and of the one sent (either may be absent)
+    char* out;
 
     DEVICE i64 sources() const { return (second ? 2 : 1) + more_count; }
     DEVICE const T* source(i64 number) const {
@@ -216,10 +227,10 @@ struct Operands {
         const i64* found = more + 2 * (number - 2);
         return reinterpret_cast<const T*>(buffers[found[0]]) + found[1] + offset;
     }
-    DEVICE bool aligned() const {
+    DEVICE bool aligned(u64 bytes) const {
         u64 all = reinterpret_cast<u64>(into) | reinterpret_cast<u64>(also);
         for (i64 number = 0; number < sources(); ++number) all |= reinterpret_cast<u64>(source(number));
-        return all % 16 == 0;
+        return all % bytes == 0;
     }
 };
 
@@ -257,7 +268,7 @@ DEVICE void move(const Operands<T>& operands, i64 length, i64 worker, i64 worker
     constexpr int ELEMENTS = 16 / sizeof(T);
     // A copy onto itself, as in place there are: what another threadblock writes there meanwhile stays.
     if (operands.sources() == 1 && operands.into == operands.first && !operands.also) return;
-    const i64 packs = operands.aligned() ? length / ELEMENTS : 0;
+    const i64 packs = operands.aligned(16) ? length / ELEMENTS : 0;
     i64 at = worker;
     for (; at + (WIDTH - 1) * workers < packs; at += WIDTH * workers) move_packs<T, Op, WIDTH>(operands, at, workers);
     for (; at < packs; at += workers) move_packs<T, Op, 1>(operands, at, workers);
@@ -281,18 +292,30 @@ union Word {
 enum { FOR_MESSAGE = 1, FOR_ROOM, FOR_STEP };
 enum { RAN_OUT = 1, WAS_STOPPED };
 
-struct Waiter {
-    const i64* block;
+// Rows of the table of steps that a block holds at a time.
+constexpr i64 ROWS = 64;
+
+// What a block keeps close: its tables, and where it is. An acquire empties the multiprocessor's first cache, so each
+// step would fetch its row from afar.
+struct BlockState {
+    i64 block[BLOCK_COLUMNS], link[LINK_COLUMNS], buffers[3], rows[ROWS * STEP_COLUMNS];
     i64* record;
     u64* stop;
-    i64 limit_ns;
-    i64 origin, tile, slice;
+    i64 limit_ns, origin, tile, slice;
+    // Messages sent and received over all launches, the slots of the next ones, and the counts as they were last read.
+    i64 sent, received, place_out, place_in;
+    u64 put_in, taken_out;
+    // Whether the block goes on. By LL whether all threads got their lines, and the counts to publish; each for this
+    // slice and the next in turn.
+    int alive, whole[2];
+    u64 head[2], credit[2], finished[2];
 
-    DEVICE bool until(const u64* count, i64 goal, int reason, i64 peer) const {
-        if (goal <= 0) return true;
+    // Wait until a count reaches `goal`. `seen` is its value when it was last read: often that is enough.
+    DEVICE bool until(const u64* count, i64 goal, int reason, i64 peer, u64& seen) const {
+        if (goal <= static_cast<i64>(seen)) return true;
         u64 begun = 0;
         for (unsigned tries = 0;; ++tries) {
-            const u64 seen = reason == FOR_STEP ? acquire_device(count) : acquire_system(count);
+            seen = reason == FOR_STEP ? acquire_device(count) : acquire_system(count);
             if (seen >= static_cast<u64>(goal)) return true;
             if (tries % 256 != 255) continue;
             const int state = ended(begun);
@@ -304,14 +327,14 @@ struct Waiter {
     }
 
     // Wait for a line's flag and take its data. Each thread of a block may give up; only the first writes a record.
-    DEVICE bool line(const void* at, i64 number, i64 peer, u64& data) const {
+    DEVICE bool line(const void* at, i64 number, u64& data) const {
         u64 begun = 0;
         for (unsigned tries = 0;; ++tries) {
             if (load_line(at, static_cast<unsigned>(number), data)) return true;
             if (tries % 256 != 255) continue;
             const int state = ended(begun);
             if (!state) continue;
-            if (thread_number() == 0) write(state, FOR_MESSAGE, peer, static_cast<u64>(number - 1), number);
+            if (thread_number() == 0) write(state, FOR_MESSAGE, block[BLOCK_FROM], static_cast<u64>(number - 1), number);
             release_system(stop, 1);
             return false;
         }
@@ -341,19 +364,69 @@ struct Waiter {
     }
 };
 
-// ---- moving by LL: `in` and `out` are the lines of the message received and of that sent (either may be absent)
+// ---- moving by LL: `received` and `sent` are the numbers of the messages
+
+// Lines in flight in each thread, to hide the memory's latency.
+constexpr int LINES = 4;
+
+// The lines `at`, `at` + `stride` ..., all of whose elements are in the message and in words of 8 bytes.
+template <class T, class Op, int COUNT>
+DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, const BlockState& near, i64 received,
+                             unsigned sent) {
+    constexpr int ELEMENTS = 8 / sizeof(T);
+    const char* in = operands.in;
+    char* out = operands.out;
+    Word<T> total[COUNT];
+    if (in) {
+        bool here[COUNT];
+#pragma unroll
+        for (int u = 0; u < COUNT; ++u)
+            here[u] = load_line(in + 16 * (at + u * stride), static_cast<unsigned>(received), total[u].bits);
+#pragma unroll
+        for (int u = 0; u < COUNT; ++u)
+            if (!here[u] && !near.line(in + 16 * (at + u * stride), received, total[u].bits)) return false;
+    } else {
+#pragma unroll
+        for (int u = 0; u < COUNT; ++u) total[u].bits = load_word(operands.first + (at + u * stride) * ELEMENTS);
+    }
+    const i64 sources = operands.sources();
+    for (i64 number = 1; number < sources; ++number) {
+        const T* source = operands.source(number);
+        Word<T> other[COUNT];
+#pragma unroll
+        for (int u = 0; u < COUNT; ++u) other[u].bits = load_word(source + (at + u * stride) * ELEMENTS);
+#pragma unroll
+        for (int u = 0; u < COUNT; ++u)
+#pragma unroll
+            for (int e = 0; e < ELEMENTS; ++e)
+                total[u].element[e] = combined<T, Op>(total[u].element[e], other[u].element[e]);
+    }
+#pragma unroll
+    for (int u = 0; u < COUNT; ++u) {
+        if (out) store_line(out + 16 * (at + u * stride), total[u].bits, sent);
+        if (operands.into) store_word(operands.into + (at + u * stride) * ELEMENTS, total[u].bits);
+    }
+    return true;
+}
 
 template <class T, class Op>
-APART bool move_lines(const Operands<T>& operands, const char* in, char* out, i64 length, const Waiter& waiter,
-                       i64 received, i64 sent, i64 peer) {
+APART bool move_lines(const Operands<T>& operands, i64 length, const BlockState& near, i64 received, unsigned sent) {
+    const char* in = operands.in;
+    char* out = operands.out;
     constexpr i64 ELEMENTS = 8 / sizeof(T);
-    const i64 lines = (length + ELEMENTS - 1) / ELEMENTS;
-    for (i64 at = thread_number(); at < lines; at += threads()) {
+    const i64 lines = (length + ELEMENTS - 1) / ELEMENTS, stride = threads();
+    const i64 whole = operands.aligned(8) ? length / ELEMENTS : 0;
+    i64 at = thread_number();
+    for (; at + (LINES - 1) * stride < whole; at += LINES * stride)
+        if (!move_whole_lines<T, Op, LINES>(operands, at, stride, near, received, sent)) return false;
+    for (; at < whole; at += stride)
+        if (!move_whole_lines<T, Op, 1>(operands, at, stride, near, received, sent)) return false;
+    for (; at < lines; at += stride) {
         const i64 first = at * ELEMENTS;
         const i64 count = smaller(ELEMENTS, length - first);
         Word<T> total;
         total.bits = 0;
-        if (in && !waiter.line(in + 16 * at, received, peer, total.bits)) return false;
+        if (in && !near.line(in + 16 * at, received, total.bits)) return false;
 #pragma unroll
         for (i64 e = 0; e < ELEMENTS; ++e) {
             if (e >= count) break;
@@ -363,17 +436,19 @@ APART bool move_lines(const Operands<T>& operands, const char* in, char* out, i6
             if (operands.into) operands.into[first + e] = value;
             total.element[e] = value;
         }
-        if (out) store_line(out + 16 * at, total.bits, static_cast<unsigned>(sent));
+        if (out) store_line(out + 16 * at, total.bits, sent);
     }
     return true;
 }
 
 // ---- the interpreter
 
-// Of a block: whether it goes on; by LL whether all threads got their lines, for this message and the next in turn.
-struct BlockState {
-    int alive, whole[2];
-};
+DEVICE void copy_words(i64* to, const i64* from, i64 count) {
+    for (i64 at = thread_number(); at < count; at += threads()) to[at] = from[at];
+}
+
+// A thread of the n-th warp, so that what several of them publish waits for its fences at the same time.
+DEVICE int thread_of_warp(int number) { return number * 32 % threads(); }
 
 struct Machine {
     const i64 *blocks, *steps, *more, *buffers, *links;
@@ -383,112 +458,147 @@ struct Machine {
     i64 launch, tile, tiles, slices, limit_ns;
 };
 
+template <class T>
+struct Shared {
+    BlockState near;
+    Operands<T> operands;  // of this slice
+    i64 count;             // of its elements
+};
+
+// The leading thread fills in what all threads do with a slice, waits until they can, and returns whether they can.
+template <class T>
+APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands, i64& count, const i64* step, int number,
+                  int parts, int slice, unsigned turn) {
+    constexpr int PACK = 16 / sizeof(T);
+    const int does = static_cast<int>(step[STEP_DOES]);
+    const i64 round = machine.launch * machine.tiles + near.tile, skipped = near.tile * machine.tile;
+    const int length = static_cast<int>(larger(smaller(step[STEP_LENGTH] - skipped, machine.tile), 0));
+    const int each = (length + parts * PACK - 1) / (parts * PACK) * PACK;
+    const i64 first = static_cast<i64>(slice) * each, offset = skipped + first;
+    near.origin = step[STEP_ORIGIN];
+    near.slice = slice;
+    near.whole[turn] = 1;
+    near.head[turn] = near.sent * machine.slices + slice + 1;
+    near.credit[turn] = near.received * machine.slices + slice + 1;
+    near.finished[turn] = round * near.block[BLOCK_STEPS] + number + 1;
+    count = does ? larger(smaller(length - first, each), 0) : 0;
+
+    T* own = nullptr;
+    if (does & READS) own = reinterpret_cast<T*>(near.buffers[step[STEP_SRC_BUFFER]]) + step[STEP_SRC_START] + offset;
+    T* into = nullptr;
+    if (does & WRITES) into = reinterpret_cast<T*>(near.buffers[step[STEP_DST_BUFFER]]) + step[STEP_DST_START] + offset;
+#ifdef LL
+    // A slot has twice the bytes of a message, in whole lines; a message is one slice.
+    const i64 place = (machine.tile * sizeof(T) + 7) / 8 * 16;
+    operands.in = operands.out = nullptr;
+    if (does & RECEIVES) operands.in = reinterpret_cast<char*>(near.link[LINK_IN_SLOTS]) + near.place_in * place;
+    if (does & SENDS) operands.out = reinterpret_cast<char*>(near.link[LINK_OUT_SLOTS]) + near.place_out * place;
+    T *in = nullptr, *out = nullptr;
+#else
+    T* in = nullptr;
+    if (does & RECEIVES) in = reinterpret_cast<T*>(near.link[LINK_IN_SLOTS]) + near.place_in * machine.tile + first;
+    T* out = nullptr;
+    if (does & SENDS) out = reinterpret_cast<T*>(near.link[LINK_OUT_SLOTS]) + near.place_out * machine.tile + first;
+#endif
+    operands.first = does & RECEIVES ? in : does & ACCUMULATES ? into : own;
+    operands.second = does & (RECEIVES | ACCUMULATES) ? own : nullptr;
+    operands.more = machine.more + 2 * step[STEP_MORE];
+    operands.more_count = step[STEP_MORE_COUNT];
+    operands.buffers = near.buffers;
+    operands.offset = offset;
+    operands.into = into;
+    operands.also = out;
+
+    const i64 other = step[STEP_WAIT_BLOCK];
+    if (slice == 0 && other >= 0) {
+        const i64* theirs = machine.blocks + other * BLOCK_COLUMNS;
+        const i64 goal = round * theirs[BLOCK_STEPS] + step[STEP_WAIT_STEP] + 1;
+        u64 finished = 0;
+        if (!near.until(machine.flags + other, goal, FOR_STEP, theirs[BLOCK_NUMBER], finished)) return false;
+    }
+#ifndef LL
+    if (does & RECEIVES && !near.until(reinterpret_cast<const u64*>(near.link[LINK_IN_HEAD]),
+                                       static_cast<i64>(near.credit[turn]), FOR_MESSAGE, near.block[BLOCK_FROM],
+                                       near.put_in))
+        return false;
+#endif
+    const i64 room = near.block[BLOCK_ROOM_OUT] * machine.slices;
+    return !(does & SENDS) || near.until(reinterpret_cast<const u64*>(near.link[LINK_OUT_CREDIT]),
+                                         static_cast<i64>(near.head[turn]) - room, FOR_ROOM, near.block[BLOCK_TO],
+                                         near.taken_out);
+}
+
 template <class T, class Op>
 DEVICE void interpret(const Machine& machine) {
-    SHARED(BlockState, block_state);
-    unsigned turn = 0;
-    constexpr i64 PACK = 16 / sizeof(T);
-    const i64* block = machine.blocks + block_number() * BLOCK_COLUMNS;
-    const i64* link = machine.links + block_number() * LINK_COLUMNS;
-    const i64* buffers = machine.buffers + block[BLOCK_BUFFERS] * 3;
-    u64* flag = machine.flags + block_number();
+    SHARED(Shared<T>, shared);
+    BlockState& near = shared.near;
+    Operands<T>& operands = shared.operands;
+    i64& count = shared.count;
+    copy_words(near.block, machine.blocks + block_number() * BLOCK_COLUMNS, BLOCK_COLUMNS);
+    copy_words(near.link, machine.links + block_number() * LINK_COLUMNS, LINK_COLUMNS);
+    meet();
+    copy_words(near.buffers, machine.buffers + near.block[BLOCK_BUFFERS] * 3, 3);
     const bool leads = thread_number() == 0;
-    const i64 slices = machine.slices;
-    Waiter waiter{block, machine.records + block_number() * RECORD_COLUMNS, machine.stop, machine.limit_ns, 0, 0, 0};
-
+    if (leads) {
+        const i64 room_out = near.block[BLOCK_ROOM_OUT], room_in = near.block[BLOCK_ROOM_IN];
+        near.record = machine.records + block_number() * RECORD_COLUMNS;
+        near.stop = machine.stop;
+        near.limit_ns = machine.limit_ns;
+        near.sent = machine.launch * machine.tiles * near.block[BLOCK_SENDS];
+        near.received = machine.launch * machine.tiles * near.block[BLOCK_RECEIVES];
+        near.place_out = room_out ? near.sent % room_out : 0;
+        near.place_in = room_in ? near.received % room_in : 0;
+        near.put_in = near.taken_out = 0;
+    }
+    const int steps = static_cast<int>(near.block[BLOCK_STEPS]);
+    unsigned turn = 0;
     for (i64 tile = 0; tile < machine.tiles; ++tile) {
-        const i64 round = machine.launch * machine.tiles + tile;
-        i64 sent = round * block[BLOCK_SENDS], received = round * block[BLOCK_RECEIVES];
-        for (i64 number = 0; number < block[BLOCK_STEPS]; ++number) {
-            const i64* step = machine.steps + (block[BLOCK_FIRST] + number) * STEP_COLUMNS;
-            const i64 does = step[STEP_DOES];
-            const i64 skipped = tile * machine.tile;
-            i64 length = smaller(step[STEP_LENGTH] - skipped, machine.tile);
-            if (length < 0) length = 0;
-            const i64 parts = does & (RECEIVES | SENDS) ? slices : 1;
-            const i64 each = (length + parts * PACK - 1) / (parts * PACK) * PACK;
-            waiter.origin = step[STEP_ORIGIN];
-            waiter.tile = tile;
-            for (i64 slice = 0; slice < parts; ++slice) {
-                if (leads) {
-                    waiter.slice = slice;
-                    bool ready = true;
-                    const i64 other = step[STEP_WAIT_BLOCK];
-                    if (slice == 0 && other >= 0) {
-                        const i64 goal = round * machine.blocks[other * BLOCK_COLUMNS + BLOCK_STEPS] + step[STEP_WAIT_STEP] + 1;
-                        const i64 local = machine.blocks[other * BLOCK_COLUMNS + BLOCK_NUMBER];
-                        ready = waiter.until(machine.flags + other, goal, FOR_STEP, local);
-                    }
-#ifndef LL
-                    if (ready && does & RECEIVES)
-                        ready = waiter.until(reinterpret_cast<const u64*>(link[LINK_IN_HEAD]),
-                                             received * slices + slice + 1, FOR_MESSAGE, block[BLOCK_FROM]);
-#endif
-                    if (ready && does & SENDS)
-                        ready = waiter.until(reinterpret_cast<const u64*>(link[LINK_OUT_CREDIT]),
-                                             (sent - block[BLOCK_ROOM_OUT]) * slices + slice + 1, FOR_ROOM,
-                                             block[BLOCK_TO]);
-                    block_state.alive = ready;
-                    block_state.whole[turn % 2] = 1;
-                }
+        if (leads) near.tile = tile;
+        for (int number = 0; number < steps; ++number) {
+            if (number % ROWS == 0 && (tile == 0 || steps > ROWS)) {
+                const i64* rows = machine.steps + (near.block[BLOCK_FIRST] + number) * STEP_COLUMNS;
+                copy_words(near.rows, rows, smaller(steps - number, ROWS) * STEP_COLUMNS);
                 meet();
-                if (!block_state.alive) return;
-                const i64 first = slice * each;
-                const i64 count = smaller(length - first, each);
-                if (does && count > 0) {
-                    const i64 offset = skipped + first;
-#ifdef LL
-                    // A slot has twice the bytes of a message, in whole lines; a message is one slice.
-                    const i64 place = (machine.tile * sizeof(T) + 7) / 8 * 16;
-                    char* in = nullptr;
-                    if (does & RECEIVES)
-                        in = reinterpret_cast<char*>(link[LINK_IN_SLOTS]) + received % block[BLOCK_ROOM_IN] * place;
-                    char* out = nullptr;
-                    if (does & SENDS)
-                        out = reinterpret_cast<char*>(link[LINK_OUT_SLOTS]) + sent % block[BLOCK_ROOM_OUT] * place;
-#else
-                    T* in = nullptr;
-                    if (does & RECEIVES)
-                        in = reinterpret_cast<T*>(link[LINK_IN_SLOTS]) + received % block[BLOCK_ROOM_IN] * machine.tile + first;
-                    T* out = nullptr;
-                    if (does & SENDS)
-                        out = reinterpret_cast<T*>(link[LINK_OUT_SLOTS]) + sent % block[BLOCK_ROOM_OUT] * machine.tile + first;
-#endif
-                    T* own = nullptr;
-                    if (does & READS)
-                        own = reinterpret_cast<T*>(buffers[step[STEP_SRC_BUFFER]]) + step[STEP_SRC_START] + offset;
-                    T* into = nullptr;
-                    if (does & WRITES)
-                        into = reinterpret_cast<T*>(buffers[step[STEP_DST_BUFFER]]) + step[STEP_DST_START] + offset;
-                    T* second = does & (RECEIVES | ACCUMULATES) ? own : nullptr;
-                    const i64* more = machine.more + 2 * step[STEP_MORE];
-#ifdef LL
-                    const T* start = does & RECEIVES ? nullptr : does & ACCUMULATES ? into : own;
-                    const Operands<T> operands{start, second, more, step[STEP_MORE_COUNT], buffers, offset, into, nullptr};
-                    if (!(in || out))
-                        move<T, Op>(operands, count, thread_number(), threads());
-                    else if (!move_lines<T, Op>(operands, in, out, count, waiter, received + 1, sent + 1, block[BLOCK_FROM]))
-                        block_state.whole[turn % 2] = 0;
-#else
-                    const T* start = does & RECEIVES ? in : does & ACCUMULATES ? into : own;
-                    const Operands<T> operands{start, second, more, step[STEP_MORE_COUNT], buffers, offset, into, out};
-                    move<T, Op>(operands, count, thread_number(), threads());
-#endif
-                }
-                meet();
-#ifdef LL
-                if (!block_state.whole[turn % 2]) return;
-                ++turn;
-#else
-                if (leads && does & SENDS)
-                    release_system(reinterpret_cast<u64*>(link[LINK_OUT_HEAD]), sent * slices + slice + 1);
-#endif
-                if (leads && does & RECEIVES)
-                    release_system(reinterpret_cast<u64*>(link[LINK_IN_CREDIT]), received * slices + slice + 1);
             }
-            if (leads && step[STEP_SIGNALS]) release_device(flag, round * block[BLOCK_STEPS] + number + 1);
-            sent += (does & SENDS) != 0;
-            received += (does & RECEIVES) != 0;
+            const i64* step = near.rows + number % ROWS * STEP_COLUMNS;
+            const int does = static_cast<int>(step[STEP_DOES]);
+            const bool signals = step[STEP_SIGNALS] != 0;
+            const int parts = does & (RECEIVES | SENDS) ? static_cast<int>(machine.slices) : 1;
+#pragma unroll 1
+            for (int slice = 0; slice < parts; ++slice, turn ^= 1) {
+                if (leads) near.alive = ready(machine, near, operands, count, step, number, parts, slice, turn);
+                meet();
+                if (!near.alive) return;
+#ifdef LL
+                if (count > 0 && (operands.in || operands.out)) {
+                    const i64 received = static_cast<i64>(near.credit[turn]);
+                    if (!move_lines<T, Op>(operands, count, near, received, static_cast<unsigned>(near.head[turn])))
+                        near.whole[turn] = 0;
+                } else if (count > 0)
+#else
+                if (count > 0)
+#endif
+                    move<T, Op>(operands, count, thread_number(), threads());
+                meet();
+#ifdef LL
+                if (!near.whole[turn]) return;
+#else
+                if (does & SENDS && thread_number() == thread_of_warp(1))
+                    release_system(reinterpret_cast<u64*>(near.link[LINK_OUT_HEAD]), near.head[turn]);
+#endif
+                if (does & RECEIVES && thread_number() == thread_of_warp(2))
+                    release_system(reinterpret_cast<u64*>(near.link[LINK_IN_CREDIT]), near.credit[turn]);
+            }
+            if (signals && thread_number() == thread_of_warp(3))
+                release_device(machine.flags + block_number(), near.finished[turn ^ 1]);
+            if (leads && does & SENDS) {
+                ++near.sent;
+                if (++near.place_out == near.block[BLOCK_ROOM_OUT]) near.place_out = 0;
+            }
+            if (leads && does & RECEIVES) {
+                ++near.received;
+                if (++near.place_in == near.block[BLOCK_ROOM_IN]) near.place_in = 0;
+            }
         }
     }
 }
@@ -503,7 +613,7 @@ KERNEL ccctl_interpret(const i64* blocks, const i64* steps, const i64* more, con
 
 // A transmission context's kernel: one or two sources into one place or two (null: none).
 KERNEL ccctl_combine(const ELEMENT* first, const ELEMENT* second, ELEMENT* into, ELEMENT* also, i64 length) {
-    const Operands<ELEMENT> operands{first, second, nullptr, 0, nullptr, 0, into, also};
+    const Operands<ELEMENT> operands{first, second, nullptr, 0, nullptr, 0, into, also, nullptr, nullptr};
     move<ELEMENT, OPERATOR>(operands, length, static_cast<i64>(block_number()) * threads() + thread_number(),
                             blocks() * threads());
 }

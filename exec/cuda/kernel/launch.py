@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from exec.cuda.kernel.device import Device, Kernels, refuse_too_many
+from exec.cuda.kernel.device import Arguments, Device, Kernels, refuse_too_many
 from exec.cuda.kernel.encode import BLOCK, RECORD, Encoded
 from exec.cuda.kernel.fifo_memory import Arenas
 from exec.cuda.kernel.proxies import RemoteFifos
@@ -26,6 +26,8 @@ LIMIT_S = 30.0
 # numbers.
 _RAN_OUT = 1
 _MESSAGE, _ROOM, _STEP = 1, 2, 3
+# The number of the launch among the arguments of the kernel.
+_LAUNCH = 8
 Addresses = Sequence[tuple[int, int, int]]
 """The addresses of input, output and scratch, for each rank that runs on this GPU."""
 
@@ -64,7 +66,10 @@ class Interpreter:
         self._addresses: Addresses = ()
         self._records = device.pinned((len(rows), len(RECORD)), "int64")
         self._stop = device.pinned((1,), "uint64")
-        self._limit_ns = int(limit_s * 1e9)
+        pointers = [*(table.ptr for table in self._tables[:3]), self._buffers.ptr, self._tables[3].ptr]
+        pointers += [self._flags.ptr, self._records.ctypes.data, self._stop.ctypes.data]
+        numbers = (0, encoded.tile, encoded.tiles, encoded.slices, int(limit_s * 1e9))
+        self._arguments = Arguments((*pointers, *numbers))
         self._launches = 0
 
     def launch(self, addresses: Addresses, *, average: bool = False) -> None:
@@ -78,16 +83,9 @@ class Interpreter:
                 stream.synchronize()
             self._device.upload(self._buffers, np.array(addresses, dtype=np.int64))
             self._addresses = addresses
-        blocks, steps, more, links = (table.ptr for table in self._tables)
-        pointers = (blocks, steps, more, self._buffers.ptr, links, self._flags.ptr)
-        kept = (self._records.ctypes.data, self._stop.ctypes.data)
-        encoded = self._encoded
-        numbers = (self._launches, encoded.tile, encoded.tiles, encoded.slices, self._limit_ns)
-        arguments = tuple(map(np.int64, (*pointers, *kept, *numbers)))
+        self._arguments.values[_LAUNCH] = self._launches
         with self._device.told():
-            self._kernels.interpret(
-                (self._blocks,), (THREADS,), arguments, stream=stream, enable_cooperative_groups=True
-            )
+            self._kernels.start(self._blocks, self._arguments, stream)
             if average:
                 self._divide(addresses)
         self._launches += 1

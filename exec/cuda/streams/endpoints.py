@@ -127,7 +127,7 @@ class Endpoints:
         at = [base + number * size_bytes for number in range(room)]
         streams, done = self._streams, self._streams.done
         if wire == "nccl":
-            pair = nccl.connected(self._messages, peer, fifo, sends=sends)
+            pair = nccl.connected(self._messages, peer, fifo, base, self._device.stream, sends=sends)
             if sends:
                 self.outgoing[fifo] = nccl.NcclOut(streams, at, pair)
             else:

@@ -28,15 +28,24 @@ def available() -> bool:
     return bool(nccl.available)
 
 
-def connected(comm: Any, peer: int, tag: int, *, sends: bool) -> Any:
-    """Return a communicator of this rank and ``peer``; both call this, all ranks in the same order."""
+def connected(comm: Any, peer: int, tag: int, place: int, stream: Any, *, sends: bool) -> Any:
+    """Return a communicator of this rank and ``peer``; both call this, all ranks in the same order.
+
+    One byte of GPU memory at ``place`` is sent: NCCL connects two ranks at their first message and waits for
+    the other rank meanwhile. If each rank of a ring began by a send, all would wait for ever.
+    """
     from cupy.cuda import nccl
 
     if sends:
         name = nccl.get_unique_id()
         comm.send(name, dest=peer, tag=tag)
-        return nccl.NcclCommunicator(2, name, _SENDER)
-    return nccl.NcclCommunicator(2, comm.recv(source=peer, tag=tag), _RECEIVER)
+        pair = nccl.NcclCommunicator(2, name, _SENDER)
+        pair.send(place, 1, _INT8, _RECEIVER, stream.ptr)
+    else:
+        pair = nccl.NcclCommunicator(2, comm.recv(source=peer, tag=tag), _RECEIVER)
+        pair.recv(place, 1, _INT8, _SENDER, stream.ptr)
+    stream.synchronize()
+    return pair
 
 
 class NcclOut:

@@ -5,20 +5,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cuda_on_host import bits_of
+from hypothesis import assume, given, settings, strategies as st
 from one_device import OneDevice
+from posing_ranks import Pose
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec.cuda.kernel.elements import ELEMENTS
+from exec.cuda.kernel.elements import ELEMENTS, OPERATORS
+from exec.cuda.streams.nccl import available as nccl_available
 from exec.launcher.run import World, run_ranks
 from exec.program import expected_output
 from exec.program.layout import Layout
 from exec.run_once import fitting
 from probes.base.columns import ints
 from probes.base.errors import LostRankError, UnavailableError, UsageError
+from synth.collective import KINDS
 from synth.compiler.lowering import lower
 from synth.lang.algorithm_file import compiled_algorithm
 from synth.program import INPUT, OUTPUT
 
+HELPERS = Path(__file__).parents[2] / "helpers"
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
 
 
@@ -43,58 +49,98 @@ def device():
     return Device()
 
 
+def storage(dtype):
+    """The type whose values the exact results are computed in."""
+    return np.dtype("float32" if dtype == "bfloat16" else dtype)
+
+
 def arrays(device, layout, dtype, redop, in_place):
-    """(send, receive, whole) arrays of the GPU for each rank, laid out for the placement."""
+    """(send, receive) arrays of the GPU for each rank, laid out for the placement."""
+    of = "sum" if redop == "avg" else redop
     sends, recvs = [], []
     for rank in range(layout.program.ranks):
-        given = device.cupy.asarray(expected_output.given(layout, rank, np.dtype(dtype), redop))
+        held = bits_of(expected_output.given(layout, rank, storage(dtype), of), dtype)
         if in_place:
             total, where_in, where_out = layout.in_place(rank)
-            whole = device.cupy.zeros(total, dtype)
-            whole[where_in] = given
+            whole = device.cupy.zeros(total, held.dtype)
+            whole[where_in] = device.cupy.asarray(held)
             sends.append(whole[where_in])
             recvs.append(whole[where_out])
         else:
-            sends.append(given)
-            recvs.append(device.cupy.zeros(layout.elements(rank, OUTPUT), dtype))
+            sends.append(device.cupy.asarray(held))
+            recvs.append(device.cupy.zeros(layout.elements(rank, OUTPUT), held.dtype))
     device.cupy.cuda.Device().synchronize()
     return sends, recvs
 
 
-def wrong(device, program, count, dtype="float32", redop="sum", **how):
-    layout = Layout(program, count)
-    in_place = not program.out_of_place
+def wrong(device, program, count, dtype="float32", redop="sum", *, in_place=None, by="Simple", **how):
+    """Elements that are not what they must be, over all ranks, after one launch."""
+    layout = Layout(replace(program, protocol=by), count)
+    in_place = not program.out_of_place if in_place is None else in_place
     sends, recvs = arrays(device, layout, dtype, redop, in_place)
     machine = OneDevice(device, layout, sends, recvs, dtype, redop, **how)
     machine.run()
     bad = 0
     for rank, recv in enumerate(recvs):
-        right = expected_output.expected(layout, rank, np.dtype(dtype), redop)
-        bad += int(np.count_nonzero(device.cupy.asnumpy(recv) != right))
+        right = expected_output.expected(layout, rank, storage(dtype), "sum" if redop == "avg" else redop)
+        if redop == "avg" and program.collective.reduces:
+            right = np.trunc(right / program.ranks) if right.dtype.kind in "iu" else right / program.ranks
+        bad += int(np.count_nonzero(device.cupy.asnumpy(recv) != bits_of(right, dtype)))
     return bad
 
 
+@pytest.mark.parametrize("by", ["Simple", "LL"])
 @pytest.mark.parametrize("instances", [1, 2])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_is_exact(device, example, instances):
+def test_every_example_is_exact(device, example, instances, by):
     program, _ = compiled_algorithm(str(example), {}, instances=instances)
     if program.threadblocks > device.multiprocessors:
         pytest.skip(f"{program.threadblocks} threadblocks, {device.multiprocessors} multiprocessors")
     for count in (1, 96, 3001, 1 << 20):
-        assert wrong(device, program, count) == 0
+        for in_place in [False] * program.out_of_place + [True] * program.in_place:
+            assert wrong(device, program, count, in_place=in_place, by=by) == 0
 
 
-@pytest.mark.parametrize("redop", ["sum", "prod", "min", "max"])
-@pytest.mark.parametrize("dtype", [name for name in ELEMENTS if name not in ("bfloat16", "uint8")])
-def test_types_and_operators_are_exact(device, dtype, redop):
-    assert wrong(device, lower(ring_all_reduce(4)), 10007, dtype, redop, tile_bytes=4096) == 0
+# The exact inputs have negative numbers, whose order uint8 does not keep.
+CASES = [
+    (dtype, redop)
+    for dtype in ELEMENTS
+    for redop in OPERATORS
+    if dtype != "uint8" or redop in ("sum", "prod", "avg")
+]
 
 
-def test_many_runs_on_the_same_buffers(device):
-    layout = Layout(lower(ring_all_reduce(4)), 1 << 16)
+@pytest.mark.parametrize("by", ["Simple", "LL"])
+@pytest.mark.parametrize(("dtype", "redop"), CASES)
+def test_types_and_operators_are_exact(device, dtype, redop, by):
+    assert wrong(device, lower(ring_all_reduce(4)), 10007, dtype, redop, by=by, tile_bytes=4096) == 0
+
+
+@settings(max_examples=150)
+@given(
+    kind=st.sampled_from(KINDS),
+    ranks=st.integers(2, 6),
+    chunks=st.integers(1, 3),
+    count=st.integers(1, 5000),
+    seed=st.integers(0, 1 << 30),
+    tile_bytes=st.sampled_from([16, 64, 4096, 1 << 20]),
+    slice_bytes=st.sampled_from([16, 48, 1 << 20]),
+    by=st.sampled_from(["Simple", "LL"]),
+)
+def test_random_programs_are_exact(device, kind, ranks, chunks, count, seed, tile_bytes, slice_bytes, by):
+    program = lower(random_schedule(kind, ranks, chunks, seed))
+    assume(program.threadblocks <= device.multiprocessors)
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "by": by}
+    assert wrong(device, program, count, "int32", **cut) == 0
+
+
+@pytest.mark.parametrize("by", ["Simple", "LL"])
+@pytest.mark.parametrize("count", [1000, 1 << 16, 1 << 20])
+def test_many_runs_on_the_same_buffers(device, count, by):
+    layout = Layout(replace(lower(ring_all_reduce(8)), protocol=by), count)
     sends, recvs = arrays(device, layout, "int32", "sum", False)
     machine = OneDevice(device, layout, sends, recvs, "int32")
-    for _ in range(50):
+    for _ in range(500):
         machine.start()
     machine.finish()
     for rank, recv in enumerate(recvs):
@@ -111,7 +157,7 @@ def test_a_stuck_program_names_who_waits(device):
     table = machine.encoded.steps.copy()
     rows = np.flatnonzero(table[:, 0] & 16)
     table[rows[:1], 0] = 0
-    machine._machine._tables[1] = device.uploaded(table)
+    device.upload(machine._machine._tables[1], table)
     with pytest.raises(LostRankError, match="waits for a message from rank"):
         machine.run()
 
@@ -159,3 +205,46 @@ def test_processes_that_share_the_gpu_use_contexts(name):
     assert how.startswith("contexts over peer: ranks 0 and 1 share GPU")
     for rank, output in enumerate(outputs):
         np.testing.assert_array_equal(output, expected_output.expected(layout, rank, dtype, "sum"))
+
+
+POSES = {
+    "interpreter over peer": Pose((0, 0, 0)),
+    "interpreter over staged": Pose((0, 1, 2)),
+    "interpreter over peer, staged": Pose((0, 0, 1)),
+    "contexts over peer": Pose((0, 0, 0), contexts=True),
+    "contexts over staged": Pose((0, 1, 2), contexts=True),
+    "contexts over nccl": Pose((0, 1, 2), contexts=True, nccl=True),
+}
+
+
+@pytest.mark.mpi
+@pytest.mark.alone
+@pytest.mark.parametrize("how", POSES)
+@pytest.mark.parametrize("name", ["ring", "all_to_all", "hierarchical"])
+def test_ranks_that_pose_as_having_a_gpu_each_are_exact(name, how, monkeypatch):
+    if "nccl" in how and not nccl_available():
+        pytest.skip("CuPy finds no NCCL")
+    monkeypatch.setenv("PYTHONPATH", str(HELPERS))
+    if name == "hierarchical":
+        example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
+        program, _ = compiled_algorithm(str(example), {"nodes": 1, "gpus": 3})
+    else:
+        program = lower(ring_all_reduce(3) if name == "ring" else random_schedule("all_to_all", 3, 2, 5))
+    pose = POSES[how]
+    for count, dtype, redop in ((5000, "float32", "sum"), (300_000, "float16", "max"), (7, "int64", "avg")):
+        request = (program, count, dtype, redop, pose)
+        assert run_ranks("posing_ranks:posing_task", request, World(3)) == (how, 0)
+
+
+@pytest.mark.mpi
+@pytest.mark.alone
+def test_nccls_own_collectives_are_exact(monkeypatch):
+    if not nccl_available():
+        pytest.skip("CuPy finds no NCCL")
+    monkeypatch.setenv("PYTHONPATH", str(HELPERS))
+    kinds = ("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast")
+    kinds += ("all_to_all", "scatter", "gather", "all_to_next")
+    layouts = [Layout(lower(random_schedule(kind, 3, 1, 3)), 1500) for kind in kinds]
+    found = run_ranks("posing_ranks:nccl_task", (layouts, "float32"), World(3))
+    assert {name: bad for name, bad in found.items() if bad} == {}
+    assert len(found) >= 2 * len(kinds)
