@@ -44,23 +44,23 @@ def _pose(pose, rank):
 
 
 def posing_task(comm, request, progress):
-    """Return the executor with its wires, and the number of wrong elements, over three runs."""
-    program, count, dtype, redop, pose = request
-    rank = comm.Get_rank()
-    _pose(pose, rank)
-    layout = Layout(program, count)
-    buffers = Buffers(layout, rank, np.dtype(dtype), in_place=not program.out_of_place)
-    plan = CudaPlan(layout, comm, buffers.send, buffers.recv, redop)
-    bad = 0
-    for _ in range(3):
-        buffers.fill(redop)
-        plan.place()
-        plan.run()
-        plan.fetch()
-        bad += buffers.wrong(buffers.recv, redop)
-    plan.close()
-    wires = sorted(set(plan.choice.wires.values()))
-    return f"{plan.choice.executor} over {', '.join(wires)}", comm.allreduce(bad)
+    """Return the executor with its wires, and the number of wrong elements over three runs of each case."""
+    program, cases, pose = request
+    _pose(pose, comm.Get_rank())
+    bad, how = 0, set()
+    for count, dtype, redop in cases:
+        layout = Layout(program, count)
+        buffers = Buffers(layout, comm.Get_rank(), np.dtype(dtype), in_place=not program.out_of_place)
+        plan = CudaPlan(layout, comm, buffers.send, buffers.recv, redop)
+        for _ in range(3):
+            buffers.fill(redop)
+            plan.place()
+            plan.run()
+            plan.fetch()
+            bad += buffers.wrong(buffers.recv, redop)
+        plan.close()
+        how.add(f"{plan.choice.executor} over {', '.join(sorted(set(plan.choice.wires.values())))}")
+    return how, comm.allreduce(bad)
 
 
 def nccl_task(comm, request, progress):

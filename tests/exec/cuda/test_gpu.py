@@ -124,14 +124,12 @@ def test_types_and_operators_are_exact(device, dtype, redop, by):
     count=st.integers(1, 5000),
     seed=st.integers(0, 1 << 30),
     tile_bytes=st.sampled_from([16, 64, 4096, 1 << 20]),
-    slice_bytes=st.sampled_from([16, 48, 1 << 20]),
     by=st.sampled_from(["Simple", "LL"]),
 )
-def test_random_programs_are_exact(device, kind, ranks, chunks, count, seed, tile_bytes, slice_bytes, by):
+def test_random_programs_are_exact(device, kind, ranks, chunks, count, seed, tile_bytes, by):
     program = lower(random_schedule(kind, ranks, chunks, seed))
     assume(program.threadblocks <= device.multiprocessors)
-    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "by": by}
-    assert wrong(device, program, count, "int32", **cut) == 0
+    assert wrong(device, program, count, "int32", tile_bytes=tile_bytes, by=by) == 0
 
 
 @pytest.mark.parametrize("by", ["Simple", "LL"])
@@ -230,10 +228,9 @@ def test_ranks_that_pose_as_having_a_gpu_each_are_exact(name, how, monkeypatch):
         program, _ = compiled_algorithm(str(example), {"nodes": 1, "gpus": 3})
     else:
         program = lower(ring_all_reduce(3) if name == "ring" else random_schedule("all_to_all", 3, 2, 5))
-    pose = POSES[how]
-    for count, dtype, redop in ((5000, "float32", "sum"), (300_000, "float16", "max"), (7, "int64", "avg")):
-        request = (program, count, dtype, redop, pose)
-        assert run_ranks("posing_ranks:posing_task", request, World(3)) == (how, 0)
+    cases = [(5000, "float32", "sum"), (300_000, "float16", "max"), (7, "int64", "avg")]
+    request = (program, cases, POSES[how])
+    assert run_ranks("posing_ranks:posing_task", request, World(3)) == ({how}, 0)
 
 
 @pytest.mark.mpi
@@ -244,7 +241,8 @@ def test_nccls_own_collectives_are_exact(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HELPERS))
     kinds = ("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast")
     kinds += ("all_to_all", "scatter", "gather", "all_to_next")
-    layouts = [Layout(lower(random_schedule(kind, 3, 1, 3)), 1500) for kind in kinds]
-    found = run_ranks("posing_ranks:nccl_task", (layouts, "float32"), World(3))
+    # NCCL averages by multiplying by 1 / ranks, which is exact for four.
+    layouts = [Layout(lower(random_schedule(kind, 4, 1, 3)), 1600) for kind in kinds]
+    found = run_ranks("posing_ranks:nccl_task", (layouts, "float32"), World(4))
     assert {name: bad for name, bad in found.items() if bad} == {}
     assert len(found) >= 2 * len(kinds)

@@ -94,5 +94,4 @@ def test_only_what_asks_for_ll_goes_by_ll():
     found = [wire_protocol_of(replace(program, protocol=name)) for name in ("Simple", "LL128", "LL")]
     assert found == ["Simple", "Simple", "LL"]
     simple, lines = (encoded(Layout(program, 301), 4, wire_protocol=by) for by in ("Simple", "LL"))
-    assert lines.slices == 1
     assert lines.place_bytes == 2 * simple.place_bytes
