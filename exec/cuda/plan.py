@@ -18,6 +18,7 @@ from exec.cuda.kernel import (
     RemoteFifos,
     arenas,
     encoded,
+    tile_bytes_for,
     wire_protocol_of,
 )
 from exec.cuda.select import ExecutorChoice, choose
@@ -129,7 +130,10 @@ class _Kernel:
         rank = comm.Get_rank()
         own, every = range(rank, rank + 1), range(comm.Get_size())
         host_of = np.unique(hosts, return_inverse=True)[1].tolist()
-        table = encoded(layout, itemsize, wire_protocol=kernels.wire_protocol)
+        most = int(np.bincount(layout.program.tb_rank).max(initial=0))
+        # GPUs of different kinds agree on the tile of the smallest cache.
+        tile_bytes = min(comm.allgather(tile_bytes_for(most, device.cache_bytes)))
+        table = encoded(layout, itemsize, tile_bytes=tile_bytes, wire_protocol=kernels.wire_protocol)
         places = arenas(table, host_of)
         self._comm, self._device = comm, device
         self._arena = device.memory(int(places.sizes[rank]))

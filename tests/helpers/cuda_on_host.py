@@ -26,9 +26,9 @@ _KEPT = Path(__file__).parents[2] / ".pytest_cache" / "cuda-on-host"
 _LAUNCHER = """
 extern "C" void run_interpreter(i64 count, int threads, const i64* blocks, const i64* steps, const i64* more,
                                 const i64* buffers, const i64* links, u64* flags, i64* records, u64* stop,
-                                i64 begin, i64 tile, i64 tiles, i64 limit_ns) {
+                                i64 begin, i64 tile, i64 tiles, i64 slices, i64 limit_ns) {
     launch(count, threads, [=] {
-        ccctl_interpret(blocks, steps, more, buffers, links, flags, records, stop, begin, tile, tiles,
+        ccctl_interpret(blocks, steps, more, buffers, links, flags, records, stop, begin, tile, tiles, slices,
                         limit_ns);
     });
 }
@@ -133,7 +133,7 @@ class _Launch:
         encoded = self.encoded
         addresses = np.array([[each.ctypes.data for each in buffers[rank]] for rank in self.ranks], np.int64)
         tables = (self.blocks, self.steps, encoded.more, addresses, self.links, self.flags, self.records)
-        numbers = (number, encoded.tile, encoded.tiles, int(limit_s * 1e9))
+        numbers = (number, encoded.tile, encoded.tiles, encoded.slices, int(limit_s * 1e9))
         self.kernel.run_interpreter(
             ctypes.c_int64(len(self.blocks)),
             threads,

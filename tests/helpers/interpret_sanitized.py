@@ -22,7 +22,7 @@ def main() -> None:
     wrong = 0
     for program, by in product(programs, ("Simple", "LL")):
         layout = Layout(program, 300)
-        table = encoded(layout, 4, tile_bytes=128, wire_protocol=by)
+        table = encoded(layout, 4, tile_bytes=128, slice_bytes=32, wire_protocol=by)
         inputs = [
             expected_output.given(layout, rank, np.dtype("int32"), "sum") for rank in range(program.ranks)
         ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from exec.cuda.kernel.device import Device, Kernels
 from exec.cuda.kernel.elements import itemsize_of
-from exec.cuda.kernel.encode import TILE_BYTES, encoded, wire_protocol_of
+from exec.cuda.kernel.encode import SLICE_BYTES, encoded, tile_bytes_for, wire_protocol_of
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import LIMIT_S, Interpreter
 from exec.program import Layout
@@ -37,12 +37,17 @@ class OneDevice:
         dtype: str,
         redop: str = "sum",
         *,
-        tile_bytes: int = TILE_BYTES,
+        tile_bytes: int | None = None,
+        slice_bytes: int = SLICE_BYTES,
         limit_s: float = LIMIT_S,
     ) -> None:
         _check_fit(layout, sends, recvs, itemsize_of(dtype))
         by = wire_protocol_of(layout.program)
-        table = encoded(layout, itemsize_of(dtype), tile_bytes=tile_bytes, wire_protocol=by)
+        if tile_bytes is None:
+            tile_bytes = tile_bytes_for(layout.program.threadblocks, device.cache_bytes)
+        table = encoded(
+            layout, itemsize_of(dtype), tile_bytes=tile_bytes, slice_bytes=slice_bytes, wire_protocol=by
+        )
         places = arenas(table)
         ranks = range(layout.program.ranks)
         self._average = redop == "avg"

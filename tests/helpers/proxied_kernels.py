@@ -15,10 +15,10 @@ from synth.program import OUTPUT
 
 def proxied_task(comm, request, progress):
     """How many elements are wrong on this host's ranks, over all launches."""
-    program, count, dtype, tile_bytes, launches, hosts = request
+    program, count, dtype, tile_bytes, slice_bytes, launches, hosts = request
     host = comm.Get_rank()
     layout = Layout(program, count)
-    table = encoded(layout, itemsize_of(dtype), tile_bytes=tile_bytes)
+    table = encoded(layout, itemsize_of(dtype), tile_bytes=tile_bytes, slice_bytes=slice_bytes)
     places = arenas(table, hosts)
     own = range(hosts.index(host), hosts.index(host) + hosts.count(host))
     memory = [_aligned(int(size)) for size in places.sizes]

@@ -20,7 +20,7 @@ def summary(source: str, found: Recorded, timed: Inspected | None) -> dict[str, 
     """Return the late ranks; for timed collectives, also how long ranks waited and for which rank."""
     return {
         "source": source,
-        **figures(found, "tool ranks communicators late=lags"),
+        **figures(found, "tool ranks communicators late=lags unclear"),
         "links": len(found.sent.seconds),
         "waiting": [
             figures(one, "collective size_bytes calls transfer_s waited_s")
@@ -36,7 +36,14 @@ def draw(told: dict[str, Any]) -> None:
     ranks, communicators = plural(told["ranks"], "rank"), plural(told["communicators"], "communicator")
     more = [f"… and {len(late) - _MOST_LINES} more"] if len(late) > _MOST_LINES else []
     lines = [f"{told['tool']}: {ranks}, {communicators}", *late[:_MOST_LINES], *more]
-    for line in lines if late else [*lines, "no rank holds the others up"]:
+    if not late and told["unclear"]:
+        lines += [_line(lag) for lag in told["unclear"][:_MOST_LINES]]
+        lines.append(
+            "one dump cannot tell whether they are late: ask again after 10 s, and give the folder of both"
+        )
+    elif not late:
+        lines.append("no rank holds the others up")
+    for line in lines:
         console.data(line)
     for one in told["waiting"]:
         rank, share = one["last"][0].values()
@@ -49,4 +56,4 @@ def draw(told: dict[str, Any]) -> None:
 
 def _line(lag: dict[str, Any]) -> str:
     host = f" on {lag['host']}" if lag["host"] else ""
-    return f"{lag['what']}: rank {lag['rank']}{host} of {lag['communicator']} {lag['text']}"
+    return f"{lag['what']}: rank {lag['rank']}{host} of communicator {lag['communicator']} {lag['text']}"

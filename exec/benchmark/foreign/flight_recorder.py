@@ -33,7 +33,8 @@ __all__ = [
     "late_ranks",
 ]
 
-# PyTorch appends the rank to TORCH_NCCL_DEBUG_INFO_TEMP_FILE, by default nccl_trace_rank_.
+# PyTorch appends the rank to TORCH_FR_DUMP_TEMP_FILE (older: TORCH_NCCL_DEBUG_INFO_TEMP_FILE), by default
+# nccl_trace_rank_.
 _NAMED = (re.compile(r"rank_?([0-9]{1,6})"), re.compile(r"(?<![0-9])([0-9]{1,6})(?:\.[A-Za-z]\w*)*$"))
 _PEERS = re.compile(r"^\w+:(send|recv) ([0-9]{1,6})(->|<-)([0-9]{1,6})")
 _BYTES = {

@@ -5,6 +5,7 @@ The calls of a communicator are numbered. A rank that holds the others up is
 - late: it has not begun a call that others are in, or not finished its initialization;
 - stuck: others have completed its call, or it lags with the same count of calls in several dumps;
 - mismatch: its call of that number is another collective than the others', or of another size;
+- behind: it lags by one call in a single dump, which can be the moment at which it was asked;
 - failed: NCCL reports an error of it;
 - missing: it gave no answer, or wrote no dump.
 """
@@ -18,9 +19,9 @@ from typing import Literal
 from probes.link_costs import Profile, ProfiledRank
 from probes.profiling import Sends, passive_profile
 
-__all__ = ["Lag", "Recorded", "SentMessages"]
+__all__ = ["Lag", "Recorded", "SentMessages", "What"]
 
-What = Literal["late", "stuck", "mismatch", "failed", "missing"]
+What = Literal["late", "behind", "stuck", "mismatch", "failed", "missing"]
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,14 @@ class SentMessages:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The dumps of a job: the tool that wrote them, ranks that hold others up, sends between two ranks."""
+    """The dumps of a job: the tool that wrote them, ranks that hold others up, sends between two ranks.
+
+    ``unclear`` are ranks that are behind, of which one dump cannot tell whether they are late.
+    """
 
     tool: str
     ranks: int
     communicators: int
     lags: tuple[Lag, ...]
     sent: SentMessages
+    unclear: tuple[Lag, ...] = ()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages
+from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages, What
 from exec.benchmark.foreign.nccl_ras_text import (
     IN_PROGRESS,
     Communicator,
@@ -25,9 +25,9 @@ from probes.base import DataError
 
 __all__ = ["is_ras", "ras_recorded"]
 
-# A rank counts as behind from this many calls on. One call proves nothing in a single dump, as RAS does not
-# ask all ranks at the same moment.
-_BEHIND_IN_ONE_DUMP, _BEHIND_IN_SEVERAL = 2, 1
+# In a single dump a rank counts as late from this many calls on. One call proves nothing, as RAS does not ask
+# all ranks at the same moment.
+_LATE_IN_ONE_DUMP = 2
 # RAS's answers to commands on its socket (port 28028) precede a dump read from there.
 _ANSWERS = re.compile(rb"\s*(?:OK\s+)*(?=\{)")
 # NCCL 2.28.7 to 2.29.7 write no comma before the status of a missing rank.
@@ -69,7 +69,9 @@ def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
     now = {name: own for name, own in seen.items() if any(own.last is one for one in dumps[-1].communicators)}
     lags = [lag for name, own in now.items() for lag in _lags(name.partition("/")[0], own)]
     size = max((own.size for own in seen.values()), default=0)
-    return Recorded("NCCL RAS", size, len(now), tuple(lags), SentMessages({}, {}))
+    certain = tuple(lag for lag in lags if lag.what != "behind")
+    unclear = tuple(lag for lag in lags if lag.what == "behind")
+    return Recorded("NCCL RAS", size, len(now), certain, SentMessages({}, {}), unclear)
 
 
 def _read(content: bytes, source: str) -> list[Dump]:
@@ -101,12 +103,11 @@ def _lags(name: str, own: _Seen) -> Iterator[Lag]:
 def _behind(name: str, own: _Seen) -> Iterator[Lag]:
     """Yield ranks that have begun fewer calls of a kind than others."""
     now = own.counts[-1]
-    least = _BEHIND_IN_SEVERAL if len(own.counts) > 1 else _BEHIND_IN_ONE_DUMP
     for kind in sorted({kind for counts in now.values() for kind in counts}):
         told = {number: counts[kind] for number, counts in now.items() if kind in counts}
         most = max(*told.values(), own.last.most.get(kind, 0))
         for number, begun in sorted(told.items()):
-            if most - begun < least:
+            if most == begun:
                 continue
             before = [seen[number][kind] for seen in own.counts if kind in seen.get(number, {})]
             text = f"has begun {before[-1]} {kind}, others up to {most}"
@@ -114,4 +115,5 @@ def _behind(name: str, own: _Seen) -> Iterator[Lag]:
                 text += f"; it has not moved in {len(before)} dumps"
                 yield Lag("stuck", name, number, own.hosts[number], text)
             elif len(own.counts) == 1:
-                yield Lag("late", name, number, own.hosts[number], text)
+                what: What = "late" if most - begun >= _LATE_IN_ONE_DUMP else "behind"
+                yield Lag(what, name, number, own.hosts[number], text)

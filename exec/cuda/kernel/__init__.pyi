@@ -4,6 +4,7 @@ from .encode import (
     BLOCK as BLOCK,
     Encoded as Encoded,
     encoded as encoded,
+    tile_bytes_for as tile_bytes_for,
     wire_protocol_of as wire_protocol_of,
 )
 from .fifo_memory import Arenas as Arenas, arenas as arenas

@@ -22,10 +22,13 @@ __all__ = [
     "BLOCK",
     "LINK",
     "RECORD",
+    "SHORT_TILE_BYTES",
+    "SLICE_BYTES",
     "TILE_BYTES",
     "Encoded",
     "WireProtocol",
     "encoded",
+    "tile_bytes_for",
     "wire_protocol_of",
 ]
 
@@ -47,12 +50,16 @@ BLOCK = (
     "buffers",
 )
 LINK = ("out_slots", "out_head", "out_credit", "in_slots", "in_head", "in_credit")
-RECORD = ("state", "reason", "rank", "number", "origin", "peer", "channel", "tile", "seen", "wanted")
-# GC3 (Sec. 4.3) tiles chunks of more than 4 MB, and cuts tiles into four slices. Shorter tiles need none: the
-# next hop starts soon, and the two slots of each connection stay in the GPU's L2 cache. On an H100 an
-# all_reduce of 64 MiB on 8 ranks takes 0.81 ms with tiles of 64 KiB, and 1.04 ms with tiles of 512 KiB in
-# slices of 64 KiB.
-TILE_BYTES = 64 << 10
+RECORD = ("state", "reason", "rank", "number", "origin", "peer", "channel", "tile", "slice", "seen", "wanted")
+# GC3 (Sec. 4.3) tiles chunks of more than 4 MB. Tiles of 512 KiB in slices keep a few threadblocks busy.
+# Short tiles keep the slots of many threadblocks in the L2 cache. On an H100, an all_reduce of 64 MiB on 8
+# ranks takes 5.8 ms with 8 threadblocks and tiles of 512 KiB (64 KiB: 8.8 ms). With 128 threadblocks and
+# tiles of 64 KiB it takes 0.81 ms (512 KiB: 1.04 ms).
+TILE_BYTES, SHORT_TILE_BYTES = 512 << 10, 64 << 10
+# Each tile travels in up to _MOST_SLICES slices, so that the next hop starts before the whole tile has
+# arrived.
+SLICE_BYTES = 64 << 10
+_MOST_SLICES = 4
 _PACK_BYTES = 16
 
 
@@ -61,7 +68,7 @@ class Encoded:
     """The tables of all ranks: rows of ``steps`` in order of threadblocks, of ``blocks`` in order of ranks.
 
     ``more`` holds (buffer, first element) of the further sources of fused reductions. A tile has ``tile``
-    elements, and a chunk at most ``tiles`` tiles; each tile is a message. ``fifos`` holds the
+    elements, a chunk at most ``tiles`` tiles, and a tile travels in ``slices`` slices. ``fifos`` holds the
     FIFO that each threadblock sends to and the FIFO that it receives from (-1: none). ``room`` is the number
     of slots of each FIFO; a slot has ``place_bytes``.
     """
@@ -70,6 +77,7 @@ class Encoded:
     itemsize: int
     tile: int
     tiles: int
+    slices: int
     steps: Indices
     blocks: Indices
     more: Indices
@@ -105,15 +113,21 @@ def wire_protocol_of(program: Program) -> WireProtocol:
     return "LL" if program.protocol == "LL" else "Simple"
 
 
+def tile_bytes_for(threadblocks: int, cache_bytes: int) -> int:
+    """Return the bytes of a tile for a GPU that runs ``threadblocks`` and has ``cache_bytes`` of L2 cache."""
+    return TILE_BYTES if threadblocks * FIFO_DEPTH * TILE_BYTES <= cache_bytes else SHORT_TILE_BYTES
+
+
 def encoded(
     layout: Layout,
     itemsize: int,
     *,
     tile_bytes: int = TILE_BYTES,
+    slice_bytes: int = SLICE_BYTES,
     depth: int = FIFO_DEPTH,
     wire_protocol: WireProtocol = "Simple",
 ) -> Encoded:
-    """Return the tables of ``layout``'s program; O(chunks moved).
+    """Return the tables of ``layout``'s program; O(chunks moved). In LL a message is one slice.
 
     Raises DataError if the program deadlocks with ``depth`` messages in each FIFO, or if two threadblocks of
     a rank share one end of a connection.
@@ -124,6 +138,7 @@ def encoded(
     rows = Rows(layout)
     rows.fill(moves(layout, depth))
     tile = _tile(layout.largest, itemsize, tile_bytes)
+    longest = min(tile, layout.largest) * itemsize
     room = np.ones(links.fifos, dtype=np.int64)
     for fifo, chunks in rows.largest_message.items():
         room[fifo] = depth * chunks
@@ -133,6 +148,7 @@ def encoded(
         itemsize=itemsize,
         tile=tile,
         tiles=-(-layout.largest // tile),
+        slices=1 if wire_protocol == "LL" else max(1, min(_MOST_SLICES, longest // slice_bytes)),
         steps=rows.table(),
         blocks=_blocks(program, rows, fifos, room),
         more=np.array(rows.more, dtype=np.int64).reshape(-1, 2),

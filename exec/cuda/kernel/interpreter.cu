@@ -10,7 +10,7 @@
 //
 // By LL (GC3 Sec. 4.3) messages need no count: each 8 bytes travel in a line of 16, as twice 4 bytes of data and
 // 4 of flag, the number of the message. Each half is stored and loaded atomically, so a thread that sees the flag
-// has its data, without a release and without waiting for the whole message, at half of the bandwidth.
+// has its data, without a release and without waiting for the whole slice, at half of the bandwidth.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -216,7 +216,7 @@ struct Operands {
     const i64* more;          // further sources: buffer and first element
     i64 more_count;
     const i64* buffers;  // where the buffers of this rank are
-    i64 offset;          // of this tile in the buffers
+    i64 offset;          // of this slice in the buffers
     T *into, *also;      // either may be absent
     const char* in;      // by LL the lines of the message received and of the one sent (either may be absent)
     char* out;
@@ -281,12 +281,6 @@ DEVICE void move(const Operands<T>& operands, i64 length, i64 worker, i64 worker
     }
 }
 
-// The same, not inlined.
-template <class T, class Op>
-APART void move_apart(const Operands<T>& operands, i64 length) {
-    move<T, Op>(operands, length, thread_number(), threads());
-}
-
 template <class T>
 union Word {
     u64 bits;
@@ -306,15 +300,14 @@ constexpr i64 ROWS = 64;
 struct BlockState {
     i64 block[BLOCK_COLUMNS], link[LINK_COLUMNS], buffers[3], rows[ROWS * STEP_COLUMNS];
     i64* record;
-    u64 *stop, *flag;
-    i64 limit_ns, origin, tile;
+    u64* stop;
+    i64 limit_ns, origin, tile, slice;
     // Messages sent and received over all launches, the slots of the next ones, and the counts as they were last read.
     i64 sent, received, place_out, place_in;
     u64 put_in, taken_out;
-    int alive;  // whether the block goes on
-    // For this message and the next in turn: by LL whether all threads got their lines, what the step does, whether a
-    // threadblock waits for it, and the counts to publish.
-    int whole[2], does[2], signals[2];
+    // Whether the block goes on. By LL whether all threads got their lines, and the counts to publish; each for this
+    // slice and the next in turn.
+    int alive, whole[2];
     u64 head[2], credit[2], finished[2];
 
     // Wait until a count reaches `goal`. `seen` is its value when it was last read: often that is enough.
@@ -333,20 +326,15 @@ struct BlockState {
         }
     }
 
-    // Wait for the flags of COUNT lines, `stride` bytes apart, and take their data. Each thread of a block may give up;
-    // only the first writes a record.
-    template <int COUNT>
-    DEVICE bool lines(const char* at, i64 stride, unsigned number, u64* data) const {
+    // Wait for a line's flag and take its data. Each thread of a block may give up; only the first writes a record.
+    DEVICE bool line(const void* at, i64 number, u64& data) const {
         u64 begun = 0;
         for (unsigned tries = 0;; ++tries) {
-            bool here = true;
-#pragma unroll
-            for (int u = 0; u < COUNT; ++u) here &= load_line(at + u * stride, number, data[u]);
-            if (here) return true;
+            if (load_line(at, static_cast<unsigned>(number), data)) return true;
             if (tries % 256 != 255) continue;
             const int state = ended(begun);
             if (!state) continue;
-            if (thread_number() == 0) write(state, FOR_MESSAGE, block[BLOCK_FROM], number - 1, number);
+            if (thread_number() == 0) write(state, FOR_MESSAGE, block[BLOCK_FROM], static_cast<u64>(number - 1), number);
             release_system(stop, 1);
             return false;
         }
@@ -369,6 +357,7 @@ struct BlockState {
         record[RECORD_PEER] = peer;
         record[RECORD_CHANNEL] = block[BLOCK_CHANNEL];
         record[RECORD_TILE] = tile;
+        record[RECORD_SLICE] = slice;
         record[RECORD_SEEN] = static_cast<i64>(seen);
         record[RECORD_WANTED] = wanted;
         release_system(reinterpret_cast<u64*>(record + RECORD_STATE), state);
@@ -382,17 +371,20 @@ constexpr int LINES = 4;
 
 // The lines `at`, `at` + `stride` ..., all of whose elements are in the message and in words of 8 bytes.
 template <class T, class Op, int COUNT>
-DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, const BlockState& near,
-                             unsigned received, unsigned sent) {
+DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, const BlockState& near, i64 received,
+                             unsigned sent) {
     constexpr int ELEMENTS = 8 / sizeof(T);
     const char* in = operands.in;
     char* out = operands.out;
     Word<T> total[COUNT];
     if (in) {
-        u64 data[COUNT];
-        if (!near.lines<COUNT>(in + 16 * at, 16 * stride, received, data)) return false;
+        bool here[COUNT];
 #pragma unroll
-        for (int u = 0; u < COUNT; ++u) total[u].bits = data[u];
+        for (int u = 0; u < COUNT; ++u)
+            here[u] = load_line(in + 16 * (at + u * stride), static_cast<unsigned>(received), total[u].bits);
+#pragma unroll
+        for (int u = 0; u < COUNT; ++u)
+            if (!here[u] && !near.line(in + 16 * (at + u * stride), received, total[u].bits)) return false;
     } else {
 #pragma unroll
         for (int u = 0; u < COUNT; ++u) total[u].bits = load_word(operands.first + (at + u * stride) * ELEMENTS);
@@ -418,8 +410,7 @@ DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, co
 }
 
 template <class T, class Op>
-APART bool move_lines(const Operands<T>& operands, i64 length, const BlockState& near, unsigned turn) {
-    const unsigned received = static_cast<unsigned>(near.credit[turn]), sent = static_cast<unsigned>(near.head[turn]);
+APART bool move_lines(const Operands<T>& operands, i64 length, const BlockState& near, i64 received, unsigned sent) {
     const char* in = operands.in;
     char* out = operands.out;
     constexpr i64 ELEMENTS = 8 / sizeof(T);
@@ -435,7 +426,7 @@ APART bool move_lines(const Operands<T>& operands, i64 length, const BlockState&
         const i64 count = smaller(ELEMENTS, length - first);
         Word<T> total;
         total.bits = 0;
-        if (in && !near.lines<1>(in + 16 * at, 0, received, &total.bits)) return false;
+        if (in && !near.line(in + 16 * at, received, total.bits)) return false;
 #pragma unroll
         for (i64 e = 0; e < ELEMENTS; ++e) {
             if (e >= count) break;
@@ -457,45 +448,47 @@ DEVICE void copy_words(i64* to, const i64* from, i64 count) {
 }
 
 // A thread of the n-th warp, so that what several of them publish waits for its fences at the same time.
-DEVICE bool is_thread_of_warp(int number) { return thread_number() == number * 32 % threads(); }
+DEVICE int thread_of_warp(int number) { return number * 32 % threads(); }
 
 struct Machine {
     const i64 *blocks, *steps, *more, *buffers, *links;
     u64* flags;    // for each threadblock how many steps it has finished, of those that somebody waits for
     i64* records;  // for each threadblock whom it waited for when the time was up
     u64* stop;
-    i64 launch, tile, tiles, limit_ns;
+    i64 launch, tile, tiles, slices, limit_ns;
 };
 
 template <class T>
 struct Shared {
     BlockState near;
-    Operands<T> operands;  // of this tile
+    Operands<T> operands;  // of this slice
     i64 count;             // of its elements
 };
 
-// The leading thread fills in what all threads do with a tile, waits until they can, and returns whether they can.
+// The leading thread fills in what all threads do with a slice, waits until they can, and returns whether they can.
 template <class T>
-APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands, i64& count, int number,
-                 unsigned turn) {
-    const i64* step = near.rows + number % ROWS * STEP_COLUMNS;
+APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands, i64& count, const i64* step, int number,
+                  int parts, int slice, unsigned turn) {
+    constexpr int PACK = 16 / sizeof(T);
     const int does = static_cast<int>(step[STEP_DOES]);
     const i64 round = machine.launch * machine.tiles + near.tile, skipped = near.tile * machine.tile;
+    const int length = static_cast<int>(larger(smaller(step[STEP_LENGTH] - skipped, machine.tile), 0));
+    const int each = (length + parts * PACK - 1) / (parts * PACK) * PACK;
+    const i64 first = static_cast<i64>(slice) * each, offset = skipped + first;
     near.origin = step[STEP_ORIGIN];
+    near.slice = slice;
     near.whole[turn] = 1;
-    near.does[turn] = does;
-    near.signals[turn] = step[STEP_SIGNALS] != 0;
-    near.head[turn] = near.sent + 1;
-    near.credit[turn] = near.received + 1;
+    near.head[turn] = near.sent * machine.slices + slice + 1;
+    near.credit[turn] = near.received * machine.slices + slice + 1;
     near.finished[turn] = round * near.block[BLOCK_STEPS] + number + 1;
-    count = does ? larger(smaller(step[STEP_LENGTH] - skipped, machine.tile), 0) : 0;
+    count = does ? larger(smaller(length - first, each), 0) : 0;
 
     T* own = nullptr;
-    if (does & READS) own = reinterpret_cast<T*>(near.buffers[step[STEP_SRC_BUFFER]]) + step[STEP_SRC_START] + skipped;
+    if (does & READS) own = reinterpret_cast<T*>(near.buffers[step[STEP_SRC_BUFFER]]) + step[STEP_SRC_START] + offset;
     T* into = nullptr;
-    if (does & WRITES) into = reinterpret_cast<T*>(near.buffers[step[STEP_DST_BUFFER]]) + step[STEP_DST_START] + skipped;
+    if (does & WRITES) into = reinterpret_cast<T*>(near.buffers[step[STEP_DST_BUFFER]]) + step[STEP_DST_START] + offset;
 #ifdef LL
-    // A slot has twice the bytes of a message, in whole lines.
+    // A slot has twice the bytes of a message, in whole lines; a message is one slice.
     const i64 place = (machine.tile * sizeof(T) + 7) / 8 * 16;
     operands.in = operands.out = nullptr;
     if (does & RECEIVES) operands.in = reinterpret_cast<char*>(near.link[LINK_IN_SLOTS]) + near.place_in * place;
@@ -503,21 +496,21 @@ APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands
     T *in = nullptr, *out = nullptr;
 #else
     T* in = nullptr;
-    if (does & RECEIVES) in = reinterpret_cast<T*>(near.link[LINK_IN_SLOTS]) + near.place_in * machine.tile;
+    if (does & RECEIVES) in = reinterpret_cast<T*>(near.link[LINK_IN_SLOTS]) + near.place_in * machine.tile + first;
     T* out = nullptr;
-    if (does & SENDS) out = reinterpret_cast<T*>(near.link[LINK_OUT_SLOTS]) + near.place_out * machine.tile;
+    if (does & SENDS) out = reinterpret_cast<T*>(near.link[LINK_OUT_SLOTS]) + near.place_out * machine.tile + first;
 #endif
     operands.first = does & RECEIVES ? in : does & ACCUMULATES ? into : own;
     operands.second = does & (RECEIVES | ACCUMULATES) ? own : nullptr;
     operands.more = machine.more + 2 * step[STEP_MORE];
     operands.more_count = step[STEP_MORE_COUNT];
     operands.buffers = near.buffers;
-    operands.offset = skipped;
+    operands.offset = offset;
     operands.into = into;
     operands.also = out;
 
     const i64 other = step[STEP_WAIT_BLOCK];
-    if (other >= 0) {
+    if (slice == 0 && other >= 0) {
         const i64* theirs = machine.blocks + other * BLOCK_COLUMNS;
         const i64 goal = round * theirs[BLOCK_STEPS] + step[STEP_WAIT_STEP] + 1;
         u64 finished = 0;
@@ -529,7 +522,7 @@ APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands
                                        near.put_in))
         return false;
 #endif
-    const i64 room = near.block[BLOCK_ROOM_OUT];
+    const i64 room = near.block[BLOCK_ROOM_OUT] * machine.slices;
     return !(does & SENDS) || near.until(reinterpret_cast<const u64*>(near.link[LINK_OUT_CREDIT]),
                                          static_cast<i64>(near.head[turn]) - room, FOR_ROOM, near.block[BLOCK_TO],
                                          near.taken_out);
@@ -550,7 +543,6 @@ DEVICE void interpret(const Machine& machine) {
         const i64 room_out = near.block[BLOCK_ROOM_OUT], room_in = near.block[BLOCK_ROOM_IN];
         near.record = machine.records + block_number() * RECORD_COLUMNS;
         near.stop = machine.stop;
-        near.flag = machine.flags + block_number();
         near.limit_ns = machine.limit_ns;
         near.sent = machine.launch * machine.tiles * near.block[BLOCK_SENDS];
         near.received = machine.launch * machine.tiles * near.block[BLOCK_RECEIVES];
@@ -560,8 +552,7 @@ DEVICE void interpret(const Machine& machine) {
     }
     const int steps = static_cast<int>(near.block[BLOCK_STEPS]);
     unsigned turn = 0;
-    const int tiles = static_cast<int>(machine.tiles);
-    for (int tile = 0; tile < tiles; ++tile) {
+    for (i64 tile = 0; tile < machine.tiles; ++tile) {
         if (leads) near.tile = tile;
         for (int number = 0; number < steps; ++number) {
             if (number % ROWS == 0 && (tile == 0 || steps > ROWS)) {
@@ -569,32 +560,37 @@ DEVICE void interpret(const Machine& machine) {
                 copy_words(near.rows, rows, smaller(steps - number, ROWS) * STEP_COLUMNS);
                 meet();
             }
-            if (leads) near.alive = ready(machine, near, operands, count, number, turn);
-            meet();
-            if (!near.alive) return;
+            const i64* step = near.rows + number % ROWS * STEP_COLUMNS;
+            const int does = static_cast<int>(step[STEP_DOES]);
+            const bool signals = step[STEP_SIGNALS] != 0;
+            const int parts = does & (RECEIVES | SENDS) ? static_cast<int>(machine.slices) : 1;
+#pragma unroll 1
+            for (int slice = 0; slice < parts; ++slice, turn ^= 1) {
+                if (leads) near.alive = ready(machine, near, operands, count, step, number, parts, slice, turn);
+                meet();
+                if (!near.alive) return;
 #ifdef LL
-            if (count > 0 && (operands.in || operands.out)) {
-                if (!move_lines<T, Op>(operands, count, near, turn)) near.whole[turn] = 0;
-            } else if (count > 0)
+                if (count > 0 && (operands.in || operands.out)) {
+                    const i64 received = static_cast<i64>(near.credit[turn]);
+                    if (!move_lines<T, Op>(operands, count, near, received, static_cast<unsigned>(near.head[turn])))
+                        near.whole[turn] = 0;
+                } else if (count > 0)
 #else
-            if (count > 0)
+                if (count > 0)
 #endif
-                move_apart<T, Op>(operands, count);
-            const int does = near.does[turn];
-            // The leading thread then often need not ask for the count itself.
-            if (does & SENDS && is_thread_of_warp(4))
-                near.taken_out = acquire_system(reinterpret_cast<const u64*>(near.link[LINK_OUT_CREDIT]));
-            meet();
+                    move<T, Op>(operands, count, thread_number(), threads());
+                meet();
 #ifdef LL
-            if (!near.whole[turn]) return;
+                if (!near.whole[turn]) return;
 #else
-            if (does & SENDS && is_thread_of_warp(1))
-                release_system(reinterpret_cast<u64*>(near.link[LINK_OUT_HEAD]), near.head[turn]);
+                if (does & SENDS && thread_number() == thread_of_warp(1))
+                    release_system(reinterpret_cast<u64*>(near.link[LINK_OUT_HEAD]), near.head[turn]);
 #endif
-            if (does & RECEIVES && is_thread_of_warp(2))
-                release_system(reinterpret_cast<u64*>(near.link[LINK_IN_CREDIT]), near.credit[turn]);
-            if (near.signals[turn] && is_thread_of_warp(3))
-                release_device(near.flag, near.finished[turn]);
+                if (does & RECEIVES && thread_number() == thread_of_warp(2))
+                    release_system(reinterpret_cast<u64*>(near.link[LINK_IN_CREDIT]), near.credit[turn]);
+            }
+            if (signals && thread_number() == thread_of_warp(3))
+                release_device(machine.flags + block_number(), near.finished[turn ^ 1]);
             if (leads && does & SENDS) {
                 ++near.sent;
                 if (++near.place_out == near.block[BLOCK_ROOM_OUT]) near.place_out = 0;
@@ -603,17 +599,16 @@ DEVICE void interpret(const Machine& machine) {
                 ++near.received;
                 if (++near.place_in == near.block[BLOCK_ROOM_IN]) near.place_in = 0;
             }
-            turn ^= 1;
         }
     }
 }
 
 #ifdef ELEMENT
 KERNEL ccctl_interpret(const i64* blocks, const i64* steps, const i64* more, const i64* buffers, const i64* links,
-                       u64* flags, i64* records, u64* stop, i64 launch, i64 tile, i64 tiles,
+                       u64* flags, i64* records, u64* stop, i64 launch, i64 tile, i64 tiles, i64 slices,
                        i64 limit_ns) {
     interpret<ELEMENT, OPERATOR>(
-        Machine{blocks, steps, more, buffers, links, flags, records, stop, launch, tile, tiles, limit_ns});
+        Machine{blocks, steps, more, buffers, links, flags, records, stop, launch, tile, tiles, slices, limit_ns});
 }
 
 // A transmission context's kernel: one or two sources into one place or two (null: none).

@@ -68,7 +68,7 @@ class Interpreter:
         self._stop = device.pinned((1,), "uint64")
         pointers = [*(table.ptr for table in self._tables[:3]), self._buffers.ptr, self._tables[3].ptr]
         pointers += [self._flags.ptr, self._records.ctypes.data, self._stop.ctypes.data]
-        numbers = (0, encoded.tile, encoded.tiles, int(limit_s * 1e9))
+        numbers = (0, encoded.tile, encoded.tiles, encoded.slices, int(limit_s * 1e9))
         self._arguments = Arguments((*pointers, *numbers))
         self._launches = 0
 
@@ -144,8 +144,9 @@ def _lines(encoded: Encoded, rows: Iterable[dict[str, int]]) -> Iterable[str]:
     for row in rows:
         tb = encoded.blocks_of(row["rank"])[row["number"]]
         step = int(program.tb_start[tb]) + row["origin"]
+        part = f"tile {row['tile']}, slice {row['slice']}"
         found = f"found {row['seen']}, needs {row['wanted']}"
-        yield f"{program.place(step)} waits for {_whom(row)} (tile {row['tile']}; {found})"
+        yield f"{program.place(step)} waits for {_whom(row)} ({part}; {found})"
 
 
 def _whom(row: dict[str, int]) -> str:

@@ -2,9 +2,9 @@
 
 A kernel cannot access the memory of another host. Each end of such a FIFO therefore has slots and counts of
 its own in pinned host memory, and the kernel uses them like those of a peer GPU. The sender's proxy waits
-until the kernel counts a message as put in, sends it to the receiver's proxy, and counts it as taken out. The
-receiver's proxy waits for room, receives the message into a slot, and counts it as put in. A rank has one
-proxy, because it sends and receives through one NIC. Each tile of a chunk is one MPI message.
+until the kernel counts a slice as put in, sends it to the receiver's proxy, and counts it as taken out. The
+receiver's proxy waits for room, receives the slice into a slot, and counts it as put in. A rank has one
+proxy, because it sends and receives through one NIC. A slice is one MPI message.
 
 Counts are plain words, written after the data that they count; x86 keeps the order of stores.
 """
@@ -29,16 +29,18 @@ from probes.base import Indices
 __all__ = ["Proxy", "RemoteEnd", "RemoteFifos"]
 
 _LINE_BYTES = 128
+_PACK_BYTES = 16
 # After this many polls without a message the thread sleeps for _NAP_S, so that others get its core.
 _POLLS, _NAP_S = 200, 50e-6
 
 
 @dataclass(eq=False)
 class RemoteEnd:
-    """One end of a FIFO between hosts: its counts (put in, taken out), its slots, the messages of a launch.
+    """One end of a FIFO between hosts: its counts (put in, taken out), its slots, the slices of a launch.
 
-    ``sizes[n]`` are the bytes of the n-th message of a launch, the same on both ends. ``peer`` is the process
-    of the other end. ``places[slot]`` is the memory of a slot.
+    ``spans[n]`` is (first byte in the slot, bytes) of the n-th slice of a launch, the same on both ends.
+    ``peer`` is the process of the other end. ``places[slot]`` is the memory of a slot, which holds ``slices``
+    slices.
     """
 
     fifo: int
@@ -46,20 +48,23 @@ class RemoteEnd:
     peer: int
     counts: Indices
     places: Array
-    sizes: list[int]
-    # Messages that have been started, and messages that are complete, over all launches.
+    spans: list[tuple[int, int]]
+    slices: int
+    # Slices whose message has been started, and slices whose message is complete, over all launches.
     begun: int = 0
     through: int = 0
     under_way: deque[Any] = field(default_factory=deque)
 
     @property
     def room(self) -> int:
-        return len(self.places)
+        return len(self.places) * self.slices
 
     def view(self, number: int) -> Array:
-        """Return the memory of message ``number``, counted from the first launch on."""
-        memory: Array = self.places[number % len(self.places)][: self.sizes[number % len(self.sizes)]]
-        return memory
+        """Return the memory of slice ``number``, counted from the first launch on."""
+        place: Array = self.places[number // self.slices % len(self.places)]
+        first, length = self.spans[number % len(self.spans)]
+        slice_bytes: Array = place[first : first + length]
+        return slice_bytes
 
 
 class RemoteFifos:
@@ -105,26 +110,36 @@ class RemoteFifos:
         whole = memory(2 * _LINE_BYTES + room * place_bytes)
         counts: Indices = whole[: 2 * _LINE_BYTES].view(np.int64)[:: _LINE_BYTES // 8]
         slots = whole[2 * _LINE_BYTES :].reshape(room, place_bytes)
-        return RemoteEnd(fifo, outgoing, peer, counts, slots, _sizes(encoded, fifo, outgoing))
+        spans = _spans(encoded, fifo, outgoing)
+        return RemoteEnd(fifo, outgoing, peer, counts, slots, spans, encoded.slices)
 
 
-def _sizes(encoded: Encoded, fifo: int, outgoing: bool) -> list[int]:
-    """Return the bytes of each message that a launch moves through a FIFO, in order.
+def _spans(encoded: Encoded, fifo: int, outgoing: bool) -> list[tuple[int, int]]:
+    """Return (first byte in the slot, bytes) of each slice that a launch moves through a FIFO, in order.
 
-    The order is the kernel's: for each tile, for each step of the threadblock.
+    The order is the kernel's: for each tile, for each step of the threadblock, the slices of its chunk.
     """
     (tb,) = np.flatnonzero(encoded.fifos[:, 0 if outgoing else 1] == fifo)
     block = encoded.blocks[tb]
     first, count = int(block[BLOCK.index("first")]), int(block[BLOCK.index("steps")])
     steps = encoded.steps[first : first + count]
     moves = steps[:, STEP.index("does")] & DOES["sends" if outgoing else "receives"] != 0
-    left = steps[moves, STEP.index("length")] - encoded.tile * np.arange(encoded.tiles)[:, np.newaxis]
-    sizes: list[int] = (np.clip(left, 0, encoded.tile) * encoded.itemsize).reshape(-1).tolist()
-    return sizes
+    lengths = steps[moves, STEP.index("length")].tolist()
+    pack, found = _PACK_BYTES // encoded.itemsize, []
+    for tile in range(encoded.tiles):
+        for whole in lengths:
+            length = min(max(0, whole - tile * encoded.tile), encoded.tile)
+            parts = encoded.slices * pack
+            each = -(-length // parts) * pack
+            for number in range(encoded.slices):
+                begin = min(number * each, length)
+                end = min(begin + each, length)
+                found.append((begin * encoded.itemsize, (end - begin) * encoded.itemsize))
+    return found
 
 
 class Proxy:
-    """The thread that sends and receives the messages of all ends of this process while a kernel runs.
+    """The thread that sends and receives the slices of all ends of this process while a kernel runs.
 
     Call ``begin`` before a launch, and ``end`` after the kernel has ended: ``end`` waits until all messages
     are complete, and raises errors of the network. Call ``close`` when no launch is under way.
@@ -138,7 +153,7 @@ class Proxy:
         self._thread: Thread | None = None
 
     def begin(self) -> None:
-        """Start to carry the messages of one more launch."""
+        """Start to carry the slices of one more launch."""
         self._goal += 1
         if not self._ends:
             return
@@ -179,10 +194,10 @@ class Proxy:
             self._error = error
 
     def _is_through(self, end: RemoteEnd) -> bool:
-        return end.through >= self._goal * len(end.sizes)
+        return end.through >= self._goal * len(end.spans)
 
     def _send(self, end: RemoteEnd) -> bool:
-        """Start sending what the kernel has put in, and count what is sent; return whether any moved."""
+        """Start sending slices that the kernel has put in, and count those sent; return whether any moved."""
         before = end.begun + end.through
         while end.begun < int(end.counts[0]):
             view = end.view(end.begun)
@@ -192,9 +207,9 @@ class Proxy:
         return end.begun + end.through > before
 
     def _receive(self, end: RemoteEnd) -> bool:
-        """Start receives for which there is room, and count messages received; return whether any moved."""
+        """Start receives for which there is room, and count slices received; return whether any moved."""
         before = end.begun + end.through
-        last = min(int(end.counts[1]) + end.room, self._goal * len(end.sizes))
+        last = min(int(end.counts[1]) + end.room, self._goal * len(end.spans))
         while end.begun < last:
             view = end.view(end.begun)
             end.under_way.append(self._comm.Irecv(view, end.peer, end.fifo) if view.size else None)
@@ -203,7 +218,7 @@ class Proxy:
         return end.begun + end.through > before
 
     def _count(self, end: RemoteEnd, counter: int) -> None:
-        """Set the kernel's counter to the number of messages completed in order."""
+        """Set the kernel's counter to the number of slices completed in order."""
         through = end.through
         while end.under_way and (end.under_way[0] is None or end.under_way[0].Test()):
             end.under_way.popleft()

@@ -445,7 +445,9 @@ def test_a_flight_recorder_tells_who_is_waited_for(flight, run_ccctl):
     done = run_ccctl("explain", "flight")
     assert done.returncode == 1 and "flight: 1 rank holds others up: 3" in done.stderr
     assert "PyTorch's flight recorder: 4 ranks, 1 communicator" in done.stdout
-    assert "late: rank 3 of 0 has not begun nccl:all_reduce 2, in which 3 ranks wait" in done.stdout
+    assert (
+        "late: rank 3 of communicator 0 has not begun nccl:all_reduce 2, in which 3 ranks wait" in done.stdout
+    )
     assert (
         "1 ms of transfer after 4 ms of waiting for the last rank, rank 1 in 100.0 % of 1 call" in done.stdout
     )

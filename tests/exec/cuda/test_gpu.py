@@ -124,12 +124,14 @@ def test_types_and_operators_are_exact(device, dtype, redop, by):
     count=st.integers(1, 5000),
     seed=st.integers(0, 1 << 30),
     tile_bytes=st.sampled_from([16, 64, 4096, 1 << 20]),
+    slice_bytes=st.sampled_from([16, 48, 1 << 20]),
     by=st.sampled_from(["Simple", "LL"]),
 )
-def test_random_programs_are_exact(device, kind, ranks, chunks, count, seed, tile_bytes, by):
+def test_random_programs_are_exact(device, kind, ranks, chunks, count, seed, tile_bytes, slice_bytes, by):
     program = lower(random_schedule(kind, ranks, chunks, seed))
     assume(program.threadblocks <= device.multiprocessors)
-    assert wrong(device, program, count, "int32", tile_bytes=tile_bytes, by=by) == 0
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "by": by}
+    assert wrong(device, program, count, "int32", **cut) == 0
 
 
 @pytest.mark.parametrize("by", ["Simple", "LL"])

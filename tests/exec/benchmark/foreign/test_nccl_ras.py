@@ -244,3 +244,49 @@ def test_ranks_that_a_communicator_cannot_have_are_passed_over():
     found = "\n#0-0 (00ab) INCOMPLETE\n  Missing communicator data from 2 ranks\n"
     found += RANK.format(6, "", 1) + RANK.format(1057455228, "", 1)
     assert lags(a=text("INCOMPLETE", found)) == [("missing", 6, "gave no answer")]
+
+
+# What NCCL 2.28.9 answered while rank 2 of four on an H100 slept before an all_reduce of the others.
+ASLEEP = b"""NCCL version 2.28.9 compiled with CUDA 13.0
+CUDA runtime version 13000, driver version 13000
+
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      1          4            1          4        4
+
+Communicators... (0.000s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         1         4         4         4   RUNNING  MISMATCH
+
+Errors
+======
+
+Warnings
+========
+
+#0-0 (8c759935d8b78d5a) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  3 ranks have launched up to operation 8
+  Rank 2 has launched up to operation 7 -- GPU 0 managed by process 2567 on node 127.0.0.1
+
+"""
+
+
+def test_a_rank_one_call_behind_is_named_but_not_called_late():
+    once = ras_recorded({"a": ASLEEP})
+    assert once.lags == ()
+    [behind] = once.unclear
+    assert (behind.what, behind.rank, behind.text) == (
+        "behind",
+        2,
+        "has begun 7 AllReduce, others up to 8",
+    )
+    twice = ras_recorded({"a": ASLEEP, "b": ASLEEP})
+    assert [(lag.what, lag.rank) for lag in twice.lags] == [("stuck", 2)]
+    assert twice.unclear == ()

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec.cuda.kernel.encode import BLOCK, encoded, wire_protocol_of
+from exec.cuda.kernel.encode import (
+    BLOCK,
+    SHORT_TILE_BYTES,
+    TILE_BYTES,
+    encoded,
+    tile_bytes_for,
+    wire_protocol_of,
+)
 from exec.cuda.kernel.rows import DOES, STEP
 from exec.program.layout import Layout
 from probes.base.columns import ints
@@ -94,4 +101,11 @@ def test_only_what_asks_for_ll_goes_by_ll():
     found = [wire_protocol_of(replace(program, protocol=name)) for name in ("Simple", "LL128", "LL")]
     assert found == ["Simple", "Simple", "LL"]
     simple, lines = (encoded(Layout(program, 301), 4, wire_protocol=by) for by in ("Simple", "LL"))
+    assert lines.slices == 1
     assert lines.place_bytes == 2 * simple.place_bytes
+
+
+def test_tiles_are_short_where_the_slots_of_long_ones_exceed_the_cache():
+    cache_bytes = 50 << 20
+    assert [tile_bytes_for(blocks, cache_bytes) for blocks in (1, 50)] == [TILE_BYTES] * 2
+    assert [tile_bytes_for(blocks, cache_bytes) for blocks in (51, 264)] == [SHORT_TILE_BYTES] * 2

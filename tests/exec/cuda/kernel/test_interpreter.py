@@ -39,10 +39,12 @@ def storage(dtype):
     return np.dtype("float32" if dtype == "bfloat16" else dtype)
 
 
-def wrong(program, count, dtype="float32", redop="sum", *, tile_bytes=1024, by="Simple", **how):
+def wrong(
+    program, count, dtype="float32", redop="sum", *, tile_bytes=1024, slice_bytes=256, by="Simple", **how
+):
     """Elements that are not what they must be, over all ranks."""
     layout = Layout(program, count)
-    cut = {"tile_bytes": tile_bytes, "wire_protocol": by}
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "wire_protocol": by}
     table = encoded(layout, itemsize_of(dtype), **cut)
     of = "sum" if redop == "avg" else redop
     inputs = [
@@ -99,7 +101,7 @@ CASES = [
 def test_types_and_operators_are_exact(dtype, redop):
     example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
     program, _ = compiled_algorithm(str(example), {"nodes": 2, "gpus": 2}, instances=2)
-    assert wrong(program, 1999, dtype, redop, in_place=True, tile_bytes=256) == 0
+    assert wrong(program, 1999, dtype, redop, in_place=True, tile_bytes=256, slice_bytes=64) == 0
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -130,12 +132,14 @@ def test_every_correct_xml_is_exact():
     count=st.integers(1, 200),
     seed=st.integers(0, 1 << 30),
     tile_bytes=st.sampled_from([16, 64, 1 << 20]),
+    slice_bytes=st.sampled_from([16, 48, 1 << 20]),
     threads=st.sampled_from([1, 1, 3]),
     by=st.sampled_from(["Simple", "LL"]),
 )
-def test_random_programs_are_exact(kind, ranks, chunks, count, seed, tile_bytes, threads, by):
+def test_random_programs_are_exact(kind, ranks, chunks, count, seed, tile_bytes, slice_bytes, threads, by):
     program = lower(random_schedule(kind, ranks, chunks, seed))
-    assert wrong(program, count, "int32", tile_bytes=tile_bytes, threads=threads, launches=2, by=by) == 0
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "by": by}
+    assert wrong(program, count, "int32", threads=threads, launches=2, **cut) == 0
 
 
 def test_local_reductions_of_many_sources_are_exact():

@@ -33,17 +33,17 @@ def tables(program, hosts, count=4000, **cut):
 
 
 def test_both_ends_of_a_fifo_cut_its_messages_alike():
-    table, _, ends = tables(lower(ring_all_reduce(4)), [0, 0, 1, 1], tile_bytes=512)
+    table, _, ends = tables(lower(ring_all_reduce(4)), [0, 0, 1, 1], tile_bytes=512, slice_bytes=64)
     assert [len(of_rank) for of_rank in ends] == [1, 1, 1, 1]
     by_fifo = {}
     for end in (end for of_rank in ends for end in of_rank):
         by_fifo.setdefault(end.fifo, []).append(end)
     for one, other in by_fifo.values():
         assert {one.outgoing, other.outgoing} == {True, False}
-        assert one.sizes == other.sizes
+        assert one.spans == other.spans
         assert (one.room, len(one.places)) == (other.room, int(table.room[one.fifo]))
         # All that crosses: each chunk of the ring twice less one, whole.
-        assert sum(one.sizes) == 6 * 4000 // 4 * 4
+        assert sum(length for _, length in one.spans) == 6 * 4000 // 4 * 4
 
 
 def test_what_stays_on_a_host_has_no_places_elsewhere():
@@ -92,6 +92,6 @@ def test_hosts_joined_by_proxies_are_exact(name, hosts, count, monkeypatch):
     else:
         program, _ = compiled_algorithm(str(ROOT / "examples" / f"{name}.py"), {"nodes": 2, "gpus": 2})
     # Places are used again and again, and three launches end at no multiple of them.
-    request = (program, count, "float32", 256, 3, hosts)
+    request = (program, count, "float32", 256, 64, 3, hosts)
     found = run_ranks("proxied_kernels:proxied_task", request, World(max(hosts) + 1))
     assert found == 0
