@@ -68,7 +68,7 @@ def parts(gpus: int, folder: Path) -> Iterator[Part]:
         if shutil.which("nvidia-smi"):
             yield Part(name, command, 20)
     yield Part("detect", (*ccctl, "detect", "--record", str(folder / "machine")), 30)
-    yield Part("tests", (*tests, "-m", "gpu and not alone"), 120)
+    yield Part("tests", (*tests, "-m", "gpu and not alone", "tests/exec/cuda", "tests/probes/sampling"), 120)
     yield Part("tests of several ranks", (*tests, "-m", "gpu and alone", "tests/exec/cuda"), 120)
     kernel = (*python, "benchmarks/one_gpu.py", "--json", str(folder / "one_gpu.json"))
     yield Part("one kernel", kernel, 90)
