@@ -1,0 +1,78 @@
+"""Memory order and scope of the kernels' flags, read in their PTX.
+
+Other GPUs and the host read the counts, so these have the scope of the system. Flags between threadblocks of a
+rank have the scope of the GPU. A line of LL is one store and one load of 16 bytes.
+"""
+
+import re
+from collections import Counter
+
+import pytest
+from cubins import NVRTC
+
+from exec.cuda.kernel.source import OPTIONS, kernels
+
+pytestmark = pytest.mark.skipif(not NVRTC, reason="NVRTC is not installed (cuda-bindings, nvidia-cuda-nvrtc)")
+ARCHITECTURES = (70, 75, 80, 86, 89, 90, 100)
+ORDERED = re.compile(r"^\s*(?:@!?%p\d+ )?((?:ld|st|atom|red|fence|membar)\.[\w.:]+)", re.MULTILINE)
+ORDERS = ("acquire", "release", "relaxed", "acq_rel", "sc", "fence", "membar", "atom", "red")
+COUNT = {"ld.acquire.sys.global.u64", "st.release.sys.global.u64"}
+FLAG = {"ld.acquire.gpu.global.u64", "st.release.gpu.global.u64"}
+LINE = "st.volatile.global.v4.u32"
+
+
+def instructions(architecture, by, change=lambda text: text):
+    """How often each instruction that reads or writes memory occurs in the PTX."""
+    from cuda.bindings import nvrtc
+
+    text = change(kernels("float32", "sum", by)).encode()
+    _, program = nvrtc.nvrtcCreateProgram(text, b"interpreter.cu", 0, [], [])
+    options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+    assert int(status) == 0
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    ptx = b" " * size
+    nvrtc.nvrtcGetPTX(program, ptx)
+    nvrtc.nvrtcDestroyProgram(program)
+    return Counter(ORDERED.findall(ptx.decode()))
+
+
+def findings(found, by):
+    """What a peer could see in the wrong order, or half of."""
+    told = [name for name in found if set(re.split(r"[.:]", name)) & {*ORDERS} and name not in COUNT | FLAG]
+    told += [f"no {name}" for name in sorted(COUNT | FLAG) if not found[name]]
+    # A record of who waits, a request to stop, the two counts: four stores at least.
+    told += ["fewer than four stores for other processors"] * (found["st.release.sys.global.u64"] < 4)
+    told += [f"{name} where lines are expected" for name in found if by == "LL" and "v2" in name]
+    told += ["no line is stored whole"] * (by == "LL" and not found[LINE])
+    # What a peer wrote must not come from this multiprocessor's first cache.
+    told += [name for name in found if name.startswith("ld.global") and ".v4" in name]
+    return told
+
+
+@pytest.mark.parametrize("by", ["Simple", "LL"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_orders_and_scopes(architecture, by):
+    assert findings(instructions(architecture, by), by) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "by"),
+    [
+        ("st.release.sys.global", "st.relaxed.sys.global", "Simple"),
+        ("ld.acquire.sys.global", "ld.relaxed.sys.global", "Simple"),
+        ("st.release.sys.global", "st.release.gpu.global", "Simple"),
+        ("ld.acquire.sys.global", "ld.acquire.gpu.global", "LL"),
+        ("st.release.gpu.global", "st.release.cta.global", "LL"),
+        ("ld.acquire.gpu.global", "ld.acquire.cta.global", "Simple"),
+        ("st.release.gpu.global", "st.global", "Simple"),
+        ("ld.volatile.global.v4.u32", "ld.global.v4.u32", "Simple"),
+        ("st.volatile.global.v4.u32", "st.global.v4.u32", "LL"),
+    ],
+)
+def test_a_dropped_order_or_a_narrower_scope_is_found(old, new, by):
+    def change(text):
+        assert old in text
+        return text.replace(old, new)
+
+    assert findings(instructions(90, by, change), by) != []
