@@ -1,7 +1,7 @@
 """Memory order and scope of the kernels' flags, read in their PTX.
 
-Other GPUs and the host read the counts, so these have the scope of the system. Flags between threadblocks of a
-rank have the scope of the GPU. A line of LL is one store and one load of 16 bytes.
+Other GPUs and the host read the counts, so these have the scope of the system. Flags between threadblocks of
+a rank have the scope of the GPU. A line of LL is one store and one load of 16 bytes.
 """
 
 import re
