@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import itertools
 import json
 import logging
@@ -42,6 +43,7 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.environment import Environment, _rebuild_env, lookup_environment
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
@@ -85,6 +87,7 @@ _log = logging.getLogger(__name__)
 # numba's functions have no annotations.
 _dumped: Any = dumps
 _rebuilt: Any = CompileResult._rebuild
+_lookup_environment: Any = lookup_environment
 _named_tuple: Any = types.BaseNamedTuple
 _tuple_of: Any = types.BaseTuple.from_types
 _plain: Any = types.unliteral
@@ -100,21 +103,27 @@ _VERSIONS = (
 )
 
 
-@contextmanager
-def _without_blas() -> Iterator[None]:
-    """Hide scipy.linalg unless it is loaded.
+class _Unpickler(pickle.Unpickler):
+    """Reads stored machine code without importing the modules of numba that it was compiled from.
 
-    numba's array functions import it to test whether matrix products can be compiled. No loop here needs
-    them, and the import takes 0.2 s.
+    numba would import its array functions, and tests with them whether matrix products can be compiled: 0.1 s
+    of every command. Machine code reads only the constants of an environment.
     """
-    if "scipy.linalg" in sys.modules:
-        yield
-        return
-    sys.modules["scipy.linalg"] = None  # type: ignore[assignment] # what Python reads as "not there"
-    try:
-        yield
-    finally:
-        del sys.modules["scipy.linalg"]
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (_rebuild_env.__module__, _rebuild_env.__name__):
+            return _environment
+        return super().find_class(module, name)
+
+
+def _environment(module: str, constants: list[Any], name: str) -> Any:
+    found = _lookup_environment(name)
+    if found is None:
+        found = Environment({"__name__": module})
+        found.consts[:] = constants
+        found.env_name = name
+        Environment._memo[name] = found
+    return found
 
 
 class _Kept(NullCache):
@@ -186,9 +195,8 @@ class _Kept(NullCache):
         if content is None:
             return None
         try:
-            with _without_blas():
-                kept, reduced = pickle.loads(content)
-                return _rebuilt(target_context, *reduced) if kept == sig else None
+            kept, reduced = _Unpickler(io.BytesIO(content)).load()
+            return _rebuilt(target_context, *reduced) if kept == sig else None
         except Exception as error:
             _log.info("%s is compiled anew: %s", self._function.__qualname__, error)
             return None

@@ -133,6 +133,19 @@ def import_all():
     assert "mpi4py.MPI" not in sys.modules
 
 
+def load_loops():
+    """Load the compiled loops that most commands use, and numba's runtime, by their work in small."""
+    family = import_module("synth.networks.families").family
+    check = import_module("synth.check")
+    for method in ("greedy", "periodic"):
+        asked = (family("ring:3", [1e-6], [1e9]), "all_reduce", 1 << 16)
+        made = import_module("synth").synthesize(*asked, method=method).schedule
+        assert check.check(made) == []
+    assert check.judge(import_module("synth.compiler").lower(made.expanded())) == []
+    cpu_target = import_module("numba.core.registry").cpu_target
+    import_module("numba.core.runtime.nrt").rtsys.initialize(cpu_target.target_context)
+
+
 def _serve(control):
     """Fork a process for each command that is asked for; returns in it, as where Python starts."""
     while True:
@@ -164,6 +177,7 @@ def _main():
     control = socket.socket(fileno=int(sys.argv[1]))
     import_all()
     import_module("ccctl.main").command_line()
+    load_loops()
     gc.collect()
     gc.freeze()
     (words, folder, script, variables), streams = _serve(control)
