@@ -57,7 +57,7 @@ EXAMPLES = (
         "16,384 ranks: the sends of one chunk stand for all their translates",
     ),
     (
-        "ccctl synth --network dgx-a100:2 --sizes 1K:1G -f 4 -o table.json",
+        "ccctl synth --network dgx-a100:2 --sizes 1K:1G -f 32 -o table.json",
         "a sweep: the best all_reduce for each range of sizes, as a runtime would choose",
     ),
     (

@@ -88,13 +88,13 @@ def parse_seconds(text: str, name: str = "alpha", *, positive: bool = False) -> 
     Raises UsageError, which begins with ``name``.
     """
     stripped = text.strip()
-    if re.fullmatch(r"0+(\.0*)?", stripped):
-        if positive:
-            raise UsageError(f"{name}: expected a time > 0, found {text}")
-        return 0.0
     match = _TIME.fullmatch(stripped)
     scale = _SECONDS.get(match[2].strip()) if match else None
     found = float(match[1]) * scale if match and scale else math.inf
+    if re.fullmatch(r"0+(\.0*)?", stripped):
+        found = 0.0
+    if positive and found == 0:
+        raise UsageError(f"{name}: expected a time > 0, found {text}")
     if found != 0 and not _LEAST_S <= found <= _MOST_S:
         raise UsageError(
             f"{name}: expected a time with its unit, 0 or from 1e-6ns to 1e9s, found {quoted(text)}",

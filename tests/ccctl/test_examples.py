@@ -17,6 +17,8 @@ from sample_plans import pair_plan
 from ccctl.artifacts import codec
 from ccctl.commands import COMMANDS
 from ccctl.main import examples
+from probes.base.columns import floats, ints
+from probes.link_costs import Links, Profile, ProfiledRank
 from probes.nccl.exporter import export
 from synth.kernels.stored_loops import cache_folder
 
@@ -85,6 +87,16 @@ def inspector_record(rank):
     )
 
 
+def complete_profile(ranks):
+    """A profile in which all links are alike."""
+    pairs = [(src, dst) for src in range(ranks) for dst in range(ranks) if src != dst]
+    src, dst = (ints(ends) for ends in zip(*pairs, strict=True))
+    cost, samples = floats([1e-9] * len(pairs)), ints([9] * len(pairs))
+    links = Links(src, dst, *[cost] * 9, samples, ("",) * len(pairs))
+    every = tuple(ProfiledRank(rank, "host") for rank in range(ranks))
+    return Profile(every, links, (), "mpi", "test", 1.0, 1)
+
+
 def lines():
     for command in COMMANDS:
         marks = [pytest.mark.mpi] if command.__name__ in STARTS_RANKS else []
@@ -114,6 +126,9 @@ def folder(tmp_path_factory, samples, _warm_commands):
     (place / "osu.txt").write_text(OSU)
     links = [f"{src},{dst},1us,10GB/s" for src in range(4) for dst in range(4) if src != dst]
     (place / "links.csv").write_text("\n".join(["src,dst,alpha,bandwidth", *links]) + "\n")
+    # The examples may run in several processes, each with some of them.
+    codec.write(str(place / "profile.json"), "profile", complete_profile(4))
+    shutil.copy(place / "selection.json", place / "table.json")
     (place / "plan.json").write_text(json.dumps(pair_plan()))
     (place / "nccl-inspector").mkdir()
     for rank in range(8):

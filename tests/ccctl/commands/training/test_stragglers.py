@@ -108,6 +108,7 @@ def test_the_same_seed_draws_the_same(run_ccctl):
         (["trace.csv"], 2, "expected one of --buy, --schedule and --network"),
         (["trace.csv", "--buy", "1ms", "--volume"], 2, "--volume: expected a --schedule"),
         (["trace.csv", "--buy", "0"], 2, "--buy: expected a time > 0"),
+        (["trace.csv", "--buy", "0s"], 2, "--buy: expected a time > 0, found 0s"),
         (["trace.csv", "--buy", "1ms", "--cycle", "0"], 2, "--cycle: expected a time > 0"),
         (["trace.csv", "--buy", "1ms", "--unit", "h"], 2, "--unit: expected one of s, ms, us"),
         (["trace.csv", "--buy", "1ms", "--ranks", "4"], 2, "has 3 ranks"),
