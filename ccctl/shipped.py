@@ -14,12 +14,13 @@ from ccctl.errors import UnavailableError
 __all__ = ["examples_folder", "manual_page", "own_command", "with_own_command"]
 
 _PACKAGE = Path(__file__).resolve().parent
-# From the folder of the package up to the prefix: PREFIX/lib/python3.11/site-packages/ccctl.
+# Number of folders above the package that are searched for the prefix. It is the fourth above
+# PREFIX/lib/python3.11/site-packages/ccctl.
 _LEVELS_UP = 5
 
 
 def manual_page(name: str) -> Path:
-    """Return the path of manual page ``ccctl-synth.1`` or alike; raises UnavailableError if not installed."""
+    """Return the path of a page such as ``ccctl-synth.1``; raises UnavailableError if missing."""
     return _folder(f"share/man/man{name.rpartition('.')[2]}", "man", name) / name
 
 
@@ -33,7 +34,7 @@ def own_command() -> str:
     started = shutil.which(sys.argv[0]) if Path(sys.argv[0]).name == "ccctl" else None
     beside = Path(sys.executable).with_name("ccctl")
     found = started or (str(beside) if os.access(beside, os.X_OK) else None)
-    # Keep a tool's symbolic link: it survives an upgrade, its target may not.
+    # Do not resolve a symbolic link: the link survives an upgrade, its target may not.
     return shlex.quote(str(Path(found).absolute())) if found else f"{shlex.quote(sys.executable)} -P -m ccctl"
 
 

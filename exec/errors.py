@@ -1,4 +1,4 @@
-"""The errors that exec adds to those of the lower floors.
+"""The errors that exec adds to those of the packages below it.
 
 CcctlError (probes.base.errors)
 └── NameTakenError   something else on this machine already has the requested name

@@ -1,4 +1,4 @@
-"""The executor of programs on ranks, by CPUs or GPUs: its choice, and the preparation of programs."""
+"""Choice of the executor that runs programs on CPUs or GPUs, and preparation of programs for it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def executor_of(comm: Any, asked: str) -> ExecutorName:
 class Executor:
     """An executor of programs on the ranks of ``comm``; making it and every method are collective.
 
-    ``chosen`` describes, by the name of a program, how it runs on GPUs.
+    ``chosen`` maps the name of each program prepared for GPUs to a description of how it runs there.
     """
 
     def __init__(self, comm: Any, device: str) -> None:

@@ -33,7 +33,7 @@ from probes.base import CcctlError
 __all__ = ["UnsendableError", "decode", "encode", "share_functions_of"]
 
 _OWN = frozenset({"ccctl", "exec", "probes", "synth"})
-# Modules whose functions messages may name: those of the tasks for which this process was started.
+# Modules whose functions messages may name: they define the tasks that this process was started to run.
 _shared_modules: set[str] = set()
 _MOST_DEPTH = 200
 # Longer arrays are cut into pieces, because a byte string of MessagePack has less than 4 GiB.
@@ -102,7 +102,7 @@ def decode(content: bytes) -> Any:
 
 
 def share_functions_of(module: str) -> None:
-    """Allow messages to name functions of ``module``: one of a task that this process was started to run."""
+    """Allow messages to name functions of ``module``, which defines a task of this process."""
     _shared_modules.add(module)
 
 
@@ -113,7 +113,7 @@ class _Encoding:
         # Maps id(value) to (value, its number). The reference keeps Python from reusing the id.
         self._sent: dict[int, tuple[object, int]] = {}
         self._count = 0
-        # The number of keys and sets around the current place.
+        # How many dict keys and set elements enclose the value that is being encoded.
         self._hashed = 0
 
     def node(self, value: Any, depth: int) -> Any:
@@ -371,8 +371,8 @@ def _look_up(name: str) -> Any:
         )
     else:
         found = sys.modules.get(module)
-    # vars() and not getattr(), which can run code: an attribute of ``ctypes.cdll`` loads the library of its
-    # name.
+    # vars() is used because getattr() can run code: reading an attribute of ``ctypes.cdll`` loads the library
+    # of that name.
     first, *inner = path.split(".")
     found = vars(found).get(first) if found is not None else None
     for part in inner:

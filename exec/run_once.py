@@ -22,7 +22,7 @@ __all__ = ["RunRequest", "fitting", "run_task"]
 
 @dataclass(frozen=True, eq=False)
 class RunRequest:
-    """A program, the elements of a block, and the flat input of every rank.
+    """A program, the number of elements in a block (``count``), and the flat input of every rank.
 
     ``library`` names a library of ``exec.peers.registry`` that runs instead of the program, if it can.
     """

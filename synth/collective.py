@@ -75,7 +75,7 @@ _OTHER_NAMES: dict[str, Kind] = {
     "ar": "all_reduce",
     "rs": "reduce_scatter",
 }
-# Tests of nccl-tests that have no collective here, and the nearest one.
+# Names, mostly of nccl-tests, that have no collective here, and a hint at the nearest one.
 _NEAREST: dict[str, str] = {
     "sendrecv": "all_to_next is nearest: each rank sends to the next, and the last to none",
     "hypercube": "it is an all_gather in rounds of doubling distance: write all_gather",
@@ -262,7 +262,7 @@ class Collective:
 
     @property
     def reversal(self) -> Collective | None:
-        """The collective that reversal in time on the transposed network turns into this one, or None.
+        """The collective whose schedules serve this one in reverse time and direction, or None.
 
         It is all_gather for reduce_scatter, and broadcast for reduce.
         """
@@ -374,10 +374,10 @@ class Collective:
 def collective(
     kind: Kind, ranks: int, chunks_per_rank: int = 1, root: int = 0, members: Sequence[int] = ()
 ) -> Collective:
-    """Return a collective in which each member starts with ``chunks_per_rank`` chunks; no members: all ranks.
+    """Return a collective whose inputs hold ``chunks_per_rank`` chunks; by default of all ranks.
 
-    For reduce_scatter, scatter and all_to_all, a member starts with chunks for every member, so the count is
-    rounded up to a multiple of the members. Raises UsageError if the request makes no sense.
+    In reduce_scatter, scatter and all_to_all, an input holds chunks for every member, so the count is rounded
+    up to a multiple of the members. Raises UsageError if the request makes no sense.
     """
     chosen = tuple(sorted(set(members))) if len(set(members)) != ranks else ()
     if chunks_per_rank < 1:

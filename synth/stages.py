@@ -66,15 +66,15 @@ def synthesize(
 ) -> Synthesis:
     """Return the fastest schedule that any method finds for a collective on a network, proven and bounded.
 
-    ``network`` is one with the ``options`` of a `Request`, or the request itself. ``collective`` is a kind, a
-    `CollectiveRequest` for some of the ranks, or several that run at once. ``size_bytes`` is the buffer as
-    nccl-tests counts it, for which chunks are chosen (default 16 MiB). Or give ``chunk_bytes``
-    and the number of ``chunks`` that each rank starts with, or ``sizes`` to sweep over. ``without`` lists
-    failures, as in "rank:3,link:0-1". ``method`` names one of `METHODS`, "periodic" or "symmetric", or "auto"
-    for all that may win; up to ``jobs`` other processes help (0: none). With ``listed`` the schedule lists
-    all its sends; with ``trees`` chunks go along trees, as relays need it. The same ``seed`` gives the same
-    schedule unless ``time_limit_s`` cuts the search short. With ``race`` the schedule that runs fastest on
-    ranks is kept, not the one that is fastest in simulation.
+    ``network`` is a network, with fields of a `Request` as ``options``, or a whole `Request`. ``collective``
+    is a kind, a `CollectiveRequest` for some of the ranks, or several that run at once. ``size_bytes`` is the
+    size of the buffer as nccl-tests counts it (default 16 MiB); chunks are chosen for it. Or give
+    ``chunk_bytes`` and the number of ``chunks`` that each rank starts with, or ``sizes`` to sweep over.
+    ``without`` lists failures, as in "rank:3,link:0-1". ``method`` names one of `METHODS`, "periodic" or
+    "symmetric", or "auto" for all that may win; up to ``jobs`` other processes help (0: none). With
+    ``listed`` the schedule lists all its sends. With ``trees`` chunks travel along trees, which relays need.
+    The same ``seed`` gives the same schedule unless ``time_limit_s`` cuts the search short. With ``race`` the
+    schedule that runs fastest on ranks is kept, not the one that is fastest in simulation.
 
     The result holds the schedule (times in seconds, with its proven lower bounds), all attempts and why it
     won. The schedule is a table of sends; if that is too long, a periodic or symmetric schedule; for several
@@ -110,10 +110,11 @@ def verify(made: AnySchedule | Program, fifo_depth: int = FIFO_DEPTH) -> list[st
     """Return what is wrong with a schedule of any kind or a program, each with its place; [] proves it.
 
     A schedule is proven when every send is causal, links and ports are exclusive and every rank ends with
-    what the collective asks; a periodic one for any number of periods, a symmetric one with all the sends
-    that it implies. A program is followed step by step (GC3, Sec. 4): no race, no unwritten slot, every
-    contribution exactly once, no deadlock with ``fifo_depth`` messages in a connection. The judge
-    shares no code with the makers of schedules and programs. O(sends), and O(steps) for most programs.
+    what the collective asks. This is proven of a periodic schedule for any number of periods, and of a
+    symmetric one with all the sends that it implies. A program is followed step by step (GC3, Sec. 4): no
+    race, no unwritten slot, every contribution exactly once, no deadlock with ``fifo_depth`` messages in a
+    connection. The judge shares no code with the makers of schedules and programs. O(sends), and O(steps) for
+    most programs.
 
     >>> from synth import family, synthesize, verify
     >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_reduce", 1 << 20)
@@ -190,8 +191,8 @@ def compile(  # noqa: A001 - what GC3 calls it
     """Return the program of a schedule, or of an algorithm in the chunk language, proven (GC3, Sec. 5).
 
     A periodic or symmetric schedule is expanded to all its sends, for a buffer of ``size_bytes`` if given. A
-    selection gives its schedule for that size, by default for its largest.
-    ``parameters`` are those of an algorithm; with ``network`` each of its copies needs a link there.
+    selection gives its schedule for that size, by default for its largest. ``parameters`` are those of an
+    algorithm. With ``network``, each copy of the algorithm between two ranks needs a link there.
     ``instances`` divides every chunk among so many parallel copies (Sec. 5.3.2); ``fuse`` joins a receive
     with the send that passes its chunk on. About a second for 100,000 steps.
 

@@ -1,4 +1,4 @@
-"""The options of ``bench``: nccl-tests' own letters where they can mean the same, a reason where not."""
+"""Options of ``bench``: nccl-tests' letters where meanings agree, hints for its other options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from probes.base import parse_size
 
 __all__ = ["NCCL_TESTS_OPTIONS", "BenchOptions", "sizes_between"]
 
-# An option that stands in this section of the help.
+# Each makes an option that the help lists in the section of that name.
 _collective = partial(typer.Option, rich_help_panel=COLLECTIVE)
 _comparison = partial(typer.Option, rich_help_panel=COMPARISON)
 _measurement = partial(typer.Option, rich_help_panel=MEASUREMENT)
@@ -34,8 +34,8 @@ _measurement = partial(typer.Option, rich_help_panel=MEASUREMENT)
 _MOST_SIZES = 10_000
 _BEGIN, _END = "1K", "16M"
 
-# Letters and names of options of nccl-tests and rccl-tests that bench lacks or calls otherwise: what to type
-# instead.
+# What to type instead of the options of nccl-tests and rccl-tests that bench lacks or names otherwise. A key
+# holds the letter and names of an option.
 NCCL_TESTS_OPTIONS = {
     "t nthreads": "a rank is a process; -n RANKS or --hosts say how many",
     "g ngpus": "a rank is a process, which has one GPU with --device cuda; -n RANKS says how many",
@@ -271,13 +271,13 @@ class BenchOptions(GeneralOptions, WorldOptions):
 
     @property
     def nccl_tests(self) -> bool:
-        """Whether options were given that nccl-tests has, too."""
+        """Whether a size range, warmup, aggregate or cycles is given that is not the default."""
         sizes = (self.begin, self.end, self.step) != (_BEGIN, _END, None)
         return sizes or (self.warmup, self.aggregate, self.cycles) != (3, 1, 1)
 
 
 def sizes_between(begin: str, end: str, factor: int, step: str | None = None) -> tuple[int, ...]:
-    """Return the sizes from one to another, each a step or ``factor`` times further; raises UsageError."""
+    """Return sizes ``begin`` to ``end``, plus ``step`` or times ``factor``; raises UsageError."""
     first, last = parse_size(begin, "-b"), parse_size(end, "-e")
     increment = parse_size(step, "-i") if step is not None else 0
     if first > last:

@@ -15,14 +15,14 @@ from probes.base import first_of
 __all__ = ["Gathered", "Unread", "gather"]
 
 _ENDINGS = (".json", ".json.gz", ".xml", ".xml.gz")
-# Suffixes of tools that write text; any other text is somebody's note.
+# Suffixes of text files that tools write; text files with other suffixes are not looked at.
 _TEXTS = (".txt", ".log", ".out")
 _MOST_TOLD = 2
 
 
 @dataclass(frozen=True)
 class Unread:
-    """A file that is no artifact, and why; ``wrong``: because results that were measured are wrong."""
+    """A file that could not be read, and why; ``wrong`` if the results measured in it are wrong."""
 
     source: str
     reason: str
@@ -38,10 +38,10 @@ class Gathered:
 
 
 def gather(paths: Sequence[str]) -> Gathered:
-    """Read each file, and the files that lie in each folder with an ending that artifacts have.
+    """Read each file, and in each folder the files whose names end like those of artifacts.
 
-    Text in a folder is read where a benchmark wrote it, and passed over elsewhere. Raises MissingInputError
-    where a path does not exist or where nothing is there to read.
+    A text file in a folder is read if a benchmark wrote it, and passed over otherwise. Raises
+    MissingInputError where a path does not exist or where nothing is there to read.
     """
     artifacts: list[Artifact] = []
     unread: list[Unread] = []

@@ -13,11 +13,11 @@ _SHORT_WORD = 16
 
 
 def render(value: object) -> bytes:
-    """JSON text of plain values (dict, list, str, numbers, None) with sorted keys and a trailing newline.
+    """Return plain values (dict, list, str, numbers, None) as JSON: sorted keys, a final newline.
 
-    A list of numbers or short words is one line however long it is, so that a table of a million
-    rows is one line a column; any other list or object is one line where it is short and flat.
-    Raises ValueError on NaN and infinity, for which JSON has no word. Linear in the text's length.
+    A list of numbers or short words always takes one line, so a table of a million rows has one line for each
+    column. Any other list or object takes one line if it is short and flat. Raises ValueError on NaN and
+    infinity, for which JSON has no word. Linear in the text's length.
     """
     return b"".join(_pieces(value, b"\n", "$")) + b"\n"
 

@@ -55,7 +55,10 @@ _TRACES = ("chakra", "goal")
 
 
 def _output(value: str | None) -> str | None:
-    """Return a folder may be there already; what is no trace is refused one later."""
+    """Return ``value``; raise if it is a file that cannot be written.
+
+    A folder passes here: it is refused later if the output is a single file.
+    """
     if value not in (None, "-") and not is_folder(value):
         refuse_unwritable(Path(value))
     return value
@@ -231,7 +234,7 @@ def _refuse_contradictions(to: str | None, ranks_per_host: int | None, placement
 
 
 def _hosts_of(found: Proven, network: Network | None, ranks_per_host: int | None) -> Sequence[int]:
-    """Return the number of each rank's host: as the option says, or the network."""
+    """Return each rank's host number: from the option if given, otherwise from the network."""
     if ranks_per_host is not None:
         return [rank // ranks_per_host for rank in range(found.program.ranks)]
     if network is None and found.schedule is not None:

@@ -105,7 +105,7 @@ def _page(title: str, gathered: Gathered, found: list[ArtifactFinding]) -> str:
 
 
 def _short(sources: list[str]) -> dict[str, str]:
-    """Files as they are called within the folder of all, whose path would fill a narrow screen."""
+    """Return each file's path below their common folder: whole paths would fill a narrow screen."""
     if len({Path(source).is_absolute() for source in sources}) != 1:
         return {source: source for source in sources}
     folder = os.path.commonpath([Path(source).parent for source in sources])
@@ -113,9 +113,9 @@ def _short(sources: list[str]) -> dict[str, str]:
 
 
 def _parts(gathered: Gathered) -> list[html_page.PageSection]:
-    """Return what there is to see of each artifact, in the order of the sections.
+    """Return the pictures and tables of each artifact, in the order of the page's sections.
 
-    Nothing of what is not proven.
+    Artifacts that are not proven or have no picture are left out.
     """
     from ccctl.render import bench_bounds, html_page, unproven
     from ccctl.render.svg import NARROW, WIDE, draw

@@ -222,7 +222,7 @@ def networks(incomplete: str) -> list[str]:
 
 
 def _network_files(start: str) -> list[str]:
-    """Return the files of this folder that begin with ``start`` and may hold a network, and folders."""
+    """Return entries of this folder that begin with ``start``: folders, possible networks."""
     with suppress(OSError), os.scandir() as entries:
         return sorted(
             f"{entry.name}/" if entry.is_dir() else entry.name

@@ -25,7 +25,7 @@ __all__ = ["read_lab"]
 _SHOWN = 60
 _BRIEF = reprlib.Repr()
 _BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother = 2, _SHOWN, _SHOWN
-# All pairs of the largest lab, one a line.
+# Largest size of a description: a rate for every pair of hosts of the largest lab, one a line.
 _MOST_BYTES = 4 << 20
 # Stands for a name that was refused.
 _UNNAMED = "unnamed"
@@ -142,7 +142,7 @@ def _racks(document: dict[str, Any], lab: Lab, problems: list[str]) -> tuple[tup
 
 
 def _rates(document: dict[str, Any], problems: list[str]) -> Iterator[tuple[str, str | None, object]]:
-    """Yield (path, target, rate) of every rate, the general before the particular; None is every host."""
+    """Yield (path, target, rate) of every rate, general ones first; target None is every host."""
     if "rate" in document:
         yield "rate", None, document["rate"]
     if "trunk" in document:

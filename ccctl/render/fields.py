@@ -1,8 +1,8 @@
 """Fields of results, chosen by name: as objects for ``--json``, and as columns of tables.
 
 A field is a path of attributes and keys such as ``outcome.time_s``; in ``hosts.*.name`` the star stands for
-each entry of a list. A name ``x_us`` also gives ``x_s``, one or several times in seconds, in microseconds,
-and ``x_percent`` gives ``x``, which is a share.
+each entry of a list. If a record lacks the field ``x_us``, that name gives ``x_s``, one or several times in
+seconds, converted to microseconds. Likewise ``x_percent`` gives the share ``x`` in percent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _NONE = object()
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its head, the field of a row or a function of it, and how that is written.
+    """A column of a table: its head, its value (a field or function of a row), and its form.
 
     ``form`` is a function of the value, or a template such as "{:.2f}x"; if empty, the unit in the name of
     the field decides. None is written as a dash. ``width`` is the least number of characters.
@@ -81,7 +81,7 @@ class Column:
         return field(row, self.field) if isinstance(self.field, str) else self.field(row)
 
     def below(self, part: Callable[[Any], Any]) -> Column:
-        """Return the column for rows of which ``part`` gives what has the field, or None."""
+        """Return this column for rows whose ``part`` has the field; without a part, it is None."""
 
         def value(row: Any) -> Any:
             below = part(row)

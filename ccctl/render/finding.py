@@ -80,10 +80,10 @@ def unproven(artifact: Artifact) -> list[str]:
 
 
 def bench_bounds(report: Report, others: Sequence[Artifact]) -> Bounds:
-    """Return the proven bound on the time of each row, on a network of the artifacts with as many ranks.
+    """Return the proven bound on the time of each row, on an artifact's network with as many ranks.
 
-    Profiles are preferred to the networks of schedules and selections. Only the first 16 sizes, and at most
-    64 ranks, have bounds, as computing them is slow.
+    Profiles are preferred to the networks of schedules and selections. Only the first 16 pairs of collective
+    and size have bounds, and none on more than 64 ranks, as computing bounds is slow.
     """
     network = _network_of(report, others)
     found: dict[tuple[str, int], float] = {}
@@ -228,7 +228,7 @@ def _shortfall(rows: Sequence[JudgedRow], network: str) -> str:
 
 
 def _behind(report: Report) -> Iterator[_Pair]:
-    """Yield the libraries that were faster, with the size at which they were most so."""
+    """Yield a finding for each library that was faster, with the size at which it gained most."""
     ratios: dict[str, list[tuple[float, int]]] = {}
     for row in report.rows:
         for name, peer in row.peers.items():

@@ -23,7 +23,7 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]], rig
 
 
 def cell(value: object) -> str:
-    """Return a value as the text of a cell, on one line, with pipes and HTML escaped."""
+    """Return a value as the text of a cell, on one line, with Markdown and HTML escaped."""
     text = visible(" ".join(str(value).split()))
     for old, new in _ESCAPES:
         text = text.replace(old, new)

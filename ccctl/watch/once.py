@@ -47,7 +47,7 @@ __all__ = ["Asked", "Deadline", "Found", "LinkTurns", "Measure", "WatchOutcome",
 
 @dataclass(frozen=True, eq=False)
 class LinkTurns:
-    """Links to measure in order within ``budget_s`` seconds; ``again``: they just seemed worse."""
+    """Links to measure in order within ``budget_s``; ``again``: they seemed worse in this run."""
 
     turns: Turns
     budget_s: float
@@ -56,8 +56,8 @@ class LinkTurns:
 
 Measure = Callable[[LinkTurns], "Profile"]
 
-# A higher latency is reported only if it costs the collective as much as the least reported loss of bandwidth
-# costs a link (a factor of 1.087); nobody drains a node for less.
+# A higher latency is reported only if it slows down the collective by more than this factor, by which the
+# least reported loss of bandwidth slows down a link. Nobody drains a node for less.
 _MATTERS = 1 / (1 - EFFECT)
 # Most changes, the largest first, whose cost is predicted.
 _MOST_COSTS = 8
@@ -70,7 +70,7 @@ _MOST_SEARCH_S = 60.0
 _GONE = "{} is not there"
 # Share of the remaining time for the search; the rest is for the proof and for writing.
 _FOR_SEARCH = 0.75
-# No new search if no link differs by more from the network of the last search.
+# A new search is made only if a link differs by at least this share from the network of the last search.
 _ALIKE = 0.10
 
 
@@ -95,8 +95,8 @@ class Deadline:
 class Asked:
     """The request of a watch: the baseline, the schedule, and the thresholds.
 
-    ``share`` is the share of its bandwidth that a link may lose; None judges by noise. Another schedule must
-    be predicted to be ``least_gain`` times as fast.
+    ``share`` is the share of its bandwidth that a link may lose; None judges by noise. Another schedule is
+    used only if it is predicted to be at least ``least_gain`` times as fast.
     """
 
     baseline: Artifact

@@ -36,15 +36,16 @@ from probes.base import LostRankError, UsageError
 
 __all__ = ["ANSWERING", "Coordinator", "Seen", "WaitPolicy"]
 
-# A process starved of CPU for seconds looks like a stopped one: both are silent, and their host still
-# acknowledges data. A host that is cut off does not.
+# Factor on the allowed silence of a rank on another host that still acknowledges data. A process starved of
+# CPU for seconds looks like a stopped one: both are silent, and their host acknowledges data. A host that is
+# cut off does not.
 ANSWERING = 3.0
 
 # Requests remembered for figures.
 _MOST_SEEN = 1 << 16
 # A rank that has not repeated its request to join for this long is gone.
 _ASKS_S = 3.0
-# Longest silence counted between two looks: beyond it, this process itself did not run.
+# A longer gap between two looks means that this process did not run; the excess does not count as silence.
 _MOST_BETWEEN_LOOKS_S = 0.25
 
 
@@ -102,7 +103,7 @@ class Coordinator:
         buy_s: Callable[[CollectiveCall, frozenset[int], frozenset[int]], float],
         now_s: float = 0.0,
     ) -> None:
-        """Start with ``membership``, that of the last `Regroup` on a takeover."""
+        """Start with ``membership``; on a takeover, this is the one of the last `Regroup`."""
         self.rank, self.membership = rank, membership
         self.seq = 0
         self.seen: deque[Seen] = deque(maxlen=_MOST_SEEN)
@@ -112,8 +113,9 @@ class Coordinator:
         self._heard = dict.fromkeys(self.members, now_s)
         self._looked_s = now_s
         self._states: dict[int, WorkerState] | None = None
-        # A quorum of each base must survive. Joining ranks count once the epoch that lets them in is
-        # complete; a coordinator that takes over does not know whether it was.
+        # The bases are sets of ranks; a quorum of each must survive. Joining ranks count once the epoch that
+        # lets them in is complete. A coordinator that takes over does not know whether it is, so it keeps a
+        # base without them and one with them.
         standing = tuple(rank for rank in self.members if rank not in membership.joining)
         self.bases = [standing, self.members] if membership.joining else [self.members]
         self._joined_before = membership.joined
@@ -136,7 +138,7 @@ class Coordinator:
 
     @property
     def is_between(self) -> bool:
-        """Whether the last request is fully decided, and no part of the next."""
+        """Whether the last request is fully decided, and no part of the next one is decided."""
         return not self._round.parts
 
     def hear(self, rank: int, message: object, now_s: float) -> list[Decision]:
@@ -206,9 +208,9 @@ class Coordinator:
     def lose(self, lost: Mapping[int, str], now_s: float) -> list[Decision]:
         """Begin an epoch without ``lost``; raises LostRankError if too few ranks are left.
 
-        Only a side with more than half of the members goes on, or with half of them and the leader, so two
-        sides of a split network never both do. Members are counted from the last epoch that all of them have
-        heard of, so ranks lost one by one before the next epoch count together.
+        A side goes on only with more than half of the members, or with half of them including the leader, so
+        the two sides of a split network never both go on. The members counted are those of the last complete
+        epoch, so ranks lost one by one before the next one count together.
         """
         gone = {rank: how for rank, how in lost.items() if rank in self.members}
         if not gone:
@@ -237,7 +239,7 @@ class Coordinator:
         return [Regroup(self.epoch, self.membership)]
 
     def _lets_in(self, now_s: float) -> dict[int, int]:
-        """Return the ranks to let in now and their starts, if all members have arrived at such a request.
+        """Return {rank: start} to let in now, if all members are at a request that admits ranks.
 
         Each of these ranks has connected to every member and to the ranks let in with it.
         """
@@ -274,7 +276,7 @@ class Coordinator:
         request = requests.pop()
         if not self._round.first_s:
             self._round.first_s = min(at_s for _, at_s in ready.values())
-        # Without its root a request ends with nothing.
+        # A request whose root is lost ends with an empty part.
         rootless = request.rooted and request.root not in every
         if missing and (rootless or not self._pays(request, fresh, missing, now_s)):
             return None
@@ -312,7 +314,7 @@ class Coordinator:
             self._round.done_s = now_s
 
     def _allowed_s(self) -> float:
-        """Return T_fault (Sec. IV-C), counted from the end of the first part."""
+        """Return the longest silence: T_fault (Sec. IV-C) after a first part, else ``silent_s``."""
         if not self._round.done_s:
             return self._policy.silent_s
         first_s, done_s = self._round.first_s, self._round.done_s

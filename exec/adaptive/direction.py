@@ -42,14 +42,15 @@ from synth.simulation import replay
 
 __all__ = ["Direction"]
 
-# Minimum work between two measurements caused by changed runs, as a multiple of a measurement's duration.
-# Links that change faster are not followed.
+# Minimum time before a measurement caused by changed run times, as a multiple of the last measurement's
+# duration. Links that change faster are not followed.
 _REST = 25
-# Contexts not ready on all ranks after this long never will be: a rank has no room for them.
+# Seconds after which contexts that are not ready on all ranks are given up: a rank has no room for them.
 _GIVEN_UP_S = 60.0
 # Number of runs within which a measured slowdown must show.
 _AWAITED = 10
-# Change of a rate between two measurements that is noise, and no reason for a search.
+# Largest change of a rate since the last search, as the logarithm of a factor, that counts as noise and
+# starts no search.
 _CHANGED = math.log(1.1)
 # A rank silent for three heartbeats is sent a probe, to see whether its host answers.
 _PROBED_S = 0.3
@@ -61,8 +62,9 @@ _STILL = ("stopped", "tracing-stop", "zombie", "dead")
 class _Candidate:
     """Schedules that a search has found, on their way into use.
 
-    They are doubtful until runs are as slow as the search predicts; ``runs`` counts the runs since. Then the
-    ranks make contexts of ``version``, which began at ``since_s``, until all have (``is_made``).
+    They are doubtful until runs of the schedules in use are as slow as the search predicts for those;
+    ``runs`` counts the runs since the search. Then the ranks make contexts of ``version``, from ``since_s``
+    on, until all ranks have made them (``is_made``).
     """
 
     found: Replanned
@@ -82,8 +84,8 @@ class Direction:
         assert state.links is not None, "a member knows the links"
         self._state, self._fence, self._mesh = state, fence, state.mesh
         self.coordinator = Coordinator(state.rank, membership, state.policy, self._buy_s, time.monotonic())
-        # The capability of the links, with measurements that the others get with the next epoch, and the
-        # links as measured last.
+        # ``_links`` is the capability of the links, with measurements that the other ranks get with the next
+        # epoch. ``_now`` is the links as measured last.
         self._links = state.links
         self._now: Network = self._links.capability
         self._severed = Severed(self._mesh.host, membership.severed, time.monotonic())
@@ -93,8 +95,9 @@ class Direction:
         self._warmed = False
         # Results of searches, with the epoch and version in which each search began.
         self._plans: list[tuple[tuple[int, int], Replanned]] = []
-        # The first schedules of a session are set up with contexts for late ranks. For later ones: answers as
-        # (number of the request, packed parts); the parts are empty on failure.
+        # The first schedules of a session are set up with contexts for late ranks. Those of later schedules
+        # are compiled on request; ``_compiled`` has the answers as (number of the request, packed parts),
+        # with empty parts on failure.
         self._late = LateContexts(made=() if membership.epoch else (0,))
         self._compiled: list[tuple[int, bytes]] = []
         self._guard = SwapGuard()
@@ -104,8 +107,8 @@ class Direction:
         # Found schedules that are on their way into use.
         self._candidate: _Candidate | None = None
         self._measuring = 0
-        # A new search is due: ranks use first schedules after a loss, or links changed during the last
-        # search.
+        # Whether a new search is due: ranks use first schedules after a loss, a search could not begin when
+        # it was due, or a rollback made its result useless.
         self._anew = False
         self._installing: dict[Installed, set[int]] = {}
         # The links that each rank has measured in this measurement; None if none is under way.
@@ -113,8 +116,9 @@ class Direction:
         self._levels: dict[CollectiveCall, Level] = {}
         # Earliest time for a measurement out of turn.
         self._rested_s = 0.0
-        # Requests whose last part is under way, with the version in use then and whether that part is the
-        # only one; and the seconds that each part of a request took on each rank that has reported.
+        # ``_under_way`` has the requests whose last part is under way, with the version in use at its start
+        # and whether that part is the only one. ``_took_s`` has the seconds that each part of a request took
+        # on each rank that has reported.
         self._under_way: dict[int, tuple[CollectiveCall, int, bool]] = {}
         self._took_s: dict[int, dict[int, dict[int, float]]] = {}
         self._costs: dict[CollectiveCall, SimulatedCosts] = {}
@@ -142,7 +146,7 @@ class Direction:
             self._state.send(rank, Meet(tuple(self._mesh.known[other] for other in unmet)))
 
     def tick(self) -> None:
-        """Decide again, as time has passed."""
+        """Do what has become due: searches, swaps, severed and healed pairs, silent ranks."""
         now_s = time.monotonic()
         if self._state.profile_every and not self._warmed and self._state.version.schedules:
             self._warmed = True
@@ -167,7 +171,7 @@ class Direction:
     def lose(self, lost: Mapping[int, str], start: int | None = None) -> None:
         """Go on without ``lost``, and end their processes.
 
-        With ``start``, only that start of the ranks is lost: one that was let in since stays.
+        With ``start``, a rank is lost only if its current start is that one: a rank let in again since stays.
         """
         if start is not None:
             starts = self.coordinator.membership.starts
@@ -246,7 +250,8 @@ class Direction:
     def _is_silent(self, rank: int) -> bool:
         """Return whether a silent rank may be counted as lost.
 
-        A rank of this host that runs, held up by a library that keeps the interpreter, is alive.
+        A rank on this host whose process still runs is alive: a library that holds the interpreter may delay
+        its heartbeats.
         """
         import psutil
 
@@ -261,7 +266,7 @@ class Direction:
         for decision in decisions:
             if isinstance(decision, Regroup):
                 self._begin_anew()
-                # A spare may be on a host that was known by another name.
+                # A spare may run on another host than the one that was expected.
                 self._severed.hosts = self._mesh.host
                 self._measure_due |= bool(decision.membership.joining)
                 requests, every = tuple(self._state.requests), self._state.profile_every
@@ -407,7 +412,7 @@ class Direction:
         self._state.tell("disbelieved", detail={"gain": found.gain, "why": why})
 
     def _installed(self, rank: int, message: Installed) -> None:
-        """Swap to a version once all ranks have made its contexts; then reveal those for late ranks."""
+        """Once all ranks have made contexts, swap to their version, or release those for late ranks."""
         if message.epoch != self.coordinator.epoch:
             return
         ranks = self._installing.setdefault(message, set())
@@ -469,7 +474,7 @@ class Direction:
         self._replanner.compile_late(schedules, lambda parts: self._compiled.append((number, parts)))
 
     def _watch(self, rank: int, done: PartDone) -> None:
-        """Measure links once runs have become slower or faster for good."""
+        """Note a part's time; measure links once runs have become slower or faster for good."""
         parts = self._took_s.setdefault(done.seq, {})
         parts.setdefault(done.number, {})[rank] = done.seconds
         if not done.last or len(parts[done.number]) < len(self.coordinator.members):

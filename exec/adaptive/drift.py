@@ -14,10 +14,10 @@ __all__ = ["Level"]
 
 # Least and most runs that a level is learned from.
 _LEARNED, _REMEMBERED = 3, 9
-# Runs in a row that are no chance: if one in twenty lies off on one side, three in a row do once in 8000
-# runs.
+# This many runs in a row off on one side are no accident: if one run in twenty is, three in a row are once in
+# 8000 runs.
 _IN_A_ROW = 3
-# Least distance: a factor, or standard deviations where runs scatter more.
+# Least distance from the level that counts: this factor, or this many standard deviations if that is more.
 _LEAST, _DEVIATIONS = math.log(1.2), 2.5
 # Rates that change during learning widen the scatter; a distance beyond this always counts.
 _MOST = math.log(1.3)
@@ -31,11 +31,11 @@ class Level:
     """The usual time of runs of one schedule; ``expected_s`` is the predicted time, if any.
 
     The first runs set the level for good, so that small steps away from it add up. After `take` has returned
-    True, `left` is the new level: each change is reported once.
+    True, go on with the level that `left` returns, so that each change is reported once.
     """
 
     def __init__(self, expected_s: float | None = None) -> None:
-        # A single rank sends nothing, which takes no time.
+        # A predicted time of 0, as for a single rank, which sends nothing, counts as no prediction.
         self._expected_s = expected_s or None
         self._at: deque[float] = deque(maxlen=_REMEMBERED)
         self._off: deque[float] = deque(maxlen=_IN_A_ROW)

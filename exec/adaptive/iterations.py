@@ -1,4 +1,4 @@
-"""A job of many equal collectives on an adaptive session, for figures and for trying it out.
+"""A job of many equal collectives on an adaptive session, for measurements and trials.
 
 Each rank computes for a while (it sleeps), starts its collective, waits, and checks every element.
 """
@@ -25,7 +25,7 @@ from synth.network import Network
 __all__ = ["Iterations", "IterationsReport", "ReadyTimes", "gathered", "iterations_task"]
 
 _CYCLE = 16
-# Longest time in which survivors begin an epoch.
+# Longest wait for the survivors to begin an epoch.
 _REGROUPED_S = 30.0
 
 
@@ -167,7 +167,7 @@ class _Data:
         return int(np.count_nonzero(found.astype(np.float64) != base + times * (seq % _CYCLE)))
 
     def _expected(self, members: Sequence[int]) -> tuple[Array, int]:
-        """Return the result of request 0, and how often a constant added to all data is in the result."""
+        """Return the result of request 0, and its growth if 1 is added to all data."""
         kind, count, rank = self._asked.kind, self._asked.count, self._rank
         at = rank if kind in ("reduce_scatter", "all_to_all") else 0
         if kind == "broadcast":

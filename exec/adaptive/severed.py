@@ -19,18 +19,19 @@ from synth.networks import kept_links, strong_components
 __all__ = ["FIRST_HOLD_S", "HostPair", "Severed", "is_connected", "pair_of", "without_pairs"]
 
 HostPair = tuple[int, int]
-"""The lowest ranks of two hosts, rising."""
+"""Two hosts, each named by its lowest rank, in rising order."""
 
-# A rank heard this recently is alive; others may be lost, which is decided elsewhere.
+# A rank counts as alive if it was heard within this many seconds; whether others are lost is decided
+# elsewhere.
 _LIVES_S = 0.35
-# Seconds after which a report is dropped if an end stays silent.
+# Seconds after which a report is dropped if its pair has not been severed.
 _DROPPED_S = 10.0
 FIRST_HOLD_S, _MOST_HOLD_S = 2.0, 120.0
 
 
 @dataclass
 class _Cut:
-    """A severed pair: since when, and since when all new connections succeed (None if the last failed)."""
+    """When a pair was severed, and since when all its tries succeed (None: the last failed, or none yet)."""
 
     since_s: float
     good_since_s: float | None = None
@@ -64,8 +65,8 @@ class Severed:
     ) -> tuple[HostPair, ...]:
         """Return the pairs that are newly severed.
 
-        ``heard_s`` is when each member was last heard. A pair is kept if ``goes_on`` says that the rest could
-        not reach each other without it.
+        ``heard_s`` is when each member was last heard. ``goes_on`` says whether all members still reach each
+        other without the given pairs; a pair that they need stays in use.
         """
         new: list[HostPair] = []
         for pair, (said_s, *ends) in tuple(self._said.items()):
@@ -87,7 +88,7 @@ class Severed:
             cut.good_since_s = good_since_s if reached else None
 
     def healed(self, now_s: float) -> dict[HostPair, float]:
-        """Return the pairs that newly carry again, and for how many seconds they did not."""
+        """Return the newly healed pairs, each with the seconds for which it was severed."""
         found = {
             pair: now_s - cut.since_s
             for pair, cut in self._cut.items()

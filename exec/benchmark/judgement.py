@@ -1,7 +1,7 @@
-"""A report beside the limits of its network: proven bounds, NCCL's own algorithms, a synthesized schedule.
+"""Compares a report with proven bounds, NCCL's own algorithms and a synthesized schedule.
 
-``judged`` gives one `JudgedRow` for each measured row; its verdict says whether the time is normal there.
-Bounds are those that hold at the row's own size.
+``judged`` gives one `JudgedRow` for each measured row; its verdict says whether the time is normal on that
+network. Bounds are those that hold at the row's own size.
 """
 
 from __future__ import annotations
@@ -36,23 +36,21 @@ __all__ = [
 
 Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "impossible"]
 
-# Bounds on the bytes into a set of ranks; they hold even where switches add or copy.
+# Prefixes of the names of bounds that hold even where switches add or copy.
 _CROSSING = ("ingress", "egress", "cut", "latency")
-# Two thirds of what NCCL's ring could carry is normal: NVLink's protocol takes 20 % of its line
-# rate, xGMI's 25 %, and the machines in docs/explanation/results/normal-bandwidth.md
-# that are well lie above it.
+# Two thirds of what NCCL's ring could carry is normal: NVLink's protocol takes 20 % of its line rate, xGMI's
+# 25 %, and the healthy machines in docs/explanation/results/normal-bandwidth.md reach more than two thirds.
 _NORMAL, _LOW = 2 / 3, 1 / 3
-# A row is of start-up where bytes alone take less than each step of a ring takes to begin.
+# Seconds that each of the 2(n - 1) steps of a ring takes to begin. A slow row is start-up if its bytes alone
+# take less time than all of these together.
 _STEP_S = 10e-6
-# A measurement this much faster than a bound contradicts it; nominal rates are rounded.
+# A measurement contradicts a bound if it is faster by more than this factor, as nominal rates are rounded.
 _BEYOND = 1.02
 
 
 @dataclass(frozen=True)
 class LibraryTime:
-    """The time of one of NCCL's algorithms for a row, by bytes alone, and the resource that is always busy
-    then.
-    """
+    """The time of a row's bytes in one of NCCL's algorithms, and the resource that limits it."""
 
     algorithm: str
     time_s: float
@@ -63,8 +61,9 @@ class LibraryTime:
 class JudgedRow:
     """One row: its time, and what its network allows.
 
-    ``bound`` holds for all schedules that add up at ranks; ``in_network`` also where switches add (NVLink
-    SHARP, SHARP) or copy. ``libraries`` is the fastest first, empty for what NCCL has no algorithm.
+    ``bound`` holds for all schedules that reduce at ranks; ``in_network`` also holds where switches reduce
+    (NVLink SHARP, SHARP) or copy. ``libraries`` has the fastest first; it is empty if NCCL has no algorithm
+    for the collective.
     """
 
     row: Row
@@ -81,7 +80,7 @@ class JudgedRow:
 
     @property
     def reached_in_network(self) -> float:
-        """The same ratio for the bound that holds where switches add, too."""
+        """The bound that also holds where switches reduce, over the time."""
         return self.in_network.time_s / self.time_s if self.time_s else 0.0
 
     def busbw_gbs(self, time_s: float) -> float:
@@ -94,10 +93,10 @@ class JudgedRow:
         """Whether the time is normal.
 
         *impossible*: no machine with this network is that fast, so the network is another one. *in-network*:
-        faster than ranks alone can be; switches add up. *start-up*: too small for bandwidth to matter. The
-        others compare the time, by bytes, with NCCL's slowest algorithm, as the report does not tell which
-        one ran, or with the bound if NCCL has none: *normal* from two thirds on, *low* from one third on,
-        *very low*.
+        faster than ranks alone can be, so switches reduce or copy. *start-up*: too small for bandwidth to
+        matter. The others compare the row with the time that its bytes take in NCCL's slowest algorithm, as
+        the report does not tell which one ran, or with the bound if NCCL has none: *normal* is at least two
+        thirds of that speed, *low* at least one third, *very low* less.
         """
         if self.time_s * _BEYOND < self.in_network.time_s:
             return "impossible"
@@ -174,7 +173,7 @@ def largest(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
 
 
 def abnormal(rows: Sequence[JudgedRow]) -> dict[Verdict, list[JudgedRow]]:
-    """Return the rows that are not normal, by verdict, the worst first.
+    """Return the rows that are impossible, very low or low, by verdict in this order.
 
     Verdicts without rows are left out.
     """

@@ -13,9 +13,10 @@ __all__ = ["RowChange", "compare", "label_of"]
 
 # The label of a row, its placement, and its program where that matters.
 Key = tuple[str, str, str]
-# How many standard errors of the difference of two medians a change must exceed to be believed.
+# A change is believed if it exceeds this number of standard errors of the difference of two medians.
 _BELIEVED = 3.0
-# A median's standard error is 1.2533 σ / √n, and σ of a normal distribution its quartiles' distance / 1.349.
+# Standard error of a median, times √n, over the distance of the quartiles. The error is 1.2533 σ / √n, and σ
+# of a normal distribution is the distance of its quartiles / 1.349.
 _MEDIAN_ERROR = 1.2533 / 1.349
 
 
@@ -36,7 +37,7 @@ class RowChange:
 
     @property
     def told(self) -> str:
-        """The change as a sentence without its end: the time now, and before."""
+        """The change in words, without a full stop: the time now, and before."""
         noise = f" ± {self.noise_s * 1e6:.1f}" if self.noise_s else ""
         return (
             f"{self.label}: {self.new_s * 1e6:.1f} us, was {self.old_s * 1e6:.1f}{noise} us "

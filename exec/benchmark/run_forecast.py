@@ -33,7 +33,7 @@ def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
         for key, value in found.on_host.spent.items():
             spent[key[0], names[key]] += value
     elif found.sharing_s:
-        # Within a host what is shared are its memory and its cores, not ports.
+        # Within a host, transfers share its memory and its cores, not ports.
         kind: PartKind = "port" if len(set(network.hosts)) > 1 else "memory"
         spent[kind, "shared by transfers"] += found.sharing_s
     return Forecast(
@@ -68,9 +68,7 @@ def _critical_path(timing: ProgramTiming, network: Network) -> defaultdict[tuple
 
 
 def _carried(network: Network, link: int, waiting: int) -> tuple[PartKind, str]:
-    """Return the kind and place for the time in which ``link`` carries something and ``waiting`` waits for
-    it.
-    """
+    """Return the kind and place of the time in which ``link`` carries and ``waiting`` waits."""
     source, target = int(network.src[link]), int(network.dst[link])
     if network.hosts[source] == network.hosts[target]:
         return "memory", f"rank {target}"

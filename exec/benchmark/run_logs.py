@@ -17,7 +17,7 @@ from synth.network import Network
 
 __all__ = ["Clocks", "RunLogs"]
 
-# The most bytes of one call's logs on each rank; beyond that the last runs are kept.
+# The most bytes of one call's logs on each rank; beyond that the oldest logs are dropped.
 _MOST_BYTES = 64 << 20
 _S_PER_NS = 1e-9
 

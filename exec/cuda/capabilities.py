@@ -1,4 +1,4 @@
-"""The memory and the peer access of the GPUs of all ranks, gathered once."""
+"""The GPUs of all ranks, their peer access, and the abilities of NCCL and MPI, gathered once."""
 
 from __future__ import annotations
 

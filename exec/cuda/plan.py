@@ -29,8 +29,8 @@ from synth.program import INPUT, OUTPUT, SCRATCH
 
 __all__ = ["CudaPlan"]
 
-# Larger than the kernel's tiles: AdapCC moves chunks by copies, and starting one costs about ten
-# microseconds.
+# The tile size of AdapCC's executor. It is larger than the kernel's, as this executor moves chunks by copies,
+# and starting a copy costs about ten microseconds.
 _CONTEXT_TILE_BYTES = 4 << 20
 _TO_GPU, _TO_HOST = 1, 2
 
@@ -131,7 +131,7 @@ class _Kernel:
         own, every = range(rank, rank + 1), range(comm.Get_size())
         host_of = np.unique(hosts, return_inverse=True)[1].tolist()
         most = int(np.bincount(layout.program.tb_rank).max(initial=0))
-        # GPUs of different kinds agree on the tile of the smallest cache.
+        # GPUs of different kinds all use the tile size for the smallest cache.
         tile_bytes = min(comm.allgather(tile_bytes_for(most, device.cache_bytes)))
         table = encoded(layout, itemsize, tile_bytes=tile_bytes, wire_protocol=kernels.wire_protocol)
         places = arenas(table, host_of)

@@ -28,8 +28,8 @@ _CORE = "core"
 _PATIENCE_S = 5.0
 _SEGMENTS = 2
 _FIRST_TABLE = 100
-# reno, unlike newer congestion controls, needs no time to learn a model of the path; without IPv6 the kernel
-# sends no packets of its own.
+# Reno needs no time to learn a model of the path, unlike newer congestion controls. With IPv6 disabled, the
+# kernel sends no packets of its own.
 _SETTINGS = (
     "echo reno >/proc/sys/net/ipv4/tcp_congestion_control; "
     "if [ -e /proc/sys/net/ipv6/conf/all/disable_ipv6 ]; then "
@@ -143,7 +143,7 @@ def _create(lab: Lab) -> None:
 
 
 def _write_hosts(lab: Lab) -> None:
-    """Write the names of all hosts for each host: ``ip netns exec`` mounts this file over /etc/hosts."""
+    """Write a file of all host names for each host; ``ip netns exec`` mounts it over /etc/hosts."""
     lines = ["127.0.0.1 localhost", *(f"{lab.address(host.name)} {host.name}" for host in lab.hosts)]
     for host in lab.hosts:
         folder = _FILES / lab.namespace(host.name)
@@ -205,7 +205,7 @@ def _kill_inside(namespace: str) -> None:
 
 
 def _folders(name: str) -> list[Path]:
-    """Return the folders whose files replace the machine's /etc for the lab's hosts."""
+    """Return the folders of the lab's hosts, whose files are mounted over those of /etc."""
     return sorted(path for path in _FILES.glob("ccctl.*") if _belongs(path.name, name))
 
 

@@ -21,7 +21,7 @@ __all__ = ["FILES", "RUN", "environment", "files", "started"]
 
 _PATIENCE_S = 3.0
 FILES = _LOGIN, _OPENMPI_HOSTS, _MPICH_HOSTS = "login", "hosts.openmpi", "hosts.mpich"
-# The folder of one run.
+# Prefix of the name of a run's folder, and the pattern of such names.
 _RUN = "run-"
 RUN = re.compile(rf"{_RUN}[0-9a-f]{{16}}")
 # A write in the UTS namespace sets the host's name, without hostname(1).
@@ -49,8 +49,8 @@ exec ip netns exec "{lab.namespace("$host")}" unshare --uts -- \\
 def environment(lab: Lab, folder: Path) -> dict[str, str]:
     """Return the variables that make any mpirun inside use the lab, whose ``files`` are in ``folder``.
 
-    They make Open MPI and MPICH avoid shared memory, because messages between the lab's hosts would bypass
-    its network, and yield the few cores while they wait.
+    They make Open MPI and MPICH avoid shared memory, in which messages between the lab's hosts would bypass
+    its network. They also make waiting ranks of Open MPI yield the few cores.
     """
     return {
         "CCCTL_LAB": lab.name,

@@ -26,9 +26,9 @@ _TOLD_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class _State:
-    """The status of this rank, for the message at a timeout; on rank 0 also the pieces of all ranks.
+    """The status of this rank for the message at a timeout; also hands partial results to rank 0.
 
-    Pieces travel on a communicator of their own. Rank 0 receives them at each progress update.
+    Partial results have a communicator of their own. Rank 0 receives them at each progress update.
     """
 
     def __init__(self, keep: Callable[[Any], None]) -> None:
@@ -94,9 +94,10 @@ def run_inside(
 ) -> Any:
     """Call the task on this rank; return its value on rank 0, None on every other rank.
 
-    ``keep`` is called with each piece that ranks hand to ``progress.partial``: on rank 0 at once, for others
-    at rank 0's next update. A rank's exception, the time limit and, on rank 0, a signal end the whole job,
-    after a call of ``ending``. After SIGTERM mpirun kills the ranks within a second.
+    Rank 0 calls ``keep`` with each partial result that a rank hands to ``progress.partial``: with its own at
+    once, with those of other ranks at its next update or at the end. A rank's exception, the time limit and,
+    on rank 0, a signal end the whole job, after a call of ``ending``. After SIGTERM mpirun kills the ranks
+    within a second.
     """
     from exec.launcher.worker import expected, import_mpi
 
@@ -139,7 +140,7 @@ def _check_size(size: int, asked: int | None) -> None:
 
 @contextlib.contextmanager
 def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator[None]:
-    """Watch the time limit and, on rank 0, signals on a thread, which ends the job; within the block.
+    """Within the block, let a thread end the job at the time limit or, on rank 0, at a signal.
 
     The thread of the task may be stuck inside MPI, where no exception reaches it.
     """
@@ -158,10 +159,11 @@ def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator
 
 @contextlib.contextmanager
 def _signals_to(end: socket.socket | None) -> Iterator[None]:
-    """Write ending signals to ``end`` within the block, instead of obeying them.
+    """Within the block, write signals that would end the process to ``end``; do not obey them.
 
-    Without ``end`` they are ignored: mpirun signals every rank, and kills rank 0 as soon as another rank has
-    died of it, before rank 0 could save anything. Rank 0 ends them all.
+    Without ``end`` the signals are ignored. mpirun signals every rank, and it kills rank 0 as soon as another
+    rank dies of the signal, before rank 0 can save anything. So the other ranks ignore the signal, and rank 0
+    ends them all.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -187,7 +189,7 @@ def _watch(rank: int, state: _State, end: socket.socket, timeout_s: float | None
             told = end.recv(1)
             if not told:
                 return
-            # Python writes every handled signal there.
+            # Python writes the number of every handled signal to the socket.
             if told[0] in _TOLD_TO_END:
                 _abort(state, ending.signalled(signal.Signals(told[0])))
     ending.waiting(_this_rank(rank), str(state))
@@ -199,7 +201,7 @@ def _watch(rank: int, state: _State, end: socket.socket, timeout_s: float | None
 
 
 def _abort(state: _State, status: int) -> None:
-    """End the job; before MPI is up kill this process, which mpirun or srun takes for the end of the job."""
+    """End the job; before MPI is up, kill this process, so that mpirun or srun ends the job."""
     if state.world is None:
         os.kill(os.getpid(), signal.SIGKILL)
     state.world.Abort(status)

@@ -19,7 +19,7 @@ from probes.files import read_text
 
 __all__ = ["MOST_RANKS", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
 
-# Every host has at least one slot, so this also bounds the hosts of a list.
+# The most slots of a list. Every host has at least one, so this also bounds the hosts.
 MOST_RANKS = 65_536
 _MOST_LETTERS = 253
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{_MOST_LETTERS - 1}}}")

@@ -1,8 +1,9 @@
 """Protection of the ports of mpirun: only its own daemons reach them.
 
-The daemon of Open MPI (PRRTE 3) listens for daemons of other hosts at all addresses, without a secret, even
-without other hosts. Its sockets are changed from outside, which does not disturb it: first they accept the
-loopback interface alone, and later a filter drops all packets.
+The daemon of Open MPI (PRRTE 3) listens at all addresses for daemons of other hosts and asks them for no
+secret. It listens even if the job has only one host. This module changes the daemon's sockets from another
+process, which does not disturb the daemon: first they accept only the loopback interface, and later a filter
+drops all packets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The life of a world of ranks: start, and a certain end for its processes, files and shared memory."""
+"""A world of ranks: its start, and the removal of its processes, files and shared memory."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ _log = logging.getLogger(__name__)
 _FIRST_LINES, _LAST_LINES, _LAST_BYTES = 3, 12, 1 << 16
 # MPI keeps its shared memory here too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")
-# Longest time for mpirun or the agents to end after all ranks have, and after a request to end or a lost
-# rank: on its host nobody may be left to hear.
+# Longest time for mpirun or the agents to end once all ranks have ended. The second time holds after a
+# request to end, or if a rank was lost, because no process on its host may be left to hear that the run has
+# ended.
 _LEAVING_S, _ASKED_S = 5.0, 2.0
 # Killed processes that are still there after this long are waiting for a device.
 _ENDING_S = 10.0
@@ -89,7 +90,7 @@ class StartedRanks:
 
     @property
     def connected(self) -> bool:
-        """Whether all ranks were connected, so that a run that survives losses goes on after one."""
+        """Whether all ranks were connected; only then can a run go on after the loss of one."""
         return self._watchdog is not None and self._watchdog.connected
 
     def result(self, heard: Heard, timeout_s: float | None, stall_s: float | None) -> Any:

@@ -52,12 +52,13 @@ _log = logging.getLogger(__name__)
 SILENCE_S = 5.0
 # A rank that accepts no data of its job for this long is not sent the rest.
 _SENDING_S = 60
-# A rank of another host cannot be inspected, and its heartbeat may be held up on the way.
+# Longest silence of a rank on another host, which cannot be inspected and whose heartbeats may be delayed on
+# the way.
 FAR_SILENCE_S = 7.5
 START_S = 120.0
 # Longest time for MPI, or ccctl's own wires, to come up once all ranks are present.
 MPI_START_S = 120.0
-# After a failure, a dead rank that caused it may soon be found.
+# How long to listen on after a failure or the launcher's end, as further messages may explain it.
 _GRACE_S = 1.0
 _SCAN_S = 1.0
 _CUT_OFF = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
@@ -92,8 +93,8 @@ class Watchdog:
         """Start to greet ranks.
 
         ``stopped`` names a stopped process of the run on this host, "" for none. ``reached`` is called with
-        False when the first rank runs, and with True when all wires are up; ``deliver`` whenever a pending
-        signal may raise.
+        False when the first rank runs, and with True when all wires are up. ``deliver`` is called whenever a
+        pending signal may raise.
         """
         self._job, self._starter = job, starter
         self._stopped, self._reached = stopped, reached
@@ -136,7 +137,7 @@ class Watchdog:
 
     @property
     def connected(self) -> bool:
-        """Whether all ranks were connected: from then on the run may survive losses."""
+        """Whether the run survives losses now: it was asked to, and all ranks were connected."""
         return self._survives
 
     @property
@@ -312,7 +313,8 @@ class Watchdog:
             if message.where is not None:
                 self._whereabouts[rank.number] = message.where
             if self._all_up() and not self._survives:
-                # Before this, the others cannot have connected to each other.
+                # Before all ranks are up they are not all connected to each other, so the run cannot survive
+                # a loss.
                 self._survives = self._job.survive
                 self._reached(True)
                 for spare in self._spares:
@@ -359,7 +361,7 @@ class Watchdog:
             self._heard.keep(value)
 
     def _last_words(self) -> list[str]:
-        """Read the others' latest messages: pieces, and which step waits for the lost rank.
+        """Read all ranks' latest messages: pieces, failures, and heartbeats, which tell who waits.
 
         Return a line for each rank that has failed, which may be a cause or a consequence.
         """
@@ -445,7 +447,7 @@ class Watchdog:
         )
 
     def _found_stopped(self) -> str:
-        """Return a stopped process of the run; rarely, as the search reads all of /proc."""
+        """Return a stopped process of the run; rate-limited, as the search reads all of /proc."""
         now_s = time.monotonic()
         if now_s - self._scanned_s < _SCAN_S:
             return ""

@@ -18,8 +18,8 @@ from exec.program import Array
 __all__ = ["AlgorithmTimes", "MedianTime", "Rule", "next_size", "rules_of", "timing_of"]
 
 _ERRORS, _LEAST_GAIN = 2.0, 0.02
-# For normal noise: standard error of a median over that of a mean, sqrt(pi / 2), and standard deviation over
-# median absolute deviation, 1 / 0.6745.
+# For normal noise, the standard error of a median is sqrt(pi / 2) times that of a mean, and the standard
+# deviation is 1 / 0.6745 times the median absolute deviation.
 _MEDIAN, _DEVIATION = 1.2533, 1.4826
 # A crossover between two sizes closer than this ratio is not located more precisely.
 _CLOSE = 2.0

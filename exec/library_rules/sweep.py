@@ -32,7 +32,7 @@ _MOST_BETWEEN = 8
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """The collectives and sizes to measure, as nccl-tests counts them; ``budget_s`` is for each size.
+    """The collectives and the sizes, as in nccl-tests, to measure, with ``budget_s`` for each size.
 
     ``library`` is the MPI that the ranks must run: openmpi or mpich.
     """

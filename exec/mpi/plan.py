@@ -1,7 +1,7 @@
 """A program prepared to run on this rank's CPU: planned once, run many times.
 
 Ranks of one host communicate through shared memory. They read each other's buffers in place if these lie in a
-window (``exec.mpi.shared_memory.shared_array``); long messages in private memory they copy once, if the
+window (``exec.mpi.shared_memory.shared_array``). A long message in private memory is copied only once, if the
 system allows that. Ranks of different hosts communicate by persistent requests of MPI, or, if ``comm`` is a
 `Group`, over TCP connections.
 """
@@ -60,8 +60,8 @@ class MpiPlan:
     waiting rank waits for.
 
     With ``may_be_late`` this rank forwards what it receives but adds no input of its own, until `let_join` is
-    called; `joined` then returns which elements were added. With ``traced``, the same on all ranks, `kept`
-    returns the steps of the last run.
+    called; `joined` then returns which elements were added. With ``traced``, which must be equal on all
+    ranks, `kept` returns the steps of the last run.
     """
 
     def __init__(
@@ -140,8 +140,8 @@ class MpiPlan:
     def run(self, without: Mask | None = None) -> None:
         """Run the collective once on the current content of the buffers.
 
-        ``without`` is a mask of chunks, the same on all ranks, that are not sent; their outputs are
-        undefined. Raises UsageError for such a mask on wires of MPI.
+        ``without`` masks chunks that are not sent and whose outputs are undefined; it must be equal on all
+        ranks. Raises UsageError if it masks any chunk and the ranks communicate by MPI's persistent requests.
         """
         if without is not None and without.any():
             with self._leave_out(without):
@@ -175,7 +175,7 @@ class MpiPlan:
         self._added[:] = 0
 
     def let_join(self) -> None:
-        """Let the remaining steps of the current run add the send buffer, now filled; from any thread."""
+        """Let the rest of the current run add the filled send buffer; any thread may call this."""
         interpreter.let_join(self._header)
 
     def joined(self) -> Mask:
@@ -380,7 +380,7 @@ def _wires(comm: Any, wires: list[Wire]) -> Wires:
 
 
 def _any_in_place(comm: Any, send: Array, recv: Array) -> bool:
-    """Return whether any rank runs in place, as all ranks must plan alike; collective."""
+    """Return whether any rank runs in place: all ranks must plan alike; collective."""
     return any(comm.allgather(bool(send.size and recv.size and np.shares_memory(send, recv))))
 
 

@@ -13,15 +13,16 @@ __all__ = ["Call", "Peer", "nothing"]
 
 
 def nothing() -> None:
-    """Nothing to do around a call."""
+    """Do nothing: the default for the steps around a call."""
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A collective made ready: ``run`` is timed; ``prepare`` and ``settle`` go round it untimed.
+    """A prepared collective: ``run`` is timed; ``prepare`` before and ``settle`` after it are not.
 
-    Where the library works on memory of its own, ``place`` brings the input there and ``fetch`` the
-    result to ``result``; ``close`` frees. ``kept`` gives the log of the last run, where one is written.
+    If the library works on its own memory, ``place`` copies the input there and ``fetch`` copies the result
+    to ``result``. ``close`` frees what the call holds. ``kept`` returns the log of the last run, if one is
+    written.
     """
 
     run: Callable[[], object]
@@ -35,9 +36,9 @@ class Call:
 
 
 class Peer(Protocol):
-    """A library, opened once for a benchmark on all of its ranks; ``name`` heads its columns.
+    """A library, opened on all ranks once for a benchmark; ``name`` is the heading of its columns.
 
-    An ``optional`` one is left out of the sizes where it has nothing to offer.
+    An ``optional`` library is left out where `ready` raises UnavailableError.
     """
 
     optional: bool
@@ -49,7 +50,7 @@ class Peer(Protocol):
     def version(self) -> str: ...
 
     def ready(self, collective: Collective, buffers: Buffers, redop: str) -> Call:
-        """Return the library's own collective on ``buffers``; UnavailableError where it has none such."""
+        """Return the library's collective on ``buffers``; raises UnavailableError without one."""
         ...
 
     def close(self) -> None:

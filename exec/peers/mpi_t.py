@@ -1,6 +1,6 @@
 """The control variables of the MPI library, set while it runs (MPI 4.1, Sec. 15.3).
 
-mpi4py has no face for them, so the library that it has loaded is asked itself.
+mpi4py has no interface to them, so this module calls the MPI library that mpi4py has loaded.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from probes.base import UnavailableError
 __all__ = ["Variables", "choices_of", "library_path"]
 
 _LONGEST = 8192
-# MPICH tells the values of a variable in words only: "ring  - Force ring algorithm", in their order.
+# MPICH lists the values of a variable only in its description, in order, in lines such as "ring  - Force ring
+# algorithm".
 _IN_WORDS = re.compile(r"^(\w+)\s+- ", re.MULTILINE)
 
 
 class Variables:
-    """Reads and writes whole numbers by name; a handle is kept for each name."""
+    """Reads and writes integer control variables by name; keeps a handle for each name."""
 
     def __init__(self) -> None:
         self._library = _loaded_library()
@@ -29,11 +30,11 @@ class Variables:
         self._handles: dict[str, c_void_p] = {}
 
     def write(self, name: str, value: int) -> None:
-        """Set it on this rank; raises UnavailableError where it is not there or cannot be set."""
+        """Set a variable on this rank; raises UnavailableError if that is impossible."""
         self._call("MPI_T_cvar_write", self._handle(name), byref(c_int(value)), name=name)
 
     def read(self, name: str) -> int:
-        """Return the value that it has on this rank."""
+        """Return a variable's value on this rank."""
         held = c_int()
         self._call("MPI_T_cvar_read", self._handle(name), byref(held), name=name)
         return held.value

@@ -38,8 +38,8 @@ class RankTrace:
       the last step. Times below 20 us are not seen.
     - ``adds``: whether the row reduced; other rows copied, or moved no data.
     - ``takes``, ``gives``: the messages received and sent (-1: none). ``there_ns``: when the received message
-      had arrived over its wire; 0 within a host, where it is there when its sender's step ends. ``left_ns``:
-      when the sent message had left by its wire.
+      had arrived over its wire; 0 within a host, where a message arrives when its sender's step ends.
+      ``left_ns``: when the sent message had left by its wire.
     - Row ``reader_step[n]`` may begin only after message ``reader_message[n]`` has been read, because it
       overwrites the memory of that message. On a wire a message counts as read when it has left, at
       ``reader_ns[n]``.

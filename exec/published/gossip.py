@@ -39,7 +39,7 @@ class Gossip:
         self._works = dist.batch_isend_irecv(calls) if calls else []
 
     def after_backward(self) -> None:
-        """Replace the parameters by the average with the neighbours'; the optimizer steps from there."""
+        """Replace the parameters by the mean with the neighbours'; the optimizer steps from it."""
         for work in self._works:
             work.wait()
         # Sum in the order of ranks, so that two ranks that mix the same parameters get the same bits.

@@ -17,10 +17,10 @@ _BUFFER_BYTES = 64 << 20
 
 
 class Horovod:
-    """Averages of gradients during the backward pass; making and closing it are collective.
+    """Averages gradients during the backward pass; the constructor and ``close`` are collective.
 
-    A thread wakes every ``cycle_s``. By an all_reduce over gloo with one byte per tensor, the ranks agree on
-    the tensors that are ready on all of them. Then they all_reduce these in messages of at most
+    A thread wakes every ``cycle_s``. The ranks find the tensors that are ready on all of them by an
+    all_reduce over gloo of one byte per tensor. Then they all_reduce these in messages of at most
     ``buffer_bytes``.
     """
 

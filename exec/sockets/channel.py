@@ -1,10 +1,11 @@
 """Authenticated messages between two processes of one run: each has a MAC, checked before it is decoded.
 
-Both ends know the run's key. In the greeting each proves that it does, over a nonce of either end; until then
-neither sends or accepts more than a few bytes. The keys of the two directions of a connection are derived
-from the run's key and both nonces. A message is its length, the MAC (keyed BLAKE2b, RFC 7693) of its number
-and content, and the content. A message that was changed, cut, repeated, left out or moved is refused before
-it is decoded. Contents are records (`exec.records`), never code. Nothing is encrypted.
+Both ends know the run's key. In the greeting each end proves that it knows the key, by a MAC over the nonces
+of both ends. Until then neither sends or accepts more than a few bytes. The keys of the two directions of a
+connection are derived from the run's key and both nonces. A message is its length, the MAC (keyed BLAKE2b,
+RFC 7693) of its number and content, and the content. A message that was changed, cut, repeated, left out or
+moved is refused before it is decoded. Contents are records (`exec.records`), never code. Nothing is
+encrypted.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _READ_BYTES, _MOST_READS = 1 << 20, 64
 
 
 class BrokenMessage(OSError):  # noqa: N818 - what came, not what went wrong here
-    """An error: a message is not the next one that the other end sent."""
+    """An error: the data from the other end is not the next valid message of the protocol."""
 
 
 class Channel:
@@ -97,7 +98,7 @@ class Channel:
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Bytes of ``framed_bytes``, the size of all messages so far, acknowledged by the other host."""
+        """The part of ``framed_bytes`` (all messages so far) that the other host acknowledged."""
         return self.framed_bytes - len(self._outgoing) - unacknowledged_bytes(self._end)
 
     def goes_nowhere(self) -> bool:

@@ -35,7 +35,7 @@ from probes.live import host_key
 __all__ = ["Exchange", "Meeting", "Mesh", "Whereabouts"]
 
 Exchange = Callable[[bytes], list[bytes]]
-"""Gives what every rank gave, in the order of the ranks; collective."""
+"""Returns what every rank passed, in the order of the ranks; collective."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +105,8 @@ class _Connection:
         self.channel, self.sent = channel, Sent(channel.goes_nowhere)
         self.sending = threading.Lock()
         self.probed_s = 0.0
-        # Ranks that cannot pass messages on to this one, and those that this rank passes messages on for.
+        # Ranks that cannot relay messages to this peer, and ranks whose messages this rank relays to the
+        # peer.
         self.unfit, self.passing_for = set[int](), set[int]()
 
 
@@ -203,7 +204,7 @@ class Mesh:
         return peer in self._connections and self._connections[peer].sent.mute
 
     def outlast(self, peer: int, *, outage: bool) -> None:
-        """Keep the connection to ``peer`` for a day while it carries nothing; for seconds without ``outage``.
+        """Keep a silent connection to ``peer`` for a day if ``outage``, otherwise for seconds.
 
         This is for a peer known to be alive and reached over other ranks.
         """
@@ -419,7 +420,7 @@ class Mesh:
             self._wake()
 
     def _renew(self, where: Whereabouts, channel: Channel) -> bool:
-        """Replace a restarted rank's earlier start; return False, with the channel closed, if it is outdated.
+        """Replace a rank's old start; if ``where`` is outdated, close ``channel``, return False.
 
         This runs on the reading thread, so that no message of the earlier start is read afterwards.
         """
@@ -535,7 +536,7 @@ class Mesh:
             self._broke(peer, connection, f"broke its connection ({error})")
 
     def _go_round(self, peer: int) -> None:
-        """Send the messages that ``peer`` has not acknowledged to a third rank."""
+        """Send the messages that ``peer`` has not acknowledged by way of a third rank."""
         ends = (self.host[self.rank], self.host[peer])
         connection = self._connections[peer]
         unfit, lost = connection.unfit, self.lost

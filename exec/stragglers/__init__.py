@@ -1,7 +1,7 @@
 """Stragglers: which ranks wait for a late one, and how a collective goes on without it (AdapCC, Sec. IV-C).
 
-In: the times at which workers became ready, and the cost of their collective. Out: decisions to wait or go,
-and results assembled from the phases.
+In: the times at which workers became ready, and the cost of their collective. Out: decisions to wait for late
+ranks or to go on without them, and results assembled from the two phases.
 
 Read `ski_rental`, the rule; `buy_cost` with `late_bases`, the cost of going; `phase_buffers`, results from
 phases; `late_chunks`, chunks that join one late; `arrivals` and `policies`, the rule replayed beside others.

@@ -1,4 +1,4 @@
-"""Arrival traces: a CSV file with a row for each iteration, and in it when each rank was ready.
+"""Arrival traces: CSV files in which each row tells when each rank was ready in one iteration.
 
 | what             | written                                                                            |
 |------------------|------------------------------------------------------------------------------------|
@@ -36,10 +36,11 @@ _BEGINS_NUMBER = re.compile(r"[-+.0-9]")
 
 
 def parse_trace(text: str, source: str, *, unit: str = "ms", ranks: int | None = None) -> Arrivals:
-    """Return the arrivals in the text of the file ``source``, bare numbers in ``unit``.
+    """Return the arrivals in ``text``, read from file ``source``; bare numbers are in ``unit``.
 
-    ``ranks`` says how many there are where the trace has one column, and is held against one that has more.
-    Raises DataError with every problem, each with its line; UsageError where ``ranks`` is missing or wrong.
+    A trace of one column needs ``ranks``, the number of ranks. If ``ranks`` is given, a trace of more columns
+    must have one for each rank. Raises DataError with up to 20 problems and their lines, and UsageError if
+    ``ranks`` is missing or wrong.
     """
     reader = _Reader(source, unit)
     moments = np.array(reader.read(text))
@@ -103,7 +104,7 @@ class _Reader:
     def _header(self, fields: Sequence[str]) -> tuple[list[int], list[str] | None]:
         """Return (the columns of ranks, the unit of each column).
 
-        No units where the first row is no header.
+        The units are None if the first row is no header.
         """
         everything = list(range(len(fields)))
         if all(_BEGINS_NUMBER.match(field) for field in fields):

@@ -31,7 +31,7 @@ def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
     same buffers into equal chunks of whole elements; bases that cannot are left out.
     """
     found = [schedule]
-    # Cutting gains nothing for a send that is shorter than its start-up time.
+    # Cutting gains nothing if the transfer of a piece takes less time than its start-up.
     network, size_bytes = schedule.network, schedule.chunk_bytes
     pays = size_bytes > PIECES * np.min(network.alpha_s / network.beta_s_per_byte, initial=np.inf)
     if pays and _divides(size_bytes, PIECES * _ELEMENT_BYTES):
@@ -39,7 +39,7 @@ def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
     whole = schedule.collective
     if whole.kind not in _RING or whole.members:
         return tuple(found)
-    # A chunk for each rank; for all_gather one, as each rank starts with its own alone.
+    # One chunk for each rank; an all_gather needs only one, as each rank starts with its own.
     chunks = 1 if whole.kind == "all_gather" else whole.ranks
     shape = collective(whole.kind, whole.ranks, chunks, root=whole.root)
     total_bytes = whole.total_bytes(schedule.chunk_bytes)
@@ -58,8 +58,8 @@ def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
 def neighbours(ranks: int) -> list[list[int]]:
     """Return the fewest cycles through all ranks in which every two are neighbours at least once.
 
-    The construction is Walecki's (1892). Each cycle alternates between ranks on both sides of its first; an
-    odd number's last rank closes it.
+    The construction is Walecki's (1892). Each cycle alternates between ranks on both sides of its first rank.
+    If the number of ranks is odd, the last rank closes each cycle.
     """
     even = ranks - ranks % 2
     steps = [(at + 1) // 2 * (1 if at % 2 else -1) for at in range(even)]

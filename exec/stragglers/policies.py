@@ -1,4 +1,4 @@
-"""Policies replayed over arrivals: break-even, by the whole cost of going or by the extra, beside others.
+"""Replay of policies over arrivals: break-even on the whole or the extra cost of going, and others.
 
 The others are always-wait, always-go and the optimum, which is the best in hindsight.
 
@@ -36,10 +36,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """The results of one policy: each iteration's cost, completion, and whether it went without all.
+    """One policy's results by iteration: cost, completion, whether it went before all were ready.
 
-    The optimum is the best for each of the two measures by itself; ``went`` is that of the cost. The
-    completion is None if the phases have no separate times.
+    The optimum is the best by each measure separately; its ``went`` is that of the best cost. The completion
+    is None if the phases have no separate times.
     """
 
     cost_s: Floats
@@ -62,7 +62,7 @@ class Replay:
     bound: Floats
 
     def ratios(self, policy: str) -> Floats:
-        """Return a policy's cost over the best for each iteration; 1 if both are 0."""
+        """Return the ratio of a policy's cost to the best cost, by iteration; 1 if both are 0."""
         best_s, cost_s = self.policies["optimum"].cost_s, self.policies[policy].cost_s
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(cost_s == best_s, 1.0, cost_s / best_s)
@@ -78,7 +78,7 @@ class _Stretch:
 
 
 def ready_sets(arrivals: Arrivals) -> set[frozenset[int]]:
-    """Return the sets of ranks, short of all, that are ready at some moment: those that need a cost."""
+    """Return the sets of ranks, except all, that are ready at some moment; each needs a cost."""
     return {stretch.ready for row in arrivals.ready_s for stretch in _stretches(row)}
 
 

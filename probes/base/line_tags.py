@@ -9,7 +9,7 @@ __all__ = ["without_tags"]
 
 _MOST_SHAPES = 16
 _BLANKS = r"[ \t]*"
-# Tags of these shapes cannot be part of a number or a name.
+# Beginnings of shapes; tags of such shapes cannot be part of a number or a name.
 _BRACKET = (_BLANKS + r"\[", _BLANKS + "<")
 
 

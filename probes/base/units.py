@@ -31,7 +31,7 @@ _TIME = re.compile(rf"{_NUMBER}\s*([^0-9]+)")
 
 
 def parse_size(text: str, name: str = "size") -> int:
-    """Bytes, as nccl-tests reads them: K, M, G and T are powers of 1024, whether or not B, i or iB follows.
+    """Return bytes, read as by nccl-tests: K, M, G, T are powers of 1024, also before B, i or iB.
 
     Raises UsageError, which begins with ``name``, unless ``text`` is a whole number of bytes from 1 to
     ``MOST_BYTES``.
@@ -64,7 +64,7 @@ def parse_rate(text: str, name: str = "bandwidth") -> float:
 
 
 def parse_rates(text: str, name: str = "bandwidth", *, most: int | None = None) -> tuple[float, ...]:
-    """Rates separated by commas; one without a unit takes that of the last: ``200,100,50GB/s``.
+    """Return comma-separated rates; a rate without a unit takes the last one's: ``200,100,50GB/s``.
 
     Raises UsageError, which begins with ``name``, for a rate below 1 bit/s or above 10⁶ TB/s, and for more
     than ``most`` of them.
@@ -83,7 +83,7 @@ def parse_rates(text: str, name: str = "bandwidth", *, most: int | None = None) 
 
 
 def parse_seconds(text: str, name: str = "alpha", *, positive: bool = False) -> float:
-    """Seconds: ``0.5us``, ``20ns``, ``3ms``, ``1s``; only 0 needs no unit, and is none if ``positive``.
+    """Return the seconds in ``0.5us``, ``20ns`` or ``1s``; a bare 0 is allowed unless ``positive``.
 
     Raises UsageError, which begins with ``name``.
     """
@@ -112,7 +112,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """Return a rate in bits, as links are sold, that ``parse_rate`` reads back to six digits: 100Mbit/s."""
+    """Return a rate as text in bits; ``parse_rate`` reads it back to six digits: 100Mbit/s."""
     for unit in ("T", "G", "M", "k"):
         if 8 * bytes_per_s >= _DECIMAL[unit.lower()]:
             return f"{8 * bytes_per_s / _DECIMAL[unit.lower()]:g}{unit}bit/s"

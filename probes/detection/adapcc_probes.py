@@ -136,7 +136,7 @@ def _one_nic(
 def _ratios_of_pairs(
     gpus: Sequence[str], copies: Copies, trials: ProbeTrials
 ) -> Mapping[tuple[str, str], Floats]:
-    """Return, per repetition, GB/s beside the other over GB/s alone, averaged over both directions."""
+    """Return each pair's GB/s beside each other over GB/s alone, per repetition; mean of both GPUs."""
     both = list(combinations(gpus, 2))
     tries = [(gpu, other) for pair in both for gpu, other in (pair, pair[::-1])]
     everything: list[tuple[str, str]] = [*tries, *((gpu, "") for gpu in gpus)]

@@ -33,9 +33,10 @@ def complete(topology: Topology, tables: Bandwidths) -> Topology:
 
 
 def _with_only_node(host: Host) -> Host:
-    """Put everything on the only NUMA node if there is one, even if the kernel writes -1.
+    """Put devices without a NUMA node (the kernel writes -1) on the node of a host with only one.
 
-    nvidia-smi and rocm-smi list only the nodes of GPUs, so there may be others.
+    Hosts described by nvidia-smi or rocm-smi stay as they are: these list only the nodes of GPUs, so there
+    may be others.
     """
     if len(host.numa) != 1 or host.numa[0].index < 0 or host.numa[0].method in ("smi", "rocm_smi"):
         return host
@@ -173,7 +174,7 @@ def _assumed_speeds(host: Host) -> Iterator[Finding]:
 
 
 def _links_down(host: Host) -> Iterator[Finding]:
-    """Yield links that are down although equal GPUs of the host have more up: boards may wire only a part."""
+    """Yield links that are down if equal GPUs have more up; links down on all may not be wired."""
     up, down = (
         {
             gpu.bus_id: sum(

@@ -21,7 +21,7 @@ _WIDTHS, _SPEEDS = (1, 2, 4, 8, 16), (8.0, 16.0, 32.0, 64.0)
 
 @dataclass(frozen=True)
 class Edit:
-    """One correction of a host: ``where`` names the GPU, PCIe link or NIC, ``text`` both values."""
+    """One correction of a host: ``where`` names a GPU, link or NIC, ``text`` says what changes."""
 
     what: Literal["nvlink", "pcie", "place", "nic"]
     host: str
@@ -49,7 +49,7 @@ class GpuPair:
 def candidate_edits(
     host: Host, odd: Sequence[GpuPair], pairs: Sequence[GpuPair], tables: Bandwidths
 ) -> Iterator[Edit]:
-    """Yield the edits of ``host`` that may explain ``odd``, the measured ``pairs`` that contradict it."""
+    """Yield edits of ``host`` that may explain ``odd``, those of ``pairs`` that contradict ``host``."""
     touched = {bus_id for pair in odd for bus_id in (pair.src, pair.dst)}
     gpus = [gpu for gpu in host.gpus if gpu.bus_id in touched]
     yield from _links_between(host, odd, pairs, tables)
@@ -187,7 +187,7 @@ def _moved(host: Host, gpus: Sequence[Gpu]) -> Iterator[Edit]:
 
 
 def _placed(host: Host, gpu: Gpu, place: PciDevice, other: Gpu) -> Host:
-    """Return the host with ``gpu`` in the position of ``other``'s function; its own link is unchanged."""
+    """Return the host with ``gpu`` at the place of ``other`` in the PCI tree; its PCIe link is unchanged."""
     own = functions(host)[gpu.bus_id]
     moved = replace(own, parent=place.parent, root=place.root, numa=place.numa, cpus=place.cpus)
     at = replace(gpu, numa=other.numa, cpus=other.cpus)

@@ -146,7 +146,7 @@ def _merged(first: Host, second: Host) -> Host:
 
 
 def _fabric(first: tuple[FabricLink, ...], second: tuple[FabricLink, ...]) -> tuple[FabricLink, ...]:
-    """Return each GPU's links from the first source with any: one may name switches that another hides."""
+    """Return each GPU's links from the first source with any: only some sources name the switches."""
     known = {(link.source, link.kind) for link in first}
     places = {_ends(link) for link in first}
     other = tuple(link for link in second if (link.source, link.kind) not in known or _ends(link) in places)

@@ -1,4 +1,4 @@
-"""Declared speeds of NICs compared with rates between hosts: wrong speeds, and slower paths."""
+"""Comparison of NICs' declared speeds with measured rates: finds wrong speeds and slow paths."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class NicSpeeds:
         return topology, edits, self._unexplained(mbit)
 
     def _is_wrong(self, key: _Key) -> bool:
-        """Return whether a NIC carried more than declared, or less in every pair though peers are faster."""
+        """Return whether the best rate of a NIC in all its pairs contradicts its declared speed."""
         mbit, best_gbs = self._mbit[key], self._best_gbs[key]
         if not mbit:
             return False
@@ -71,7 +71,7 @@ class NicSpeeds:
         expected = max(min(mbit, self._mbit[other] or mbit) for other in others) / 8000
         if best_gbs >= _LEAST * expected:
             return False
-        # Another end is faster elsewhere, or every NIC falls short.
+        # This NIC is the slow one if a peer is faster in another pair, or if no NIC is much faster.
         return any(self._best_gbs[other] > best_gbs / 0.9 for other in others) or best_gbs >= 0.9 * max(
             self._best_gbs.values()
         )

@@ -16,7 +16,7 @@ _SOURCES = "add the output of nvidia-smi topo -m, or the file that NCCL_TOPO_DUM
 
 
 def unknown_nvlinks(host: Host) -> Finding | None:
-    """Return the finding that GPUs may have NVLinks that no source shows; None if they do not."""
+    """Return a finding if GPUs have, or may have, NVLinks that no source shows; otherwise None."""
     able = [gpu for gpu in host.usable_gpus if _may_have(gpu)]
     if len(able) < 2 or any(link.kind != "c2c" for link in host.fabric):
         return None

@@ -37,7 +37,7 @@ class Matched:
 
 
 def matchings(reference: Host, found: Host) -> Iterator[Matched]:
-    """Yield two matchings: bus ids before position, and position alone (for renumbered buses)."""
+    """Yield two matchings: one that uses bus ids, and one without them (for renumbered buses)."""
     for by_bus in (True, False):
         gpus = _pairs(
             reference.gpus,
@@ -70,14 +70,18 @@ def model(device: Gpu | Nic, host: Host) -> tuple[str, str]:
 
 
 class _Positions:
-    """Positions of devices: the devices under the same switch, and the rank within the NUMA node."""
+    """Positions of devices: what is under the same switch, and the index within the NUMA node."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._functions = functions(host)
 
     def of(self, device: Gpu | Nic) -> tuple[object, int]:
-        """Return (surroundings, its index among devices of its kind on its NUMA node)."""
+        """Return (surroundings, its index among devices of its kind on its NUMA node).
+
+        The surroundings are the number of switch bridges above the device, and the numbers of GPUs and of all
+        devices below the nearest of them.
+        """
         above = self._above(device)
         everyone: list[Gpu | Nic] = [*self._host.gpus, *self._host.physical_nics]
         near = [one for one in everyone if self._above(one)[:1] == above[:1]]

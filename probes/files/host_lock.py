@@ -25,12 +25,12 @@ __all__ = ["FileLock", "HostLock", "folder", "held"]
 _PREFIX = "profile-"
 _NAP_S = 0.5
 _MOST_OWNER_BYTES = 200
-# No measurement takes this long.
+# Age in seconds after which an unlocked file counts as left behind; no measurement takes this long.
 _ABANDONED_S = 86_400.0
 
 
 class FileLock:
-    """A lock that one process holds at a time, made of a file in a folder; it may be taken repeatedly."""
+    """A lock file that one process at a time can hold; once released, it may be taken again."""
 
     def __init__(self, name: str, place: Path | None = None) -> None:
         """Use the file ``name`` in the folder ``place``, by default that of this user's locks."""

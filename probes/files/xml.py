@@ -1,4 +1,4 @@
-"""XML from untrusted sources: no document types, no entities, bounded size."""
+"""XML from untrusted sources: no unexpected document type, no entities, bounded size."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def parse_xml(content: bytes, source: str, doctype: str = "") -> XmlElement:
     except _Refused as error:
         raise DataError(source, [str(error)]) from error
     except Exception as error:
-        # expat decodes all 256 bytes with a Python codec, which may raise anything.
+        # To learn an unknown encoding, expat decodes all 256 byte values with a Python codec, which may raise
+        # anything.
         raise DataError(source, [f"expected XML in UTF-8 or UTF-16: {error}"]) from error
     if builder.root is None:
         raise DataError(source, ["not XML: it has no element"])

@@ -80,7 +80,7 @@ class CudaEnd:
 
 
 def cuda_end(choice: DeviceChoice, local_rank: int) -> CudaEnd | None:
-    """Return the GPU of a host's n-th rank, round-robin if there are more ranks; None for a process.
+    """Return the GPU of a local rank, round-robin if ranks outnumber GPUs; None for a CPU process.
 
     With "cuda", raises UnavailableError if there is no GPU; with "auto" such a rank is a process.
     """

@@ -6,7 +6,7 @@ __all__ = ["library_name"]
 
 
 def library_name() -> str:
-    """Return the name and version of the MPI library without its build: "Open MPI v5.0.11"; starts MPI."""
+    """Return the MPI library's name and version, such as "Open MPI v5.0.11"; this starts MPI."""
     from mpi4py import MPI
 
     text: str = MPI.Get_library_version()

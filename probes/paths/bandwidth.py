@@ -49,8 +49,8 @@ class CpuLink:
 class Bandwidths:
     """The tables: PCIe by GT/s ("16"), NVLink and xGMI by GPU architecture ("sm_90", "gfx942").
 
-    The first matching entry of ``cpu_links`` applies to a CPU. ``intel_peer_overhead`` is the factor by which
-    transfers between GPUs occupy PCIe links longer through Intel CPUs, which split them into small packets.
+    The first matching entry of ``cpu_links`` applies to a CPU. Transfers between GPUs through Intel CPUs
+    occupy PCIe links ``intel_peer_overhead`` times as long, because these CPUs split them into small packets.
     ``sources`` cites the origin of the rates.
     """
 

@@ -55,7 +55,7 @@ class _Place:
 
 
 class Paths:
-    """The path types of one host. A pair costs the depth of the PCI tree, or the number of GPUs for NVB."""
+    """The path types of one host. A query takes O(depth of the PCI tree), or O(GPUs) for NVB."""
 
     def __init__(self, host: Host) -> None:
         self._devices = functions(host)

@@ -1,7 +1,7 @@
 """Reasons why a path is not better, as far as the topology shows.
 
-The file ``nvlink_models.json`` lists which models have NVLink: none, by a bridge over two cards, or on the
-board.
+The file ``nvlink_models.json`` lists GPU models by how they have NVLink: not at all, by a bridge over two
+cards, or on the board.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_NVLINK = ("sm_61", "sm_62", "sm_72", "sm_87", "sm_89", "sm_110", "sm_120", "
 
 
 def reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType, tables: Bandwidths) -> list[str]:
-    """Return the reasons as sentences, most important first; empty if no nearer path is possible."""
+    """Return the reasons as sentences, most important first; empty if the topology shows none."""
     if path == "LOC":
         return []
     found: list[str] = []
@@ -91,7 +91,7 @@ def _of_fabric(host: Host, a: Gpu, b: Gpu, path: PathType, tables: Bandwidths) -
 
 
 def _lost_links(host: Host, gpu: Gpu, tables: Bandwidths) -> Iterator[str]:
-    """Yield unused links; some boards wire only a part of a chip's links."""
+    """Yield a sentence about NVLinks that are down or unused; some boards wire only a part."""
     down = sum(link.count for link in host.fabric if link.source == gpu.bus_id and link.state == "down")
     up = _count(host, gpu)
     like = max((_count(host, other) for other in host.gpus if other.name == gpu.name), default=0)
@@ -139,7 +139,7 @@ def _elsewhere(host: Host, gpu: Gpu, links: list[FabricLink], other: Gpu) -> str
 
 
 def _of_peers(host: Host, a: Gpu, b: Gpu) -> Iterator[str]:
-    """Yield the driver's restrictions, with its own word."""
+    """Yield the driver's restrictions on peer access, each with the word that the driver uses."""
     for matrix in host.matrices:
         for one, other in ((a, b), (b, a)):
             word = matrix.cell(one.bus_id, other.bus_id)

@@ -32,7 +32,7 @@ _FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "n
 
 @dataclass(frozen=True)
 class Fits:
-    """The fits of all links, as columns in the order of ``pairs``: the better of concurrent and alone."""
+    """The better fit of each link, measured together and alone, in the order of ``pairs``."""
 
     samples: Samples
     places: Sequence[Place]
@@ -130,8 +130,9 @@ def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 def _outstanding(fits: Fits) -> list[Pair]:
     """Return the links that stand out, worst kinds first; only a few of those that a slow end explains.
 
-    The fastest links of a sender or receiver between hosts show how slow it is. If they are faster alone, the
-    others stand out against it. Within a host a measurement is short, so all links are measured again.
+    Of a slow sender or receiver between hosts, only the fastest links are measured again: they show how slow
+    it is. If they prove faster alone, its other links stand out by comparison. Within a host a measurement is
+    short, so all links are measured again.
     """
     beta, rows, again = fits.column(""), fits.rows, set(fits.retested)
     suspected: list[int] = []
@@ -149,7 +150,7 @@ def _outstanding(fits: Fits) -> list[Pair]:
 
 
 def unsettled(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """Return links that stand out and were not measured alone, or were disturbed when they were.
+    """Return links that stand out and were not measured alone, or were disturbed while alone.
 
     Links that others held up are left out: they are measured when it is known what they share.
     """
@@ -165,7 +166,7 @@ def waiting(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 
 
 def preempted(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """Return the links, one for both directions, whose latency may be the time of waiting for a core."""
+    """Return (lower rank, higher rank) of the links whose latency may be the wait for a core."""
     fits = Fits(samples, places)
     return sorted({(min(pair), max(pair)) for pair in (fits.pairs[row] for row in fits.rows["preempted"])})
 

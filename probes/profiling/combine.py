@@ -27,10 +27,11 @@ _COLUMNS: dict[Quantity, tuple[str, ...]] = {
 
 
 def joined(first: Profile, again: Profile) -> Profile:
-    """Return ``first`` with the links only in ``again``; others get the lower beta and the lower alpha.
+    """Return ``first`` plus the links only in ``again``; links in both get the lower costs.
 
-    A disturbance only slows a link down, so the better of two values is nearer to its capability. One
-    measurement in which no end waited for a core is enough to settle the latency.
+    A disturbance only slows a link down, so the better of two values is nearer to its capability. A link
+    loses its flag "preempted" if ``again`` has none: one measurement in which no end waited for a core
+    settles the latency.
     """
     rows = matched(first, again)
     one, other = first.links, again.links
@@ -50,9 +51,9 @@ def joined(first: Profile, again: Profile) -> Profile:
 
 
 def recalled(baseline: Profile, now: Profile, history: History) -> Profile:
-    """Return ``now`` with the unmeasured links that were worse when last measured, at those values.
+    """Return ``now`` plus the unmeasured links that were worse when last measured, at those values.
 
-    They have the spread of ``baseline``. Without this, an unmeasured link would seem healthy.
+    Their relative spread is that of ``baseline``. Without this, an unmeasured link would seem healthy.
     """
     links, scaled = baseline.links, dict[str, Any]()
     missing = matched(baseline, now) < 0
@@ -110,7 +111,7 @@ def _together(*measured: Sequence[SentSegments]) -> tuple[SentSegments, ...]:
 
 
 def brought_up_to_date(baseline: Profile, now: Profile, changes: Iterable[Change]) -> Profile:
-    """Return ``baseline`` with the present values of ``changes``; everything else, also ports, is kept.
+    """Return ``baseline`` with the links in ``changes`` as in ``now``; keep all else, also ports.
 
     Thus noise alone changes nothing, and links that were not measured now keep their values.
     """

@@ -79,7 +79,10 @@ class Names:
         return self._hosts[rank] if self._alone else f"rank {rank} ({self._hosts[rank]})"
 
     def together(self, ranks: Sequence[int], every: Sequence[int]) -> dict[str, list[int]]:
-        """Group ``ranks`` by name: the host's if all of its ranks in ``every`` are included, else the own."""
+        """Group ``ranks`` by name: their host's or their own.
+
+        A host's name is used if all its ranks in ``every`` are included.
+        """
         found: dict[str, list[int]] = {}
         for rank in ranks:
             host = self._hosts[rank]
@@ -93,7 +96,7 @@ class Names:
         return len({self._hosts[rank] for rank in ranks}) == 1
 
     def parties(self, ranks: Sequence[int], every: Sequence[int]) -> int:
-        """Return the number of parties in ``every``; 0 if ``ranks`` are only a part of a host's.
+        """Return the number of parties in ``every``; 0 if ``ranks`` are only part of a host.
 
         Parties are hosts, or ranks if ``every`` are on one host.
         """
@@ -133,7 +136,7 @@ def worst_first(parts: Iterable[SlowPart]) -> list[SlowPart]:
 
 
 def asymmetric(pairs: Sequence[Pair], beta: Floats, median: Floats, low: Floats, high: Floats) -> list[int]:
-    """Return rows a tenth slower than the way back, at best and in the median, beyond their intervals.
+    """Return rows a tenth slower than the way back, in best and median, with disjoint intervals.
 
     If links vary by more than that, the difference must also exceed their variation.
     """
@@ -150,7 +153,7 @@ def asymmetric(pairs: Sequence[Pair], beta: Floats, median: Floats, low: Floats,
 
 
 def noise(wander: Floats) -> float:
-    """Return the uncertainty of a best value, from the distance of the median to it (both logarithms)."""
+    """Return the uncertainty of best times; ``wander`` has the logarithms of median over best."""
     return float(np.median(wander)) / 2 if len(wander) else 0.0
 
 
@@ -168,9 +171,8 @@ def describe(what: str, worst: Sequence[tuple[float, str]]) -> str:
 def _costs(times: float, parties: int) -> str:
     """Return the words for the cost of a sender or receiver that is ``times`` too slow.
 
-    A ring moves 2(n-1)/n of the data through each of n parties. Any other algorithm makes each party send its
-    own data once and receive the sum once, while all others work as before. ``parties`` is n, or 0 if the
-    slow part is not a whole party.
+    A ring moves 2(n-1)/n of the data through each of n parties. In any other algorithm, too, each party sends
+    its own data once and receives the sum once. ``parties`` is n, or 0 if the slow part is not a whole party.
     """
     least = times * parties / (2 * (parties - 1)) if parties > 1 else 0.0
     others = f", any other at least {least:.1f} times" if least >= 1.05 else ""

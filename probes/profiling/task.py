@@ -2,8 +2,8 @@
 
 In the round-robin rounds of AdapCC (Sec. IV-B), ping-pong gives alpha and message trains give beta. There are
 several passes over all links, so that a lasting disturbance does not spoil every sample of one link. Links
-that stand out, or whose fit is rejected, are measured again, alone, before they are reported. Then shared
-ports are tried.
+that stand out, or whose fit is rejected, are measured again, alone, before they are reported. Then trials
+show which links share ports.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from probes.sampling import Place, Prober, Samples, packet_trains, sent_and_retr
 __all__ = ["Begun", "profile", "rescued"]
 
 
-# Memory of a rank, mostly its message buffer, and MPI's use of /dev/shm.
+# The bytes that a rank needs: of memory, mostly for its message buffer, and of /dev/shm, for MPI.
 _RANK_BYTES, _SHARED_BYTES = 112 << 20, 1 << 20
 
 
@@ -45,10 +45,10 @@ class Begun:
 def profile(comm: Any, effort: Effort | None = None, progress: Safekeeping = SILENT) -> Profile | None:
     """Measure alpha and beta of every link between the ranks of ``comm``, round-robin (AdapCC, Sec. IV-B).
 
-    Every rank of ``comm`` (an mpi4py communicator of at least two ranks) calls it, or ``exec.launch`` on each
-    rank that it starts. Returns the `Profile` on rank 0, None elsewhere: alpha in seconds, beta in seconds
-    per byte, for each ordered pair. ``effort`` says how long to measure, and what; N ranks take O(N) rounds,
-    of some 0.1 s each.
+    Call it on every rank of ``comm``, an mpi4py communicator of at least two ranks, or let ``exec.launch``
+    call it on each rank that it starts. Returns the `Profile` on rank 0, None elsewhere: alpha in seconds,
+    beta in seconds per byte, for each ordered pair. ``effort`` says how long to measure, and what; N ranks
+    take O(N) rounds, of some 0.1 s each.
 
     Raises UsageError for one rank, LockHeldError if another measurement of this user runs on one of the
     hosts, and UnavailableError if memory is short.

@@ -35,7 +35,7 @@ def doubling_strides(ranks: int) -> list[int]:
 
 
 def strides(ranks: int) -> list[int]:
-    """Return every stride, those of ``doubling_strides`` first: a cut at the end disconnects no rank."""
+    """Return every stride, those of ``doubling_strides`` first, so a cut list joins all ranks."""
     first = doubling_strides(ranks)
     return [*first, *(stride for stride in range(1, ranks) if stride not in set(first))]
 

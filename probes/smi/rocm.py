@@ -44,7 +44,7 @@ class _Tables:
     numa: dict[str, int | None] = field(default_factory=dict)
 
     def word(self, title: str, a: str, b: str) -> str:
-        """Return the cell of two GPUs; JSON lists each pair once."""
+        """Return the cell of two GPUs in either order, because JSON lists each pair once."""
         table = self.tables[title]
         return table.get((a, b)) or table.get((b, a), "")
 

@@ -20,7 +20,7 @@ _FAR_S = 1e30
 
 
 class Prices:
-    """Links, then ports, as resources with prices; a link costs its hold time times the prices it holds."""
+    """Prices of links, then ports; a link costs its hold time times its and its ports' prices."""
 
     def __init__(self, network: Network, held_s: Floats) -> None:
         self.network, self.held_s = network, held_s
@@ -35,7 +35,7 @@ class Prices:
         return floats(price / price.sum())
 
     def fixed(self) -> Iterator[Floats]:
-        """Yield prices for each cost level: on its links without ports and on one side of its ports."""
+        """Yield even prices, then for each cost level those of portless links and one port side."""
         yield self.even()
         levels = cost_levels(self.network)
         level = np.searchsorted(levels * (1 + 1e-9), self.network.beta_s_per_byte)

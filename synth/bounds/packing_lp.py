@@ -1,4 +1,4 @@
-"""The packing linear program: the share of each tree, at the least largest load.
+"""The packing linear program: shares of trees that make the largest load of a resource least.
 
 A tree is a row of edges (or links). It loads resources: ports, and links that have no port. Trees belong to
 groups. Each group has a demand, to which the shares of its trees add up.
@@ -16,7 +16,7 @@ from synth.network import Network
 
 __all__ = ["Shares", "Trees", "link_load", "solve"]
 
-# The cost of a level of a tree relative to the least load: so small that the load decides.
+# The cost of each level of a tree, relative to the least load. It is so small that the load decides.
 _HEIGHT_WEIGHT = 1e-2
 # A link counts as slower than its port only beyond this ratio, as measurements of equal rates differ
 # slightly.
@@ -85,10 +85,10 @@ class Shares:
 
 
 def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None = None) -> Shares:
-    """Return shares with the least largest load; among nearly equal ones, shares of low trees.
+    """Return the shares that make the largest load least; of nearly equal ones, prefer low trees.
 
-    ``busy`` is (resources, edges); ``demand[g]`` is the load that group g carries. ``spared`` is a load on
-    each resource that every tree causes and that does not count.
+    ``busy`` is (resources, edges); ``demand[g]`` is the load that group g carries. ``spared`` is subtracted
+    from the load of each tree on each resource, as every tree causes that much.
     """
     columns, groups = trees.table, trees.groups
     count, size = columns.shape
@@ -106,7 +106,7 @@ def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None =
     equal = hstack((one_each, coo_array((len(demand), 1))), format="csc")
     least = float(load.sum(axis=0).min()) / busy.shape[0] / scale
     goal = np.append(_HEIGHT_WEIGHT * least * trees.heights, 1.0)
-    # This import takes a tenth of a second, which processes that solve nothing are spared.
+    # Import here: it takes a tenth of a second, which processes that solve nothing need not spend.
     from scipy.optimize import linprog
 
     solved = linprog(goal, A_ub=upper, b_ub=np.zeros(len(rows)), A_eq=equal, b_eq=demand, method="highs")
@@ -116,7 +116,10 @@ def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None =
 
 
 def _distinct_rows(load: csr_array) -> Indices:
-    """Return rows with distinct loads: opposite links of equal cost are loaded alike by every tree."""
+    """Return one row of each set of equal rows.
+
+    For example, every tree loads opposite links of equal cost alike.
+    """
     first: dict[tuple[bytes, bytes], int] = {}
     for row in range(load.shape[0]):
         entries = slice(load.indptr[row], load.indptr[row + 1])

@@ -2,10 +2,11 @@
 
 Let every port, and every link without one, have a price y. A send costs the sum over these resources of hold
 time times price. In time T all resources offer T·Σy. Between k parts of the network every chunk crosses at
-least 2(k−1) times (Nash-Williams, Tutte). Take for each cost the parts that cheaper links connect, as in
-Kruskal's algorithm; summed over all costs, the crossings cost twice a minimum spanning tree, where a pair of
-ranks costs as much as its cheaper direction. So T ≥ bytes · 2·MST(y)/Σy. The best prices are the dual of
-packing spanning trees; *count* and *partition* are this bound at special prices.
+least 2(k−1) times (Nash-Williams, Tutte). For each cost, take as parts the sets of ranks that cheaper links
+connect, as in Kruskal's algorithm. Summed over all costs, the crossings cost at least twice a minimum
+spanning tree, MST(y). In this tree, a pair of ranks costs as much as its cheaper direction. So T ≥ bytes ·
+2·MST(y)/Σy. The best prices are the dual of packing spanning trees; the bounds named *count* and *partition*
+are this bound at special prices.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from synth.network import Network
 
 __all__ = ["is_promising", "spanning_tree_s_per_byte"]
 
-# The most links for which the search takes less than a second, and resources that are never too many for it.
+# The most links for which the search takes less than a second, and a number of resources that is never too
+# large for that.
 _MOST_LINKS, _FEW_RESOURCES = 20_000, 64
-# Trees before the first linear program, rounds at most, and trees a round for each of the two prices.
+# The number of trees before the first linear program, the most rounds, and the trees added in a round at each
+# of two prices (the latest and the mean).
 _FIRST_TREES = 32
 _MOST_ROUNDS = 40
 _PER_ROUND = 4
@@ -110,8 +113,8 @@ def _search(network: Network) -> Iterator[tuple[float, float]]:
             for at in range(_PER_ROUND):
                 tree = trees.add(_cheapest(network, cost, random), 0)
                 if at == 0:
-                    # The random addition to the edges bounds the error: no tree is cheaper than this one by
-                    # more.
+                    # The random additions to the costs may hide a cheaper tree. It is cheaper by no more than
+                    # the term subtracted here.
                     least = cost[tree].sum() - 2 * _CHANCE * len(tree) * cost.max()
                     best = max(best, float(least / price.sum()))
     yield best, best

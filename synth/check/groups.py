@@ -13,10 +13,11 @@ from synth.groups import Division, Groups
 
 __all__ = ["GroupsVerdict", "examine_groups", "lemma_holds_from"]
 
-# The relative error of a product of matrices and of its eigenvalues.
+# The tolerance of rho and the distance (absolute) and of the time (relative); then the largest number that
+# counts as a rounding error.
 _TOLERANCE = 1e-6
 _ROUNDING = 1e-9
-# Powers of a nilpotent matrix are zero except for rounding.
+# The largest 2-norm that counts as zero: powers of a nilpotent matrix are zero except for rounding.
 _VANISHING = 1e-13
 _MOST_POWERS = 32
 _REPRESENTED = ("representatives", "alternating")
@@ -34,9 +35,10 @@ class GroupsVerdict:
 def examine_groups(groups: Groups) -> GroupsVerdict:
     """Return the verdict on groups whose fields are consistent (``problems`` finds nothing).
 
-    Matrices must be doubly stochastic. Rho and the distance must be those of their product, and below 1. The
-    time must follow from the network. The rules of Sec. III-B must hold: a rack has one representative at a
-    time, none with a slow NIC, and the representative of a slow rack is in a group of two.
+    Matrices must be doubly stochastic. Rho and the distance must be those of the product of the matrices, and
+    the values of rank 0 must reach every rank. The time must follow from the network. The rules of Sec. III-B
+    must hold: a rack has one representative at a time, which has no slow NIC unless all NICs of the rack are
+    slow, and the representative of a slow rack is in a group of two.
     """
     product = np.eye(groups.ranks)
     findings: list[str] = []
@@ -78,8 +80,9 @@ def _time(groups: Groups) -> Iterator[str]:
 def _iteration_s(groups: Groups, division: Division, link: Indices) -> float:
     """Return when the last group has averaged; all groups run at once, each as a ring in the order of racks.
 
-    A ring of n takes 2(n − 1) messages of 1/n of the bytes for each layer, each with the highest latency of
-    its links. Its busiest link or port also carries the bytes of the other rings that use it.
+    For each layer, a ring of n ranks takes 2(n − 1) steps with messages of 1/n of the layer's bytes; a step
+    has the highest latency of the ring's links. The bytes take as long as on the ring's busiest link or port,
+    which also carries the bytes of other rings.
     """
     network = groups.network
     place = {rank: at for at, rank in enumerate(rank for rack in groups.racks for rank in rack)}
@@ -100,7 +103,7 @@ def _iteration_s(groups: Groups, division: Division, link: Indices) -> float:
 
 
 def lemma_holds_from(product: Floats, rho: float) -> int | None:
-    """Return the first number of periods from which Lemma IV.1 is proven; None: none up to the 32 tried.
+    """Return the number of periods from which Lemma IV.1 is proven; None if it is for none up to 32.
 
     The lemma bounds the squared error of every rank after k periods by rho^k · ‖X₀‖². It holds for all k ≥ m
     if the 2-norms of the error's powers m to 2m − 1 satisfy it, because any k ≥ m is a sum of such numbers.

@@ -47,10 +47,10 @@ def is_delivered(schedule: Schedule, timing: Timing, slack: float) -> bool:
     that arrival and arrives after its own start. By induction all copies from the chunk's sources are
     complete.
 
-    The source of a chunk to which every rank contributes is the root of its sum. If all ranks but one send
-    their sum once, after everything sent to them has arrived, these sends form a tree: each contribution
-    reaches the remaining rank once. A sum does not change while it is being sent: its addends arrive before,
-    copies after.
+    For a chunk to which every rank contributes, the source of the copies is the root of the sum. If all ranks
+    but one send their sum once, after everything sent to them has arrived, these sends form a tree: each
+    contribution reaches the remaining rank once. A sum does not change while it is being sent: its addends
+    arrive before the send begins, and copies arrive after it has ended.
 
     The result is also False if the table lists a later send first. So the proof also covers sends that run
     one by one in table order. O(sends + ranks · chunks).
@@ -106,7 +106,7 @@ def _in_turn(
     begun_s, ended_s = np.zeros(links + ports), np.zeros(links + ports)
     for row in range(len(link)):
         e, begin_s, come_s = link[row], start_s[row], arrival_s[row]
-        # Written so that NaN proves nothing.
+        # The comparisons are written so that a NaN makes them false.
         timely = 0.0 <= begin_s < np.inf and come_s <= latest_s
         if not (timely and come_s - begin_s >= travel_s[e] - slack * (1.0 + abs(come_s))):
             return False
@@ -141,7 +141,7 @@ def _delivered(
     """Follow all sends through the slots of each rank and chunk; return False at the first unproven send.
 
     ``has_s`` is the time at which a slot's last contribution arrived, or at which it became complete; inf for
-    an empty slot. ``sending_s`` is the time at which a rank's sum has left its link.
+    an empty slot. ``sending_s`` is the time at which the link has finished sending a rank's sum.
     """
     ranks = len(has_s)
     for row in range(len(link)):

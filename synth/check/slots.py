@@ -19,7 +19,7 @@ __all__ = ["Slots", "slots_of"]
 
 
 class _Filled(NamedTuple):
-    """All inputs, or all outputs: ``slot[n]`` of ``rank[n]`` holds ``chunk[n]``; each rank has ``sizes``."""
+    """All inputs, or all outputs: ``slot[n]`` of ``rank[n]`` holds ``chunk[n]``; rank r has ``sizes[r]``."""
 
     rank: Indices
     slot: Indices
@@ -29,10 +29,10 @@ class _Filled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """Slots numbered through all memory; a buffer has ``size[rank, buffer]`` from ``first[rank, buffer]`` on.
+    """All ranks' slots in one numbering; a buffer has ``size[rank, buffer]``, from ``first[rank, buffer]``.
 
-    ``same[n]`` is the first slot that shares memory with slot n. The outputs of an unknown collective are
-    unknown.
+    ``same[n]`` is the first slot that shares memory with slot n. If the collective is unknown, so are the
+    chunks of its outputs: ``outputs`` then has only sizes.
     """
 
     first: Indices
@@ -42,14 +42,14 @@ class Slots:
     outputs: _Filled
 
     def name(self, number: int) -> str:
-        """Return a slot as ``i[3]``."""
+        """Return the name of a slot within its rank, such as ``i[3]``."""
         flat = self.first.ravel()
         at = int(np.searchsorted(flat, number, side="right")) - 1
         return f"{BUFFERS[at % len(BUFFERS)]}[{number - flat[at]}]"
 
 
 def slots_of(program: Program, *, in_place: bool) -> Slots:
-    """Return the slots of a program in one placement; O(slots · log slots)."""
+    """Return the slots of a program, in place or out of place; O(slots · log slots)."""
     collective, scratch = program.collective, np.array(program.scratch_chunks, dtype=np.int64)
     if program.input_chunks:
         # The collective is unknown: each input slot counts as a chunk of its own.

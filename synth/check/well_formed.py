@@ -22,7 +22,7 @@ def shape(program: Program) -> list[str]:
 
 
 def unused_scratch(program: Program) -> list[str]:
-    """Return at most one caution: how much scratch no step touches. The steps must fit their buffers."""
+    """Return at most one caution: how much scratch no step touches. Assumes that steps fit buffers."""
     start = offsets(np.array(program.scratch_chunks, dtype=np.int64))
     # +1 where touched slots begin, -1 behind them: the running sum is above 0 in between.
     edges = np.zeros(start[-1] + 1, dtype=np.int64)
@@ -60,7 +60,7 @@ def _peers(program: Program) -> list[str]:
 
 
 def _ends(program: Program) -> list[str]:
-    """Return connections with two senders or two receivers: they would use it in an undefined order."""
+    """Return findings on connections with two senders or receivers, whose order would be undefined."""
     found = []
     span = int(program.tb_channel.max(initial=0)) + 1
     for peer, verb in ((program.tb_send, "send to"), (program.tb_recv, "receive from")):

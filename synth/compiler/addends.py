@@ -1,8 +1,8 @@
 """The chunk DAG of a schedule whose sends carry addends: ranks receive the parts separately and add them up.
 
 Each part of a sum is received into a scratch slot of its own, so that a rank can send its sum while another
-part arrives. A sum is computed when a send needs it, a result at the end. Ranks that sum the same parts do so
-in the same order, so their results are equal bit by bit.
+part arrives. A sum is computed when a send needs it, and a rank's result at the end. Ranks that sum the same
+parts do so in the same order, so their results are equal bit by bit.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class _Lowering:
         self.ends = np.searchsorted(moments, timing.arrival_s).tolist()
         self.last = len(moments)
         self.channel = channel.tolist() if channel.any() else [-1] * schedule.sends
-        # For each send, the ranks whose contributions it carries, as bits; for each chunk, all of these sets,
-        # the largest first.
+        # ``contributors`` has for each send the ranks whose contributions it carries, as bits.
+        # ``carried_sets`` has for each chunk the distinct sets among its sends, the largest first.
         self.contributors: list[int] = []
         self.carried_sets: dict[int, list[int]] = {}
 
@@ -156,7 +156,8 @@ class _Lowering:
         groups = self._grouped(slot, wanted)
         places = {group: self._sum(slot, group, when) for group in groups}
         # A sum of two has the same bits in either order, so either of the first two may be the accumulator.
-        # The own part may be it only at its last use, because in place its output slot is the input slot.
+        # The rank's own part may be the accumulator only at its last use: the sum goes to the output slot,
+        # which in place is the input slot.
         last_use = all(wanted <= later or _OWN not in later for later in slot.carried)
         front = groups[:2]
         grows = [one for one in front if one in slot.sums and last_use and one not in slot.carried]
@@ -175,7 +176,7 @@ class _Lowering:
         return into
 
     def _grouped(self, slot: _Slot, wanted: _Parts) -> list[_Parts]:
-        """Return groups of the parts, alike on every rank: the parts in one send's sum go together."""
+        """Return the parts in groups, alike on every rank: parts that a send carries summed go together."""
         of = {part: self._contributors(slot, part) for part in wanted}
         whole = sum(of.values())
         groups: list[_Parts] = []

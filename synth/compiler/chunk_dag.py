@@ -87,7 +87,7 @@ class ChunkDag:
         return memory_of(self.collective, self.scratch_chunks, in_place=self.in_place)
 
     def dependences(self) -> Dependences:
-        """Return true and false dependences between the operations, with their causes."""
+        """Return the dependences between the operations, true and false ones."""
         cells = self.cells()
         return dependences(
             cells,
@@ -106,8 +106,9 @@ class ChunkDag:
 def replicated(dag: ChunkDag, instances: int) -> ChunkDag:
     """Split every chunk into ``instances`` chunks, one for each parallel instance (GC3 Sec. 5.3.2).
 
-    A range of chunks is cut as memory, not chunk by chunk. So an instance of one operation may depend on
-    another instance of a second operation, and dependences are tracked only afterwards.
+    A range of several chunks is cut into contiguous parts, one for each instance; its chunks are not cut one
+    by one. So an instance of one operation may depend on another instance of a second operation, and
+    dependences are tracked only afterwards.
     """
     if instances == 1:
         return replace(dag, instance=np.zeros(dag.operations, dtype=np.int64))
@@ -130,7 +131,7 @@ def replicated(dag: ChunkDag, instances: int) -> ChunkDag:
 
 
 def cut(collective: Collective, parts: int) -> Collective:
-    """Return the collective with every chunk cut into ``parts``, neighbours in every buffer."""
+    """Return the collective with every chunk cut into ``parts`` adjacent chunks of each buffer."""
     if collective.custom is not None:
         sets = collective.custom
         columns = {name: np.repeat(getattr(sets, name), parts) for name in ("source", "target", "reduced")}

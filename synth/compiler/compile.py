@@ -22,7 +22,8 @@ def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) ->
     """Compile a chunk DAG into a program with ``instances`` parallel instances.
 
     Fused instructions are split again if messages would overtake each other or waits form a cycle. The loop
-    ends: with nothing fused and every receive right behind its send, one message per FIFO is enough.
+    ends, because a program with nothing fused and each receive right after its send cannot deadlock even with
+    one message per FIFO.
     """
     require("chunk dag", dag)
     whole = instructions_of(replicated(dag, instances))
@@ -48,7 +49,7 @@ def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) ->
 
 
 def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indices]:
-    """Return (the program, none), or (None, fused rows to split).
+    """Return (the program, no rows), or (None, the fused rows to split).
 
     If all threadblocks of a cycle send first and fill their FIFOs, the blocked messages move to the next
     channel.

@@ -20,8 +20,9 @@ Range = tuple[Indices, Indices]
 class Dependences:
     """Row n must come after rows ``before[start[n]:start[n + 1]]``, each earlier than n.
 
-    ``true`` tells for each of them whether row n reads what it wrote; otherwise row n overwrites what it read
-    or wrote. ``kept[n]`` tells whether any slot that row n wrote still holds its value at the end.
+    ``true`` tells for each of these earlier rows whether row n reads what that row wrote. Otherwise row n
+    overwrites what that row read or wrote. ``kept[n]`` tells whether any slot that row n wrote still holds
+    its value at the end.
     """
 
     start: Indices
@@ -56,13 +57,14 @@ def _dependences(
 ) -> tuple[Indices, Indices, Mask, Mask]:
     rows = len(first)
     writer = np.full(len(same) + 1, -1, dtype=np.int64)
-    # The readers of a cell since its last write are a chain.
+    # The rows that read a cell since its last write form a linked list, its chain.
     chain = np.full(len(same) + 1, -1, dtype=np.int64)
     link_row = np.empty(touched + 1, dtype=np.int64)
     link_next = np.empty(touched + 1, dtype=np.int64)
     links = 0
     start = np.zeros(rows + 1, dtype=np.int64)
-    # A chain is emptied when it is followed, so there are no more pairs than slots touched.
+    # A slot read gives at most two pairs: with the last writer and, as a write empties the chain, with the
+    # next writer. So there are at most twice as many pairs as slots touched.
     before = np.empty(2 * touched + 1, dtype=np.int64)
     true = np.empty(2 * touched + 1, dtype=np.bool_)
     size = 0

@@ -1,7 +1,8 @@
 """One topological order of all instructions; threadblocks keep to it, which avoids deadlock.
 
-Priority is dependency depth, then reverse depth (GC3 Sec. 5.2); for a schedule, it is the schedule's time. A
-send comes after the rows that its receive depends on, so that the message does not occupy its FIFO meanwhile.
+Priority is dependency depth, then reverse depth (GC3 Sec. 5.2); for a schedule, its times take the place of
+the dependency depth. A send comes after the rows that its receive depends on, so that the message does not
+occupy its FIFO meanwhile.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Blocks:
 
 
 def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Blocks | None, Indices]:
-    """Return (the threadblocks, none) or (None, fused rows that must be split first).
+    """Return (the threadblocks, no rows) or (None, the fused rows that must be split first).
 
     ``lowest`` is the lowest channel that each row's chain of messages may take; it is raised in place for
     messages that would overtake others. A channel that the author chose stays.
@@ -54,7 +54,7 @@ def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Bloc
 
 
 def _channels(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Indices | None, Indices]:
-    """Return (channel of every row's messages, none), or (None, fused rows that fit on no channel)."""
+    """Return (the channel of each row's messages, no rows) or (None, the fused rows to split)."""
     peers = dag.rank * np.int64(dag.dag.collective.ranks)
     out = np.where(dag.receiver >= 0, peers + dag.send_to, -1)
     into = np.where(dag.sender >= 0, dag.recv_from * np.int64(dag.dag.collective.ranks) + dag.rank, -1)
@@ -105,7 +105,7 @@ def _passed_on(dag: InstructionDag, heads: Indices) -> Indices:
 
 
 def _overtaken(dag: InstructionDag, place: Indices, channel: Indices) -> tuple[Indices, Indices]:
-    """Return (receives that overtake, receives overtaken): the earlier message is received later."""
+    """Return (receives, receives they overtake): pairs of messages received out of send order."""
     into = np.flatnonzero(dag.sender >= 0)
     key = (dag.recv_from[into] * np.int64(dag.dag.collective.ranks) + dag.rank[into]) * _CHANNELS + channel[
         into
@@ -126,7 +126,8 @@ def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
     """Return a threadblock for each channel end; fused rows tie a sending end to a receiving end."""
     ranks, rows = np.int64(dag.dag.collective.ranks), dag.rows
     talks = (dag.sender >= 0) | (dag.receiver >= 0)
-    # The peer at the other side of a tied end, for each (rank, peer, channel) that sends or receives.
+    # The keys are (rank, peer, channel) of sending and receiving ends. ``to`` is the peer of the sending end
+    # tied to a receiving end; ``source`` is the reverse.
     key_out = np.where(dag.receiver >= 0, (dag.rank * ranks + dag.send_to) * _CHANNELS + channel, -1)
     key_in = np.where(dag.sender >= 0, (dag.rank * ranks + dag.recv_from) * _CHANNELS + channel, -1)
     tied = (dag.sender >= 0) & (dag.receiver >= 0)

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Bucket(NamedTuple):
-    """Tensors ``first`` to ``end`` - 1; it may be communicated from ``release_s`` on, if it is ready."""
+    """Tensors ``first`` to ``end`` - 1; communicated from ``release_s`` on, once all are ready."""
 
     first: int
     end: int

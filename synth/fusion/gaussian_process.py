@@ -17,15 +17,16 @@ from probes.base import Floats
 
 __all__ = ["expected_improvement", "posterior"]
 
-# For places in a range of length 1, and observations of variance 1. Times jump when the number of buckets
-# changes, so short lengths and little noise would overfit. Of ten settings these were the best for six seeds
-# on the five shipped models; on other seeds they were no better than the default.
+# Grids of the kernel's length and of the noise's variance, for places in a range of length 1 and observations
+# of variance 1. Times jump when the number of buckets changes, so short lengths and little noise would
+# overfit. Of ten settings these were the best for six seeds on the five shipped models; on other seeds they
+# were no better than the default.
 _LENGTHS = np.geomspace(0.2, 1.0, 10)
 _NOISES = np.geomspace(1e-3, 0.6, 8)
 
 
 def posterior(at: Floats, observed: Floats, asked: Floats) -> tuple[Floats, Floats]:
-    """Return (mean, standard deviation) at ``asked``, after ``observed`` at ``at``.
+    """Return the (mean, standard deviation) at ``asked``, given the values ``observed`` at ``at``.
 
     Places are from 0 to 1; observations should have mean 0 and variance 1. O(observations³).
     """

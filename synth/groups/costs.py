@@ -95,12 +95,13 @@ class AveragingCosts:
         """Return the time of two complementary binary trees with half of the bytes each, in k chunks.
 
         There are 2(log N + k) steps, each of 1/k of the load of the busiest link or port in one direction
-        (Table I). The k is chosen that takes the least time.
+        (Table I). The number k is chosen to take the least time.
         """
         order = self._in_order
         if len(order) < 2:
             return 0.0
-        # Rotated within each rack, so that other ranks are leaves and no more edges cross racks.
+        # Rotate the ranks within each rack: other ranks become leaves, and as many edges cross racks as
+        # before.
         turned = [rank for rack in self.racks for rank in (*rack[1:], rack[0])]
         edges = [pair for tree in (order, turned) for pair in _tree(tree)]
         up = [(child, parent, self.size_bytes / 2) for child, parent in edges]
@@ -191,7 +192,7 @@ class AveragingCosts:
 
 
 def _tree(order: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the (child, parent) edges of a binary tree rooted at the first; every other rank is a leaf."""
+    """Return (child, parent) edges of a binary tree: place 0 is the root, odd places are leaves."""
     edges = []
     for place in range(1, len(order)):
         bit = place & -place

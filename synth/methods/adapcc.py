@@ -45,7 +45,7 @@ _DIGITS = 2
 
 
 def suits(network: Network, collective: Collective) -> bool:
-    """Return whether there are several but few hosts, so that the programs are solved quickly."""
+    """Return whether the programs are solved quickly: several but few hosts, and few chunks."""
     hosts = len(set(network.hosts))
     return 1 < hosts <= _FEW_HOSTS and hosts < network.ranks and collective.chunks <= _FEW_CHUNKS
 
@@ -85,7 +85,7 @@ def solve(
 ) -> tuple[Schedule, TwoLevelPlan | Routes]:
     """Return (schedule, the strategy that it follows, with the gap of its integer programs).
 
-    Strategies are cached, so other chunk sizes of the same tensor cost no second search. Raises
+    Plans of trees are cached, so other chunk sizes of the same tensor cost no second search. Raises
     NotApplicableError if no trees or paths reach every rank, or if the program would be too large.
     """
     if shape.parts:
@@ -111,7 +111,10 @@ def choose(
     solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
 ) -> tuple[Schedule, TwoLevelPlan | Routes]:
-    """Return ``solve`` for the candidate chunk size with the least simulated time; sizes as in nccl-tests."""
+    """Return ``solve`` for the chunk size of least simulated time.
+
+    ``size_bytes`` is the size as nccl-tests counts it.
+    """
     best: tuple[Schedule, TwoLevelPlan | Routes] | None = None
     one = collective(kind, network.ranks, 1, root)
     for candidate in candidates:
@@ -198,7 +201,7 @@ def _at_pace(
 
 
 def _parts(shape: Collective, planned: TwoLevelPlan) -> list[tuple[Indices, Indices, Floats]]:
-    """Return (links up, chunks, round in which each begins) of every sub-collective."""
+    """Return (link of each rank to its parent, chunks, their rounds) of every sub-collective."""
     chunks = np.arange(shape.chunks)
     if shape.kind in ("all_gather", "reduce_scatter"):
         rounds = np.arange(shape.share, dtype=float)
@@ -214,7 +217,7 @@ def _parts(shape: Collective, planned: TwoLevelPlan) -> list[tuple[Indices, Indi
 
 
 def _leading(network: Network, up: Indices, depth: Indices, members: Indices) -> Mask:
-    """Return the ranks with a member at or below them; branches of relays only carry nothing."""
+    """Return the ranks with a member at or below them; a branch of only relays is left out."""
     leads = np.zeros(len(up), dtype=bool)
     leads[members] = True
     for rank in np.argsort(-depth, kind="stable").tolist():

@@ -8,9 +8,9 @@ ranks numbered backwards. It uses the same links in each round: every rank sends
 reduction and one of the broadcast.
 
 The slowest rank is the root. It sends and receives one chunk a round while the others send and receive two,
-so half of their bandwidth is enough for it, and its peer in a round uses that port for nothing else. The
-all_reduce takes about n + 2q rounds. By contrast, a packing of trees of depth 1, as on a switch, ends with N
-sends one after the other.
+so half of their bandwidth is enough for it. The rank that sends to the root in a round sends nothing else
+meanwhile, and the rank that receives from it receives nothing else. The all_reduce takes about n + 2q rounds.
+By contrast, a packing of trees of depth 1, as on a switch, ends with N sends one after the other.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def suits(network: Network, collective: Collective) -> bool:
-    """Return whether this is an all_reduce with one rank of less bandwidth than all others."""
+    """Return whether this is an all_reduce, and one rank has less bandwidth than all others."""
     return collective.kind == "all_reduce" and slow_rank(network) is not None
 
 
@@ -129,9 +129,9 @@ def _over(skips: list[int], places: int, chunks: int) -> _Sends:
 
 
 def _skips(places: int, more: int) -> list[int]:
-    """Return ⌈log₂ N⌉ skips from about N / 2 down to 1, each half of the last rounded up, plus ``more``.
+    """Return ⌈log₂ N⌉ skips from about N / 2 to 1: half of the last, rounded up, plus ``more``.
 
-    For some N only one of the two values of ``more`` sustains a chunk a round.
+    ``more`` is 0 or 1. For some N only one of these values sustains a chunk a round.
     """
     skips = [places]
     for power in reversed(range((places - 1).bit_length())):

@@ -2,8 +2,9 @@
 
 In every step the number of ranks that hold a chunk doubles, or the number that hold a part of its sum halves.
 
-The partner in step s is rank XOR 2^s if the number of ranks is a power of two, else 2^s places round the ring
-(Bruck); both take ⌈log₂ N⌉ steps. broadcast and reduce use the binomial tree of these steps.
+The partner in step s is rank XOR 2^s if the number of ranks is a power of two and these links exist.
+Otherwise it is 2^s places round the ring (Bruck). Either way there are ⌈log₂ N⌉ steps. broadcast and reduce
+use the binomial tree of these steps.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def halving_doubling(
 def _paired(
     network: Network, collective: Collective, chunk_bytes: int, method: str, seed: int, period: int
 ) -> Schedule:
-    """Return the schedule of the first pairing with all links there; laps are ``period`` turns apart."""
+    """Return a schedule of the first pairing whose links exist; laps are ``period`` turns apart."""
     table = link_table(network, chunk_bytes)
     owner, lap = collective.owner_of()
     after = _steps(network.ranks) if collective.reduces else 0

@@ -73,7 +73,7 @@ def policies(network: Network) -> tuple[MatchingPolicy, ...]:
 
 @dataclass(frozen=True)
 class _Search:
-    """Parameters of a search: a policy's starts are tried until ``end_s``, by ``time.perf_counter``."""
+    """Parameters of a search; starts are tried until ``time.perf_counter()`` reaches ``end_s``."""
 
     chunk_bytes: int
     seed: int
@@ -113,7 +113,7 @@ def synthesize(
 
 
 def _all_reduce(network: Network, collective: Collective, search: _Search) -> tuple[Ints, Ints, Bytes]:
-    """Return sends that reduce each chunk at one member, members in turns, and spread it from there."""
+    """Return sends that reduce each chunk at one member, its owner, and spread it from there."""
     members = collective.held()
     owned = np.arange(network.ranks)[:, None] == collective.owner_of()[0]
     there_chunk, there_link, arrival_s = _spread(network, owned, members, search)
@@ -173,7 +173,7 @@ def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tupl
 
 
 def _by_first_port(network: Network) -> tuple[Ints, Ints, Ints]:
-    """Return (start, links out of each rank, for each row the next row with another first port).
+    """Return (start, each rank's links by first port, end of each link's run with the same port).
 
     A rank's many links through one busy port can then be skipped in one step.
     """
@@ -190,7 +190,7 @@ def _by_first_port(network: Network) -> tuple[Ints, Ints, Ints]:
 
 
 def _clusters(network: Network) -> tuple[Ints, Ints]:
-    """Return (level of each link, [level, rank] cluster); links of lower levels join a cluster."""
+    """Return (level of each link, cluster [level, rank]); links of lower levels form clusters."""
     level = _levels(network)
     levels = int(level.max(initial=0)) + 1
     cluster = np.empty((levels, network.ranks), np.int32)

@@ -1,11 +1,12 @@
 """Paths: every chunk takes its own path, so that no link or port is busier than necessary.
 
 Point-to-point chunks (all_to_all, scatter, gather, all_to_next, custom) take paths of least congestion.
-Chunks for several ranks grow trees over the same loads; sums grow trees towards one of their targets. List
-scheduling then orders all sends: those with the longest way left first, or shift by shift, so that on a
-switch each step is close to a perfect matching. While the result is not close to the time of the busiest
-link, sends are ordered backwards from the end and forwards again, each time by the starts of the last order.
-Project scheduling calls this forward-backward improvement.
+Chunks for several ranks take trees, chosen with the same loads. Chunks that are summed take trees towards one
+of their targets, and from there to the others. List scheduling then orders all sends. Either those with the
+longest way left go first, or sends are ordered by shift (target − source modulo N), so that on a switch each
+step is close to a perfect matching. While the result is not close to the time of the busiest link, the sends
+are scheduled backwards from the end, then forwards again. Each of these passes takes its order from the times
+of the pass before. Project scheduling calls this forward-backward improvement.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _WORK = 600_000_000
 # The most targets of trees times links, and the most hops of a path beyond the network's diameter.
 _MOST_WORK_ON_TREES = 2_000_000_000
 _MOST_HOPS_MORE = 4
-# Within this factor of the busiest link's time the search for an order ends.
+# The search for an order ends within this factor of the busiest link's time.
 _CLOSE = 1.01
-# If latency is at least this fraction of the busiest link's time, a second set of paths is tried. Its cost of
-# an alpha is that of the same time on a link half as busy as the busiest: exp(ETA / 2) times.
+# If the latency of a path exceeds this fraction of the busiest link's time, a second set of paths is tried.
+# It multiplies alphas by exp(ETA / 2), which is the price of time on a link half as busy as the busiest.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
 _MOST_TURNS = 4
@@ -81,7 +82,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def _fastest(
     network: Network, collective: Collective, chunk_bytes: int, seed: int, sends: _Table, enough_s: float
 ) -> Schedule:
-    """Return the best of both orders of urgency and their improvements backwards and forwards."""
+    """Return the fastest schedule of both orders of urgency and of forward-backward improvement."""
 
     def lined_up(urgency: Floats) -> tuple[Schedule, float]:
         block = Sends()
@@ -89,7 +90,8 @@ def _fastest(
         found = block.schedule(network, collective, chunk_bytes, "paths", seed)
         return found, replay(found).time_s
 
-    # With shared ports, shifts promise more. A result close to the busiest link's time ends the search.
+    # With shared ports, the order by shift promises more and is tried first. A result close to the busiest
+    # link's time ends the search.
     orders = [sends.shift, -sends.togo_s] if network.ports else [-sends.togo_s, sends.shift]
     best, best_s = lined_up(orders[0])
     if best_s > enough_s:
@@ -105,7 +107,11 @@ def _fastest(
 
 
 def _backwards_s(schedule: Schedule, sends: _Table) -> Floats:
-    """Return the latest start of each send, from ordering them backwards: the last arrival goes first."""
+    """Return the latest start of each send.
+
+    The starts come from a schedule built backwards from the end, in which the sends that arrive last go
+    first.
+    """
     network, collective = schedule.network, schedule.collective
     mirror = network.transposed()
     turned = custom(network.ranks, collective.targets, collective.sources, collective.reduced)
@@ -118,7 +124,7 @@ def _backwards_s(schedule: Schedule, sends: _Table) -> Floats:
 
 
 def _rows_of(schedule: Schedule, sends: _Table) -> Indices:
-    """Return the row of each send; no chunk uses a link twice."""
+    """Return the row of each send in ``schedule``; chunk and link identify it."""
     links = schedule.network.links
     order = np.argsort(schedule.chunk.astype(np.int64) * links + schedule.link)
     rows = np.empty(len(order), dtype=np.int64)
@@ -183,7 +189,7 @@ class _Ways:
     forwards: Resources
 
     def trees(self, collective: Collective, chunks: Indices, load_s: Floats) -> Iterator[_Tree]:
-        """Yield the trees of each chunk: a sum is reduced to one target, a copy goes to all targets."""
+        """Yield the trees of each chunk; a sum is reduced to one target, then copied to all."""
         start, links = self.network.in_links
         backwards = self.forwards._replace(
             src=self.network.dst, dst=self.network.src, out_start=start, out_links=links

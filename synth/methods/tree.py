@@ -1,4 +1,4 @@
-"""Double binary trees: two trees; a rank that is inner in one is a leaf in the other (Sanders, Speck, Träff).
+"""Double binary trees: inner ranks of one are leaves of the other (Sanders, Speck, Träff).
 
 Half of the chunks go through each tree, so every rank sends and receives each byte once up and once down, and
 the latency is logarithmic. This is what NCCL calls Tree.
@@ -67,7 +67,7 @@ def parents(ranks: int) -> tuple[list[int], list[int]]:
 
 
 def _rooted(parent: list[int], collective: Collective) -> list[int]:
-    """Return the tree rerooted at the collective's root, if it has one: edges above it turn round."""
+    """Return the tree, rerooted at the collective's root, if any: edges above it are reversed."""
     if collective.kind == "all_reduce":
         return parent
     turned = list(parent)

@@ -1,7 +1,8 @@
 """All_to_all in few steps: data that crosses between hosts is gathered at ranks of one host and sent at once.
 
-Two-step: within the host to the rank of the target's place, then across hosts (GC3 Sec. 2). Messages between
-hosts are larger by the number of ranks a host, and each NIC talks only to NICs of the same place.
+Two-step: a chunk first goes to the rank of its own host that has the target's place, then across hosts (GC3
+Sec. 2). Messages between hosts are larger by a factor of the ranks per host, and each NIC talks only to NICs
+of the same place.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def _relayed(
 ) -> Schedule:
     """Return a schedule of every chunk through its ``stops`` (arrays of ranks) in turn; equal stops merge.
 
-    In each step a rank begins with the rank after it. Raises NotApplicableError if a link is missing.
+    In each step, chunks go in the order of (final target − source) modulo the number of ranks. Raises
+    NotApplicableError if a link is missing.
     """
     table = link_table(network, chunk_bytes)
     chunk = np.arange(collective.chunks)

@@ -80,7 +80,7 @@ def _interrupt(folder: str, number: int) -> None:
 
 
 def solver_of(name: str) -> Callable[..., Any]:
-    """Return the maker of the named solver, from (started, preprocess, effort, log file)."""
+    """Return the function that makes the named solver from (started, preprocess, effort, log)."""
     makers: dict[str, Callable[..., Any]] = {"cbc": _cbc, "highs": _highs}
     if name not in makers:
         raise UsageError(
@@ -143,7 +143,10 @@ def _highs(started: bool, preprocess: bool, effort: SolverLimits, log: Path) -> 
 
 
 def bound_of(text: str, problem: Any, otherwise: float) -> float:
-    """Return the proven bound: HiGHS reports it, CBC prints it when it stops early."""
+    """Return the proven bound, or ``otherwise`` if there is none.
+
+    HiGHS reports it; CBC prints it when it stops early.
+    """
     highs = getattr(problem, "solverModel", None)
     if highs is not None:
         bound = float(highs.getInfo().mip_dual_bound)

@@ -51,7 +51,7 @@ class _Unreadable(Exception):  # noqa: N818 - never leaves this module
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Threadblocks sorted by rank and id: the row of each in the file, its rank; the first of each rank."""
+    """Threadblocks by rank and id: each one's row in the file and rank, and each rank's first."""
 
     row: Indices
     rank: Indices

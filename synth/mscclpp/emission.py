@@ -1,4 +1,4 @@
-"""Emits the operations of threadblocks, with a nop wherever their threads must meet.
+"""Emits the operations of threadblocks, with a nop wherever their threads must synchronize.
 
 A message is put straight into its receiver's slot, or into scratch, from where the receiver copies or reduces
 it. A put over a port reads its source asynchronously, so data that the program may overwrite before the
@@ -28,7 +28,7 @@ _Place = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Semaphores:
-    """Semaphores that are acquired before a step, and released after it; both map a step to semaphores."""
+    """The semaphores to acquire before a step and to release after it, by step."""
 
     acquired: dict[int, list[int]] = field(default_factory=dict)
     released: dict[int, list[int]] = field(default_factory=dict)
@@ -67,8 +67,9 @@ class RankPlan:
 class Emission:
     """One threadblock of a program.
 
-    ``_reads`` and ``_writes`` are the cells accessed since the last nop, perhaps still by some threads.
-    ``_waited`` is true if one thread has waited since then: the others need a nop before they may rely on it.
+    ``_reads`` and ``_writes`` are the cells accessed since the last nop; some threads may still be accessing
+    them. ``_waited`` is true if one thread has waited since then: the other threads need a nop before they
+    use what it waited for.
     """
 
     def __init__(
@@ -91,7 +92,8 @@ class Emission:
     def threadblocks(self, acknowledged: Set[tuple[int, int]]) -> Iterator[Threadblock]:
         """Yield the block, in as many pieces as the executor's limit requires.
 
-        At its end it acknowledges those of its connections that are ``acknowledged``.
+        At its end the block signals or awaits an acknowledgement on each of its connections in
+        ``acknowledged``.
         """
         program, messages = self._program, self._messages
         steps = range(int(program.tb_start[self._tb]), int(program.tb_start[self._tb + 1]))
@@ -191,7 +193,10 @@ class Emission:
             self._data(Operation("copy", (_local(source),), (_local(target),)), (source,), target)
 
     def _add(self, one: _Place, two: _Place, target: _Place, out: MatchedMessage | None) -> None:
-        """Reduce two places into a third and send the sum as ``out``; over memory in a single operation."""
+        """Reduce two places into a third; send the sum as ``out``, if given.
+
+        Over memory, one operation does both.
+        """
         sources = (_local(one), _local(two))
         if out is None or out.port:
             self._data(Operation("re", sources, (_local(target),), reduce_op="sum"), (one, two), target)

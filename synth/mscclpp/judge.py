@@ -22,7 +22,7 @@ from synth.mscclpp.well_formed import form
 __all__ = ["PlanVerdict", "examine_plan", "judge_plan"]
 
 _ENOUGH = 1000
-# An A100 has 108 multiprocessors; newer GPUs have more.
+# Threadblocks that an A100 runs at once, one on each multiprocessor; newer GPUs have more.
 _RESIDENT = 108
 
 
@@ -40,7 +40,7 @@ def judge_plan(plan: ExecutionPlan) -> list[str]:
 
 
 def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
-    """Return the findings against a plan, and cautions; O(events²) bits for the events of two launches."""
+    """Return findings against a plan, and cautions; O(events²) bits for events of all launches."""
     if found := form(plan):
         return PlanVerdict(tuple(found[:_ENOUGH]))
     if plan.reuse_resources:

@@ -27,11 +27,11 @@ COLLECTIVES = {
 
 
 def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> ExecutionPlan:
-    """Return a plan equivalent to a proven program; ``hosts`` numbers the host of each rank.
+    """Return a plan equivalent to a proven program; ``hosts[rank]`` is the number of its host.
 
     With ``in_place`` None, the plan is in place if the program allows it. Raises UsageError for a collective
-    that plans do not have or that leaves out ranks, and for a placement that the program does not support;
-    O(steps²) bits.
+    that plans do not have or that leaves out ranks, and for a placement that the program does not support.
+    Takes O(steps²) bits of memory.
     """
     collective = program.collective
     if collective.kind not in COLLECTIVES or not collective.whole or program.input_chunks:

@@ -23,9 +23,10 @@ MOST_CHANNELS = 16
 _MOST_CANDIDATES = 12_000
 _MOST_ALL_ORDERS = 8
 _SWEEPS = 4
-# More channels are taken only if they carry more than fewer ones by the factor 1 / _ALIKE.
+# A larger number of channels is chosen only if its total rate is more than 1 / _ALIKE times that of a smaller
+# one.
 _ALIKE = 0.98
-# A faster channel is split in two: one block of threads copies about this much.
+# About the rate in GB/s at which one block of threads copies; a faster channel is split in two.
 _DOUBLED_GBS = 25.0
 
 
@@ -146,7 +147,7 @@ def total_gbs(host: PathCapacities, channels: Sequence[GraphChannel], *, tree: b
 
 
 def _bound(shares: Floats) -> tuple[float, Indices]:
-    """Return (largest total GB/s of any mix of candidates, the candidates of such a mix or close to it)."""
+    """Return (largest total GB/s of a mix of candidates, those in or close to such a mix)."""
     from scipy.optimize import linprog
 
     solved = linprog(-np.ones(len(shares)), A_ub=shares.T, b_ub=np.ones(shares.shape[1]), method="highs")

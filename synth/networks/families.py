@@ -17,7 +17,7 @@ The first dimension varies fastest in the rank number. Alpha and bandwidth are o
 dimension; for a dragonfly one of local links, then one of global links.
 
 Unwinding by D replaces a switch over n ranks by links n → n+1 … n+D (mod n), each with 1/D of the bandwidth
-(TACOS Sec. IV-D). A degree that is larger than n − 1 is n − 1.
+(TACOS Sec. IV-D). A degree D above n − 1 counts as n − 1.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def names() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Shape:
-    """A parsed network name: its family and its dimensions, that of the lowest digit of a rank first.
+    """A parsed network name: its family and its dimensions, the one that varies fastest first.
 
     ``oversubscription`` applies to fat trees.
     """
@@ -155,7 +155,7 @@ class Shape:
 
     @property
     def ranks_per_host(self) -> int:
-        """Ranks per host: a last switch joins hosts, so ranks that differ only below it share one."""
+        """Ranks per host: the product of sizes below a last switch or global dimension; else 1."""
         joins_hosts = len(self.dimensions) > 1 and self.dimensions[-1].kind in ("switch", "global")
         return math.prod(self.sizes[:-1]) if joins_hosts else 1
 
@@ -314,7 +314,8 @@ def _dragonfly_links(
 ) -> Iterator[Link]:
     """Yield the links of a dragonfly with fully connected groups: local links, then global ones.
 
-    The ranks of a group take its global links in turns; both directions join the same two ranks.
+    The global links of a group are spread round-robin over its ranks; both directions join the same two
+    ranks.
     """
     for group in range(groups):
         first = group * ranks

@@ -2,8 +2,8 @@
 
 A switch over m ranks has m / oversubscription ports up and as many down. The destination fixes the path
 between two ranks, as in destination-modulo routing (Zahavi et al.): up port ``dst mod ports`` of each switch
-on the way, and the same port down. So the sends of a shift of all ranks never share a port, unless the tree
-is oversubscribed.
+on the way, and the same port down. So if every rank sends to the rank at the same distance (a shift), no two
+sends share a port, unless the tree is oversubscribed.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class _Header:
-    """Which column is which, and the units that bare numbers have; ``ports`` are all the others."""
+    """The column of each field, and the units of bare numbers; ``ports`` are all other columns."""
 
     at: dict[str, int]
     units: dict[str, str]
@@ -152,7 +152,7 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header(fields: Sequence[str]) -> _Header | None:
-    """Return the header that these fields are, or None where they do not name the four columns."""
+    """Return the header in these fields; None if they do not name all four columns."""
     at: dict[str, int] = {}
     units: dict[str, str] = {}
     for place, field in enumerate(fields):

@@ -3,7 +3,7 @@
 A rank is a number of several digits with bases ``sizes``, the lowest first. A translation adds a constant to
 each digit along some ``axes``, modulo its base, and leaves the other digits alone. Translations map links to
 links of the same cost. Only the identity leaves a rank, a link or a port in place: the group acts freely. So
-a torus of 65,536 ranks has six rows, a fat tree of n ranks has n − 1.
+a three-dimensional torus of 65,536 ranks stores six links, and a fat tree of n ranks stores n − 1.
 
 A translation is written as its *shift*: the rank to which it maps rank 0. `synth.schedules.symmetric` has
 orbits, and schedules on such networks. Symmetry and quotients of networks: Akers and Krishnamurthy, A
@@ -97,7 +97,7 @@ class SymmetricNetwork:
         return np.unique(self.cell_of(np.arange(self.ranks)))
 
     def shift_of(self, rank: Indices) -> Indices:
-        """Return the shift from the rank in ``cells`` of each rank's orbit to the rank."""
+        """Return each rank's shift: the translation to it from its orbit's rank in ``cells``."""
         found = np.zeros_like(np.asarray(rank, np.int64))
         for axis in self.axes:
             found += rank // self.strides[axis] % self.sizes[axis] * self.strides[axis]

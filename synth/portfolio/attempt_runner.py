@@ -21,10 +21,10 @@ from synth.simulation import replay
 
 __all__ = ["Trial", "Trials"]
 
-# A new process takes more than a second to start, so less work than this stays in this one.
+# Less work than this stays in this process, as a new one takes more than a second to start.
 _WORTH_PROCESSES_S = 4.0
 _SLOW_S = 2.0
-# Under a time limit, longer plans run in processes, which can be killed.
+# Under a time limit, plans that together take longer than this may run in processes, which can be killed.
 _UNSTOPPABLE_S = 0.3
 _SECONDS_A_DELIVERY = 5e-6
 

@@ -104,7 +104,7 @@ def _paths(network: Network, hosts: Indices) -> list[Indices]:
 
 
 def _strides(inside: Mask, most: int) -> list[tuple[int, ...]]:
-    """Return the paths that step by a constant stride, up to ``most`` or back by one, from every place."""
+    """Return the paths of constant stride, 1 to ``most`` or back by one, from every place."""
     places = len(inside)
     found = []
     for stride in sorted({*range(1, min(most, places - 1) + 1), max(1, places - 1)}):
@@ -158,7 +158,7 @@ def _ring(order: Indices, kind: Kind, root: int) -> _Hops:
     ranks = len(order)
     after = np.roll(order, -1)
     if kind in ("broadcast", "reduce"):
-        # A chain: nothing comes back to the root, or leaves it.
+        # A chain: in a broadcast no hop enters the root, in a reduce no hop leaves it.
         kept = after != root if kind == "broadcast" else order != root
         return _Hops(order[kept], after[kept], np.ones(ranks - 1))
     share = (ranks - 1) / ranks * (2 if kind == "all_reduce" else 1)

@@ -1,4 +1,4 @@
-"""Tables of sends: runs the methods and keeps the schedule with the least simulated or predicted time.
+"""Search for the plain schedule (a table of sends) with the least simulated or predicted time.
 
 ``synth.check`` checks the schedule before it is returned with its bounds.
 """
@@ -40,9 +40,9 @@ __all__ = [
 
 # Sharing of ports that the simulation does not foresee slows a run by up to this factor.
 _NEAR = 1.4
-# This near the bound nothing is refined.
+# A schedule within this factor of the bound is not refined.
 _AT_THE_BOUND = 1.005
-# Up to this many ranks loops have too little to do to be worth compiling.
+# With at most this many ranks, loops run too briefly to be worth compiling.
 _FEW_RANKS = 8
 
 
@@ -55,9 +55,9 @@ def fastest_plain(
 ) -> Synthesis:
     """Return the best schedule of the requested method, or of every method, and call ``keep`` with each.
 
-    If a prediction of the run decides (``Request.decided_by_prediction``), it chooses among the schedules
-    whose simulated time is near the best, and reaching the bound does not end the search. ``proven`` are the
-    bounds of the request if known. ``pools`` makes the workers; the schedule does not depend on them.
+    If a prediction of the run decides (``Request.decided_by_prediction``), it chooses among the most
+    promising schedules, and reaching the bound does not end the search. ``proven`` are the bounds of the
+    request if known. ``pools`` makes the workers; the schedule does not depend on them.
 
     Raises UsageError if no method applies, UnavailableError if memory or the solver is missing, and
     RuntimeError if the checker refuses the winner, which would be a bug.
@@ -138,7 +138,8 @@ def _run_plans(
         schedule, time_s = trial.schedule, trial.time_s
         if keep is not None:
             keep(schedule)
-        # Integer programs hold a port for as long as the link, so they bound nothing if the network queues.
+        # Integer programs hold a port for as long as the link, so their bounds are not valid on a network
+        # that queues.
         bounded = schedule.outcome is not None and not request.network.queues
         if request.chunk_bytes is not None and bounded:
             assert schedule.outcome is not None
@@ -169,7 +170,7 @@ def _to_both(
 
 
 def _why_predicted(best: Schedule, of_links: Schedule) -> str:
-    """Return why a schedule was kept that is not the fastest by simulation of links alone."""
+    """Return why ``best`` was kept over ``of_links``, the fastest in the simulation of links."""
     best_s, links_s = schedule_run_s(best), schedule_run_s(of_links)
     slower = replay(best).time_s / replay(of_links).time_s - 1
     other = of_links.method
@@ -200,8 +201,8 @@ def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Sche
 def warm(ranks: int | None = None) -> None:
     """Load or compile the loop that every search begins with, by a search on two ranks.
 
-    For few ranks nothing is loaded ahead. Other loops are compiled only once they have much to do, which few
-    of the 57 that a search for 16 ranks calls have.
+    For few ranks nothing is loaded ahead. Other loops are compiled only once they have much to do. A search
+    for 16 ranks calls 57 loops, and few of them ever have.
     """
     from synth.networks import family
 
@@ -226,7 +227,7 @@ def library_schedules(request: Request) -> list[Schedule]:
 def bounds_of(request: Request) -> tuple[Bound, ...]:
     """Return every proven lower bound for the request.
 
-    Raises UsageError if the network has no path that it needs.
+    Raises UsageError if the network lacks a path that the collective needs.
     """
     if request.chunk_bytes is not None:
         shape = request.shape()

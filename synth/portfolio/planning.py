@@ -4,8 +4,8 @@ Only this module decides the kind. On thousands of equal ranks it is a symmetric
 periodic one along trees between hosts. For several sizes it is a selection, and otherwise plain or periodic.
 
 A plain schedule lists every send, so a limit of sends limits its chunks. A periodic schedule is tried first
-if even the smallest chunk within that limit takes a notable part of the time to cross the network, or if more
-chunks are requested. Plain ones then follow only if they could still be faster.
+in two cases: more chunks are requested, or even the smallest chunk within that limit needs a notable share of
+the whole time to cross the network. Plain ones then follow only if they could still be faster.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _plain_or_periodic(request: Request, progress: Progress, pools: WorkerPools)
     proven = periodic_bounds(request)
     least_s = max(bound.time_s for bound in proven)
     network, chunk_bytes = request.network, request.chunk_bytes or _finest_bytes(request)
-    # Smaller chunks fill the pipeline sooner, but the alphas of the crossing remain.
+    # Smaller chunks reduce only the betas of the crossing, not its alphas, so only the betas count here.
     filling_s = _crossing_s(network, network.beta_s_per_byte * chunk_bytes)
     plain_s = least_s + _crossing_s(network, network.travel_s(chunk_bytes))
     bounded_s = time.perf_counter() - begun_s
@@ -242,7 +242,7 @@ def _crossing_s(network: Network, cost_s: Floats) -> float:
 
 
 def _raced(request: Request, progress: Progress, race: RaceRunner, pools: WorkerPools) -> Synthesis:
-    """Race the best schedule by simulation, all others found and those of libraries; return the fastest."""
+    """Race the best simulated schedule, all others found, and libraries'; return the fastest."""
     kept: list[Schedule] = []
     found = fastest_plain(request, progress, kept.append, pools=pools)
     best = found.listed

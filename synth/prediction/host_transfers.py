@@ -10,5 +10,6 @@ FETCHED_BYTES = 32 << 10
 # A chunk moves in tiles, which stay in the caches while they are received, added and sent on. Shorter tiles
 # fit closer caches, but ranks wait for each other more often, which costs most if they share cores.
 TILE_BYTES = 512 << 10
-# Bytes fetched at once from another process to be added: fewer need more system calls, more leave the caches.
+# Bytes fetched from another process by one system call, to be added. Smaller pieces need more system calls;
+# larger ones do not stay in the caches.
 BOUNCE_BYTES = 128 << 10

@@ -1,4 +1,4 @@
-"""AdapCC's integer program as published, as a method that returns the program's strategy as a schedule.
+"""A method that solves AdapCC's published integer program and returns its strategy as a schedule.
 
 The program decides the trees, the sizes of the parts S_m and of their chunks C_m, and the ranks that
 aggregate partial sums (a). A rank that does not aggregate (a = 0) forwards each received packet as a separate
@@ -24,12 +24,13 @@ from synth.simulation import replay
 
 __all__ = ["MOST_RANKS", "schedule_of", "synthesize"]
 
-# The integer program is solved for networks up to this size; M stays small for the same reason.
+# The most ranks, and the number M of sub-collectives. Both are small, as they multiply the size of the
+# program.
 MOST_RANKS = 5
 _SUB_COLLECTIVES = 2
-# C_m in units.
+# The C_m that are tried, in chunks of the schedule.
 _CHUNK_UNITS = (1, 4, 16)
-# S_m as parts of the tensor, in eighths: two parts may be uneven.
+# The S_m that are tried for two parts, in eighths of the tensor; the parts may be uneven.
 _PARTS_OF_TWO = (2, 4, 6)
 
 
@@ -45,8 +46,9 @@ def synthesize(
 ) -> Schedule:
     """Return the schedule of the best strategy found in time; its outcome has the program's gap.
 
-    The gap is that of equation 4. Raises NotApplicableError for collectives other than reduce, broadcast and
-    all_reduce of all ranks, and for more than ``MOST_RANKS`` ranks.
+    The gap is between the strategy's time by equation 4 and the solver's proven bound. Raises
+    NotApplicableError for collectives other than reduce, broadcast and all_reduce of all ranks, and for more
+    than ``MOST_RANKS`` ranks.
     """
     if shape.kind not in ("reduce", "broadcast", "all_reduce") or shape.parts or shape.members:
         raise NotApplicableError(f"adapcc_published does not serve {shape.label}")
@@ -71,7 +73,7 @@ def synthesize(
 
 
 def _choices(chunks: int, chunk_bytes: int, sub_collectives: int) -> Iterator[Choice]:
-    """Yield every S_m with C_m of one unit, and of each number of units that fits at least twice."""
+    """Yield each S_m with a C_m of one chunk, and with each larger C_m that fits twice."""
     if chunks % sub_collectives:
         sizes = [chunks // sub_collectives, -(-chunks // sub_collectives)]
     elif sub_collectives == 2 and chunks % 8 == 0:

@@ -19,19 +19,19 @@ __all__ = ["MOST_RANKS", "HostRanks", "RankOrder", "plan_order"]
 
 # Paths between this many ranks fill tables of a quarter of a million rows.
 MOST_RANKS = 512
-# For a smaller predicted gain the given order is kept, as all other jobs use it.
+# If the predicted gain is below this ratio, the given order is kept, which all other jobs use.
 _LEAST_GAIN = 1.02
 # Open MPI over TCP: the rate of two ranks that exchange data, relative to one that only sends. The value lies
 # between those of recursive doubling (1.3) and Rabenseifner's algorithm (1.1), measured on 4 hosts with
 # 100 Mbit/s (benchmarks/order_lab.py).
 _BOTH_WAYS = 1.18
-# With more ranks the pairs would be too many to model one by one.
+# The most ranks for which exchanges are modelled pair by pair.
 _MOST_PAIRED = 64
 
 
 @dataclass(frozen=True)
 class HostRanks:
-    """A host and its ranks, in order; ``slots`` are their positions among the host's ranks before."""
+    """A host and its ranks, in order; ``slots`` are their places in the host's given order."""
 
     host: str
     ranks: tuple[int, ...]
@@ -80,9 +80,9 @@ class RankOrder:
 def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *, seed: int = 0) -> RankOrder:
     """Return the order that makes ``algorithm`` fastest on ``network`` for buffers of ``size_bytes``.
 
-    The ranks of a host stay together. The result is exact if few orders differ, such as those of 8 hosts with
-    one rank each; else it is the best of a local search. Raises UsageError if the algorithm does not fit the
-    network.
+    The ranks of a host stay together. The result is exact if the orders are few enough to try them all, such
+    as those of 8 hosts with one rank each. Otherwise it is the best of a local search. Raises UsageError if
+    the algorithm does not fit the network.
     """
     if network.ranks > MOST_RANKS:
         raise UsageError(f"{network.name}: expected at most {MOST_RANKS} ranks, found {network.ranks}")

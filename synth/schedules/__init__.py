@@ -1,8 +1,8 @@
 """Schedules: which rank sends which chunk over which link, and when.
 
 In: a network and a collective. Out: one of four kinds with the same interface: `Schedule`, a table of all
-sends; `PeriodicSchedule`, the sends of one period; `SymmetricSchedule`, one of each orbit; `Selection`, a
-table for each range of sizes.
+sends; `PeriodicSchedule`, the sends of one period; `SymmetricSchedule`, one send of each orbit under the
+network's translations; `Selection`, a table for each range of sizes.
 
 Read `schedule`, then `periodic`, `symmetric` and `selection`.
 """

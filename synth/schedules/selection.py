@@ -138,7 +138,7 @@ class Selection:
 
     @property
     def race(self) -> Race | None:
-        """None: each of ``points`` has one of its own."""
+        """None: a race belongs to one of ``points``."""
         return None
 
     @property
@@ -245,7 +245,7 @@ class Selection:
         return found or self._contradictions()
 
     def _contradictions(self) -> list[str]:
-        """Return a finding for each algorithm of another collective and each point against the ranges."""
+        """Return findings on algorithms of another collective and on inconsistent points."""
         found = [
             f"algorithms[{row}].collective: expected {self.collective.label} as algorithms[0] does, with the "
             f"same ranks and root, found {algorithm.collective.label}"

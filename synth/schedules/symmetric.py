@@ -2,9 +2,9 @@
 
 **Translations.** A symmetric network (`synth.networks.symmetric`) has a group of translations: permutations
 of its ranks that map links to links of the same cost and ports to ports. On a ring or a torus they are the
-rotations. Only the identity maps any rank, link or port to itself. A translation also maps a chunk to the
-chunk of the rank that its owner is mapped to, and a send (chunk, link) to the send of the mapped chunk over
-the mapped link. The image of an object is its *translate*.
+rotations. Only the identity maps any rank, link or port to itself. A translation also maps a chunk of one
+rank to the corresponding chunk of the rank that this rank is mapped to, and a send (chunk, link) to the send
+of the mapped chunk over the mapped link. The image of an object is its *translate*.
 
 **Orbits.** An orbit is all translates of one rank, link, port, chunk or send; it has as many members as there
 are translations. A symmetric schedule *lists* one send of each orbit of sends. The other translates are
@@ -52,9 +52,9 @@ class SymmetricSchedule:
     """The listed sends as columns, in the order of their starts.
 
     Send ``row`` carries ``chunk[row]`` over the network's link ``link[row]`` translated by ``shift[row]``;
-    ``op`` is COPY or REDUCE, as in a schedule. Listed chunks are those that the ranks in ``network.cells``
-    own, as their source or as owner of the sum. The chunks of the n-th of these ranks are numbered
-    ``n · share + lap``, in an all_to_all ``(n · ranks + target) · share + lap``.
+    ``op`` is COPY or REDUCE, as in a schedule. The listed chunks are those owned by the ranks in
+    ``network.cells``, either as source or as owner of the sum. The chunks of the n-th of these ranks are
+    numbered ``n · share + lap``, in an all_to_all ``(n · ranks + target) · share + lap``.
     """
 
     network: SymmetricNetwork
@@ -79,7 +79,7 @@ class SymmetricSchedule:
 
     @property
     def whole(self) -> Collective:
-        """The collective that all its sends do."""
+        """The collective that all sends perform together."""
         return self.collective
 
     @property
@@ -165,7 +165,7 @@ class SymmetricSchedule:
 
     @property
     def busy_s(self) -> Floats:
-        """Seconds for which one link of each orbit is held in all, then one port of each orbit."""
+        """The total seconds for which a link of each orbit is held, then a port of each orbit."""
         uses = np.bincount(self.link, minlength=len(self.network.src))
         held_s = uses * self.network.hold_s(self.chunk_bytes)
         ports_s = np.zeros(len(self.network.ports))

@@ -20,16 +20,16 @@ from synth.simulation import replay
 
 __all__ = ["pipelined"]
 
-# The delay of each part after the last one, as a fraction of (time of the whole / number of parts).
+# The delay of each part after the part before it, as a fraction of (time of the whole / number of parts).
 _STAGGERS = (0.0, 0.25, 0.5)
 
 
 def pipelined(schedule: Schedule, shape: Collective, chunk_bytes: int) -> Schedule:
     """Return the sends of ``schedule`` for every part of its chunks, in the fastest of some orders.
 
-    ``shape`` is its collective with a multiple of the chunks, each of ``chunk_bytes``. Parts start together,
-    or staggered, or all are summed up one after the other before results are spread. O(sends · parts · log
-    (sends · parts)).
+    ``shape`` is the schedule's collective with every chunk cut into the same number of parts, each of
+    ``chunk_bytes``. The parts start together or staggered, or all parts are summed one after the other before
+    any result is spread. O(sends · parts · log (sends · parts)).
     """
     parts = shape.chunks // schedule.collective.chunks
     timing = replay(schedule)

@@ -26,7 +26,7 @@ _FEWEST_RANKS = 32
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Return an all_gather, a reduce_scatter (one backwards in time) or an all_reduce (both in turn).
+    """Return an all_gather, a reduce_scatter (its reverse in time) or an all_reduce (both in turn).
 
     Raises NotApplicableError for other collectives, on one host, and unless links join all ranks of each host
     and any two hosts.
@@ -111,7 +111,7 @@ def _spread(
     chunks = np.arange(len(owner))
     near = to_all_of_host(owner)
     near_s = lap[:, None] * hold_s[near]
-    # The ranks of a host use the links to another host in turn.
+    # The owners in a host are spread round-robin over its links to each other host.
     far_host = (network.host_of[owner][:, None] + np.arange(1, hosts)) % hosts
     start = np.concatenate(([0], np.cumsum(counts)))
     pair = (

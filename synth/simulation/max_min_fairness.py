@@ -15,9 +15,10 @@ __all__ = ["Flows", "carry", "enqueue", "next_s", "share"]
 class Flows(NamedTuple):
     """The messages and rates of flows; the functions of this module change the arrays in place.
 
-    The messages of a flow are a chain of steps: ``head`` is under way (-1: none), ``after`` (of each step)
-    follows, ``tail`` is last. Flow f crosses the resources ``crossed[start[f]:start[f + 1]]``. ``left`` and
-    ``size`` (of each step) are bytes, ``rate`` and ``capacity`` (of each resource) bytes a second.
+    The messages of a flow form a linked list of steps: ``head`` is the one under way (-1: none), ``tail`` the
+    last, and ``after`` has the next step of each step. Flow f crosses the resources
+    ``crossed[start[f]:start[f + 1]]``. ``left`` and ``size`` (of each step) are bytes, ``rate`` and
+    ``capacity`` (of each resource) bytes a second.
     """
 
     head: Indices
@@ -46,7 +47,7 @@ def enqueue(flows: Flows, f: int, step: int) -> bool:
 
 @compiled
 def next_s(flows: Flows, now_s: float, event_s: float) -> float:
-    """Return the time of the next event or end of a message under way."""
+    """Return the earliest of ``event_s`` and the ends of messages under way."""
     for f in range(len(flows.head)):
         if flows.head[f] >= 0:
             event_s = min(event_s, now_s + flows.left[f] / flows.rate[f])
@@ -57,13 +58,14 @@ def next_s(flows: Flows, now_s: float, event_s: float) -> float:
 def carry(
     flows: Flows, now_s: float, until_s: float, key: Floats, what: Indices, events: int
 ) -> tuple[int, bool]:
-    """Advance every flow; return (number of events with the new arrivals, whether a message has ended)."""
+    """Advance every flow; return (number of events with new arrivals, whether a flow went idle)."""
     ended = False
     head, left, rate, size = flows.head, flows.left, flows.rate, flows.size
     for f in range(len(head)):
         if head[f] < 0:
             continue
-        # The same sum as in ``next_s``, so that the message that set this moment ends at it despite rounding.
+        # This is the same sum as in ``next_s``, so the message whose end determined ``until_s`` ends then
+        # despite rounding.
         over = now_s + left[f] / rate[f] <= until_s
         left[f] -= rate[f] * (until_s - now_s)
         # A remainder that is only a rounding error counts as the end.

@@ -2,8 +2,8 @@
 
 Each threadblock runs its steps one after the other. A step starts when the step that it waits for has ended,
 its message has arrived, and a slot of its FIFO and the link with all its ports are free. A message holds its
-link and ports as a send does in ``synth.simulation.schedule``. Paced threadblocks share links and ports, each
-at its rate.
+link and ports as a send does in ``synth.simulation.schedule``. Paced threadblocks use links and ports at the
+same time, each at its given rate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synth.simulation.threadblock_machine import CAUSES, run_threadblocks
 __all__ = ["Costs", "ProgramTiming", "links_used", "simulate_program"]
 
 
-# The relative error of some sums of seconds.
+# A computed time below this fraction of its step's time counts as a rounding error.
 _ROUNDING = 1e-12
 
 
@@ -142,8 +142,8 @@ def _resources(
 def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
     """Return the link of each sending step; 0 for other steps.
 
-    Channels between two ranks take turns on the fastest parallel links. Raises UsageError if the network
-    lacks a rank or link.
+    The channels between two ranks are spread round-robin over the fastest of their parallel links. Raises
+    UsageError if the network lacks a rank or link.
     """
     if network.ranks < program.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, {program.name} needs {program.ranks}")
@@ -205,7 +205,7 @@ def _chain(
         if why == "message":
             shares["latency"] += float(alpha_s[step])
         elif why != "link":
-            # A wait for the end of the step, not for its message, includes the step's overheads.
+            # What waited for the end of this step, not for its message, also waited for its overheads.
             shares["instructions"] += step_s
             late_s = float(busy_s[step] - wire_s[step] - step_s)
             # A difference of sums: rounding leaves a small remainder of either sign where it should be 0.

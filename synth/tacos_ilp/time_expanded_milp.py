@@ -50,7 +50,7 @@ class Departures:
 
 @dataclass(eq=False)
 class TimeExpandedProgram:
-    """The model and its columns; ``possible`` is False if it is infeasible without a solver.
+    """The model and its columns; ``possible`` is False if it is found infeasible without a solver.
 
     An elastic program maximises the number of chunks that arrive; otherwise all must arrive.
     """
@@ -122,7 +122,7 @@ def _depart(made: TimeExpandedProgram, chunk: int) -> None:
 
 
 def _arrive(made: TimeExpandedProgram) -> None:
-    """Let a chunk enter a rank at most once; exactly once if wanted, or rewarded if elastic."""
+    """Let a chunk enter a rank at most once; if wanted, require it, or reward it if elastic."""
     for (chunk, rank), ways in made.into.items():
         final = [departures.columns[-1] for departures in ways]
         must = made.wanted[rank, chunk] and not made.elastic
@@ -182,13 +182,13 @@ def _carry(made: TimeExpandedProgram, using: list[Departures], carries: int) -> 
             columns += now + gone
             signs += [1.0] * len(now) + [-1.0] * len(gone)
             ends |= following is None or gone != departures.by(following - int(hold[departures.bundle]))
-        # If no send ends before the next start, the row there implies this one.
+        # If no send ends before the next start, the row of that start implies this one.
         if ends and len(columns) > carries:
             made.model.row(columns, signs, high=float(carries))
 
 
 def _cross(made: TimeExpandedProgram) -> None:
-    """Require each chunk to enter every pair of neighbours of which one wants it.
+    """Require a chunk to enter each pair of neighbours of which one wants it and none holds it.
 
     Otherwise a fractional solution may send halves of a chunk to and fro until they add up to one.
     """

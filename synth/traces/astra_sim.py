@@ -1,4 +1,4 @@
-"""ASTRA-sim's files beside the traces of a collective: its system, workload, memory and network.
+"""ASTRA-sim's files: traces of a collective, and its system, workload, memory and network.
 
 The traces are the implementation of a collective that the workload calls. ASTRA-sim's analytical network
 models one dimension of equal links. Its ring and clique agree with ours; its switch stores and forwards
@@ -27,7 +27,7 @@ _COLLECTIVES = {
     "all_to_all": (6, "all-to-all"),
     "reduce_scatter": (7, "reduce-scatter"),
 }
-# ASTRA-sim's GB.
+# The bytes of a GB in ASTRA-sim.
 _GB = 1 << 30
 _ALIKE = 1e-9
 
@@ -42,8 +42,8 @@ class Files(NamedTuple):
 def astra_sim_files(schedule: Schedule) -> Files:
     """Return ``collective.RANK.et`` of each rank and, if possible, ``workload.RANK.et`` and configurations.
 
-    Paths in them are relative to the folder of the files. Raises UnavailableError if `protobuf` is not
-    installed.
+    Paths in the configurations are relative to the folder of the files. Raises UnavailableError if `protobuf`
+    is not installed.
     """
     traces = [chakra_trace(operations) for operations in operations_of(schedule)]
     contents = {f"collective.{rank}.et": trace for rank, trace in enumerate(traces)}
@@ -56,7 +56,7 @@ def astra_sim_files(schedule: Schedule) -> Files:
         contents["system.json"] = _json(
             {
                 "scheduling-policy": "FIFO",
-                # With more splits, each would run the whole traces.
+                # ASTRA-sim runs the whole traces for each split, so there must be only one split.
                 "preferred-dataset-splits": 1,
                 f"{name}-implementation-custom": ["collective"],
                 "local-mem-bw": 50,
@@ -146,7 +146,7 @@ def _both_ways(network: Network) -> bool:
 
 
 def _ns3(network: Network) -> bytes:
-    """Return the ns-3 file: nodes, no switches, each pair of links as one, with no errors."""
+    """Return the ns-3 file: no switches, each pair of opposite links as one, error rate 0."""
     lines = [
         f"{src} {dst} {8e-9 / beta:.12g}Gbps {alpha_s * 1e3:.12g}ms 0"
         for src, dst, alpha_s, beta in zip(

@@ -28,7 +28,7 @@ _CLOSE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class RootedPacking:
-    """Trees as rows of links, with the root and the share of the bytes of each; shares sum to 1.
+    """Trees as rows of links, and each tree's ``root`` and ``share`` of the bytes; shares sum to 1.
 
     ``s_per_byte`` is the load of the busiest link or port; ``bound_s_per_byte`` is a lower bound on it for
     every packing.
@@ -44,11 +44,11 @@ class RootedPacking:
 def pack_rooted(
     network: Network, demand: Floats, *, enough_s_per_byte: float = 0.0, seed: int = 0
 ) -> RootedPacking:
-    """Return the packing for ``demand`` (a share of the bytes for each rank), within 0.01 % or 80 rounds.
+    """Return the packing for ``demand``, which is each rank's share of the bytes.
 
-    ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. Raises
-    NotApplicableError if a root does not reach all ranks. O(rounds · (linear program + roots · ranks ·
-    links)).
+    The search ends within 0.01 % of a lower bound on the load, after 80 rounds, or when no tree is new.
+    ``enough_s_per_byte`` is a lower bound known beforehand. Raises NotApplicableError if a root does not
+    reach all ranks. O(rounds · (linear program + roots · ranks · links)).
     """
     random = np.random.default_rng(seed)
     busy = link_load(network)

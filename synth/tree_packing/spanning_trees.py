@@ -1,14 +1,14 @@
 """Fractional packing of spanning trees: the trees, and the share of the buffer that each carries.
 
 An all_reduce over one tree reduces towards its root and broadcasts back over the same edges, so it uses each
-edge once in both directions. Shares x of trees load a resource (a link or a port) with the sum of x·beta over
-their edges that need it; the least possible largest load is the least time per byte over trees. If both
-directions cost the same and no port is shared, it equals the partition bound of Nash-Williams and Tutte, so
-no algorithm that reduces at ranks is faster.
+edge once in both directions. Trees with shares x load a resource (a link or a port) with the sum of x·beta
+over their edges that need it. The shares that make the largest load least give the least time per byte over
+trees. If both directions cost the same and no port is shared, this time equals the partition bound of
+Nash-Williams and Tutte, so no algorithm that reduces at ranks is faster.
 
-Column generation: a linear program chooses shares among the trees so far, its duals price the resources, and
-the cheapest trees at these prices and at their running mean are added, until no tree is cheaper than the
-program's optimum.
+The search is column generation. In each round a linear program chooses shares among the trees so far, and its
+duals price the resources. Then the cheapest trees at these prices and at their running mean are added, until
+no tree is cheaper than the program's optimum.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from synth.network import Network, grouped
 
 __all__ = ["Edges", "Packing", "fewest", "low_tree", "pack", "pair_links", "thinned"]
 
-# Trees before the first linear program, rounds at most, and trees a round.
+# The number of trees before the first linear program, the most rounds, and the trees added in a round.
 _FIRST_TREES = 64
 _MOST_ROUNDS = 60
 _PER_ROUND = 16
@@ -67,7 +67,7 @@ class Edges:
 
     @cached_property
     def unavoidable(self) -> Floats:
-        """The least load of each resource by any spanning tree: all edges of some rank load it that much."""
+        """A load of each resource by any spanning tree: all edges at some rank load it so much."""
         start, edge, _ = self.around
         found = np.zeros(self.load.shape[0])
         for rank in range(self.network.ranks):
@@ -124,10 +124,10 @@ def pair_links(network: Network) -> Edges:
 
 
 def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0, seed: int = 0) -> Packing:
-    """Return the packing of spanning trees with the least largest load, within 0.2 % or 60 rounds.
+    """Return the packing that makes the largest load least, to 0.2 % or for 60 rounds.
 
     ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. ``headroom``
-    is an extra weight on load beyond the unavoidable one, so that trees branch where bandwidth is spare.
+    is the extra weight of load above the unavoidable load. It makes trees branch where bandwidth is spare.
     O(rounds · (linear program + ranks · links)).
     """
     random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""`ccctl training stragglers`: what it gains not to wait for ranks that are late."""
+"""`ccctl training stragglers`: the gain of not waiting for late ranks."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def stragglers(options: StragglersOptions) -> None:
 
 
 def _arrivals(options: StragglersOptions) -> Arrivals:
-    """Read from a trace, or drawn at random: exactly one of the three is given."""
+    """Return the arrivals of a trace, or random ones; exactly one of the three options must be given."""
     from ccctl.artifacts import read_input
     from exec.stragglers import UNITS, arrivals, parse_trace
     from probes.files import decoded
@@ -265,7 +265,7 @@ def _schedule(options: StragglersOptions) -> Schedule | None:
 
 
 def _costs(options: StragglersOptions, arrivals: Arrivals) -> CollectiveCosts:
-    """Return what going costs, for every set of ranks that is ready at some moment."""
+    """Return the costs of going ahead, for every set of ranks that is ready at some moment."""
     from exec.stragglers import ConstantCosts, SimulatedCosts, VolumeCosts, ready_sets
 
     schedule = _schedule(options)

@@ -11,12 +11,14 @@ from ccctl.render.svg.drawing import Drawing, Entry, figure, fitted, mark, strok
 __all__ = ["Chart", "Series", "charts", "series"]
 
 _LEAST, _MOST = 1e-30, 1e30
-# Half of the last tick's label, such as 326.7K, must fit to its right.
+# The margins of the axes, and a chart's height, in pixels. Half of the last tick's label, such as 326.7K,
+# must fit into the right margin.
 _RIGHT, _TOP, _BOTTOM, _HEIGHT = 28, 30, 46, 320
 # Two charts are drawn side by side if the width in pixels is at least this.
 _TWO = 700
 _X_PIXELS, _Y_PIXELS = 62, 34
-# Points closer than this hide each other; lines with at least this many such points take turns.
+# Points closer than ``_UPON`` pixels hide each other. Lines of at least ``_LONG`` points that all hide each
+# other are drawn in turns.
 _UPON, _LONG = 1.0, 8
 
 
@@ -52,7 +54,7 @@ class Chart:
     moments: tuple[tuple[float, str], ...] = ()
 
     def drawable(self) -> Chart:
-        """Return the chart with the points that can be drawn without squeezing the others."""
+        """Return the chart without points that its axes cannot show or that would squeeze the others."""
         lowest = [_LEAST if axis.base else 0.0 for axis in (self.x, self.y)]
         kept = []
         for line in self.lines:
@@ -70,7 +72,7 @@ def charts(
 ) -> Drawing:
     """Return the panels side by side, or below each other if narrow, with a legend.
 
-    ``entries`` are more entries of it.
+    ``entries`` are added to the legend.
     """
     shown = [panel.drawable() for panel in panels]
     across = 2 if width >= _TWO and len(shown) > 1 else 1
@@ -108,7 +110,7 @@ def _chart(chart: Chart, width: int, solid: Sequence[str]) -> list[str]:
     parts += [*chart.x.along(x, _TOP, bottom), *_moments(chart, x, bottom)]
     every = [[(x.at(a), y.at(b)) for a, b in line.points] for line in chart.lines]
     for line, places, (number, of) in zip(chart.lines, every, _turns(every), strict=True):
-        # A single point has a line of its own, which shows it even if it has no mark.
+        # A single point becomes a short horizontal line, so that it shows even without a mark.
         ends = places if len(places) > 1 else [(a + shift, b) for a, b in places for shift in (-9, 9)]
         path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in ends)
         if line.joined:
@@ -119,13 +121,13 @@ def _chart(chart: Chart, width: int, solid: Sequence[str]) -> list[str]:
 
 
 def _turns(every: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[int, int]]:
-    """Return (number, count) for each series: its place among the series that overlap with it."""
+    """Return for each series its place among the series that look like it, and the number of these."""
     alike = [[_alike(one, other) for other in every] for one in every]
     return [(sum(row[:at]), max(1, sum(row))) for at, row in enumerate(alike)]
 
 
 def _alike(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> bool:
-    """Return whether two long series look the same wherever both are drawn."""
+    """Return whether two long series have equally many points, which all hide each other."""
     return len(one) == len(other) >= _LONG and all(
         abs(a - c) < _UPON and abs(b - d) < _UPON for (a, b), (c, d) in zip(one, other, strict=True)
     )

@@ -12,7 +12,7 @@ from ccctl.render.svg.drawing import Drawing, Entry, above, box, figure, fitted,
 __all__ = ["Block", "Lane", "LaneChart", "bar", "heading", "lanes", "room"]
 
 _GROUP, _HEADING, _TOP, _COLUMNS_TOP, _LEAST_RIGHT = 8, 20, 6.0, 38.0, 28
-# Labels of lanes that are lower than this take turns.
+# Height of a label in pixels. If lanes are lower, only every second (third, …) lane is labelled.
 _LABEL = 13
 
 
@@ -36,7 +36,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Lane:
-    """A row: its label, its blocks, and the text after the last one.
+    """A row: its label, its blocks, and the text after the last block.
 
     ``first`` begins a group of lanes. An ``alarm`` lane is highlighted. ``height`` is in pixels, if it
     differs from that of the others.
@@ -59,7 +59,9 @@ def heading(label: str, *, alarm: bool = False) -> Lane:
 def bar(
     label: str, pieces: Sequence[tuple[str, float, str]], after: str, begin: float = 0.0, **look: bool
 ) -> Lane:
-    """Return a lane of pieces (kind, length, colour) one after the other; several have lengths in seconds.
+    """Return a lane of consecutive pieces (kind, length, colour).
+
+    If there are several, their lengths are in seconds.
 
     A negative length extends to the left. ``look`` says whether it is the first of a group, or an alarm.
     """
@@ -73,7 +75,7 @@ def bar(
 
 
 def room(labels: Iterable[str], width: int) -> float:
-    """Return the pixels beside the labels of lanes without text after them."""
+    """Return the width in pixels beside the labels, for lanes with no text after their blocks."""
     return width - _LEAST_RIGHT - _left(labels, width)
 
 
@@ -85,8 +87,8 @@ def _left(labels: Iterable[str], width: int) -> float:
 class LaneChart:
     """Lanes ``pitch`` pixels high over an axis from 0 to ``until`` or the end of the last block.
 
-    Each has a background if there is ``ground``. A counted axis is above: its columns are ``unit`` pixels
-    wide, ``side`` is the title of the labels, and the columns of ``alarms`` are highlighted.
+    Each has a background if there is ``ground``. A counted axis is drawn above the lanes: its columns are
+    ``unit`` pixels wide, ``side`` is the title of the labels, and the columns of ``alarms`` are highlighted.
     """
 
     rows: Sequence[Lane]
@@ -151,7 +153,7 @@ class LaneChart:
 def lanes(
     title: str, about: str, chart: LaneChart, width: int, entries: Iterable[Entry] = (), *more: str
 ) -> Drawing:
-    """Return the picture of the lanes and ``more`` parts; ``entries`` are more of its legend."""
+    """Return the picture of the lanes and ``more`` parts; ``entries`` are added to its legend."""
     bottom = chart.tops()[-1] + (10 if chart.axis.counted else 46)
     parts = [*chart.parts(width), *more]
     return figure(title, about, width, parts, bottom, [*chart.entries(), *entries])
@@ -179,7 +181,7 @@ def _lane(row: Lane, x: Scale, top: float, tall: float, width: int, *, labelled:
 
 def _block(block: Block, x: Scale, top: float, tall: float) -> Iterator[str]:
     first, last = sorted((x.at(block.begin), x.at(block.end)))
-    # Blocks with words are apart, others may touch.
+    # Leave a gap after a block with a word or an edge; other blocks may touch.
     wide = last - first - (min(1.5, (last - first) / 8) if block.word or block.edge else 0)
     high = tall * block.share
     y, inset = top + tall - high, 1 if block.edge else 0

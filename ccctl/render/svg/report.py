@@ -74,7 +74,7 @@ def _is_wrong(row: Row) -> bool:
 def _lines(rows: list[Row], bounds_s: Bounds) -> tuple[list[Series], list[Series]]:
     """Return the lines of bandwidth and of time: programs, dashed predictions, peers, the dashed bound.
 
-    A bandwidth is the row's own, scaled to the time.
+    The bandwidth at a point is the row's measured bus bandwidth, scaled to the point's time.
     """
     told: list[tuple[str, str, Row, float | None]] = []
     told += [("measured", row.program, row, row.shown.time_s) for row in rows if row.shown]
@@ -97,7 +97,7 @@ def _lines(rows: list[Row], bounds_s: Bounds) -> tuple[list[Series], list[Series
 
 
 def _breakdown(row: Row, found: Breakdown, width: int) -> Iterator[Drawing]:
-    """Yield the steps to the measured time, the critical path, and the ranks."""
+    """Yield pictures of the way from bound to measured time, the critical path, and the ranks."""
     what = f"{row.collective} of {about(row.size_bytes)} by {row.program}"
     if found.forecast is not None:
         yield _waterfall(found.forecast, found, what, width)
@@ -108,7 +108,7 @@ def _breakdown(row: Row, found: Breakdown, width: int) -> Iterator[Drawing]:
 
 
 def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawing:
-    """Return bars that each begin at the end of the previous one; the last is the measured time."""
+    """Return bars that each begin where the last one ended, then a bar of the measured time."""
     rows = [bar("proven bound", [("proven bound", told.bound_s, GREY)], seconds(told.bound_s))]
     at_s = told.bound_s
     for name, until_s in (
@@ -164,7 +164,7 @@ def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
 
 
 def _ranks(found: Breakdown, what: str, width: int) -> Drawing:
-    """Return a bar for each rank: its activities since the first rank began."""
+    """Return a bar for each of the 32 slowest ranks: its activities since the first rank began."""
     slowest = sorted(found.ranks, key=lambda own: -own.time_s)[:_MOST_RANKS]
     rows = []
     for own in sorted(slowest, key=found.ranks.index):

@@ -1,4 +1,4 @@
-"""Failures in the log of a run: the line that reports one, and wrong results before all else."""
+"""Failures in the log of a run: the line that reports one; wrong results take precedence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interpreter on one GPU: the tables of some ranks are uploaded once and launched many times.
+"""The interpreter on one GPU: it uploads its ranks' tables once and launches its kernel often.
 
 If a kernel gives up, `waiters` describes which threadblock waited for which.
 """
@@ -21,12 +21,11 @@ from synth.program import OUTPUT
 __all__ = ["Addresses", "Interpreter", "own_tables", "waiters"]
 
 LIMIT_S = 30.0
-# States and reasons that a threadblock records when it gives up: its own time ran out, and whether it waited
-# for a message, for room in a FIFO, or for a step of another threadblock. interpreter.cu has the same
-# numbers.
+# Numbers that a threadblock records when it gives up, the same as in interpreter.cu. The state: its own time
+# ran out. The reason: it waited for a message, for room in a FIFO, or for a step of another threadblock.
 _RAN_OUT = 1
 _MESSAGE, _ROOM, _STEP = 1, 2, 3
-# The number of the launch among the arguments of the kernel.
+# Index of the launch's number among the arguments of the kernel.
 _LAUNCH = 8
 Addresses = Sequence[tuple[int, int, int]]
 """The addresses of input, output and scratch, for each rank that runs on this GPU."""

@@ -1,8 +1,8 @@
 """Transmission contexts: a stream for each threadblock; events order the copies of chunks (AdapCC Sec. V).
 
 The CPU queues all work ahead of the GPU: if a context must wait for another, it queues that wait on its
-stream and goes on. The CPU waits itself only until an event has been recorded by its owner, another context
-or process, because CUDA does not wait for an event that is not recorded yet.
+stream and goes on. The CPU itself waits only until the owner of an event (another context or process) has
+recorded it, because CUDA does not wait for an event that is not recorded yet.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Outgoing(Protocol):
         """
 
     def sent(self, size_bytes: int, stream: Any) -> None:
-        """Record that the message is written once the work now queued on ``stream`` is done."""
+        """Record that the work queued on ``stream`` up to now writes the message."""
 
     def idle(self) -> bool:
         """Start and complete transfers that can be; return whether none is under way."""
@@ -69,7 +69,7 @@ class Incoming(Protocol):
         """
 
     def taken(self, stream: Any) -> None:
-        """Record that the message has been read once the work now queued on ``stream`` is done."""
+        """Record that the work queued on ``stream`` up to now reads the message."""
 
     def idle(self) -> bool:
         """Start and complete transfers that can be; return whether none is under way."""
@@ -165,8 +165,8 @@ class _Context:
         to, source = encoded.fifos[block].tolist()
         self._to, self._from = outgoing.get(to), incoming.get(source)
         self._stream = streams.stream()
-        # Each step and tile has an event of its own. A reused event could already stand for a later step when
-        # a context waits for it, and close a circle of waits.
+        # Each step and tile has an event of its own. A reused event could already be recorded for a later
+        # step when a context waits for it, and the waits could form a cycle.
         self._events: dict[int, Any] = {}
         self.others: dict[int, _Context] = {}
         self.queued, self.blocked = 0, ""

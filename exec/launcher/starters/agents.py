@@ -26,11 +26,11 @@ from probes.base import UnavailableError
 __all__ = ["Agents"]
 
 _AGENT = "exec.launcher.starters.host_agent"
-# An agent reports a death within milliseconds, if its host can be reached.
+# Longest wait for an agent's report of a death, which takes milliseconds if its host can be reached.
 _TOLD_S = 0.5
 # How long a rank counts as running after its agent has seen it run.
 _SEEN_S = 2.0
-# How long an agent without ranks waits for the command, which may be cut off.
+# How long a remote agent whose ranks have all ended waits for orders, as its connection may be cut.
 _PATIENCE_S = 5.0
 
 
@@ -122,7 +122,7 @@ class Agents:
         output: Path,
         spares: Mapping[int, HostSlots],
     ) -> None:
-        """Start ``ranks`` processes on the slots of ``hosts`` in their order, or else here.
+        """Start ``ranks`` processes on the slots of ``hosts`` in order, or here if there are none.
 
         Raises UnavailableError if other hosts cannot be reached.
         """
@@ -165,7 +165,7 @@ class Agents:
         return how_it_ended(agent.statuses[rank]) if rank in agent.statuses else "died"
 
     def blamed(self) -> list[tuple[int, int | None, str]]:
-        """Return the ranks ended by a signal; all are independent, and their process ids are unknown."""
+        """Return (rank, None, host) of each rank that a signal ended; process ids are unknown."""
         return [
             (rank, None, agent.host)
             for agent in self._agents

@@ -21,13 +21,14 @@ from probes.base import UnavailableError, install
 __all__ = ["Launcher", "Mpirun", "command", "find", "start", "variables"]
 
 Kind = Literal["openmpi", "mpich", "intel"]
-# mpirun gives the other ranks a second to end before it kills them; then it names the first to die.
+# Longest wait for mpirun to end after a death: it gives the other ranks a second, kills them, and then names
+# the first to die.
 _GATHERING_S = 5.0
 # Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
 _BLAMED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+(\d+)\s+on\s+node\s+(\S+)")
 # Open MPI's message about a host whose daemon did not start, named up to the first dot.
 _UNREACHED = re.compile(r"daemon failed to report back.*?Remote host:\s+(\S+)", re.DOTALL)
-# Linux takes no word of a command line above 128 KiB.
+# Longest list of hosts on the command line: Linux accepts no word above 128 KiB there.
 _LONGEST_WORD = 100_000
 
 
@@ -53,7 +54,7 @@ class Mpirun:
         return f"{self.process.args[0]!s} ended with status {status}{why}"  # type: ignore[index]
 
     def how_it_died(self, rank: int) -> str:
-        """Return mpirun's exit status in words, as it ends like the first rank did."""
+        """Return in words how mpirun ended, as its status is that of the first rank to die."""
         try:
             status = self.process.wait(_GATHERING_S)
         except subprocess.TimeoutExpired:
@@ -93,7 +94,7 @@ class Mpirun:
 
 
 def start(words: Sequence[str], env: Mapping[str, str], output: Path) -> Mpirun:
-    """Start mpirun by ``words``, from ``command``, in a session of its own."""
+    """Start mpirun with the command line ``words`` (see `command`), in a session of its own."""
     with output.open("wb") as said:
         process = subprocess.Popen(
             words,
@@ -141,10 +142,10 @@ def command(
     """
     where = _where(launcher, hosts, folder)
     if launcher.kind != "openmpi":
-        # Otherwise it kills every rank when one dies, and blames any of them.
+        # Without this option MPICH's mpirun kills every rank when one dies, and blames any of them.
         watched = ["-disable-auto-cleanup"] if launcher.kind == "mpich" else []
         return [launcher.path, *watched, "-n", str(ranks), *where, *program]
-    # Restarts do not exist in MPI, and its mpirun warns about unset variables.
+    # START is left out: MPI has no restarts, and Open MPI's mpirun warns about unset variables.
     names = [name for name in FORWARDED if name != START] if hosts else []
     forwarded = [word for name in names for word in ("-x", name)]
     options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]

@@ -1,4 +1,4 @@
-"""An all-gather of bytes by messages between two ranks, independent of a group's collectives."""
+"""An all-gather of bytes by point-to-point messages, independent of a group's collectives."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ __all__ = ["MessageExchange"]
 
 # Above the tags that scripts choose.
 _FIRST_TAG = 0x7CCC0000
-# Ranks wait for the slowest one without a limit of their own: when a wait times out, gloo closes the
-# connection.
+# Longest wait for the slowest rank, in effect unlimited: gloo closes a connection whose wait times out.
 _PATIENCE = timedelta(days=7)
 
 

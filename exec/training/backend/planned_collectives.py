@@ -50,7 +50,7 @@ class BrokenGroupError(CcctlError):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A plan, the buffers that it holds between calls, and, in place, the spans of both in one buffer."""
+    """A plan, its buffers between calls, and, if in place, the spans of both in one buffer."""
 
     plan: MpiPlan
     idle: tuple[Array, Array]
@@ -80,7 +80,7 @@ class PlannedCollectives:
         self._plans: collections.OrderedDict[CollectiveCall, Prepared] = collections.OrderedDict()
 
     def make(self, request: CollectiveCall, group: Group) -> Prepared:
-        """Make the plan for ``request``, which may average, over connections of ``group``; collective."""
+        """Make the plan for ``request`` (averages included) over ``group``; collective."""
         # Imported late, as it takes a second or two and jobs with small collectives never need it.
         from exec.mpi import MpiPlan
 
@@ -115,9 +115,9 @@ class PlannedCollectives:
         """Run one collective on flat arrays by its kept plan.
 
         ``data`` is the larger buffer, as in `exec.program.layout.Layout.in_place`: for an all_gather the
-        whole result, which already holds this rank's share; for a gather or scatter the same at the root, and
-        one share on other ranks. A reduce_scatter and an all_to_all read ``data`` and fill ``result``. Raises
-        BrokenGroupError if the ranks do not complete the collective.
+        whole result, which already holds this rank's share; for a gather or scatter the buffer of all shares
+        at the root, and one share on other ranks. A reduce_scatter and an all_to_all read ``data`` and fill
+        ``result``. Raises BrokenGroupError if the ranks do not complete the collective.
         """
         self._plans.move_to_end(request)
         prepared = self._plans[request]

@@ -33,8 +33,8 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._raw = torch.futures.Future()
-        # C++ code would take an exception set on the future for its value. It does see the failure of a
-        # future whose callback raised.
+        # If an exception were set on the future, C++ code would take it for the future's value. C++ code does
+        # see the failure of a future whose callback raised.
         self._future = self._raw.then(self._checked)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
@@ -120,13 +120,13 @@ class WorkQueue:
         return work
 
     def settle(self) -> None:
-        """Wait for the works that other groups run; on the queue's thread."""
+        """Wait for the works that other groups run; to be called on the queue's thread."""
         for work in tuple(self._elsewhere):
             work.attend()
         self._elsewhere.clear()
 
     def close(self, limit_s: float) -> None:
-        """Finish the queued works, for at most ``limit_s``, and end the thread."""
+        """Let the thread finish the queued works and end; wait at most ``limit_s`` for it."""
         self._waiting.put(None)
         if self._thread is not None:
             self._thread.join(limit_s)

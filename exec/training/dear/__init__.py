@@ -1,4 +1,4 @@
-"""DeAR: each all_reduce in two halves, one behind the backward pass and one behind the next forward pass.
+"""DeAR: all_reduce in two halves, one during the backward pass, one during the next forward pass.
 
 In: an optimizer of torch, a model, and the tensors to fuse (a `synth.fusion.plan.FusionPlan` or a size). Out:
 a `DistributedOptimizer` that trains like DistributedDataParallel. `capture` makes the model artifact for

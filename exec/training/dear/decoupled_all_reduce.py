@@ -35,7 +35,7 @@ class Halves:
         self._native_from = _NATIVE_FROM.get(_backend(self.group, device.type), math.inf)
 
     def lengths(self, count: int, itemsize: int) -> list[int]:
-        """Return the lengths of a row's pieces, multiples of the ranks; together at least ``count``."""
+        """Return the lengths of a row's pieces: multiples of the group's size, in sum at least ``count``."""
         whole = -(-count // self.size) * self.size
         if self._is_native(whole * itemsize):
             return [whole]

@@ -24,7 +24,7 @@ def capture(
     steps: int = 5,
     name: str = "",
 ) -> Model:
-    """Measure ``model`` on ``batch``, for `synth.fusion`; ``ccctl.save("model.json", …)`` keeps it.
+    """Measure ``model`` on ``batch`` for `synth.fusion`; ``ccctl.save("model.json", …)`` saves it.
 
     ``batch`` is the model's input: a tensor, a tuple of arguments, or a dict of keyword arguments. ``loss``
     turns the output into one number; by default it is the output's ``loss``, or else the sum of its tensors.
@@ -142,7 +142,7 @@ class _Clock:
         self._now.ready_s[id(parameter)] = self._seconds() - self._began_s
 
     def _parameters_by_layer(self) -> dict[Any, list[Any]]:
-        """Return each layer's parameters; a parameter belongs to the first module with it that ran."""
+        """Return each layer's parameters; a shared one belongs to the layer that ran first."""
         at = dict(self._model.named_modules(remove_duplicate=False))
         turn = {module: number for number, module in enumerate(self._ran)}
         found: dict[Any, list[Any]] = {}

@@ -20,7 +20,7 @@ _NORMALIZING = (
 )
 # Optimizers with decoupled weight decay: it is scaled by the learning rate and not added to the gradient.
 _DECOUPLED = ("AdamW", "Adafactor", "Muon")
-# Optimizers for which no learning-rate factor makes the mean of the ranks' steps DDP's step.
+# Optimizers for which no learning-rate factor makes the mean of the ranks' steps equal to DDP's step.
 _WITHOUT_FACTOR = {
     "Muon": "it normalizes what its momentum has averaged, in which noise may weigh more than the gradient "
     "or less: the factor is anything from 1 to √ranks",
@@ -33,7 +33,7 @@ _RECTIFIED_FROM = 5.0
 
 
 def matching_rate(optimizer: Any, ranks: int) -> float:
-    """Return the learning-rate factor for which the mean of the steps of ``ranks`` ranks is DDP's step.
+    """Return the learning-rate factor that makes the mean of all ranks' steps equal to DDP's step.
 
     A rank computes its gradient on 1/``ranks`` of the batch, so its noise is √ranks times as large. Adam and
     similar optimizers divide by the size of gradients, which is mostly noise. So the mean of their steps is
@@ -52,7 +52,7 @@ def matching_rate(optimizer: Any, ranks: int) -> float:
 
 
 class PartialSteps:
-    """Steps of ``optimizer`` on some of its parameters, each the same as in a step of all.
+    """Steps of ``optimizer`` on some parameters; each changes as it would in a step of all parameters.
 
     Learning rates are multiplied by ``rate_factor`` during a step; decoupled weight decay stays unchanged.
     """

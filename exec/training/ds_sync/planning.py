@@ -42,9 +42,9 @@ def equal_links(job: TrainingJob) -> Network:
 def planned_for(network: Network, job: TrainingJob) -> Groups:
     """Return the groups for ``job`` on ``network``.
 
-    The paper's pattern divides by racks, so ranks of a single rack would be one group. These average by mixed
-    radix instead (in pairs, if their number is a power of two): exact after one period, with less traffic.
-    Raises NotApplicableError under the conditions of `plan_groups`.
+    The paper's pattern divides by racks, so ranks of a single rack would be one group. Ranks of a single rack
+    average by mixed radix instead (in pairs, if their number is a power of two). The average is then exact
+    after one period, with less traffic. Raises NotApplicableError under the conditions of `plan_groups`.
     """
     planned = plan_groups(network, job.size_bytes, layers=job.messages)
     found = planned.groups
@@ -60,7 +60,8 @@ def planned_for(network: Network, job: TrainingJob) -> Groups:
 def adjusted(first: Groups, now: Groups, network: Network) -> Planned:
     """Return groups for the newly measured ``network`` (DS-Sync, Sec. III-A, step 3).
 
-    They are ``now`` unless the slow racks or ranks changed, and ``first`` if these are as at first again.
+    These are ``now`` unless the slow racks or ranks have changed, and ``first`` if the slow racks and ranks
+    are those of ``first`` again.
     """
     planned = adjust_groups(now, network)
     found = planned.groups

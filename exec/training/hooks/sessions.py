@@ -1,4 +1,4 @@
-"""An adaptive session for a script of torch.distributed, however it was started."""
+"""An adaptive session for a script that uses torch.distributed, whichever launcher started it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def adaptive_session(
 ) -> Session:
     """Return a session of all ranks of the default process group; collective.
 
-    The ranks meet through the store of that group, and need neither afterwards. The arguments are those of
-    `Session`; links are measured every ``profile_every`` requests, 0 for never.
+    The ranks meet through the store of that group; afterwards the session needs neither store nor group. The
+    arguments are those of `Session`; links are measured every ``profile_every`` requests, 0 for never.
     """
     store = dist.PrefixStore(f"ccctl/adaptive/{next(_NUMBERS)}", dist.distributed_c10d._get_default_store())
     rank, size = dist.get_rank(), dist.get_world_size()

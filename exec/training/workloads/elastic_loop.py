@@ -1,4 +1,4 @@
-"""Training of modes that survive the loss of ranks: the remaining ranks take over their samples."""
+"""Training that survives the loss of ranks: the remaining ranks take over the samples of lost ones."""
 
 from __future__ import annotations
 

@@ -50,8 +50,7 @@ class TrainRequest:
     - ``compute_s``: seconds of sleep added to each layer's forward pass, as if a GPU computed; the backward
       pass gets twice that.
     - ``batch``: samples per rank in an iteration.
-    - ``evaluate``: iterations between evaluations of held-out data; ``accuracy``: target whose time is
-      reported.
+    - ``evaluate``: iterations between evaluations; ``accuracy``: the target, whose time to reach is reported.
     - ``warmup``: first iterations, which are not timed; DS-Sync averages over all ranks in them.
     - ``cycle_s``: cycle time of Horovod.
     - ``racks``: groups of hierarchical and DS-Sync; by default the ranks of each host, or else pairs.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 __all__ = ["sent_bytes"]
 
-# struct tcp_info of linux/tcp.h, since Linux 4.19: tcpi_bytes_sent, then tcpi_bytes_retrans.
+# Two fields of struct tcp_info (linux/tcp.h, since Linux 4.19), tcpi_bytes_sent and tcpi_bytes_retrans, and
+# the offset of the first in bytes.
 _SENT = struct.Struct("@QQ")
 _SENT_AT = 200
 

@@ -1,10 +1,11 @@
 """Periodic all_reduces on equal machines with failed ranks or links, along trees that load all NICs evenly.
 
 Failures break the symmetry only at the hosts that they hit, so each tree is built host by host. Inside a host
-it spans the ranks that are left. Between hosts it is a binary tree, whose leaves are hosts with the busiest
-or with fewer NICs. The rank at which a tree enters a host is the host's *door*; it changes from tree to tree.
-Half of the hosts of a binary tree have two children and the others none; they change roles from tree to tree,
-which loads all NICs evenly (two-tree; Sanders, Speck and Träff 2009). Only links that are used are listed.
+it spans the ranks that are left. Between hosts it is a binary tree. Its leaves are the hosts that it enters
+at the busiest NICs, or that have fewer NICs left. The rank at which a tree enters a host is the host's
+*door*; it changes from tree to tree. Half of the hosts of a binary tree have two children and the others
+none; they change roles from tree to tree, which loads all NICs evenly (two-tree; Sanders, Speck and Träff
+2009). The network of the schedule lists only the links that the trees use.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from synth.tree_packing import TwoWayTree
 
 __all__ = ["all_reduce_with_failures", "around_failures", "bounds_with_failures", "serves_failures"]
 
-# Trees of a period that enter a host at each of its ranks, and the limit of sends of a period.
+# Numbers to try: how many trees of a period enter a host at each of its ranks. Then the most sends in a
+# period.
 _TREES_A_RANK = range(2, 9)
 _MOST_SENDS = 400_000
 _EVEN = 1.01
@@ -56,7 +58,7 @@ def serves_failures(network: SymmetricNetwork, kind: Kind) -> bool:
 
 
 def around_failures(request: Request, network: SymmetricNetwork, progress: Progress = SILENT) -> Synthesis:
-    """Return the all_reduce of the ranks that have not failed; ``network`` is the request's, as symmetric."""
+    """Return the all_reduce of the ranks left; ``network`` is the request's in symmetric form."""
     begun_s = time.perf_counter()
     progress.update(0, 1, "periodic")
     failures = request.without
@@ -111,7 +113,7 @@ def _placed(body: Schedule, periods: int) -> PeriodicSchedule:
 def _most_even_trees(
     network: SymmetricNetwork, failures: Failures, members: tuple[int, ...]
 ) -> tuple[Network, list[TwoWayTree]]:
-    """Return (network of the links that are used, trees over all members on it), the most even found."""
+    """Return (network of the used links, trees over all members) with the most even load found."""
     row_of = {
         ends: row for row, ends in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
     }
@@ -219,8 +221,9 @@ def _children(
 ) -> tuple[dict[int, int], dict[int, bool]]:
     """Return (children of each host in a tree, whether its door then sends more than ``most_uses``).
 
-    Hosts whose doors are least loaded get children first. If possible, a host that lacks ranks keeps one use
-    of each door free, until the door has been ``lent`` to a tree whose own door there has failed.
+    Hosts whose doors are least loaded get children first. In a host that lacks ranks, one use of each door is
+    kept free, if possible, for a tree whose own door there has failed. ``lent`` marks the doors that such a
+    tree has used.
     """
     most, spare = {}, dict.fromkeys(hosts, 0)
     for host, ranks in hosts.items():
