@@ -290,7 +290,7 @@ def setup_of(options: BenchOptions) -> BenchSetup:
     parse_device(options.device)
     dtypes, ops = _elements(options.dtype, options.op)
     places = _placements(options.placement)
-    peers = () if options.vs == "none" and not options.paths else parse_peers(options.vs)
+    peers = () if options.vs == "none" else parse_peers(options.vs)
     before = read_any(options.baseline, "report") if options.baseline is not None else None
     if before is not None and before.body.interrupted:
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")

@@ -38,6 +38,13 @@ def folder(schedule, samples, tmp_path):
 
 
 @pytest.mark.mpi
+def test_no_library_may_be_asked_for_beside_an_artifact(run_ccctl, folder):
+    done = run_ccctl("bench", "program.json", "--sizes", 16, "--iters", 1, "--vs", "none", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"]
+
+
+@pytest.mark.mpi
 def test_rows_have_the_keys_of_the_design_and_nothing_is_wrong(run_ccctl, folder):
     done = run_ccctl(
         "bench", "schedule.json", "-b", 16, "-e", "256K", "-f", 128, "--iters", 3, "--vs", "mpi", "--json"
