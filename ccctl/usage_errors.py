@@ -12,7 +12,7 @@ from probes.base import shortened
 
 __all__ = ["explained"]
 
-# Names of other tools, and ours.
+# Commands that users of other tools may type, and what they are called here.
 _OTHER_COMMANDS = {
     "version": "--version",
     "topo": "detect",
@@ -46,9 +46,9 @@ def explained(error: typer.TyperException, root: Any) -> tuple[str, str]:
 def _told(error: typer.TyperException, context: typer.Context | None) -> str:
     """Return the error message, with a likely correction."""
     if type(error).__name__ == "NoSuchOption":
-        # typer re-exports neither this class nor the next one.
+        # The class is known by its name, because typer does not re-export it, nor MissingParameter below.
         return _unknown_option(vars(error)["option_name"], context)
-    # Limit the word's length: the patterns take quadratic time.
+    # Limit the length of the user's word, because the patterns below take quadratic time.
     told = shortened(error.format_message().rstrip("."))
     if other := re.match(r"No such command '(.*?)'", told):
         name = _OTHER_COMMANDS.get(other[1].lower())
@@ -68,7 +68,7 @@ def _number(found: re.Match[str]) -> str:
 
 
 def _outside(found: re.Match[str]) -> str:
-    """Return the end of the range that a number exceeds, without the other end."""
+    """Return the message for a number out of range; it names only the limit that is violated."""
     value, low, sign, end = found.groups()
     if low is not None and float(value) < float(low):
         return f"{value} is less than {low}"

@@ -1,4 +1,4 @@
-"""Files that are replaced whole: a reader, a kill or a full disk never leaves a part of one."""
+"""Files replaced whole: no reader finds a part of one, even after a kill or on a full disk."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PART = re.compile(r"\.ccctl-[0-9a-f]{16}\.part")
 def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int | None = None) -> None:
     """Replace ``path`` by ``content``, whole or as parts that are written as they come.
 
-    Raises CannotWriteError, and then nothing was changed.
-    A symbolic link stays and its target is replaced; a device or a pipe is written to as it is. The file
-    keeps its mode, or a new one has that of the umask, unless ``mode`` says otherwise.
+    Raises CannotWriteError, and then nothing was changed. A symbolic link stays and its target is replaced; a
+    device or a pipe is written to as it is. Without ``mode``, an existing file keeps its mode and a new one
+    gets that of the umask.
     """
     refuse_unwritable(path)
     target = Path(os.path.realpath(path))
@@ -68,7 +68,7 @@ def refuse_unwritable(path: Path) -> None:
 def _refuse_planted(path: Path) -> None:
     """Raise CannotWriteError for a symbolic link that another user left where all can write.
 
-    As the kernel does with fs.protected_symlinks: what it leads to is that user's choice.
+    The kernel does the same with fs.protected_symlinks, because the other user chooses where the link leads.
     """
     with contextlib.suppress(OSError):
         link, folder = path.lstat(), path.parent.stat()
@@ -113,7 +113,7 @@ def _part(folder: Path) -> tuple[Path, BinaryIO]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed writers left in ``folder``: parts of this user that no living one holds locked."""
+    """Remove what killed writers left in ``folder``: part files of this user that nobody locks."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if PART.fullmatch(entry.name):
@@ -122,7 +122,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _sweep_one(path: str) -> None:
-    # A pipe under that name would otherwise be waited for.
+    # O_NONBLOCK, because opening a pipe of that name would wait for a writer otherwise.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)

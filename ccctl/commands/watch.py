@@ -1,4 +1,4 @@
-"""`ccctl watch`: whether the network is still what it was, and the schedule for what it is."""
+"""`ccctl watch`: whether the network still meets its baseline, and the schedule for it now."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FILES = (
 
 _MOST_SHARE = 0.99
 _LEAST_BUDGET_S, _MOST_BUDGET_S = 0.1, 1e9
-# So many suspects are measured again one at a time: some seconds.
+# The most suspects that are measured again one at a time, which takes some seconds.
 _MOST_ALONE = 32
 
 
@@ -145,7 +145,7 @@ def watch(options: WatchOptions) -> None:
 def _asked(options: WatchOptions) -> Asked:
     """Return what the options say.
 
-    Raises UsageError where the schedule is for other ranks than the baseline has.
+    Raises UsageError if the schedule and the baseline differ in their number of ranks.
     """
     from ccctl.watch import Asked, read_schedule
 
@@ -163,7 +163,8 @@ def _asked(options: WatchOptions) -> Asked:
             hint=f"ccctl synth --network {baseline} makes one for these.",
         )
     asked = Asked(profile, given, share, least_gain, budget_s)
-    # Before anything is measured: the schedule may use a link that the baseline lacks.
+    # Predict before anything is measured, because this fails if the schedule uses a link that the baseline
+    # lacks.
     console.detail(f"predicted on the baseline: {asked.baseline_s:.6g} s")
     return asked
 
@@ -182,9 +183,9 @@ def _share(text: str, option: str) -> float:
 
 
 def _world(options: WatchOptions, asked: Asked) -> World:
-    """Return where to measure, by default where the baseline was.
+    """Return the world to measure in, by default the hosts and ranks of the baseline.
 
-    Raises UsageError where that are other ranks.
+    Raises UsageError if the number of ranks differs from the baseline's.
     """
     from collections import Counter
 

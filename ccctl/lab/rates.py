@@ -1,9 +1,8 @@
 """The rates of a lab as people write them: one grammar for the table in lab.toml and for ``lab shape``.
 
-``gpu1`` is what a host sends and what it receives by each of its NICs, ``gpu1.egress`` and
-``gpu1.ingress`` are one of them, ``gpu1/eth1`` is one of several NICs, ``gpu1 -> gpu2`` is a directed
-pair, ``trunk`` is what lies between the racks. Hosts are node sets; the rate ``unlimited`` takes a limit
-away.
+``gpu1`` stands for both directions of each NIC of a host, ``gpu1.egress`` and ``gpu1.ingress`` for one
+direction. ``gpu1/eth1`` stands for one NIC, ``gpu1 -> gpu2`` for a directed pair of hosts, and ``trunk`` for
+the connection between the racks. Hosts may be written as node sets. The rate ``unlimited`` removes a limit.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["LabRates", "names_of", "reshaped"]
 _ARROW = "->"
 _WAYS = ("egress", "ingress")
 _NO_LIMIT = "unlimited"
-# Four times what sets every host and every pair of the largest lab.
+# Most rates that may be set in all: four times the number of hosts and pairs of the largest lab.
 _MOST_CHANGES = 250_000
 
 
@@ -77,7 +76,8 @@ class LabRates:
 
     def lab(self) -> Lab:
         """Return the lab with these rates."""
-        # In one order, whatever the changes were made in: then only what differs is changed in the kernel.
+        # The order of pairs and NICs does not depend on the order of the changes, so only rates that differ
+        # are changed in the kernel.
         numbers = {name: number for number, name in enumerate(self._hosts)}
         pairs = sorted(self._pairs.items(), key=lambda pair: (numbers[pair[0][0]], numbers[pair[0][1]]))
         return dataclasses.replace(

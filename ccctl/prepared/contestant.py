@@ -32,9 +32,10 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 class BenchWorkload:
     """The benchmark to run: a collective at some sizes, on the ranks of ``world``.
 
-    ``profile`` is the path of a profile, None to measure one. With ``race``, schedules whose predictions are
-    too close to rank are run, over ``sockets`` or MPI, and the fastest wins. ``fresh`` ignores the artifacts
-    of earlier runs. ``device`` is one of ``exec.executors``. ``timeout_s`` limits the whole preparation.
+    ``profile`` is the path of a profile, None to measure one. With ``race``, schedules that are predicted
+    about equal are run, and the fastest wins; ``sockets`` runs them over sockets instead of MPI. ``fresh``
+    ignores the artifacts of earlier runs. ``device`` is one of ``exec.executors``. ``timeout_s`` limits the
+    whole preparation.
     """
 
     collective: str
@@ -87,7 +88,7 @@ def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
 
     ranks, where = placed(wanted.world)
     device = {"cpu": "process", "cuda": "cuda"}.get(wanted.device, "auto")
-    # The key of the host is part of it, because after a reboot or in a lab the links may be others.
+    # The key includes one for this host, because the links may differ after a reboot or in a lab.
     key = {"ranks": ranks, "hosts": where, "device": device, "machine": host_key()}
     hosts = f"{plural(len(where), 'host')}" if where else "this host"
     what = f"the links between {plural(ranks, 'rank')} on {hosts}"

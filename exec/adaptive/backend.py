@@ -48,10 +48,10 @@ __all__ = ["Backend", "Work"]
 
 # A result (None if the root was lost first), and the ranks whose data is in it.
 _Kept = tuple[Array | None, tuple[int, ...]]
-# Results kept for ranks that lack them when another rank is lost.
+# The number of results that are kept for ranks that lack them when another rank is lost.
 _KEPT = 4
 _RESULTS = "results"
-# Requests whose late-joined bytes are remembered.
+# The most requests whose late-joined bytes are remembered.
 _MOST_LATE = 1 << 16
 # Longest wait for new orders after a run broke off.
 _LEADERLESS_S = 120.0
@@ -94,7 +94,7 @@ class Work:
 
 
 class Backend:
-    """Works and contexts of one rank; all of `SessionState` that changes with decisions is changed here."""
+    """Works and contexts of one rank; it applies the decisions' changes to `SessionState`."""
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
@@ -119,9 +119,9 @@ class Backend:
     def setup(self, request: CollectiveCall) -> None:
         """Make the contexts of ``request``; collective over the callers, after their earlier requests.
 
-        Returns at once if the request was set up before. After the first epoch each rank makes the same first
-        schedule by itself: if a rank is lost in here, some ranks may be through and others may not have
-        begun.
+        Returns at once if the request was set up before. After the first epoch, ranks exchange nothing here,
+        and each makes the same first schedule by itself. When a rank is lost during this call, some ranks may
+        have finished it and others may not have begun it.
         """
         state = self._state
         if request in state.requests:
@@ -141,7 +141,7 @@ class Backend:
         state.requests[request] = None
 
     def _await_regroup(self) -> None:
-        """Wait until an epoch has begun without every rank known to be lost, or the session fails."""
+        """Wait until no member of the current epoch is known to be lost, or the session fails."""
         until_s = time.monotonic() + _LEADERLESS_S
         while self._failed is None and time.monotonic() < until_s:
             if not set(self._state.mesh.lost) & set(self._state.membership.members):
@@ -149,7 +149,7 @@ class Backend:
             time.sleep(_LOOK_S)
 
     def _prepare(self, request: CollectiveCall) -> None:
-        # The state is replaced once a rank is lost.
+        # Keep these two: ``state.group`` and ``state.contexts`` are replaced when a rank is lost.
         state = self._state
         group, contexts = state.group, state.contexts
         if request not in contexts.version.schedules:
@@ -303,7 +303,7 @@ class Backend:
             yield
 
     def _finish(self, seq: int, request: CollectiveCall) -> None:
-        """Hand over the combined result of all parts; there are none if the root was lost before."""
+        """Hand over the combined result of all parts; there are no parts if the root was lost."""
         if self._result.joined is not None:
             self.joined_late.append((seq, int(self._result.joined.sum()) * request.item_bytes))
         members = tuple(sorted(rank for part in self._parts for rank in part))
@@ -409,9 +409,10 @@ class Backend:
         state.tell("resumed", detail={"at": resume.seq, "kept": resume.kept, "epoch": resume.epoch})
 
     def _catch_up(self, seq: int, holder: int, topic: str) -> None:
-        """Finish a request that another has finished, with its result or with this rank's own.
+        """Finish a request that ``holder`` has finished, with its result or this rank's own.
 
-        This rank has its own if results differ between ranks, as all had theirs before any was handed over.
+        If results differ between ranks, this rank has its own, because no result is handed over before every
+        rank has its own.
         """
         work = self._works.get(seq)
         if work is not None and not work.request.alike:
@@ -429,7 +430,7 @@ class Backend:
         self._ready[old.version.number] = old
         newest = max(old.version.number, swap.version)
         for number in [one for one in list(self._ready) if one < newest and one != old.version.number]:
-            # Freeing them beside the job keeps the delay off it.
+            # Free them on the building thread, so that the job is not delayed.
             self._building.put(self._ready.pop(number).close)
         state.tell("swapped", stood_s=time.monotonic() - started_s, detail={"version": swap.version})
 
@@ -449,13 +450,14 @@ class Backend:
             work()
 
     def _make(self, install: Install, used: Contexts) -> None:
-        """Make contexts for new schedules beside those ``used``, or those of ``used`` for late ranks."""
+        """Make contexts for new schedules, or add those for late ranks to ``used``."""
         state = self._state
         if install.epoch != state.membership.epoch:
             return
         started_s = time.monotonic()
         group = state.group.named(f"version {install.version}{', late' if install.late else ''}")
-        # The epoch may be over, or a rank have no room; the user of ``used`` closes them.
+        # Errors are ignored: the epoch may be over, or a rank may have no room. Whoever uses ``used`` closes
+        # it.
         with contextlib.suppress(CcctlError, OSError):
             if install.late:
                 used.prepare_beside(group, unpacked(install.parts))

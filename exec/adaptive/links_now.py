@@ -37,7 +37,8 @@ __all__ = [
     "with_spares",
 ]
 
-# Long enough for a rate, short enough for a job that waits.
+# Seconds that a train takes: long enough to measure a rate, short enough for a job that waits. Then the bytes
+# of its first batch, and the most bytes of a train.
 _TARGET_S, _FIRST_BYTES, _MOST_BYTES = 0.03, 64 << 10, 8 << 20
 # Length of a train in round trips, for links with full queues, and its limit in seconds.
 _ROUND_TRIPS, _MOST_TARGET_S = 12, 0.6
@@ -47,7 +48,7 @@ _COPIES, _COPY_BYTES = 4, 256 << 10
 _LEAST_ALPHA_S, _LEAST_BETA = 1e-7, 1e-12
 _GUESSED_ALPHA_S, _GUESSED_BETA = 1e-4, 1e-9
 _PING, _PONG, _TRAIN, _CAME = range(1, 5)
-# A live link needs a small part of this.
+# A link that takes longer than this counts as dead; a live one needs a small part of it.
 _PATIENCE_S = 3.0
 # A train slower than usual by this factor is sent again, up to this many trains.
 _DOUBTED, _TRAINS = 1.1, 3
@@ -71,8 +72,8 @@ class LinkNow:
 class KnownLinks:
     """The capability of the links between the ranks ``slots`` of a session.
 
-    ``start`` is what is known of them from the start. The links of the spares ``guessed`` are guessed in it;
-    ``measured`` are the first measurements of those that have joined.
+    ``start`` is the network known at the start. In it, the links of the spare ranks ``guessed`` are guesses.
+    ``measured`` are the first measurements of links of spares that have joined.
     """
 
     slots: tuple[int, ...]
@@ -86,7 +87,7 @@ class KnownLinks:
         return with_links(self.start, self.measured, self.slots)
 
     def with_first(self, found: Iterable[LinkNow]) -> KnownLinks:
-        """Return the links with the measurements in ``found`` that are the first ones of guessed links."""
+        """Return the links, with each guessed link's first measurement taken from ``found``."""
         known = {(link.src, link.dst): link for link in self.measured}
         for link in found:
             if {link.src, link.dst} & self.guessed and link.beta_s_per_byte < math.inf:
@@ -101,10 +102,10 @@ def measured_links(
 ) -> list[LinkNow]:
     """Measure the links into this rank; collective.
 
-    The first rank of a host measures for all of its ranks, which share its NIC. Links between hosts of
-    ``severed`` pairs (their lowest ranks, as in the mesh) are skipped. A link that delivers nothing for some
-    seconds has infinite beta. A link that seems slower than ``usual`` (s/byte, by ranks of the group) is
-    measured again, as ranks that wait for a core look like slow links.
+    The first rank of a host measures for all of its ranks, which share its NIC. ``severed`` are pairs of
+    hosts, each given by its lowest rank as in the mesh; links between them are skipped. A link that delivers
+    nothing for some seconds has infinite beta. A link that seems slower than ``usual`` (s/byte, by ranks of
+    the group) is measured again, because a rank that waits for a CPU core makes its link look slow.
     """
     within = _within(group)
     group.Barrier()
@@ -172,7 +173,7 @@ def betas_of(network: Network) -> dict[tuple[int, int], float]:
 def with_links(network: Network, found: Sequence[LinkNow], ranks: Sequence[int] | None = None) -> Network:
     """Return ``network`` with the measured costs in ``found``; other links keep theirs.
 
-    ``found`` calls rank r of the network ``ranks[r]``; by default r.
+    In ``found``, rank r of the network has the number ``ranks[r]``, by default r.
     """
     if not found:
         return network
@@ -236,7 +237,7 @@ def _by_host(group: Group) -> list[list[int]]:
 
 
 def _within(group: Group) -> list[LinkNow]:
-    """Measure the links from ranks of this host: n copies of s bytes against one of n·s (Sec. IV-B)."""
+    """Measure links within this host: n copies of s bytes, then one of n·s bytes (Sec. IV-B)."""
     rank = group.Get_rank()
     peers = next(ranks for ranks in _by_host(group) if rank in ranks)
     if len(peers) == 1:
@@ -261,7 +262,7 @@ def _send_train(group: Group, there: int) -> None:
     """Answer the pings of ``there``, then send it trains of data until it has enough."""
     ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
     times_s = [time.perf_counter()]
-    # The other end and the next call notice a lost rank as well.
+    # A lost rank is no error here, because the other end and the next call notice it as well.
     with contextlib.suppress(TimeoutError, LostRankError):
         for _ in range(_PINGS):
             group.Send(ball, there, _PONG, deadline_s)
@@ -291,7 +292,7 @@ def _target_s(round_trip_s: float) -> float:
 
 
 def _send_batches(group: Group, there: int, target_s: float, deadline_s: float) -> int:
-    """Send batches for about ``target_s``, each twice as large, two in flight; return the last reply.
+    """Send batches of growing size for about ``target_s``, two in flight; return the last reply.
 
     The reply is the number of bytes received, or how the train went.
     """
@@ -328,7 +329,7 @@ def _received_trains(group: Group, back: int, usual_s_per_byte: float) -> tuple[
             at_s = _arrivals(group, back, deadline_s)
             group.drop_flow(back, (_TRAIN,), outgoing=False)
             best = min(best, max(_LEAST_BETA, steady_s(at_s) / _PIECE_BYTES))
-            # A long train is trusted: the link was slow for as long as runs last.
+            # A long train is not repeated: it shows that the link is slow for as long as runs last.
             is_long = _target_s(min(np.diff(times_s))) > 2 * _TARGET_S
             if best <= _DOUBTED * usual_s_per_byte or is_long or not left:
                 break

@@ -1,12 +1,12 @@
 """Decision to swap to a schedule that is predicted to be faster, and to roll a swap back.
 
 A prediction rests on links measured within a moment. Flows of others come and go: they crowd out the short
-trains of a measurement, or are gone when a new schedule comes into use. So a prediction must explain the runs
-that it is made for, every swap is on trial, and one that made runs slower is rolled back. If the rollback
-helps, the prediction was wrong. Each recent wrong prediction raises the gain that the next one must promise;
-one that comes true cancels a wrong one.
+trains of a measurement, or are gone when a new schedule comes into use. So a prediction must explain the
+times of the latest runs. Every swap is on trial, and a swap that made runs slower is rolled back. If the
+rollback helps, the prediction was wrong. Each recent wrong prediction raises the gain that the next one must
+promise; a prediction that comes true cancels a wrong one.
 
-Runs in several parts count too, as most runs start without ranks on a slow host.
+Runs in several parts count too, because with a slow host most runs start without its ranks.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ __all__ = ["SwapGuard", "SwapTrial"]
 
 # Runs that measure a request: the median of three resists an outlier on one rank.
 _RUNS = 3
-# Longest trial in runs: a search may run all the time, and old requests may never run again.
+# Most runs of a trial. It needs a limit, because a search may disturb all runs, and old requests may never
+# run again.
 _LONGEST = 10 * _RUNS
-# Runs may be this much faster than predicted, as schedules on shared links are.
+# A prediction explains runs if it is at most this many times as long. Schedules on shared links run faster
+# than predicted.
 _EXPLAINED = 1.5
 # Runs of equal schedules differ by this factor on a busy host.
 _ALIKE = 1.1
-# A smaller predicted gain is not worth new contexts, as measurements have noise.
+# Least factor that a swap must promise to gain: measurements have noise, and a swap needs new contexts.
 _LEAST_GAIN = 1.03
 # How long a wrong prediction counts, and how many count at most.
 _REMEMBERED_S, _MOST = 600.0, 6
@@ -57,7 +59,8 @@ class SwapGuard:
 
     def __init__(self) -> None:
         self._runs: dict[CollectiveCall, deque[float]] = {}
-        # Times before the swap on trial, the number of runs since, and those without work beside them.
+        # Median times before the swap on trial, the number of runs since, and the times of those without
+        # other work beside them.
         self._before: dict[CollectiveCall, float] | None = None
         self._since: Counter[CollectiveCall] = Counter()
         self._alone: dict[CollectiveCall, deque[float]] = {}
@@ -71,7 +74,7 @@ class SwapGuard:
         return self._before is not None
 
     def begin_anew(self) -> None:
-        """Forget all runs, as other members run other schedules."""
+        """Forget all runs, because a group with other members runs other schedules."""
         self._runs.clear()
         self._before = None
         self._unexplained = False
@@ -130,7 +133,8 @@ class SwapGuard:
     def judged(self) -> SwapTrial | None:
         """Return the outcome of the last swap; None if unknown or already reported.
 
-        Undisturbed runs decide it; others count only if those stay too few.
+        Undisturbed runs decide it; disturbed runs count only if a trial of full length has too few
+        undisturbed ones.
         """
         if self._before is None:
             return None

@@ -17,8 +17,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def clock_offsets(comm: Any) -> tuple[tuple[int, ...], int]:
     """Return (nanoseconds that each rank's monotonic clock is ahead of rank 0's, their largest error).
 
-    All ranks meet several times: no rank leaves a meeting before all have come. Ranks under one kernel share
-    its clock. Collective, the same on all ranks.
+    All ranks meet at several barriers; no rank leaves a barrier before all have come. Ranks under one kernel
+    share its clock. Collective; all ranks get the same result.
     """
     kernels = comm.allgather(_BOOT_ID.read_text() if _BOOT_ID.exists() else "")
     if len(set(kernels)) == 1:
@@ -39,7 +39,8 @@ def offsets_of(stamps: np.ndarray, kernels: list[str]) -> tuple[tuple[int, ...],
         if kernel == kernels[0]:
             found.append(0)
             continue
-        # Rank 0 had come before this one left, and the other way round.
+        # Rank 0 came before this rank left, and this rank came before rank 0 left. That bounds the offset on
+        # both sides.
         least, most = int((came[rank] - left[0]).max()), int((left[rank] - came[0]).min())
         found.append((least + most) // 2)
         error = max(error, (most - least + 1) // 2)

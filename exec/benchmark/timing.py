@@ -38,12 +38,12 @@ def interleaved(
     progress: Progress,
     keep: Callable[[int, int, float, float], None] = lambda number, iteration, begin_s, end_s: None,
 ) -> Array:
-    """Return (calls, iterations): this rank's seconds for one call; all ranks meet before every turn.
+    """Return this rank's seconds a call, as (calls, iterations); all ranks meet before every turn.
 
-    The order of the calls changes in each iteration, alike on all ranks. Otherwise one call would always run
-    with the caches that the library left, which cost up to 40 %. ``progress`` gets the name of each turn, so
-    that a rank which hangs can say where. ``keep`` gets the call, the iteration, the begin and the end of
-    each timed turn.
+    The order of the calls changes in each iteration, alike on all ranks. In a fixed order, one call would
+    always find the caches as the library's call left them, which cost up to 40 %. ``progress`` gets the name
+    of each turn, so that a rank which hangs can say where. ``keep`` gets the call, the iteration, the begin
+    and the end of each timed turn.
     """
     times_s = np.zeros((len(calls), effort.iterations))
     turns = np.random.default_rng(len(calls))
@@ -74,7 +74,7 @@ def measurement(
     average: Average = "slowest",
     samples: bool = False,
 ) -> Measurement:
-    """Return one measurement of all ranks' seconds for each iteration; collective, the same on all of them.
+    """Return one measurement from all ranks' seconds; collective, the same on every rank.
 
     ``average`` says whose seconds count in each iteration. ``factor`` is bus over algorithm bandwidth.
     """

@@ -54,8 +54,8 @@ def with_rules(kind: Kind, ranks: int, entries: Sequence[RuleEntry]) -> Table:
 def merged(old: Table, new: Table) -> Table:
     """Merge two tables: new rules replace old ones for the same collective and size of communicator.
 
-    A new entry that selects the library's own choice for all messages replaces nothing. Where ``old`` has no
-    entry of that size, it becomes a copy of the old entry that has applied there.
+    A new entry that selects the library's own choice for all messages replaces nothing. If ``old`` has no
+    entry for that size of communicator, the old entry that has applied to it is copied there.
     """
     found = {number: dict(sizes) for number, sizes in old.items()}
     for number, sizes in new.items():
@@ -65,7 +65,7 @@ def merged(old: Table, new: Table) -> Table:
             if not _is_open(entries):
                 here[ranks] = entries
             elif ranks not in here:
-                # The largest old entry up to this size has applied to it until now.
+                # Until now, the old entry of the largest size up to this one has applied.
                 below = [size for size in held if size <= ranks]
                 here[ranks] = here[below[-1]] if below else entries
     return found

@@ -24,7 +24,8 @@ __all__ = ["STALL_S", "Pending", "Stalls", "goes_nowhere", "unacknowledged_bytes
 # Time without progress after which a connection counts as stalled.
 STALL_S = 1.0
 _PROBE_AFTER_S, _LOOK_EVERY_S = 0.2, 0.05
-# linux/tcp.h: in struct tcp_info the third byte, and the fifth number after the first eight bytes.
+# Offsets in struct tcp_info (linux/tcp.h): tcpi_retransmits is the third byte, tcpi_unacked the fifth 32-bit
+# number after the first 8 bytes.
 _RETRANSMITS_AT, _UNACKED = 2, struct.Struct("@8x16xI")
 
 
@@ -72,7 +73,7 @@ class Stalls:
         if now_s - self._looked_s < _LOOK_EVERY_S:
             return
         if now_s - self._looked_s > STALL_S / 2:
-            # No call waited meanwhile.
+            # ``look`` was not called for so long that earlier waits may have ended meanwhile.
             self._since.clear()
         self._looked_s = now_s
         waiting: dict[int, list[Pending]] = {}

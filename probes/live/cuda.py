@@ -1,4 +1,4 @@
-"""CuPy, loaded on first use, and CUDA's errors as errors of ours."""
+"""CuPy, loaded on first use, and CUDA's errors turned into UnavailableError."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class HostReader:
 
 
 def read_cpu(cpu: XmlElement, reading: HostReader) -> None:
-    """Read everything inside a ``<cpu>``, below a host bridge of its own."""
+    """Read everything inside a ``<cpu>``, which is treated as a host bridge of its own."""
     index = integer(cpu.get("numaid"))
     node = NumaNode(
         index=-1 if index is None else index,
@@ -101,7 +101,7 @@ def _pci(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
 
 
 def _partition(device: PciDevice, number: int) -> PciDevice:
-    """Return the record of one of several GPUs that share a PCI function and its link."""
+    """Return a PCI record for one of several GPUs that share a PCI function and its link."""
     return replace(
         device,
         bus_id=f"{device.bus_id}/{number}",
@@ -131,7 +131,7 @@ def _gpu(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
 
 
 def bare_gpu(device: PciDevice, index: int | None) -> Gpu:
-    """Return a GPU of which only the PCI function is known."""
+    """Return the record of a GPU from its PCI function alone."""
     return Gpu(
         bus_id=device.bus_id,
         method=METHOD,

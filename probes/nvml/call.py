@@ -1,4 +1,4 @@
-"""Guarded calls of NVML: an unanswered question is unknown, and is counted."""
+"""Guarded calls of NVML: a call that fails returns None, and is counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Driver:
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def ask(self, call: str, *arguments: object, quiet: bool = False) -> Any:
-        """Return the answer of a call; None if the driver refuses or this module lacks it."""
+        """Return the answer of a call; None if the driver refuses it or ``nvml`` lacks it."""
         try:
             return getattr(self.nvml, call)(*arguments)
         except (self.nvml.NVMLError, AttributeError) as error:
@@ -32,7 +32,7 @@ class Driver:
         return answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer or "")
 
     def field(self, handle: object, field_id: int, scope: int | None = None) -> int | None:
-        """Return a field value; a driver without the field reports that in the value, not by an error."""
+        """Return a field value; None if it is missing, which it reports without an exception."""
         wanted = field_id if scope is None else (field_id, scope)
         values = self.ask("nvmlDeviceGetFieldValues", handle, [wanted], quiet=True)
         if not values or values[0].nvmlReturn != 0:

@@ -1,10 +1,11 @@
 """Profiling rounds over instances (AdapCC, Sec. IV-B): all NICs of a host at once, one flow per NIC.
 
 Links within hosts come first, on all hosts at once. Then in round i host n sends to host (n + i) mod N, from
-each of its NICs to one NIC there. NICs that a topology declares equal form a class. For each pair of hosts,
-one pair of NICs of a class is measured, with other NICs and ranks in each round; C classes take C·(N − 1)
-rounds. If the measured flows of a class agree, its unmeasured links get their values. A class whose ranks or
-pairs of NICs differ, or that has an outlier, is measured completely.
+each of its NICs to one NIC there. NICs that a topology declares equal form a class. Between two hosts, each
+NIC is measured with only one NIC of each class there. Which NIC it is, and which ranks use the two, changes
+with the round. C classes take C·(N − 1) rounds. If the measured flows of a class agree, its unmeasured links
+get their values. If the ranks of a NIC, or the pairs of NICs of a class, differ in speed, each is measured. A
+pair of hosts with an outlier is measured completely.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from probes.sampling import Pair, Place, doubling_strides, strides
 
 __all__ = ["Instances", "NicGroup", "SampleSpread"]
 
-# Largest factor between the medians of ranks, or pairs of NICs, of one class.
+# Largest factor between the best flows of ranks that share a NIC, and between the medians of pairs of NICs.
 _ALIKE = 1.15
 # If a flow is slower than its ends by more than this factor, its pair of hosts is measured completely.
 _STANDS_OUT = 1.25
-# If more pairs of hosts stand out, that is how the network is built; it depends on hosts, not on NICs.
+# If a larger share of the pairs of hosts stands out, the network is built that way: its rates depend on the
+# hosts, not on the NICs.
 _MOST_STANDING_OUT = 0.2
 _FEWEST = 2
 # Seconds per byte, and the link that had them.
@@ -53,7 +55,7 @@ class Instances:
     """The ranks of each host by their NIC, and the rounds between them."""
 
     def __init__(self, places: Sequence[Place], apart: frozenset[int] = frozenset()) -> None:
-        """Group the ranks at ``places``; ranks in ``apart`` are in no class with others of their NIC."""
+        """Group the ranks at ``places`` by NIC; each rank in ``apart`` forms a group of its own."""
         self.places = places
         self.ranks_of: dict[str, list[int]] = {}
         members: dict[tuple[str, str, str, int], list[int]] = {}
@@ -97,7 +99,10 @@ class Instances:
         return [pairs for pairs in found if pairs]
 
     def _round(self, stride: int, turn: int) -> list[Pair]:
-        """Return the flows of one round and class; the opposite stride has the same ranks, reversed."""
+        """Return the flows of one stride over hosts and one shift ``turn`` over classes.
+
+        The opposite stride has the same flows, reversed.
+        """
         count = len(self.ranks_of)
         if 2 * stride > count:
             return [(b, a) for a, b in self._round(count - stride, turn)]
@@ -114,7 +119,8 @@ class Instances:
         for at in range(max(len(here), len(there)) if here and there else 0):
             src = self.groups[here[at % len(here)]].ranks
             dst = self.groups[there[(at + stride - 1) % len(there)]].ranks
-            # The receiver is not the rank that sends, so that one NIC carries both directions at once.
+            # The rank that receives through a NIC is not the one that sends through it (if there are
+            # several), so that the NIC carries both directions at once.
             yield src[stride % len(src)], dst[(stride + len(dst) // 2) % len(dst)]
 
     def spread(self, beta: Mapping[Pair, float]) -> SampleSpread:
@@ -141,8 +147,10 @@ class Instances:
     def inferred(self, beta: Mapping[Pair, float]) -> dict[Pair, Pair]:
         """Map each unmeasured link between hosts to the measured one that represents it.
 
-        A transfer is as fast as the slowest of three: its sender's NIC and its receiver's NIC, each at its
-        best with that class, and the path between the hosts, which is as fast as its best flow.
+        The expected cost of a link is that of the slower of its two NICs, each by its best flow with the
+        class of the other. It is multiplied by a factor of the path between the hosts: the least by which a
+        measured flow on it is slower than its NICs. If no flow between the two NICs is measured, the link
+        with the cost nearest to this represents theirs.
         """
         flows = {pair: value for pair, value in beta.items() if not self._within(pair)}
         sender, receiver = self._ends(flows)
@@ -179,7 +187,7 @@ class Instances:
         return self.places[pair[0]].host == self.places[pair[1]].host
 
     def _times(self, flows: Mapping[Pair, float]) -> dict[Pair, float]:
-        """Return how many times slower than both its ends' NICs each flow is."""
+        """Return the factor by which each flow is slower than the slower of its two NICs."""
         sender, receiver = self._ends(flows)
         found = {}
         for pair, value in flows.items():
@@ -227,7 +235,7 @@ class Instances:
         return found, said
 
     def _uneven_shifts(self, times: Mapping[Pair, float]) -> dict[int, float]:
-        """Return the shifts between NICs that make flows slower, with the factor: poorly connected rails."""
+        """Return the shifts between NICs with slower flows, and the factor: weakly linked rails."""
         seen: dict[int, list[float]] = {}
         for pair, value in times.items():
             src, dst = (self.groups[self.group_of[rank]] for rank in pair)
@@ -242,7 +250,7 @@ class Instances:
         return {shift: value / least for shift, value in middle.items() if value > _ALIKE * least}
 
     def _standing_out(self, times: Mapping[Pair, float], apart: set[int]) -> list[Pair]:
-        """Return all pairs of NICs of hosts with a slow flow; none if the network is built that way."""
+        """Return all NIC pairs of two hosts with a slow flow; none if too many hosts have one."""
         slow = [pair for pair, value in times.items() if value > _STANDS_OUT and not apart.intersection(pair)]
         between = {(self.places[src].host, self.places[dst].host) for src, dst in slow}
         pairs = len(self.hosts) * (len(self.hosts) - 1)

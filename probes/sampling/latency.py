@@ -12,14 +12,14 @@ __all__ = ["answer", "round_trips"]
 _TAG = 101
 _WARM = 20
 _LEAST, _MOST = 20, 2000
-# A lost message arrives a fifth of a second late, so a measurement ends after this many times its planned
-# time.
+# A lost message is sent again and arrives 0.2 s late, so a measurement ends early after this many times its
+# planned time.
 _LATE = 4
 _LAST = 1
 
 
 def round_trips(comm: Any, peer: int, budget_s: float) -> Floats:
-    """Return round-trip times (s) to ``peer``, which must be in ``answer``, for about ``budget_s`` seconds.
+    """Return round-trip times (s) to ``peer``, which runs ``answer``, for about ``budget_s``.
 
     Half the smallest is alpha. This needs no common clock, but cannot show a difference between the two
     directions.

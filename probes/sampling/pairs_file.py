@@ -54,7 +54,7 @@ def parse_pairs(text: str, source: str) -> WantedPairs:
 
 
 def resolve(wanted: WantedPairs, places: Sequence[Place]) -> list[list[Pair]]:
-    """Return the rounds of links between ranks; raises DataError with every line with an unknown name."""
+    """Return the rounds of links between ranks; raises DataError that lists every bad line."""
     rounds: dict[int, list[Pair]] = {}
     first_line: dict[Pair, int] = {}
     problems: list[str] = []

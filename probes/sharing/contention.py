@@ -26,7 +26,7 @@ _BEHIND = 1.04
 def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
     """Return the links of ``beta`` (s/byte) slower under load than their ends are with other partners.
 
-    The link that lost most comes first. Links measured alone since are left out.
+    The link that lost most comes first. Links that have been measured alone since then are left out.
     """
     ends = _of_ends(beta)
     times = {}
@@ -38,7 +38,7 @@ def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
 
 
 def kept_waiting(beta: Mapping[Pair, float], samples: Samples) -> dict[Pair, float]:
-    """Return the links of ``beta`` faster alone than in the median under load, with the factor."""
+    """Return the factor for links whose median under load is clearly above ``beta`` (alone)."""
     gains = {}
     for pair, value in beta.items():
         company_s = middle_whole(samples.trains[pair])
@@ -48,7 +48,7 @@ def kept_waiting(beta: Mapping[Pair, float], samples: Samples) -> dict[Pair, flo
 
 
 def disturbed(pairs: Sequence[Pair], samples: Samples) -> list[Pair]:
-    """Return those of ``pairs``, all measured alone, whose fit is unsound or slower than under load."""
+    """Return those of ``pairs`` with an unsound fit alone, or slower alone than under load."""
     found = []
     for pair in pairs:
         alone, company_s = best_whole(samples.again[pair]), best_whole(samples.trains[pair])

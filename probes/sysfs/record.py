@@ -25,7 +25,7 @@ _PCI = [
 _NET = ["type", "operstate", "mtu", "speed", "dev_port"]
 _PORT = ["state", "phys_state", "rate", "link_layer", "gid_attrs/ndevs/0"]
 _CPU = re.compile(r"(vendor_id|cpu family|model|cpu|CPU implementer)\s*:")
-# Bytes of a file's name, in every file system of Linux.
+# Most bytes that Linux allows in the name of a file.
 _LONGEST_NAME = 255
 _MOST_LINES = 200_000
 
@@ -135,7 +135,10 @@ def _inside(root: Path, place: Path) -> Path:
 
 
 def _link(root: Path, place: Path, target: str) -> None:
-    """Make a link whose target goes up first, then down, so that no later link can redirect it outside."""
+    """Make a link.
+
+    Its target may go up (..) only at its beginning, so that no later link can redirect it outside.
+    """
     parts = target.split("/")
     if any(len(part.encode()) > _LONGEST_NAME for part in parts):
         raise ValueError(f"expected names of at most {_LONGEST_NAME} bytes in the target of a link")

@@ -25,8 +25,10 @@ def first_fit(
 ) -> tuple[Indices, Indices]:
     """Return (channel of each row's messages or -1, first rows of the chains that fit on no channel).
 
-    A chain takes the lowest channel without a conflicting tie. ``goes_to`` is the connection that a receiving
-    end forwards to, ``comes_from`` the one that a sending end forwards from.
+    A tie pairs two connections on a channel: what arrives over the first is forwarded over the second. Each
+    end has at most one tie, and a chain takes the lowest channel on which its ties fit. ``goes_to`` is the
+    connection over which a receiving end's data are forwarded; ``comes_from`` is the connection whose data a
+    sending end forwards.
     """
     channel = np.full(len(receiver), -1, dtype=np.int64)
     goes_to = np.full(pairs * span, -1, dtype=np.int32)
@@ -87,7 +89,7 @@ def place_local(
     first: Indices,
     block: Indices,
 ) -> None:
-    """Give each local row, in ``order``, a threadblock of its rank, in place."""
+    """Write to ``block`` a threadblock of its rank for each local row, taken in ``order``."""
     used = np.full(first[-1] + 1, -1, dtype=np.int64)
     for at in range(len(order)):
         row = order[at]

@@ -18,19 +18,21 @@ from synth.network import Network
 
 __all__ = ["find_racks", "slow_parts"]
 
-# Measured links of one rack differ by a few per cent; across racks Sec. II-A has half the rate.
+# Least ratio of the costs of links across racks and within them. Measured links of one rack differ by a few
+# per cent; links across racks have half the rate (Sec. II-A).
 _STEP = 1.3
-# A delayed pair has half the throughput of a regular one (Sec. II-A). _SLOW is half-way to it; a slow rank or
-# rack stays slow until half-way back, at _STILL_SLOW.
+# A delayed pair has half the throughput of a regular one (Sec. II-A). A rank or rack becomes slow above _SLOW
+# times the median cost, half-way to that. It stays slow above _STILL_SLOW times the median.
 _SLOW, _STILL_SLOW = 1.5, 1.25
-# Means over a cluster vary less than single links, so a smaller step decides.
+# The nearest cluster of a rank is certain if the mean cost to the next one is higher by this factor. Means
+# vary less than single links, so this is less than _STEP.
 _TELLING = 1.1
 
 Racks = tuple[tuple[int, ...], ...]
 
 
 def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
-    """Return the racks, by their lowest ranks, and remarks on uncertain ranks. O(ranks² log ranks)."""
+    """Return the racks by lowest rank, and remarks on uncertain ranks. O(ranks² log ranks)."""
     beta = _both_ways(network, network.beta_s_per_byte)
     by_trunk = _by_trunks(network)
     if 1 < len(by_trunk) < network.ranks:
@@ -62,16 +64,17 @@ def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
 def slow_parts(network: Network, racks: Racks, before: RackLayout | None = None) -> RackLayout:
     """Return the racks, the slow ones among them, and the ranks with slow NICs.
 
-    A rank is slow if its best link in the rack (to another host if there is one) has over 1.5 times the beta
-    of the median rank's. A rack is slow if its best link to another rack has over 1.5 times the beta of the
-    median rack's. A rank or rack that was slow ``before`` stays slow above 1.25 times.
+    The best link of a rank is its fastest in the rack, to another host if there is one. A rank is slow if the
+    beta of its best link is over 1.5 times that of the median rank. A rack is slow if its best link to
+    another rack has over 1.5 times the beta of the median rack's. A rank or rack that was slow ``before``
+    stays slow above 1.25 times.
     """
     beta = _both_ways(network, network.beta_s_per_byte)
     ranks = _slow_ranks(network, racks, beta, before.slow_ranks if before else ())
     sound = RackLayout(racks, (), ranks)
     across = _between_units(beta, tuple(sound.candidates(rack) for rack in range(len(racks))))
     if len(racks) < 3:
-        # One link joins two racks, so neither rack is the slower.
+        # Between two racks there is only one cost, which cannot show which of them is slow.
         return sound
     np.fill_diagonal(across, np.inf)
     return RackLayout(racks, _slow(across.min(axis=0), before.slow_racks if before else ()), ranks)
@@ -96,7 +99,7 @@ def _slow_ranks(network: Network, racks: Racks, beta: Floats, before: Sequence[i
 
 
 def _slow(beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
-    """Return the numbers that are clearly slower than the median, taken as the faster of two middle ones."""
+    """Return the indices of costs clearly above the median (the lower of two middle values)."""
     known = np.sort(beta[np.isfinite(beta)])
     if len(known) < 2:
         return ()
@@ -107,7 +110,7 @@ def _slow(beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
 
 
 def _both_ways(network: Network, cost: Floats) -> Floats:
-    """Return (ranks, ranks): the larger cost of both directions, each by its best link; 0 on the diagonal."""
+    """Return a table by ranks: the larger of both directions' least costs; 0 on the diagonal."""
     table: Floats = np.full((network.ranks, network.ranks), np.inf)
     np.minimum.at(table, (network.src, network.dst), cost)
     np.fill_diagonal(table, 0.0)
@@ -131,7 +134,7 @@ def _by_trunks(network: Network) -> Racks:
 def _clusters(beta: Floats, alpha: Floats) -> tuple[list[list[int]], list[tuple[int, list[int]]]]:
     """Return clusters of units that no step in bandwidth separates, and (unit, cluster) of uncertain units.
 
-    A unit is uncertain if it is equally slow to all clusters.
+    A unit is uncertain if neither bandwidth nor latency shows which cluster is its nearest.
     """
     count = len(beta)
     costs = np.unique(beta[_off_diagonal(count)])
@@ -154,7 +157,10 @@ def _clusters(beta: Floats, alpha: Floats) -> tuple[list[list[int]], list[tuple[
 
 
 def _within_step(beta: Floats, clusters: Sequence[Sequence[int]]) -> bool:
-    """Return whether the median link of each cluster, not only a chain, is faster than all links across."""
+    """Return whether the median link within each cluster is faster than every link across clusters.
+
+    A chain of fast links alone makes no cluster.
+    """
     inside = [
         float(np.median(beta[np.ix_(cluster, cluster)][_off_diagonal(len(cluster))])) for cluster in clusters
     ]
@@ -179,7 +185,7 @@ def _nearest(stray: int, clusters: Sequence[Sequence[int]], beta: Floats, alpha:
 
 
 def _between_units(cost: Floats, units: Racks) -> Floats:
-    """Return the least cost between the ranks of each two units."""
+    """Return, for each pair of units, the least cost between their ranks."""
     table: Floats = np.zeros((len(units), len(units)))
     for at, one in enumerate(units):
         for other in range(at):

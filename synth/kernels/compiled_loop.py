@@ -1,9 +1,9 @@
 """The decorator of compiled loops: numba compiles each loop once, and ``loop_store`` keeps it.
 
-A loop is looked up by its inputs, independent of their path: the sources of the loop and of all loops that it
-calls, the versions of Python and of the compiler, and the processor. So all installations of a user share
-their loops, and every installation of the same versions finds the loops that come with the package. Those are
-compiled for a baseline processor.
+A loop is looked up by all that its machine code depends on, but not by the paths of files: the sources of the
+loop and of all loops that it calls, the versions of Python and of the compiler, and the processor. So all
+installations of a user share their loops, and every installation of the same versions finds the loops that
+come with the package. Those are compiled for a baseline processor.
 
 Python runs a loop without machine code if that takes less time than compiling it, as on networks of a few
 ranks.
@@ -72,13 +72,14 @@ BASELINES: dict[str, tuple[str, frozenset[str]]] = {
     "aarch64": ("generic", frozenset()),
 }
 
-# Python runs a loop until it has spent as long on it as compiling would take, so that no loop costs more than
-# about twice the better choice (as in ski rental). The time of a call is predicted from the calls before it,
-# as if it grew with the square of the elements in its tables. The first call is predicted at this time for
-# each element; most loops take 5 us, the slowest up to 500.
+# Python runs a loop until its calls have taken as long as compiling would. So no loop costs more than about
+# twice the better choice (as in ski rental). The time of a call is predicted from the calls before it, as if
+# it grew with the square of the elements in its tables. For the first call, the prediction is this time for
+# each element. Most loops take 5 us for each element, the slowest up to 500.
 _FIRST_S_PER_ELEMENT = 0.2e-3
 # numba's compile time for a byte of bytecode of a loop and of all loops that it calls: 0.3 to 1.0 ms in ten
-# loops. numba is written in Python, so on other processors this changes as the time of the loops does.
+# loops. numba itself runs in Python, so on another processor its time changes by about the same factor as
+# that of the loops.
 _COMPILING_S_PER_BYTE = 0.6e-3
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -129,18 +130,18 @@ def _environment(module: str, constants: list[Any], name: str) -> Any:
 class _Kept(NullCache):
     """numba's cache of a function: machine code to load before compiling, and to save afterwards.
 
-    Before a lookup, numba's own cache imports everything that numba can compile, 0.15 s of every command; a
-    loop in this cache needs only the runtime that allocates its arrays.
+    Before a lookup, numba's own cache imports everything that numba can compile, which costs every command
+    0.15 s. A loop in this cache needs only the runtime that allocates its arrays.
 
-    A loop contains the loops that it calls, so its key changes with the source of each of them: with tables
-    of another layout it would read past their ends.
+    The machine code of a loop contains the loops that it calls, so its key changes with the source of each of
+    them. An outdated loop could read past the end of a table whose layout has changed.
 
     Processes that need the same loop at once, such as the ranks of a host, wait for one that compiles it.
     """
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        # Read the source now: by the first call another version may be in its place.
+        # Read the source now, because another version may replace the file before the first call.
         _digest_of_file(function.__globals__["__file__"])
         self._turns = ExitStack()
         self._looked_for: set[Any] = set()
@@ -181,7 +182,7 @@ class _Kept(NullCache):
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Release, at the end of the block, the locks that were taken in it, also after an error."""
+        """Release the locks that were taken in the block when it ends, also after an error."""
         with global_compiler_lock:
             before, self._turns = self._turns, ExitStack()
             try:
@@ -191,7 +192,7 @@ class _Kept(NullCache):
                 self._turns = before
 
     def _rebuilt_from(self, content: bytes | None, sig: Any, target_context: Any) -> Any:
-        """Return the machine code of ``content``; None without any, or if it is for other types."""
+        """Return the machine code in ``content``; None if there is none, or none that fits."""
         if content is None:
             return None
         try:
@@ -227,7 +228,7 @@ class _Interpreted:
         self._longest_s, self._largest = 0.0, 0
 
     def suits(self, arguments: tuple[Any, ...]) -> bool:
-        """Return whether Python finishes the call sooner than a compiler would."""
+        """Return whether Python's total time stays within the compile time, this call included."""
         if _compiling[-1]:
             return False
         elements = _elements(arguments)
@@ -248,7 +249,7 @@ class _Interpreted:
     def __call__(self, *arguments: Any) -> Any:
         begun_s = time.thread_time()
         try:
-            # Random numbers and sets are words that overflow, as in machine code.
+            # Loops keep random numbers and sets in words whose overflow is intended, as in machine code.
             with np.errstate(over="ignore"):
                 return _returned(_in_python(self._function)(*arguments))
         finally:
@@ -270,7 +271,7 @@ def _codes(function: Any, found: set[CodeType]) -> set[CodeType]:
 
 
 def _returned(value: Any) -> Any:
-    """Return the value with NumPy numbers as Python's, as machine code returns them."""
+    """Return the value with NumPy numbers made Python numbers, as machine code returns them."""
     if isinstance(value, np.generic):
         return value.item()
     if not isinstance(value, tuple):
@@ -280,7 +281,7 @@ def _returned(value: Any) -> Any:
 
 
 def _in_python(function: Any) -> Any:
-    """Return the function with each loop that it calls in Python, too, so that none looks types up."""
+    """Return a copy of the function whose calls of loops run in Python too, without type lookup."""
     if function not in _made:
         names: dict[str, Any] = {}
         cells = tuple(CellType(_called_in_python(cell.cell_contents)) for cell in function.__closure__ or ())
@@ -332,10 +333,10 @@ def _baseline(processor: tuple[str, str, str]) -> tuple[str, str, str] | None:
 
 @functools.cache
 def _sources(module: str) -> tuple[tuple[str, str, str], ...]:
-    """Return digests of all that the code of a module's loops depends on.
+    """Return digests of everything that the machine code of a module's loops depends on.
 
-    They cover its file, those of all loops and helpers that it can call, this file, and the imported numbers,
-    which are compiled in.
+    They cover the module's file, the files of all loops and helpers that it can call, this file, and the
+    constants in those modules, imported ones included, which are compiled in.
     """
     found = {__name__: (_digest_of_file(__file__), "")}
     waiting = [vars(sys.modules[module])]
@@ -377,15 +378,16 @@ def _digest_of_file(path: str) -> str:
 def _name_apart() -> None:
     """Make the names that this process compiles differ from those of any other process.
 
-    numba numbers generated names from 1 in every process, and of functions with one name the linker keeps the
-    first. Two loops from the cache, compiled in two processes, would then share functions that only have the
-    same name, such as the helpers that sort numbers and those that sort their places.
+    numba numbers generated names from 1 in every process. If several functions have the same name, the linker
+    keeps the first. Two loops from the cache, compiled in two processes, would then use one function in place
+    of two that have only the name in common, such as the helpers that sort numbers and those that sort their
+    indices.
     """
     FunctionIdentity._unique_ids = itertools.count(secrets.randbits(62))
 
 
-# _compiling: whether all loops are compiled, by the environment, then by each open ``all_compiled``. _made:
-# loops as Python functions.
+# _compiling: a stack whose last entry says whether all loops are compiled. The environment sets the first
+# entry; each open ``all_compiled`` adds one. _made: the copy of each loop that runs in Python.
 _compiling = [bool(os.environ.get(COMPILE_ALL))]
 _made: dict[Any, Any] = {}
 _name_apart()
@@ -395,9 +397,10 @@ _looking_up = threading.RLock()
 
 
 def _writable_too(found: Any) -> Any:
-    """Return the type of an argument with arrays as writable: one machine code serves both.
+    """Return an argument's type with all arrays writable: one machine code serves both kinds.
 
-    No loop writes to arrays that its caller has locked, and each combination would take seconds to compile.
+    This is safe, because no loop writes to arrays that its caller has made read-only. Each combination of
+    types would take seconds to compile.
     """
     if isinstance(found, _named_tuple):
         return _tuple_of(tuple(map(_writable_too, found.types)), found.instance_class)
@@ -405,9 +408,9 @@ def _writable_too(found: Any) -> Any:
 
 
 def _widened(found: Any) -> Any:
-    """Return the type of an argument as loops are compiled for it, so that one machine code serves all.
+    """Return an argument's type with integers widened, so that one machine code serves all widths.
 
-    An integer of any width below 64, or a literal number, becomes an int64.
+    Every integer type but uint64 becomes int64; the type of a literal becomes that of its value first.
     """
     plain = _plain(found)
     return types.int64 if plain in types.integer_domain and plain != types.uint64 else plain
@@ -416,22 +419,26 @@ def _widened(found: Any) -> Any:
 def compiled(function: Function) -> Function:
     """Compile ``function`` once it has much to do; later processes load it from the cache.
 
-    It must have no comprehension: numba would drop writes to arrays of tuples as dead code.
+    ``function`` must have no comprehension, because numba would then drop writes to arrays of tuples as dead
+    code.
     """
     return _loop(function, _Interpreted(function))
 
 
 def compiled_always(function: Function) -> Function:
-    """Compile ``function`` at its first call, for code that Python cannot run, such as on addresses."""
+    """Compile ``function`` at its first call.
+
+    It may be code that Python cannot run, such as code that works on addresses.
+    """
     return _loop(function, None)
 
 
 def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # numba fills its config at import
         return function
-    # No C code calls a loop.
+    # No C code calls a loop, so it needs no wrapper for C.
     loop: Any = _njit(nogil=True, no_cfunc_wrapper=True)(function)
-    # numba calls this method of the loop itself.
+    # numba calls this method on the loop to find the type of an argument.
     loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))
     loop._cache = kept = _Kept(function)  # as njit(cache=True) does with numba's own cache
     compile_one, compile_for_call = loop.compile, loop._compile_for_args
@@ -442,7 +449,7 @@ def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
             return compile_one(arguments)
 
     def callable_for(*arguments: Any) -> Any:
-        # Threads share numba's record of the call whose types it looks up.
+        # numba keeps the argument types of the current call in one record for all threads.
         with _looking_up:
             if interpreted is not None and interpreted.suits(arguments):
                 if interpreted.begun:
@@ -461,7 +468,7 @@ def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
 
 
 def machine_code(loop: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """Return the loop for these argument types; its calls skip the lookup of types."""
+    """Return the loop compiled for the types of ``arguments``; calls to it look up no types."""
     dispatcher: Any = loop
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # numba fills its config at import
         return loop

@@ -47,13 +47,13 @@ __all__ = ["synthesize"]
 
 _LEADS = (96, 48, 192, 0)
 _SERVED = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce")
-# On more ranks neither pairs of trees nor trees of every root are packed by linear programs.
+# The most ranks for which linear programs pack pairs of trees, or trees of every root.
 _MOST_ROOTS = 40
 # A packing of pairs of trees is used only if its load is lower by this factor.
 _WORTH_PAIRS, _WORTH_PAIRS_IN_QUEUES = 1.01, 1.04
 _SENDS_FOR_ALL_LEADS = 300_000
-# The headroom of ports that is tried, as a fraction of their capacity. It may cost time by the factor
-# _AS_GOOD, and having few trees by _FEWER_MAY_COST.
+# Headrooms of ports that are tried, as fractions of their capacity. A packing with headroom may be slower by
+# the factor _AS_GOOD, one with few trees by _FEWER_MAY_COST.
 _HEADROOMS = (0.5, 0.3, 0.2, 0.1, 0.05)
 _AS_GOOD, _FEWER_MAY_COST = 1.005, 1.02
 
@@ -61,12 +61,13 @@ _AS_GOOD, _FEWER_MAY_COST = 1.005, 1.02
 def synthesize(
     network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0, solver: str = "cbc"
 ) -> Schedule:
-    """Return the pipelined trees, for collectives of all ranks other than all_to_all, scatter and gather.
+    """Return pipelined trees for an all_reduce, all_gather, broadcast, reduce_scatter or reduce.
 
     ``solver`` divides shared ports among the trees of an all_gather. Raises UnavailableError without the
-    solver, and NotApplicableError for other collectives and for some of more than 40 ranks: an all_reduce if
-    links do not lead both ways, an all_gather if its trees cannot be counted. O(leads · sends · log sends)
-    after the packing, which is computed once for a network.
+    solver. Raises NotApplicableError for other collectives and for subsets of ranks. On more than 40 ranks it
+    is also raised for an all_reduce if links do not lead both ways, and for an all_gather or reduce_scatter
+    if bandwidths have no common unit or ports cannot be divided. O(leads · sends · log sends) after the
+    packing, which is computed once for a network.
     """
     if not collective.whole or collective.kind not in _SERVED:
         raise NotApplicableError(f"forest does not serve {collective.label}, or not on a subset of ranks")
@@ -112,7 +113,7 @@ def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: in
 
 
 def _trees(network: Network, collective: Collective, seed: int, solver: str) -> RootedPacking:
-    """Return whole trees for an all_gather if its trees can be counted; else the packing of an LP."""
+    """Return the trees of `gathering_trees` for an all_gather if it applies, else those of LPs."""
     if collective.kind == "broadcast":
         return _rooted_packing(network, collective.root, seed)
     try:
@@ -217,7 +218,7 @@ def _over_trees(
 
 
 def _streamed(packing: _TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
-    """Return the trees as streams, one for each link and direction; sends in the order of their starts."""
+    """Return a schedule in start order, with one stream for each link and direction of a tree."""
     tree_of = _interleaved(packing.share, collective.chunks)
     columns: list[tuple[Indices, ...]] = []
     first = 0

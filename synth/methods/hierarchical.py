@@ -2,7 +2,8 @@
 
 To reduce a chunk, every host reduces it round its ring to the rank of one place, then those ranks reduce it
 across hosts (GC3 Sec. 6.3; DS-Sync Table II). To spread it, the order is reversed: across hosts, then round
-each host. So only a host's share crosses between hosts, through all NICs at once.
+each host. So a chunk passes from one host to the next only once in each phase, and chunks of different places
+use different NICs at once.
 """
 
 from __future__ import annotations

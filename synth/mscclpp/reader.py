@@ -48,7 +48,7 @@ def read_plan(document: object, source: str) -> ExecutionPlan:
 
 
 class _Reading:
-    """Reads values; notes each problem and returns a harmless value instead."""
+    """Reads values; notes each problem, and returns a harmless value in place of a bad one."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []

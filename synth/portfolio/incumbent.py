@@ -21,12 +21,13 @@ _FINER_MUST_GAIN = 0.008
 _NOTICEABLE = 0.005
 _FAR = 1 / 0.97
 _FEW_SENDS = 2_200_000
-# This near the bound, attempts of more than _LONG_DELIVERIES are skipped.
+# Once the best time is within the factor _NEAR of the bound, attempts with more than _LONG_DELIVERIES
+# deliveries are skipped.
 _NEAR = 1.005
 _LONG_DELIVERIES = 50_000
-# Methods that construct schedules without a search. On _MANY_RANKS, if theirs is within _NEAR_OF_MANY of the
-# bound, other methods come no nearer and take minutes (benchmarks/one_slow_rank.py, benchmarks/scale.py). On
-# _SOME_RANKS it must be within _NEAR_OF_SOME.
+# Methods that construct schedules without a search. From _MANY_RANKS ranks on, if such a schedule is within
+# the factor _NEAR_OF_MANY of the bound, other methods come no nearer and take minutes
+# (benchmarks/one_slow_rank.py, benchmarks/scale.py). From _SOME_RANKS ranks on, the factor is _NEAR_OF_SOME.
 _BUILT = ("circulant", "stars")
 _MANY_RANKS, _SOME_RANKS = 128, 32
 _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
@@ -34,7 +35,8 @@ _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
 _HOPELESS = 1.2
 # Finer chunks may beat the extrapolation from coarser ones by up to this factor.
 _BEYOND = 1.05
-# Exchanges are cut more finely until, after _FORETELLING_EXCHANGES cuts, the last two promise less gain.
+# After _FORETELLING_EXCHANGES cuts, exchanges are cut more finely only if the last two promise at least this
+# gain, as a share of the best time.
 _EXCHANGE_MUST_GAIN, _FORETELLING_EXCHANGES = 0.02, 4
 # After this many cuts, the times of the last two are extrapolated; each further cut packs the trees anew.
 _FORETELLING_FORESTS = 3
@@ -48,7 +50,8 @@ _ALIKE = 5e-5
 class Attempt:
     """One schedule that was tried, or the reason why there is none.
 
-    ``made_by`` is the method that the schedule names; it may differ from ``method``, which was asked for it.
+    ``method`` was asked for the schedule; ``made_by`` is the method that the schedule names, which may be
+    another.
     """
 
     method: str
@@ -66,8 +69,8 @@ class Attempt:
 class Incumbent:
     """The best schedule so far; it depends only on the schedules taken and their order.
 
-    ``target_s`` is the bound. With ``predicted``, a prediction of the run decides between schedules in the
-    end, so reaching the bound, which counts links only, does not end the search.
+    ``target_s`` is the bound. With ``predicted``, the predicted time of the run decides between schedules in
+    the end. The bound counts links only, so reaching it does not by itself end the search.
     """
 
     def __init__(self, target_s: float, *, predicted: bool = False) -> None:
@@ -92,7 +95,7 @@ class Incumbent:
 
     @property
     def unbeatable(self) -> bool:
-        """Whether no other schedule can be better by the model that decides, links or prediction."""
+        """Whether no other schedule can be better in the deciding model, links or prediction."""
         return self.optimal and self._is_bound_decisive()
 
     def _is_bound_decisive(self) -> bool:
@@ -188,9 +191,10 @@ class Incumbent:
     def _fills_too_late(self, plan: Plan) -> bool:
         """Return whether ``plan`` packs trees whose pipelines take longer to fill than they could gain.
 
-        This holds on many ranks if a search is near the bound, or if latency exceeds the transfer time of a
-        chunk. On tori, hypercubes and fat trees of 128 ranks trees were 1 to 2 % slower in the first case and
-        35 to 470 % in the second, and their linear program took most of the search.
+        This is assumed on many ranks if the best schedule is from a search and near the bound, or if latency
+        exceeds the transfer time of one of its chunks. On tori, hypercubes and fat trees of 128 ranks trees
+        were 1 to 2 % slower in the first case and 35 to 470 % in the second, and their linear program took
+        most of the search.
         """
         best = self.best
         if best is None or plan.name != "forest" or plan.shape.ranks < _MANY_RANKS:
@@ -231,7 +235,7 @@ class Incumbent:
 
 
 def _extrapolated_s(attempts: Sequence[Attempt]) -> float:
-    """Extrapolate the time to infinitely many chunks from the last two; 0 if they are no finer.
+    """Extrapolate the last two times to infinitely many chunks; 0 if the last is no finer.
 
     The time to fill the pipeline is assumed to be proportional to 1 / chunks.
     """

@@ -1,8 +1,8 @@
-"""Synthesizes periodic all_reduces: as many chunks as fill the pipeline, at the cost of one period.
+"""Synthesizes periodic all_reduces: many chunks fill the pipeline, but only one period is planned.
 
 A plain schedule lists every send, so memory limits its number of chunks, and on a thousand ranks its pipeline
-hardly fills. Here the chunks of one period go along a set of trees, one each, that load the network evenly.
-The period is modulo-scheduled; more chunks only add periods.
+hardly fills. Here each chunk of a period follows one tree of a set that loads the network evenly. The period
+is modulo-scheduled; more chunks only add periods.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ __all__ = [
 _FEWEST_TREES, _MOST_TREES = 16, 128
 _MOST_SENDS = 400_000
 _COARSEST_PERIODS = 4
-# Every send costs its ranks some time that alpha does not include, so finer cuts must gain this much.
+# A finer cut must shorten the time by this fraction, because each send costs its ranks some time that alpha
+# does not include.
 _NOTICEABLE = 0.005
 # With more chunks than this, bounds count bytes only.
 _MANY_CHUNKS = 1 << 20
 _WHOLE = 1e-6
 _AS_GOOD = 1.001
-# Multiples of the fewest trees that are tried: more trees leave more ways to balance loads with low trees.
+# Numbers of trees to try, as multiples of the fewest. With more trees, low trees balance the loads better.
 _MORE_TREES = (1, 2, 4, 8)
 # Sets of trees are compared with the buffer cut into this many periods.
 _FINE_PERIODS = 1024
@@ -65,8 +66,9 @@ def unserved(request: Request) -> str:
 def fastest_periodic(request: Request) -> PeriodicSchedule:
     """Return the fastest periodic schedule of an all_reduce on all ranks, not yet checked or bounded.
 
-    If the request gives a size, chunks get four times smaller until that gains hardly anything. If it gives a
-    number of chunks, the chunks of a period divide it. Raises NotApplicableError if links are one-way.
+    If the request gives a size, chunks are made four times smaller, again and again, until the gain is
+    negligible. If it gives a number of chunks, that number is a multiple of the chunks in a period. Raises
+    NotApplicableError if links are one-way.
     """
     network = request.network
     edges, least = pair_links(network), least_s_per_byte(network, "all_reduce")
@@ -89,7 +91,7 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
 
 
 def _estimated_s(request: Request, trees: list[TwoWayTree]) -> float:
-    """Estimate the time of a finely cut buffer over ``trees``: all periods and the tallest tree both ways.
+    """Estimate the time of a finely cut buffer: all periods, and the tallest tree up and down.
 
     At each hop a send waits about a quarter of a period for its slot.
     """
@@ -117,8 +119,8 @@ def periodic_bounds(request: Request) -> tuple[Bound, ...]:
 def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[int, int]:
     """Return the fewest and the most trees of a period.
 
-    The fewest is the smallest number that balances the network within a thousandth as well as any number. If
-    the request gives a number of chunks, it is a divisor of that.
+    The fewest is the smallest number tried whose balance is within a thousandth of the best. If the request
+    gives a number of chunks, only divisors of it are tried.
     """
     most = max(1, min(_MOST_TREES, _MOST_SENDS // (2 * (request.network.ranks - 1))))
     if request.chunks is not None:
@@ -129,7 +131,7 @@ def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[
         assert request.size_bytes is not None
         most = max(1, min(most, request.size_bytes // (_COARSEST_PERIODS * SMALLEST_CHUNK_BYTES)))
         tried = list(range(min(_FEWEST_TREES, most), most + 1))
-    # Edges are in whole numbers of trees, so the share of each kind of edge is rounded up.
+    # An edge belongs to a whole number of trees, so its share of the trees is rounded up.
     uses = np.outer(tried, least_s_per_byte / np.unique(_edge_s_per_byte(edges)))
     worse = (np.ceil(uses - _WHOLE) / uses).max(axis=1)
     return tried[int(np.argmax(worse <= worse.min() * _AS_GOOD))], most
@@ -184,7 +186,7 @@ def body_of(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: i
 
 
 def timed_periodic(body: Schedule, periods: int) -> PeriodicSchedule:
-    """Return the sends of ``body`` in the shortest period for which modulo scheduling succeeds.
+    """Return ``body`` in the first period tried that modulo scheduling or edge colouring can fill.
 
     Raises NotApplicableError if none of the periods tried is long enough.
     """

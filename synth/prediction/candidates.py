@@ -13,12 +13,13 @@ __all__ = ["Table", "promising", "sort_of"]
 # The number of chunks of a schedule, and the columns of its table of sends.
 Table = tuple[int, tuple[bytes, ...]]
 
-# Schedules predicted of each method: the soonest by links alone, and those with the fewest sends.
+# How many schedules of each method are predicted: those that end first by the costs of links alone, and those
+# with the fewest sends.
 _SOONEST, _SHORTEST = 3, 2
 
 
 def promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
-    """Yield the soonest and the shortest schedules of each method, each table of sends once."""
+    """Yield the schedules of each method with the least time or fewest sends, each table once."""
     by_method: dict[tuple[str, bool], dict[Table, Schedule]] = {}
     known: set[Table] = set()
     for schedule in found:

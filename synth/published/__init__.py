@@ -1,11 +1,11 @@
-"""Methods of other systems, exactly as in their papers, which exist only for comparison.
+"""Methods of other systems, exactly as in their papers; they serve only for comparison.
 
 In: a network and a collective, as `synth.methods` takes them. Out: a `Schedule`. Only the portfolio imports
 this package; it gets the methods by name from `synthesizer`.
 
-Read `adapcc_milp` (AdapCC's integer program, equations 1 to 6), then the modules that make its strategies
-into a schedule, `adapcc_schedule`, and into an algorithm in the chunk language, `adapcc_algorithm`. `taccl`
-is independent: TACCL's sketch, routing and order.
+Read `adapcc_milp` first (AdapCC's integer program, equations 1 to 6). Then read `adapcc_schedule`, which
+makes its strategies into a schedule, and `adapcc_algorithm`, which makes them into an algorithm in the chunk
+language. `taccl` is independent: TACCL's sketch, routing and order.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``time_s`` simulates message by message. A message starts once both of its ends have finished their earlier
 rounds, as MPI sends large messages; messages that meet at a port share it by max-min fairness. ``price_s``
 adds up rounds, each as long as its busiest link or port. It is cheap enough for every step of a search. For a
-pipelined algorithm, whose messages are all in flight at once, both are the same.
+pipelined algorithm, whose messages are all in flight at once, the two functions return the same time.
 
 Ranks without a link between them use the fastest path through other ranks.
 """
@@ -98,7 +98,7 @@ def _routed(network: Network, size_bytes: int) -> dict[tuple[int, int], list[int
 
 @dataclass(frozen=True, eq=False)
 class OrderCosts:
-    """The costs of orders of one pattern; ``order[place]`` is a rank."""
+    """The costs of orders of ranks for one pattern; ``order[place]`` is the rank at that place."""
 
     pattern: Pattern
     paths: RankPaths

@@ -33,8 +33,9 @@ _MOST_EXPONENT = 100.0
 class Resources(NamedTuple):
     """The network as routing needs it: hold times, ports, and the links out of each rank.
 
-    Resources are links, then ports. Link e holds itself and, for ``port_part`` of that time,
-    ``port[port_start[e]:port_start[e + 1]]``. ``latency_s`` is the additional cost of a path over each link.
+    Resources are numbered links first, then ports. A chunk on link e holds the link for ``held_s[e]``, and
+    each of its ports ``port[port_start[e]:port_start[e + 1]]`` for the fraction ``port_part`` of that time.
+    ``latency_s[e]`` is added to the cost of a path over link e.
     """
 
     src: Indices
@@ -49,7 +50,7 @@ class Resources(NamedTuple):
 
 
 def resources(network: Network, chunk_bytes: int, latency: float = 0.0) -> Resources:
-    """Return the resources of ``network`` for one chunk size; alphas count ``latency`` times."""
+    """Return the resources of ``network`` for one chunk size; ``latency`` weights alphas."""
     ports = network.link_port_start, network.link_port, network.port_part
     held = network.hold_s(chunk_bytes)
     latency_s = floats(latency * network.alpha_s)
@@ -107,7 +108,7 @@ def charge(
 def cheapest(through: Resources, search: PathSearch, price: Floats, seeds: Indices, enough: int) -> int:
     """Run Dijkstra from ``seeds`` until ``enough`` wanted ranks are settled; the paths are in ``search``.
 
-    Return the wanted rank that was settled last, or -1 if they cannot be reached.
+    Return the wanted rank that was settled last, or -1 if fewer than ``enough`` can be reached.
     """
     cost, came = search.cost, search.came
     cost[:] = np.inf

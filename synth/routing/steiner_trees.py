@@ -23,7 +23,8 @@ def grow(
     """
     src, ranks = through.src, len(through.out_start) - 1
     search = search_over(through)
-    # The first trees have no loads yet: one chunk on a link must not repel others.
+    # While loads are small, the largest counts as at least _FEW chunks: one chunk on a link must not repel
+    # others.
     largest_s = max(largest_load_s(load_s), _FEW * through.held_s.max())
     price = np.exp(ETA * load_s / largest_s)
     depth = np.full(ranks, -1)

@@ -96,8 +96,8 @@ class Raced:
 class Race:
     """Schedules that ran in turn with real data; the first schedule of ``entries`` was kept.
 
-    Entries are sorted by the median share that each took of an iteration over all, so their medians in
-    seconds may be in another order; the winner of the size before is favoured a little. The seconds of an
+    An iteration runs all entries. They are sorted by the median of their share in its time, so their medians
+    in seconds may be in another order. The winner of the size before is favoured a little. The seconds of an
     iteration are those of the slowest rank. ``hosts`` and ``library`` (MPI's) say where the race ran.
     """
 
@@ -182,11 +182,11 @@ class Schedule:
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """Empty: a table lists all sends."""
+        """Empty: a table of all sends has no numbers that only its kind has."""
         return {}
 
     def remark(self, seconds: Callable[[float], str]) -> str:
-        """Return "": a table lists all sends."""
+        """Return "": a table lists all sends and implies no others."""
         return ""
 
     @property
@@ -196,7 +196,7 @@ class Schedule:
         return f"{self.sends} sends do {does}: {RIGHT}"
 
     def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
-        """Return the table."""
+        """Return one obligation: to check this table."""
         return [Obligation(self, timing)]
 
     @property
@@ -215,7 +215,7 @@ class Schedule:
 
     @property
     def excerpt(self) -> Schedule | None:
-        """The table."""
+        """This schedule: a table is its own excerpt."""
         return self
 
     def timing(self, excerpt: Timing | None) -> Timing:

@@ -1,7 +1,8 @@
 """All_reduces by exchange: blocks of ranks send one another their sums, level by level.
 
 With two blocks at a time this is recursive doubling; with every rank as a block of its own, all at once, it
-is one-shot. Each sum takes the path on which it arrives first: directly, or through ranks that want it, too.
+is one-shot. Each sum takes the path on which it arrives first: directly, or through other ranks that also
+need it.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ class ExchangePlanner:
         ]
 
     def _carry(self, run: _Running, job: _Job, source: int, target: int, since_s: float) -> None:
-        """Plan a send; a collected sum counts at its target at once, an exchanged one when the step ends."""
+        """Plan a send; targets add a collected sum at once, an exchanged one at the step's end."""
         known = self._known[run.chunk]
         if isinstance(job, _Spread):
             op = COPY if isinstance(run.step, HandOut) else REDUCE
@@ -323,11 +324,11 @@ def _in_order(chunk: int, levels: Sequence[Sequence[Step]]) -> list[_Running]:
 
 
 def nearest_blocks(network: Network, chunk_bytes: int, used: list[Floats]) -> list[Blocks]:
-    """Return levels of blocks, from single ranks to all ranks; each pairs the nearest blocks of the last.
+    """Return levels of blocks, from single ranks to all; each pairs the nearest of the last level.
 
     Blocks of different hosts are paired only when each host is one block. ``used[level]`` counts how often
-    each link was taken there; each use makes the link longer by a chunk's hold time. The links of these
-    levels are added. Raises NotApplicableError if links do not join the ranks.
+    each link was taken at that level; each use makes the link longer by a chunk's hold time. This call adds
+    the links of its own levels to ``used``. Raises NotApplicableError if links do not join the ranks.
     """
     travel_s, hold_s = network.travel_s(chunk_bytes), network.hold_s(chunk_bytes)
     table = link_table(network, chunk_bytes)
@@ -347,7 +348,7 @@ def nearest_blocks(network: Network, chunk_bytes: int, used: list[Floats]) -> li
 
 
 def _hosts_of(network: Network, blocks: Blocks) -> Ints:
-    """Return the host of each block while some host has several blocks; then 0 for all."""
+    """Return the host of each block; 0 for all if each host is one block, or with one host."""
     number = {host: at for at, host in enumerate(dict.fromkeys(network.hosts))}
     hosts = ints([number[network.hosts[block[0]]] for block in blocks])
     return hosts if len(blocks) > len(number) > 1 else ints(np.zeros(len(blocks)))

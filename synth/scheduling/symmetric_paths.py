@@ -25,7 +25,7 @@ _SLACK = 1e-9
 
 
 class _Links(NamedTuple):
-    """The costs of link e of each orbit, and its resources ``held[held_start[e]:held_start[e + 1]]``.
+    """One link e per orbit: its costs and resources ``held[held_start[e]:held_start[e + 1]]``.
 
     The links out of ranks of cell c are ``of_cell[of_cell_start[c]:of_cell_start[c + 1]]``.
     """
@@ -41,7 +41,7 @@ class _Links(NamedTuple):
 def all_to_all_sends(
     network: SymmetricNetwork, chunk_bytes: int, share: int
 ) -> tuple[Indices, Indices, Indices]:
-    """Return (chunk, link, shift) of each listed send by start, with ``share`` chunks for each pair.
+    """Return (chunk, link, shift) of the listed sends by start; each pair has ``share`` chunks.
 
     Raises NotApplicableError if there is no path to some rank, or no direct link if the network has too many
     links for shortest paths. O(hops · log hops), and for each orbit of ranks O(links · log ranks).
@@ -237,8 +237,8 @@ def _list_scheduled(
 ) -> Indices:
     """Return the hops by start; in each queue the hop with the least urgency value goes first.
 
-    ``first`` are the hops that wait for no other, ``last`` those that no other waits for. Queue q has room
-    for hops from ``room[q]`` to before ``room[q + 1]``; resource r belongs to the queues
+    ``first`` lists the hops that wait for no other; ``last`` marks those that no other waits for. Queue q
+    stores its hops in the range ``room[q]:room[q + 1]``; resource r belongs to the queues
     ``users[user_start[r]:user_start[r + 1]]``.
     """
     count, queues = len(link), len(room) - 1

@@ -1,10 +1,10 @@
 """An all_gather on a symmetric network: chunks of one rank of each orbit are spread greedily to all ranks.
 
 This is TACOS's matching of chunks to links (Sec. IV; `link_chunk_matching`) with one link for each orbit of
-links. When a link and its ports are free, it sends the chunk that first reached the source of one of its
-translates whose target still lacks it. A slow link first looks for chunks that are missing in the whole block
-around its target, where a block is a set of ranks that faster links join. All other chunks spread in the same
-way at the same time, by translation.
+links. When a link and its ports are free, it looks at the chunks that have arrived at the sources of its
+translates, in the order of arrival. It sends the first one that the target of that translate still lacks. A
+slow link first looks for chunks that are missing in the whole block around its target, where a block is a set
+of ranks that faster links join. All other chunks spread in the same way at the same time, by translation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Classes(NamedTuple):
 
 
 class RankDigits(NamedTuple):
-    """The digits of ranks and of the targets of listed links, and the digits that translations change.
+    """Coordinates (digits) of ranks and of listed links' targets; axes that translations move.
 
     ``cell`` is the number of the cell of each rank.
     """
@@ -111,7 +111,7 @@ def rank_table(network: SymmetricNetwork) -> RankDigits:
 
 
 def _classes(network: SymmetricNetwork, chunk_bytes: int) -> tuple[_Classes, Indices]:
-    """Return (the classes of links, the block sizes that they look for, beginning with 1)."""
+    """Return (the classes of links, the block sizes in ascending order from 1)."""
     rows = len(network.src)
     hold_s, travel_s = network.hold_s(chunk_bytes), network.travel_s(chunk_bytes)
     sizes, block = _blocks(network)
@@ -153,9 +153,9 @@ def _classes(network: SymmetricNetwork, chunk_bytes: int) -> tuple[_Classes, Ind
 
 
 def _blocks(network: SymmetricNetwork) -> tuple[Longs, Longs]:
-    """Return (block sizes, beginning with 1; index of each link's size): blocks that no faster link leaves.
+    """Return (block sizes from 1 on, index of each link's size); no faster link leaves a block.
 
-    A link inside such a block, or without faster links, has blocks of single ranks.
+    The size is 1 for a link inside such a block, and for the fastest links.
     """
     prefix = np.array([math.prod(network.sizes[:axis]) for axis in range(len(network.sizes) + 1)], np.int64)
     src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
@@ -209,8 +209,8 @@ def _spread(
     for chunk in range(len(roots)):
         _mark(progress, block_size, chunk, roots[chunk])
         _arrive(progress, ranks.cell[roots[chunk]], chunk, roots[chunk])
-    # A class that has just found a chunk mostly finds the next one, so it goes first; the others search
-    # through all arrivals.
+    # A class whose last search found a chunk usually finds another one soon, so such classes go first. A
+    # class that finds none has looked through all arrivals.
     lucky = np.ones(count, np.bool_)
     while sent < total:
         for at in range(2 * woken):
@@ -305,7 +305,7 @@ def _choice(
                 if lap == 0 and block > 0:
                     lacking = lacking and progress.entered[block, chunk, target // block_size[block]] == 0
                 if lacking:
-                    # The next link goes first next time, so that all get their turn.
+                    # Next time, start with the link after this one, so that all get their turn.
                     progress.turn[one] = place + 1
                     return link, chunk, source, target
                 seen[link] += 1
@@ -336,7 +336,7 @@ def _mark(progress: _Progress, block_size: Indices, chunk: int, rank: int) -> No
 
 @compiled
 def _arrive(progress: _Progress, cell: int, chunk: int, rank: int) -> None:
-    """Let links out of the rank, one of ``cell``, send the chunk from now on."""
+    """Record that the chunk is at a rank of ``cell``; links out of it may now send the chunk."""
     at = progress.came[cell]
     progress.came_chunk[cell, at], progress.came_rank[cell, at] = chunk, rank
     progress.came[cell] = at + 1

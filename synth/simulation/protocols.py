@@ -7,7 +7,7 @@ NCCL 2.x), the shares of a link's rate from GC3; none was measured here.
 
 Tiles are the outermost loop of GC3's interpreter: all steps run on one tile of each chunk in turn. A chunk
 longer than a tile is cut into tiles, which lie in different memory. So a step waits for steps of other tiles
-only in its own threadblock. The simulation of tiles is that of a longer program on shorter chunks.
+only in its own threadblock. Tiles are simulated as a longer program on shorter chunks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from synth.simulation.program import Costs, ProgramTiming, simulate_program
 
 __all__ = ["PROTOCOLS", "ProtocolCosts", "as_used_by", "in_tiles", "simulate_by", "tiles_of", "time_by"]
 
-# GC3 Sec. 4.3.
+# The size of a tile, and the number of slices in which a message is forwarded (GC3 Sec. 4.3).
 _TILE_BYTES, _SLICES = 4 << 20, 4
 # The most steps that are simulated; longer programs get fewer, longer tiles.
 _MOST_STEPS = 4_000_000
@@ -50,7 +50,8 @@ PROTOCOLS: dict[Protocol, ProtocolCosts] = {
 def as_used_by(network: Network, protocol: Protocol) -> Network:
     """Return the network with the latencies and rates that the protocol has on its links.
 
-    A link's alpha minus the latency of a Simple hop belongs to the link: each protocol adds it to its hop.
+    The part of a link's alpha that exceeds the latency of a Simple hop belongs to the link, so each
+    protocol's hop takes that much longer.
     """
     costs = PROTOCOLS[protocol]
     hop_s, slowest_s = (np.where(network.within_host, *one.hop_s) for one in (costs, PROTOCOLS["Simple"]))

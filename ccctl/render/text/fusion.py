@@ -1,4 +1,4 @@
-"""Text of models, fusion plans and buffer searches; the comparison of methods is also an object."""
+"""Models, fusion plans and buffer searches as text; comparisons of methods also as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_BUCKETS, _MOST_LAYERS = 32, 64
 
 @dataclass(frozen=True)
 class FusionComparison:
-    """The plans of all methods for a model, one of which was asked for, and the search of its buffer."""
+    """All methods' plans for a model, the method asked for, and the buffer search if any."""
 
     model: Model
     costs: RingCosts
@@ -39,7 +39,7 @@ class FusionComparison:
         return told | {"methods": plans}
 
     def draw(self, predicted_s: Callable[[int], float] | None) -> None:
-        """Print the table of methods; beside real trials the time that the simulation predicts of them."""
+        """Print the methods, then the search's trials, with predicted times if there are any."""
         console.data(headline_of(self.model))
         console.data(_costs(self.costs))
         fastest_s = min(plan.iteration_s for plan in self.plans.values())

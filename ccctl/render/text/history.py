@@ -23,7 +23,7 @@ def moment(at_s: float) -> str:
 
 
 def draw(history: History) -> None:
-    """Print the last events, then each link's range of bandwidth over the runs, the worst link first."""
+    """Print the last events, then each link's range of bandwidth; links that got worse first."""
     between = f"{plural(history.links, 'link')} between {plural(len(history.hosts), 'rank')}"
     since = f", {moment(history.at_s[0])} to {moment(history.at_s[-1])}" if history.runs else ""
     console.data(f"{plural(history.runs, 'run')} of {between}{since}")

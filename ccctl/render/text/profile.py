@@ -21,7 +21,7 @@ _WIDEST = 16
 
 
 def draw(profile: Profile) -> None:
-    """Print the cost of each directed link; above 16 ranks, one row for each kind of link."""
+    """Print the costs of links by kind and, for at most 16 ranks, those of each directed link."""
     links = profile.links
     hosts = list(dict.fromkeys(entry.host for entry in profile.ranks))
     named = ", ".join(hosts) if len(hosts) <= _WIDEST else fold(hosts)

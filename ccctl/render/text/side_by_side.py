@@ -1,4 +1,4 @@
-"""Reports side by side: their common rows, and the changes of one from a baseline."""
+"""Reports side by side: the rows of all of them, and the changes of one from a baseline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def draw_changes(changes: Sequence[RowChange]) -> None:
 
 
 def draw_side_by_side(reports: Sequence[tuple[str, Report]]) -> None:
-    """Print the rows of all reports by size: time, busbw, and speed-up over the first report."""
+    """Print all reports' rows: time, busbw, and the first report's speed-up over the others."""
     for name, report in reports:
         partial = f"; interrupted: {report.interrupted}" if report.interrupted else ""
         console.data(f"# {name}: {report.executor}, {report.library}, {report.ranks} ranks{partial}")

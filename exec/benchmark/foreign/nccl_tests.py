@@ -2,9 +2,9 @@
 
 The environment that -J writes is not read.
 
-The formats are those of https://github.com/NVIDIA/nccl-tests (src/common.cu, src/util.cu) since 2016, which
-at first had no columns ``redop`` and ``root`` where a collective has none, and of
-https://github.com/ROCm/rccl-tests. Lines may carry tags of a launcher or a log viewer.
+The formats are those of https://github.com/NVIDIA/nccl-tests (src/common.cu, src/util.cu) since 2016 and of
+https://github.com/ROCm/rccl-tests. Early versions leave out the columns ``redop`` and ``root`` for
+collectives that have none. Lines may carry tags of a launcher or a log viewer.
 """
 
 from __future__ import annotations
@@ -55,19 +55,20 @@ _NAMED: dict[str, Kind] = {
 }
 # Tests whose names differ from their collectives.
 _TITLES: dict[Kind, str] = {"all_to_next": "sendrecv (all_to_next)"}
-# rccl-tests -Z has other names.
+# rccl-tests -Z writes the names without underscores.
 _RCCL_NAMES: dict[str, Kind] = {name.replace("_", ""): kind for name, kind in _NAMED.items()}
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
-# Markdown eats the # of a line that follows an empty one.
+# The # is optional, because Markdown removes it from a line that follows an empty one.
 _RANK = re.compile(
     r"^[ \t]*(?:#[ \t]*)?Rank\s+([0-9]+)\s.*?\bon\s+(\S+)"
     r"(?:[ \t]+device[ \t]+[0-9]+[ \t]+\[[^\]\n]*\][ \t]+(\S[^\n]*))?",
     re.MULTILINE,
 )
-# Text that follows a tag.
+# Header text; what precedes it on a line is a tag.
 _TAGGED = r"#[ \t]*(?:nThread|Rank\s|size\s+count)"
 _BEGINS = re.compile(r"^(?:.*#)?[ \t]*nThread\b", re.MULTILINE)
-# If the first line of a run is lost, the run begins with these, after the end of the run before.
+# Lines that begin a run, end it, or belong to its header. If the first line of a run is lost, the run begins
+# with the first header line after the end of the run before.
 _EVENTS = re.compile(
     r"^(?:(?P<begins>(?:.*#)?[ \t]*nThread\b)|#?[ \t]*(?:(?P<ends>Out of bounds values|Avg bus bandwidth)"
     r"|Using devices|rccl-tests:|Rank\s+[0-9]+\s|size\s+count\s))",
@@ -82,7 +83,7 @@ _ERRORS = re.compile(r"^#?[ \t]*(?:size\s+count\s.*\berror|bytes\s+N\s.*\bres)[ 
 _MILLISECONDS = re.compile(r"^#?[ \t]*bytes\s+N\s+type\b", re.MULTILINE)
 _IN_PLACE_ALONE = re.compile(r"^#?[ \t]*in-place[ \t\r]*$", re.MULTILINE)
 _ERROR = re.compile(r"^#[ \t]*error:[ \t]*(\S[^\n]*)$", re.MULTILINE)
-# NCCL_TESTS_MIN_BW asks for an average.
+# The test failed because the average is below NCCL_TESTS_MIN_BW.
 _AVERAGE = re.compile(r"^#?[ \t]*Avg bus bandwidth[ \t]*:[ \t]*(\S+)[ \t]+FAILED\b", re.MULTILINE)
 _MOST = 1e15
 _MOST_CHARACTERS = 160
@@ -208,7 +209,7 @@ def _runs(text: str, source: str) -> list[_Run]:
 
 
 def _begins(text: str) -> list[int]:
-    """Return the lines at which runs begin: their first lines, or the line after the end of another run."""
+    """Return the offset of each run: its first line, or a header line after another run's end."""
     begins = []
     ended = False
     for event in _EVENTS.finditer(text):
@@ -283,7 +284,8 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
     listed = run.listed
     factor = factor_of(run.rows)
     fitting = [kind for kind in run.named if factor is None or _admits(kind, factor, listed)]
-    # A script may name several tests; a name that no other collective contradicts stands.
+    # A script may name several tests: take the last one that fits the rows. If no collective fits them and
+    # none was given, take the last name.
     stands = run.named[:1] if not answered and not kinds_of(run.rows, factor, listed) else []
     known = next(iter([*fitting, *stands]), answered)
     ranks = _ranks(run, source, listed, factor, known, asked)
@@ -325,7 +327,7 @@ def _below(average: str) -> str:
 
 
 def _admits(kind: Kind, factor: Factor, ranks: int | None) -> bool:
-    """Return whether a collective has a factor on this number of ranks, or on any number."""
+    """Return whether the factor fits the collective on ``ranks`` ranks; if None, on some number."""
     return bool(ranks_of(kind, factor)) if ranks is None else factor.fits(kind, ranks)
 
 
@@ -354,7 +356,7 @@ def _ranks(
     known: Kind | None,
     asked: Callable[[], int] | None,
 ) -> int:
-    """Return the number of ranks: as listed, else as given; both must fit the factor. Raises DataError."""
+    """Return the number of ranks that fits the factor, listed or else given; raises DataError."""
 
     def fits(ranks: int) -> bool:
         if factor is None:
@@ -399,7 +401,7 @@ def _said(run: _Run, factor: Factor, known: Kind | None) -> str:
 def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tuple[Kind, list[str]]:
     """Return the collective that the columns admit, and a note that none was named.
 
-    Raises DataError for several.
+    Raises DataError if they admit none or several.
     """
     found = kinds_of(run.rows, factor, ranks)
     if not found:
@@ -478,7 +480,7 @@ def is_rccl_lines(text: str) -> bool:
 def parse_rccl_lines(text: str, source: str, ranks: Callable[[], int] | None = None) -> Report:
     """Return the report of lines of JSON, one for each size and placement; raises DataError naming the line.
 
-    They do not say on which hosts the ranks were; ``ranks`` must give as many as the lines have.
+    The lines do not say on which hosts the ranks were, so ``ranks`` must return the number that they state.
     """
     found: dict[tuple[Kind, tuple[int, int, str, str, int]], dict[bool, Measurement]] = {}
     gpus: set[int] = set()
@@ -551,14 +553,15 @@ def _report(
 def _row(row: TableRow, kind: Kind, *, errors: bool, right: bool) -> Row:
     """Return a row of a report.
 
-    ``errors``: the last column holds differences; ``right`` tells whether they are small.
+    ``errors`` says that the last column holds differences instead of counts; ``right`` says that all of them
+    are within bounds.
     """
 
     def measured(cells: PlacementCells | None) -> Measurement | None:
         if cells is None:
             return None
         found = _measured(cells)
-        # Wrong data are then known of the whole run only.
+        # Differences do not count wrong elements: only the whole run is known to be right or not.
         return replace(found, wrong=0 if right else None) if errors and found.wrong is not None else found
 
     head = (row.size_bytes, row.count, row.dtype, row.redop, row.root)
@@ -622,7 +625,7 @@ def _json_measurement(entry: Mapping[str, Any], name: str) -> Measurement | None
         return None if cells is None else _measured(cells)
     found = _measured(cells)
     p50_s, p99_s = (_value(detail[key]) * 1e-6 for key in ("p50_us", "p99_us"))
-    # It prints values of the mean; a report uses the median if known.
+    # nccl-tests computes the bandwidths from the mean time; a report uses the median if known.
     faster = found.time_s / p50_s if p50_s else 1.0
     return replace(
         found,
@@ -676,7 +679,7 @@ def _named(document: Mapping[str, Any]) -> Kind | None:
 
 
 def _wrong_value(error: Exception) -> str:
-    """Return the field that an entry lacks, or whose value is impossible."""
+    """Return what is wrong with an entry: a missing field, or an impossible value."""
     if isinstance(error, KeyError):
         return f"{str(error.args[0])[:40]} is missing"
     return str(error) if isinstance(error, ValueError) else "a value of another kind"

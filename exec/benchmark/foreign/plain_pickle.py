@@ -1,10 +1,10 @@
 """Reads pickles that hold plain data alone, without running or importing anything.
 
-`pickletools` of the standard library takes the file apart into instructions and carries out none. Those that
-are carried out here are what PyTorch's own writer and Python's protocols 2 to 5 use for dictionaries, lists,
-tuples, strings and numbers. PyTorch wraps lists of numbers in a call of
-``torch.jit._pickle.build_intlist`` or the like; such a call becomes its argument. Everything else is refused,
-and so are data that are too deep, or too large with shared values written out.
+`pickletools` of the standard library takes the file apart into instructions and carries out none. This module
+carries out only those that PyTorch's own writer and Python's protocols 2 to 5 use for dictionaries, lists,
+tuples, strings and numbers. PyTorch wraps lists of numbers in a call of ``torch.jit._pickle.build_intlist``
+or the like; such a call becomes its argument. Everything else is refused, and so are data that are too deep,
+or too large when shared values are counted at each use.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def load_plain(content: bytes) -> Any:
 
 
 class _Reader:
-    """The stack and the memory of a pickle whose next instruction is at byte ``at``."""
+    """The stack and the memo of a pickle; the instruction being carried out is at byte ``at``."""
 
     def __init__(self) -> None:
         self.at: int | None = 0
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
-        # By the identity of a container: (values with shared ones written out, depth, the container itself,
-        # which keeps the identity from being used again).
+        # For each container by its id: (number of values, shared ones counted at each use; depth; the
+        # container itself, so that its id is not reused).
         self._measured: dict[int, tuple[int, int, Any]] = {}
         # Containers that are part of another, or were referred to again: they may not change any more.
         self._closed: set[int] = set()
@@ -81,7 +81,7 @@ class _Reader:
     def container(self, value: Any, items: list[Any]) -> None:
         """Push a new container that holds ``items``."""
         self._measured[id(value)] = (1, 1, value)
-        # There is one empty tuple only.
+        # Python has only one empty tuple, so an earlier use may have closed it.
         self._closed.discard(id(value))
         self._grow(value, items)
         self.push(value)
@@ -126,7 +126,7 @@ class _Reader:
         self.push(value)
 
     def text(self, value: str) -> None:
-        # Without surrogates, which cannot be printed.
+        # Replace surrogates, which cannot be printed.
         self.push(value.encode(errors="replace").decode())
 
     def memoize(self, index: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Timed calls of a job's collectives as a report without waiting, and the ranks that the others waited for.
+"""A report of a job's timed collectives without waiting time, and the ranks waited for.
 
 A profiler times each call's kernel on each rank. A kernel that starts early waits within itself for the ranks
 that come later. In an all_reduce and its like no rank can end before all have begun, so the rank that began
@@ -69,7 +69,7 @@ class WaitTime:
 
 @dataclass(frozen=True)
 class Inspected:
-    """The report of one communicator, the one with the most time among the largest, and the waiting in it.
+    """The report of the busiest of the largest communicators, and the waiting in it.
 
     Times in the report exclude waiting. ``recorded`` is the number of ranks that were recorded, ``others``
     the number of communicators left out.
@@ -140,7 +140,7 @@ def _report(one: _Communicator, executor: Executor) -> Report:
 
 
 def _row(kind: Kind, size_bytes: int, calls: Mapping[int, Mapping[int, float]], ranks: int) -> Row:
-    """Return a row of the report: the median time of transfers over the calls that most ranks recorded."""
+    """Return a row: the median transfer time over the calls recorded by the most ranks."""
     recorded = max(len(times_s) for times_s in calls.values())
     of_call = min if kind in _JOINT else max
     time_s = statistics.median(of_call(one.values()) for one in calls.values() if len(one) == recorded)

@@ -80,8 +80,8 @@ class Device:
     def synchronize(self) -> None:
         """Wait until the GPU has done all that was asked of it.
 
-        A copy from ordinary host memory returns while its last part is still on its way, and streams that do
-        not block would run ahead of it.
+        A copy from pageable host memory may return while its last part is still on its way, and a
+        non-blocking stream would not wait for it.
         """
         with self.told():
             self._runtime.deviceSynchronize()

@@ -38,7 +38,8 @@ class Arenas:
     def links(self, encoded: Encoded, bases: Sequence[int], blocks: range) -> Indices:
         """Return the kernel's table of addresses for these threadblocks.
 
-        ``bases[rank]`` is the address of that rank's arena in this process; only those of peers are used.
+        ``bases[rank]`` is the address of that rank's arena in this process; only those of this rank and its
+        peers are used.
         """
         base = np.array(bases, dtype=np.int64)
         table = np.zeros((len(blocks), len(LINK)), dtype=np.int64)

@@ -34,7 +34,7 @@ _FEATURES = {"receives": RECEIVES, "reads": READS_SRC, "writes": WRITES_DST, "se
 
 
 class Rows:
-    """The rows of ``steps``, built threadblock by threadblock."""
+    """The rows of a program's steps, built threadblock by threadblock."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout, self.program = layout, layout.program
@@ -144,7 +144,7 @@ class Rows:
                 yield _shifted(part.src, at, each), _shifted(part.dst, at, each), each
 
     def _resolve_waits(self) -> None:
-        """Replace the step in each ``wait_step`` by the row, in its threadblock, that this row waits for."""
+        """Set each row's ``wait_block`` and ``wait_step`` to the threadblock and row it awaits."""
         program = self.program
         for row in self.steps:
             step = row["wait_step"]

@@ -106,11 +106,14 @@ class PlanMachine:
         self.inputs[launch, rank] = here.input.copy()
 
     def end(self, rank: int, launch: int) -> None:
-        """Keep a rank's output until all ranks have begun the launch; with a wrong plan it may end before."""
+        """Keep a rank's output until all ranks have begun the launch.
+
+        With a wrong plan, a rank may end before others begin.
+        """
         self.outputs[launch, rank] = self.ranks[rank].output.copy()
 
     def wrong(self) -> int:
-        """Check and drop kept outputs of launches that all ranks have begun; return the wrong numbers."""
+        """Check and drop outputs of launches begun by all ranks; count the wrong numbers."""
         found = 0
         for launch, rank in list(self.outputs):
             keys = [(launch, source) for source in range(self.plan.ranks)]
@@ -196,7 +199,7 @@ class PlanMachine:
     def _pieces(
         self, rank: int, block: Threadblock, operation: Operation, operand: Operand, launch: int, unit: int
     ) -> list[list[_Piece]]:
-        """Return the pieces of an operand: for each chunk, or part of one, a piece on each of its ranks."""
+        """Return an operand's pieces: per chunk or part of one, one on each rank that has it."""
         size = operand.size * self.length
         if unit >= 0:
             low, high = size * unit // _UNITS, size * (unit + 1) // _UNITS
@@ -230,7 +233,8 @@ class PlanMachine:
         if packets:
             raise _port_packets_error(operation)
         channel = self._channel(rank, block, "port", operation.channels[thread])
-        # A put is one request: the proxy reads and writes at once, then signals.
+        # A put is one request to the proxy, which reads everything, then writes, then signals, without a
+        # break.
         copies = [_copy(one[0], two, -1) for one, two in zip(source, target, strict=True)]
         acts = [atom.acts[step] for step in (0, 1) for atom in copies]
         if operation.name in ("pws", "pwsf"):

@@ -129,7 +129,7 @@ def _train_mode(
 
 
 def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, told: Any) -> TrainingCurve:
-    """Train one replica; return its losses and times, each from one forward pass to the next."""
+    """Train one replica; return its losses, and the time of each iteration without evaluation."""
     rank, size = comm.Get_rank(), comm.Get_size()
     mine, before_bytes = TrainingCurve(), 0
     for step in range(request.steps):
