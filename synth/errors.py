@@ -14,7 +14,7 @@ from probes.base import CcctlError, UsageError, first_of
 
 __all__ = ["NotApplicableError", "NotProvenError"]
 
-# Findings in a message; the error itself carries all of them.
+# The most findings in a message; the error itself carries all of them.
 _MOST_TOLD = 20
 
 

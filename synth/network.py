@@ -26,7 +26,8 @@ __all__ = ["Link", "Network", "build"]
 # Within these limits, sums of times and of bandwidths stay finite.
 _MOST_ALPHA_S = 1e12
 _BETA_S_PER_BYTE = (1e-30, 1e12)
-# With a larger spread, a float that holds some thousand slow sends could not resolve a fast one.
+# The most times that a link may be slower than another. With a larger spread, a float that holds the time of
+# some thousand slow sends could not resolve a fast one.
 _MOST_SPREAD = 1e9
 _SIZES_BYTES = (1 << 12, 1 << 30)
 # Links of one port whose betas differ by less than this factor run at the port's rate; the difference is
@@ -128,8 +129,8 @@ class Network:
     def port_s_per_byte(self) -> Floats:
         """Seconds that each port needs for a byte: those of its fastest links, or a smaller measured time.
 
-        If any link between hosts uses the port, only those count. The result is the median of the links about
-        as fast as the fastest, because one link may have been measured too fast.
+        If links between hosts use the port, only those links count. The result is the median of the links
+        about as fast as the fastest, because one link may have been measured too fast.
         """
         found = np.zeros(len(self.ports))
         start, users = self.port_links

@@ -61,7 +61,7 @@ def _classes(hint: Any) -> Iterator[type]:
 
 
 def _describe_columns(cls: type, properties: dict[str, Any]) -> None:
-    """Say what the entries of each column are: msgspec hands its hook an array without its dtype."""
+    """Add the type of each column's entries: msgspec hands its hook an array without its dtype."""
     from ccctl.artifacts.arrays import column_dtype, entry_range
 
     for name, hint in get_type_hints(cls).items():

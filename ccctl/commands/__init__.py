@@ -1,6 +1,7 @@
-"""The commands in the order in which data passes through them; each has a function of its name.
+"""The commands, in the order in which data passes through them, each a function of the same name.
 
-A module is imported when its command is run, or asked for by its own help; the list of commands needs none.
+A command's module is imported only when the command runs or shows its own help; the list of commands imports
+none.
 """
 
 from __future__ import annotations

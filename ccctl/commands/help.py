@@ -58,7 +58,7 @@ def help(  # noqa: A001 - a command is a function of its name
 
 
 def _refuse_unknown(at: Any, names: list[str]) -> None:
-    """Raise a usage error unless these words, one behind the other, name a command."""
+    """Raise a usage error unless the words, in this order, name a command."""
     for name in names:
         group: Any = at.command
         if not hasattr(group, "resolve_command"):

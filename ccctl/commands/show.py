@@ -26,7 +26,7 @@ EXAMPLES = (
 )
 
 _JUDGED = (*codec.SCHEDULE_KINDS, "groups")
-# The fields of their files that claim times and bounds.
+# The fields of judged artifacts that claim times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 
 
@@ -121,7 +121,9 @@ def _plot(found: codec.Artifact, output: str) -> None:
 
 
 def _outline(value: Any) -> dict[str, Any]:
-    """Return each field of a dataclass: a plain value as it is, a nested one outlined, a list by its
+    """Return the outline of a dataclass, field by field.
+
+    A plain value stays as it is, a nested dataclass is outlined too, and anything else is given by its
     length.
     """
     outline: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """The benchmark: programs over many sizes, beside the libraries, every element checked.
 
-Sizes, columns and bandwidth factors are those of nccl-tests. Ours and theirs take turns, iteration by
-iteration, on the same buffers, so that disturbances affect all alike.
+Sizes, columns and bandwidth factors are those of nccl-tests. Our programs and the libraries take turns,
+iteration by iteration, on the same buffers, so that disturbances affect all alike.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from synth.program import Program
 
 __all__ = ["BenchRequest", "Contender", "bench_all_task", "busbw_factor"]
 
-# The name of the library in a report without one.
+# What a report gives as the library if the ranks are connected by ccctl's own sockets, without MPI.
 _OWN_WIRES = "wires of ccctl"
 
 
@@ -44,10 +44,10 @@ _OWN_WIRES = "wires of ccctl"
 class Contender:
     """A program that takes turns with others of the same collective.
 
-    ``predicted_s`` are its predicted seconds for each count, empty where none is known. If runs are
-    explained, ``forecasts`` hold the parts of the predictions, and ``network`` the links and ports. With a
-    ``library`` that ``exec.peers.registry`` knows, its own collective runs in place of the program, if it has
-    one.
+    ``predicted_s`` holds its predicted seconds for each count, None where unknown; it is empty without any
+    prediction. If runs are explained, ``forecasts`` hold the parts of the predictions, and ``network`` the
+    links and ports. If ``library`` names one that ``exec.peers.registry`` knows, that library's own
+    collective runs in place of the program, where the library has it.
     """
 
     name: str
@@ -62,11 +62,11 @@ class Contender:
 class BenchRequest:
     """A benchmark to run: programs of one collective, block counts, and how often.
 
-    ``placements`` holds False (out of place) and True (in place), the first of which the peers run
-    in; ``peers`` are names that ``exec.peers.registry`` knows, left out where they lack the collective if
-    they are ``optional_peers``. ``aggregate`` calls are timed as one. With ``window`` the ranks of a host
-    read each other's buffers in place; ``device`` is what ``exec.executors`` knows. With ``explain`` a run of
-    each contender is reported step by step, in the first placement.
+    ``placements`` holds False (out of place), True (in place) or both; the peers run only in the first.
+    ``peers`` are names that ``exec.peers.registry`` knows. With ``optional_peers``, a peer that lacks the
+    collective is left out. ``aggregate`` calls are timed as one. With ``window`` the ranks of a host read
+    each other's buffers in place; ``device`` is what ``exec.executors`` knows. With ``explain`` a run of each
+    contender is reported step by step, in the first placement.
     """
 
     contenders: tuple[Contender, ...]
@@ -100,8 +100,8 @@ class BenchRequest:
 def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safekeeping) -> Report:
     """Return one report of several requests, which share their peers and repetitions.
 
-    Rank 0 hands on each size's rows as soon as they are measured, as a report of them alone; the first such
-    report has none. ``gathered`` joins them.
+    Rank 0 hands on the rows of each size as soon as they are measured, in a report of their own. Before these
+    it hands on a report without rows. The command joins these reports.
     """
     first = requests[0]
     hosts = comm.allgather(socket.gethostname())
@@ -113,7 +113,8 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
     peers = open_peers(comm, first.peers, first.collective)
     named = {entry.library for request in requests for entry in request.contenders if entry.library}
     libraries = {one.name: one for one in open_peers(comm, sorted(named), first.collective)}
-    # A peer may lack one type of many; of the only one that was asked for it may not.
+    # A peer may lack some of several requested types or operators. If only one is requested, it must have
+    # that one.
     several = len({(request.dtype, request.redop) for request in requests}) > 1
     total, done, rows = sum(len(request.counts) for request in requests), 0, []
     whole = Report(
@@ -180,7 +181,7 @@ def busbw_factor(kind: Kind, ranks: int) -> float:
 
 
 class _Size:
-    """One count of a request: every contender, and every peer once."""
+    """One count of a request: every contender in every placement, every peer in the first."""
 
     def __init__(
         self,
@@ -242,7 +243,7 @@ class _Size:
     def _placement(
         self, in_place: bool, peers: Sequence[Peer]
     ) -> tuple[list[Measurement], dict[str, Measurement]]:
-        """Return (every contender, the peers), all on the same buffers."""
+        """Return measurements of (every contender, each peer by name), all on the same buffers."""
         request, comm = self.request, self.comm
         names = [entry.name for entry in self.contenders]
         count = self.request.counts[self.at]

@@ -68,14 +68,15 @@ Wires = Literal["mpi", "sockets"]
 
 BEAT_S = 0.25
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
-# Unique to a run, so it also marks the run's processes.
+# The variable with the folder for a run's shared memory. The folder is unique to a run, so it also marks the
+# run's processes.
 SCRATCH = "CCCTL_SCRATCH"
 SESSION_PREFIX, SCRATCH_PREFIX = "ccctl-session-", "ccctl-ranks-"
-# Variables in which a host's agent gives a rank its number, and its own process id.
+# Variables in which a host's agent gives a rank its number and the agent's process id.
 RANK, AGENT = "CCCTL_RANK", "CCCTL_AGENT"
-# The task and the folders of its modules; only the starter of a rank sets them.
+# The variable with the task and the folders of its modules; only the starter of a rank sets it.
 _TASK = "CCCTL_TASK"
-# The number of earlier starts of a rank, if any.
+# The variable with the number of earlier starts of a rank, if there were any.
 START = "CCCTL_START"
 # Variables in which launchers give a process its rank.
 RANK_VARIABLES = (RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
@@ -225,7 +226,10 @@ class Partial:
 
 @dataclass(frozen=True)
 class Finished:
-    """Report that the function returned; ``value`` is set by rank 0 of MPI, or the rank that hands over."""
+    """Report that the function returned.
+
+    Over MPI only rank 0 sets ``value``; without MPI only the rank that is told to hand it over.
+    """
 
     value: Any = None
 
@@ -260,7 +264,11 @@ class Exchanged:
 
 @dataclass(frozen=True)
 class Lost:
-    """News for the survivors that a start of a rank is gone for good; ``how`` is for a reader."""
+    """Report to the survivors that a process of a rank is gone for good.
+
+    ``start`` is the number of that process among the rank's starts, from 0; ``how`` tells a person what
+    happened.
+    """
 
     rank: int
     how: str
@@ -293,7 +301,7 @@ class Failure:
 
 
 def taken_apart(error: BaseException) -> tuple[type[CcctlError], str, dict[str, Any]] | None:
-    """Return an expected error as class, message and attributes, as subclasses differ in their constructors.
+    """Return an expected error as (class, message, attributes): constructors of subclasses differ.
 
     Attributes that cannot be sent are dropped. Return None for other errors and for classes that cannot be
     sent.
@@ -354,7 +362,7 @@ def remove(folders: Sequence[str]) -> None:
 
 
 def segments() -> tuple[str, ...]:
-    """Return MPICH's shared memory in this process; MPICH names the files and leaves them when killed."""
+    """Return the shared-memory files that MPICH maps here; a killed process leaves them behind."""
     with contextlib.suppress(OSError):
         words = Path("/proc/self/maps").read_text().split()
         return tuple({word for word in words if word.startswith("/dev/shm/mpich_shm_")})

@@ -1,8 +1,8 @@
-"""The MPI library's own collectives on the same buffers, with its choice of algorithm or one that is named.
+"""The MPI library's collectives on our buffers, with an algorithm of its choice or a named one.
 
-An algorithm is selected through the library's control variables in the middle of a run, so that
-all of them take turns with ours in one launch: Open MPI reads them when a communicator is made
-(its tuned component then serves that communicator alone), MPICH at every call.
+The library's control variables select an algorithm in the middle of a run, so that all algorithms take turns
+with our programs in one launch. Open MPI reads the variables when a communicator is made (its tuned component
+then serves that communicator alone). MPICH reads them at every call.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _OPENMPI: dict[Kind, str] = {
 }
 _DEVICE = "MPIR_CVAR_DEVICE_COLLECTIVES"
 _NO_DEVICE = 1
-# MPICH takes another algorithm, and says nothing, where the one that was named does not fit.
+# Where the named algorithm does not fit, MPICH silently takes another one, unless this variable is _ERROR.
 _FALLBACK = "MPIR_CVAR_COLLECTIVE_FALLBACK"
 _ERROR = 0
 # The libraries' words for "choose yourself".
 _OWN_CHOICE = ("ignore", "auto")
-# What MPICH lists and these wheels are not built with, or what another entry already is.
+# Algorithms that MPICH lists but that are left out: these wheels lack ccl, and nb repeats another entry.
 _UNUSABLE = ("ccl", "nb")
 
 
 class MpiPeer:
-    """The library behind mpi4py; ``algorithm`` is a name or a number of its own, "" its choice."""
+    """The library behind mpi4py; ``algorithm`` is a name or number, or "" for its own choice."""
 
     def __init__(self, comm: Any, algorithm: str = "", *, optional: bool = False) -> None:
         self._comm, self._algorithm, self.optional = comm, algorithm, optional
@@ -80,7 +80,9 @@ class MpiPeer:
         )
 
     def _tried(self, call: Call) -> Call:
-        """Return the same call, after one run: some algorithms serve only two ranks, some types have
+        """Return the call after a trial run; raise UnavailableError if a rank's library refuses it.
+
+        Some algorithms serve only two ranks, and some types have
         no sum.
         """
         from mpi4py import MPI
@@ -191,7 +193,7 @@ class CallBuffers(Protocol):
 def library_call(
     comm: Any, collective: Collective, buffers: CallBuffers, redop: str
 ) -> tuple[Callable[[], object], Array]:
-    """Return (call, where its result lies); in place by MPI_IN_PLACE where ``buffers`` are."""
+    """Return (call, its result array); it uses MPI_IN_PLACE if ``buffers`` are in place."""
     from mpi4py import MPI
 
     if not collective.whole:
@@ -236,7 +238,7 @@ def library_call(
 
 
 def _broadcast(comm: Any, buffers: CallBuffers, root: int) -> Callable[[], object]:
-    """MPI broadcasts in place only; out of place the root copies first, as it would have to."""
+    """Return a broadcast. MPI has it in place only, so out of place the root copies first."""
     if buffers.in_place or comm.Get_rank() != root:
         return partial(comm.Bcast, buffers.recv, root)
 

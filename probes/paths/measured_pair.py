@@ -16,7 +16,7 @@ __all__ = ["MeasuredPair", "gpu_of", "host_named", "measured_gbs", "measured_pai
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """One directed link: its ranks, their GPUs (None: a process), and its GB/s.
+    """One directed link: its ranks, their GPUs (None if a rank has none), and its GB/s.
 
     ``low_gbs`` and ``high_gbs`` bound the 95 % confidence interval of ``gbs``.
     """
@@ -31,7 +31,7 @@ class MeasuredPair:
 
 
 def measured_pairs(topology: Topology, profile: Profile) -> Iterator[MeasuredPair]:
-    """Yield the links of the profile with their GPUs in the topology, without inferred and unsound ones."""
+    """Yield the profile's links, except inferred and unsound ones, with their GPUs."""
     gpus = [gpu_of(topology, rank) for rank in profile.ranks]
     links = profile.links
     columns = (

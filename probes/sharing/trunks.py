@@ -3,8 +3,9 @@
 Links that were slower under concurrent load are loaded together with others of their round. Flows that the
 slowdown does not need are removed; the remaining ones cross one port. Every other host is then tried as a
 sender and as a receiver beside flows that fill the port, so the number of trials grows with hosts, not with
-pairs. Last, as many flows as can fill the port measure its rate. One side of a trunk may consist of several
-racks: neighbours there are tried with one flow that stays on that side and one that leaves it.
+pairs. Last, as many concurrent flows as possible cross the port, to measure its rate. One side of a trunk may
+consist of several racks. To find them, each two neighbouring hosts of the side are tried together: one sends
+to a host of the same side, the other to the opposite side.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _Trunk:
     rate: float
 
     def slowdown(self, flows: Trial, known: Known) -> float:
-        """Return how many times longer flows that cross it take together than alone."""
+        """Return the factor by which flows through the trunk take longer together than alone."""
         return max(1.0, _rate(flows, known) / self.rate)
 
     def links(self, known: Known) -> list[Pair]:
@@ -107,7 +108,8 @@ def _seed(contended: Mapping[Pair, float], known: Known, trials: ContentionTrial
 
 def _loads(pair: Pair, contended: Mapping[Pair, float], known: Known) -> Iterator[Trial]:
     """Yield sets of flows from the round of ``pair``, as large as possible, until each flow was in one."""
-    # One of the links that share a port may take it all and not look contended, so all are candidates.
+    # One of the links that share a port may take all its bandwidth and not look contended, so all links of
+    # the round are candidates.
     left = [
         other
         for other in known.beta
@@ -123,7 +125,7 @@ def _loads(pair: Pair, contended: Mapping[Pair, float], known: Known) -> Iterato
 
 
 def _fewest(flows: Trial, known: Known, trials: ContentionTrials) -> Trial:
-    """Return ``flows`` without those, found by halving, that a shared port does not need."""
+    """Return a small subset of ``flows`` that still share a port; the rest is found by halving."""
     flows = tuple(sorted(flows, key=lambda pair: (-known.beta[pair], pair)))
     size = len(flows) // 2
     while size:
@@ -148,7 +150,8 @@ def _through(
 ) -> list[Share]:
     """Return the trunk that the links of ``seed`` cross, and the one in the other direction.
 
-    The links slow each other down ``slowdown`` times. The hosts ``beyond`` are known to be on the far side.
+    The links of ``seed`` are ``slowdown`` times slower together than alone. The hosts ``beyond`` are known to
+    be on the far side.
     """
     near, far = ([known.host(pair[end]) for pair in seed] for end in (0, 1))
     there = _Trunk(near, far, _rate(seed, known) / slowdown)
@@ -181,10 +184,11 @@ def _fair(flows: Trial, rate: float, known: Known) -> dict[Pair, float]:
 
 
 def _find_sides(trunk: _Trunk, beyond: Sequence[str], known: Known, trials: ContentionTrials) -> None:
-    """Add to ``trunk`` the hosts that send through its port, and those that receive, as ``beyond`` do.
+    """Add to ``trunk`` the hosts that send through its port, and those that receive through it.
 
-    Each host is tried beside links of the seed, which share that port and no other. If these cannot show
-    whether a slow host crosses it, the host is tried beside all links known by then.
+    The hosts ``beyond`` are known to receive. Each other host is tried beside links of the seed, which share
+    that port and no other. If that cannot show whether a slow host uses the port, the host is tried beside
+    all links through the port that are known by then.
     """
     seed = replace(trunk, near=[*trunk.near], far=[*trunk.far])
     trunk.far += [host for host in beyond if host not in trunk.far]
@@ -230,7 +234,10 @@ def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: Contentio
 def _racks_within(
     outer: Share, found: Sequence[Share], known: Known, trials: ContentionTrials
 ) -> list[Share]:
-    """Return the trunks of racks on each side of ``outer``; hosts of the other side are beyond them all."""
+    """Return the trunks of the racks on each side of ``outer``.
+
+    The hosts on the opposite side of ``outer`` are on the far side of each such trunk.
+    """
     inner: list[Share] = []
     sides = [list(dict.fromkeys(known.host(pair[end]) for pair in outer.pairs)) for end in (0, 1)]
     for here, there in (sides, sides[::-1]):

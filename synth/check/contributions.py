@@ -68,8 +68,8 @@ def by_the_times(schedule: Schedule, timing: Timing) -> Indices:
 def by_the_table(schedule: Schedule, timing: Timing | None = None) -> Indices:
     """Return the flaws of the schedule if each send arrives before the next one starts, as in programs.
 
-    With ``timing`` contributions still move in table order, but by the claimed times each must also arrive
-    before the send that carries it on starts.
+    With ``timing``, contributions still move in table order. In addition, by the claimed times, each must
+    arrive no later than the send that passes it on starts.
     """
     rows, chunk_start = by_chunk(schedule)
     row = np.arange(schedule.sends, dtype=np.float64)
@@ -227,7 +227,7 @@ def _is_equal(first: _Words, second: _Words) -> bool:
 
 @compiled
 def _copy(into: _Words, words: _Words) -> None:
-    """Copy word by word: assigning a slice would compile code for shapes that differ, too."""
+    """Copy word by word: a slice assignment would also compile code for unequal shapes."""
     for word in range(len(words)):
         into[word] = words[word]
 

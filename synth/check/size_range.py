@@ -2,9 +2,9 @@
 
 Start times change with the size of a chunk, and so may the order in which two sends touch one chunk at one
 rank. The result of a schedule depends on these orders alone. Most hold at any size, because the later send
-cannot start before the earlier one has arrived. The others are proven over whole ranges: each time is the
-longest path through the sends before it, hence a convex function of the size, which lies above its tangents
-and below its chord.
+cannot start before the earlier one has arrived. The others are proven over whole ranges. Each time is the
+longest path through the sends before it, hence a convex function of the size. A convex function lies above
+its tangents and below its chord.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def check_sizes(
 def _free_pairs(schedule: Schedule) -> Indices:
     """Return rows (kind, first, second) of sends that touch one chunk at one rank in an unforced order.
 
-    Only reduced chunks have such pairs: all copies of any other chunk are equal.
+    Only reduced chunks count, because all copies of any other chunk are equal.
     """
     order, _ = by_chunk(schedule)
     order = order[np.asarray(schedule.collective.reduced, bool)[schedule.chunk[order]]]
@@ -215,10 +215,11 @@ _Line = tuple[Floats, Floats]
 
 
 def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: float) -> Mask:
-    """Return a mask of the pairs of convex functions whose upper one provably never falls below the lower.
+    """Return a mask of the pairs in which ``upper`` provably never falls below ``lower``.
 
-    Each is given by (value, slope) at both ends. The upper lies above its tangents, the lower below its
-    chord, so the distance is least at either end or where the tangents meet.
+    Both are convex functions, given by (value, slope) at both ends of a range of ``width``. The upper lies
+    above its tangents and the lower below its chord, so the bound on their distance is least at either end or
+    where the tangents meet.
     """
     (left, left_slope), (right, right_slope) = upper
     chord, chord_end = lower[0][0], lower[1][0]

@@ -18,7 +18,10 @@ __all__ = ["emitted"]
 
 
 def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Program, Indices]:
-    """Return (the program, the row of each of its steps); O(rows + waits · threadblocks of a rank)."""
+    """Return (program, DAG row of each step or -1 for a nop).
+
+    O(rows + waits · threadblocks of a rank); a nop is an added step that only waits.
+    """
     order = np.argsort(place, kind="stable")
     by_rank = order[np.argsort(dag.rank[order], kind="stable")]
     needs = dag.needs
@@ -70,7 +73,7 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
 
 
 def _turns(row: Indices, place: Indices) -> Indices:
-    """Return the place of each step in the order; a nop has the place of the step that it precedes."""
+    """Return each step's place in the instruction order; a nop has that of the next real step."""
     real = np.flatnonzero(row >= 0)
     served = real[np.searchsorted(real, np.arange(len(row)))] if len(real) else real
     turns: Indices = place[row[served]]

@@ -15,11 +15,13 @@ from probes.base import Floats, Ints, Longs, UsageError, floats, ints, longs, me
 
 __all__ = ["MOST_ENTRIES", "MOST_TENSOR_BYTES", "Model", "shape", "shapes"]
 
-# Every method simulates every layer; tuning does so many times.
+# The most layers and the most tensors of a model. Every method simulates every layer, and tuning does so many
+# times.
 MOST_ENTRIES = 20_000
-# MOST_ENTRIES tensors of this size still have fewer than 2^63 bytes together.
+# The largest tensor. MOST_ENTRIES tensors of this size together have fewer than 2^63 bytes.
 MOST_TENSOR_BYTES = 1 << 48
-# The least is shorter than any pass of a model, and large enough to divide by.
+# The least time of a whole forward or backward pass, and the most time of one layer. The least is shorter
+# than any real pass, and large enough to divide by.
 _LEAST_S, _MOST_S = 1e-12, 1e6
 _MOST_TOLD = 5
 
@@ -28,9 +30,9 @@ _MOST_TOLD = 5
 class Model:
     """Layers and tensors in the order of the forward pass.
 
-    ``forward_s`` and ``backward_s`` hold the seconds that each layer takes. ``tensor_layer`` is the number
-    of the layer that each tensor belongs to, rising, and ``tensor_bytes`` the size of its gradient. A tensor
-    that several layers share belongs to the first of them, whose backward pass completes its gradient.
+    ``forward_s`` and ``backward_s`` hold the seconds that each layer takes. ``tensor_layer`` holds the number
+    of each tensor's layer and never decreases; ``tensor_bytes`` holds the size of each tensor's gradient. A
+    tensor that several layers share belongs to the first of them, whose backward pass completes its gradient.
     ``origin`` says where the numbers come from.
     """
 

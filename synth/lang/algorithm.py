@@ -164,9 +164,9 @@ def program(
 ) -> Callable[[Callable[..., None]], Algorithm]:
     """Decorate a function whose statements copy and reduce the chunks of a collective.
 
-    ``ranks`` is a number or (nodes, gpus). ``chunks`` is the number that each rank starts with, as
-    ``synth.collective.collective`` counts. ``in_place``: output and input share memory. Each may also be a
-    function of parameters of the decorated function.
+    ``ranks`` is a number or (nodes, gpus). ``chunks`` is the number of chunks that each rank starts with,
+    counted as by ``synth.collective.collective``. ``in_place``: output and input share memory. Each setting
+    may also be a function of parameters of the decorated function.
     """
 
     def decorate(body: Callable[..., None]) -> Algorithm:

@@ -82,7 +82,7 @@ class ElementTable:
     def choices(
         self, name: str, known: Sequence[str], found: list[str], default: str | None = None
     ) -> Indices:
-        """Return an attribute as the index of its value in ``known``; others are added to ``found``."""
+        """Return an attribute as indices into ``known``; report any other value in ``found``."""
         number = {value: at for at, value in enumerate(known)}
         column = np.full(self.rows, -1 if default is None else number[default], dtype=np.int64)
         for first, values in self._columns.get(name, ()):
@@ -114,7 +114,7 @@ _TEXT = {"type", "srcbuf", "dstbuf", "name", "bid"}
 
 
 def parse(content: bytes, source: str) -> Elements:
-    """Return the elements of the file; raise DataError, with line and column, if it is no such XML."""
+    """Return the elements of an MSCCL file; raise DataError if it is malformed or too large."""
     reader = _Reader(source)
     parser = expat.ParserCreate()
     parser.ordered_attributes = True

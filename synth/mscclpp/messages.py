@@ -1,7 +1,7 @@
 """The messages of a program, each put straight into its receiver's slot or into scratch first.
 
-In a program a sender waits while the FIFO is full; in a plan puts never wait. So only the order of steps in
-blocks, waits and messages order events, never full FIFOs.
+In a program a sender waits while the FIFO is full; in an MSCCL++ plan a put never waits. So events are
+ordered only by the order of steps in a block, by waits and by messages, never by full FIFOs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _S, _R, _RCS = (OPS.index(name) for name in ("s", "r", "rcs"))
 class MatchedMessage:
     """A send and its receive, over a port or over memory.
 
-    ``slot`` is its chunk in the receiver's scratch; -1 if it goes straight to the receiver's own slot.
+    ``slot`` is the first chunk of its place in the receiver's scratch; -1 if it goes straight to the slot
+    that the receive names.
     """
 
     send: int
@@ -77,10 +78,10 @@ class MatchedMessages:
         return self.scratch[rank] - count
 
     def unacknowledged(self) -> set[tuple[int, int]]:
-        """Return connections, (sending block, receiving block), whose sender cannot know the last arrival.
+        """Return the (sending, receiving) block pairs whose last arrival the sender cannot know.
 
-        The last message may still be in flight when all blocks of the sender have ended, and the library
-        cannot wait for it.
+        The last message over a port may still be in flight when all blocks of the sender have ended, and the
+        library cannot wait for it.
         """
         last: dict[tuple[int, int], MatchedMessage] = {}
         for message in self.out.values():

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def restricted(network: Network, ranks: Indices | Sequence[int]) -> tuple[Network, Ints]:
-    """Return (network of ``ranks``, numbered in their order; the row here of each of its links)."""
+    """Return (part of ``network`` among ``ranks``, renumbered in order; row of each kept link)."""
     chosen = np.asarray(ranks)
     number = np.full(network.ranks, -1, dtype=np.int32)
     number[chosen] = np.arange(len(chosen))
@@ -76,7 +76,7 @@ def hosts_of(network: Network, method: str) -> Ints:
 
 
 def host_places(members: Indices) -> tuple[Indices, Indices]:
-    """Return (host, place in it) of each rank; ``members`` (hosts, ranks a host) are all ranks."""
+    """Return (host, place in it) of each rank; row h of ``members`` holds the ranks of host h."""
     found = np.empty((2, members.size), dtype=np.int64)
     found[:, members.ravel()] = np.divmod(np.arange(members.size), members.shape[1])
     return found[0], found[1]
@@ -144,7 +144,7 @@ def _used(sets: RankSets) -> Mask:
 
 
 def _spread(seeds: Mask, tail: Indices, head: Indices) -> Mask:
-    """Return the ranks that links reach from ``seeds``, with the seeds."""
+    """Return ``seeds`` and all ranks that can be reached from them over links."""
     reached = seeds.copy()
     while True:
         new = reached.copy()

@@ -27,7 +27,8 @@ from synth.portfolio.memory_limits import peak_of
 
 __all__ = ["ProcessPool", "WorkerPool", "WorkerPools", "cores"]
 
-# The forkserver's socket lies in the folder for temporary files; a socket's path has 107 bytes at most.
+# The longest path, in bytes, of a folder for temporary files that the forkserver can use. Its socket lies
+# there, and a socket's path has 107 bytes at most.
 _LONGEST_FOLDER = 70
 
 Task = TypeVar("Task")
@@ -72,7 +73,7 @@ class WorkerPool(Protocol[Asked, Result]):
 
 
 class WorkerPools(Protocol):
-    """A factory of pools: `ProcessPool` on this machine; callers may pass one with workers on other hosts."""
+    """A factory of pools, as `ProcessPool` is; another one may put the workers on other hosts."""
 
     def __call__(self, jobs: int, work: Callable[[Task], Result]) -> WorkerPool[Task, Result]:
         """Return a pool of ``jobs`` workers that do ``work(task)``; work, tasks and results must pickle."""

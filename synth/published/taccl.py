@@ -2,11 +2,11 @@
 
 Sketch: a chunk may only take links on paths to its targets that are at most ``detour`` longer than the
 shortest. Routing (its Sec. 5.1): an integer program chooses the links of every chunk and its arrival time at
-every rank. It minimizes the maximum of the last arrival and the largest load of a link or port. It ignores
-the waits of chunks for each other at a link, so TACOS does better. Ordering (Sec. 5.2): each link sends the
-chunk with the longest remaining path first, and among equals the one with the shortest path behind it.
+every rank. It minimizes the maximum of the last arrival and the largest load of a link or port. The program
+ignores that chunks wait for each other at a link, so TACOS does better. Ordering (Sec. 5.2): each link first
+sends the chunk with the longest remaining path, and among equals the one that has come the shortest way.
 reduce_scatter and reduce are all_gather and broadcast on the transposed network, reversed in time; all_reduce
-is both halves.
+is a reduce_scatter followed by an all_gather.
 
 TACCL's third step, contiguity, joins chunks that follow each other over a link into one message, to save
 alphas. It is left out, as it would help only if links are held for alpha as well.
@@ -35,7 +35,8 @@ __all__ = ["DETOUR", "synthesize"]
 # The fraction by which a path in the sketch may exceed the shortest one.
 DETOUR = 0.0
 _EQUAL = 1e-9
-# With more choices CBC does not finish its first relaxation in a minute.
+# The most (chunk, link) choices of a program. With more, CBC does not finish its first relaxation in a
+# minute.
 _MOST_CHOICES = 60_000
 
 
@@ -130,7 +131,7 @@ def _routes(
     """Return (the links that each chunk takes, the gap of the program)."""
     begun_s = time.perf_counter()
     travel_s, held_s = network.travel_s(chunk_bytes), network.hold_s(chunk_bytes)
-    # Seconds are too small for a solver's tolerances.
+    # Times are in units of the longest travel time: in seconds they are too small for a solver's tolerances.
     unit_s = float(travel_s.max())
     travel, held = travel_s / unit_s, held_s / unit_s
     allowed = _sketch(network, collective, travel_s, detour)
@@ -156,7 +157,8 @@ def _routes(
         for column, link in found:
             src = int(network.src[link])
             before = arrives.get((chunk, src))
-            # A chunk arrives a link's travel time after it reached the link's source, and only if it did.
+            # A chunk can take a link only if it reaches the link's source; it arrives the link's travel time
+            # later.
             far = longest + float(travel[link])
             own = [arrives[chunk, rank], column]
             if before is None:
@@ -193,7 +195,7 @@ def _loads(model: IntegerProgram, network: Network, held: Floats, choices: _Choi
 
 
 def _ordered(network: Network, collective: Collective, chunk_bytes: int, routes: Mask, seed: int) -> Schedule:
-    """Return the sends of the routes: longest remaining path first, then shortest path behind."""
+    """Return the sends of the routes: longest remaining path first, then shortest way so far."""
     travel_s = network.travel_s(chunk_bytes)
     sends = Sends()
     for chunk in range(collective.chunks):

@@ -106,7 +106,8 @@ def _run(
     filled = np.zeros(fifos + 1, dtype=np.int64)
     full_for = np.full(fifos + 1, -1, dtype=np.int64)
     empty_for = np.full(fifos + 1, -1, dtype=np.int64)
-    # All threadblocks that wait for a given one form a chain, as each waits for at most one other.
+    # The threadblocks that wait for a given one form a linked list, as each waits for at most one other.
+    # ``sleeper`` holds the first of each list, ``after`` the next.
     sleeper = np.full(blocks, -1, dtype=np.int64)
     after = np.full(blocks, -1, dtype=np.int64)
     order = np.empty(len(tb_of), dtype=np.int64)

@@ -1,10 +1,10 @@
 """A schedule in SimGrid, an independent simulator: the same sends and costs with SimGrid's clock and sharing.
 
-Links carry one send at a time, in table order. At ports sends either take turns in table order, as in
-`synth.simulation.schedule`, or share them: ports are then links of SimGrid, each as fast as its fastest links
-(`Network.port_s_per_byte`), which all sends over them divide max-min fairly. With turns both simulators have
-one model and must agree. With sharing their difference is the benefit of the order at ports. Streams, and
-ports of a network that queues, are always shared.
+Links carry one send at a time, in table order. At ports, sends either take turns in table order, as in
+`synth.simulation.schedule`, or share the ports. A shared port is a link of SimGrid with the speed that
+`Network.port_s_per_byte` gives; the sends over it divide its bandwidth max-min fairly. With turns both
+simulators have one model and must agree. With sharing their difference is the benefit of the order at ports.
+Streams always share their links and ports, and the ports of a network that queues are always shared.
 
 SimGrid's Python bindings come with Debian for the system's interpreter, so they run in a process of their
 own (`simgrid_engine`).
@@ -30,10 +30,10 @@ from synth.simulation.chunk_slots import dependencies
 
 __all__ = ["InSimgrid", "interpreter", "replay_in_simgrid", "takes_turns"]
 
-# A link is at most 1e9 times slower than another. So each link carries at least a byte in a unit of time, and
-# SimGrid's precision (1e-5 bytes) is far below that.
+# The size of every send in SimGrid. A link is at most 1e9 times slower than another. So each link carries at
+# least a byte in a unit of time, and SimGrid's precision (1e-5 bytes) is far below that.
 _SEND_BYTES = 1_000_000_000
-# Later versions have no `Comm.wait_any`.
+# Code that fails unless SimGrid is usable: versions that are too new have no `Comm.wait_any`.
 _WANTED = "import simgrid; simgrid.Comm.wait_any"
 _HINT = "On Debian 12: apt-get install python3-simgrid."
 
@@ -91,9 +91,9 @@ def _run(words: list[str], given: str) -> subprocess.CompletedProcess[str]:
 def _given(schedule: Schedule, *, turns: bool) -> tuple[dict[str, Any], float]:
     """Return the engine's input, with times in units of the shortest send, and that unit in seconds.
 
-    For each send, ``needs`` is the last earlier send into its source's slot, and ``entered_before`` the last
-    earlier one into its own slot; -1 means none. ``queues`` lists for each send the numbers of the queues in
-    which it takes turns.
+    For each send, ``needs`` is the last earlier send into the slot of its source, and ``entered_before`` the
+    last earlier one into the slot of its target; -1 means none. ``queues`` lists for each send the numbers of
+    the queues in which it takes turns.
     """
     network, size = schedule.network, schedule.chunk_bytes
     used, link = np.unique(schedule.link, return_inverse=True)

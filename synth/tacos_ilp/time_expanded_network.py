@@ -4,9 +4,9 @@ Start times need only be sums of hold and travel times: every send can be moved 
 schedule, until it starts when its chunk arrives or when its link or a port is free. Those sums are
 enumerated, link by link, up to a horizon.
 
-Times are whole ticks, rounded down. So a schedule that ends by T on the real network ends by T in ticks, in
-the same order. A horizon that is infeasible here is infeasible there, for any tick. If all times are
-multiples of one tick, nothing is rounded, and the expansion is exact.
+Times are whole ticks, rounded down. So a schedule that ends by T on the real network also ends by T in ticks,
+with its sends in the same order. Whatever the tick, a horizon that is infeasible in ticks is infeasible on
+the real network. If all times are multiples of one tick, nothing is rounded, and the expansion is exact.
 
 Parallel links that cost the same and share their ports are one bundle that carries several chunks.
 """
@@ -101,9 +101,9 @@ def grid_of(
 ) -> TimeGrid:
     """Return the grid of the coarsest tick that divides all times; if there is none, of the finest tick.
 
-    ``tick_s`` is a coarser tick instead, at most the shortest hold. With ``up`` times are rounded up, as by
-    TACOS's discretization factor (Sec. IV-C). Then any tick is allowed, and a solution is a schedule, but an
-    infeasible horizon proves nothing.
+    ``tick_s`` sets a coarser tick instead, which must be at most the shortest hold. With ``up`` times are
+    rounded up, as by TACOS's discretization factor (Sec. IV-C). Then any tick is allowed, and a solution is a
+    schedule, but an infeasible horizon proves nothing.
     """
     network = bundles.network
     alpha_s = network.alpha_s[bundles.first]
@@ -156,7 +156,7 @@ class Expansion:
         return sum(map(len, self.starts))
 
     def thinned(self, most: int) -> Expansion:
-        """Return a restriction to the first ``most`` instants within each hold time of a bundle."""
+        """Return the first ``most`` starts of each bundle in each window of its hold time."""
         kept = []
         for starts, hold in zip(self.starts, self.grid.hold.tolist(), strict=True):
             slot = starts // hold
@@ -178,9 +178,9 @@ class Expansion:
 def expand(grid: TimeGrid, held: Mask, horizon: int, *, most: int = _MOST_INSTANTS) -> Expansion | None:
     """Return all instants up to the horizon; None if a bundle would have more than ``most``.
 
-    ``held`` (ranks × chunks) marks the chunks at tick 0. A bundle may start at 0 if a source is at its tail,
-    when a chunk arrives there, and when a send over a bundle that shares one of its resources ends.
-    O(instants · resources).
+    ``held`` (ranks × chunks) marks the chunks at tick 0. A bundle may start a send at 0 if its sending rank
+    holds a chunk then, when a chunk arrives at that rank, and when a send ends that held the bundle or one of
+    its ports. O(instants · resources).
     """
     bundles = grid.bundles
     network = bundles.network

@@ -3,7 +3,8 @@
 One spanning tree for both ways (`spanning_trees`) is best if both directions of a link cost the same. If a
 NIC sends faster than it receives, or a link is slow in one direction, the two ways should differ: an
 in-arborescence and an out-arborescence of the same root, chosen together. Column generation works as in
-`arborescences`: each round adds the pair that is cheapest at the program's prices, over all roots.
+`arborescences`: each round adds the pairs that are cheapest, over all roots, at the latest and at the
+averaged prices of the linear program.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from synth.tree_packing.rooted_trees import depths
 
 __all__ = ["PairPacking", "pack_pairs"]
 
-# Pairs before the first linear program, and rounds at most.
+# The number of pairs before the first linear program, and the most rounds after it.
 _FIRST_PAIRS = 24
 _MOST_ROUNDS = 60
 # The relative gap to the bound at which the search ends.
@@ -48,7 +49,7 @@ class PairPacking:
 
 
 def pack_pairs(network: Network, *, enough_s_per_byte: float = 0.0, seed: int = 0) -> PairPacking:
-    """Return the packing with the least largest load, within 0.2 % or 60 rounds.
+    """Return a packing whose largest load is within 0.2 % of the least, or the best of 60 rounds.
 
     ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. Raises
     NotApplicableError if a rank does not reach every other. O(rounds · (linear program + ranks² · links)).
@@ -85,7 +86,10 @@ def pack_pairs(network: Network, *, enough_s_per_byte: float = 0.0, seed: int = 
 
 
 def _cheapest(network: Network, cost: Floats, random: np.random.Generator) -> tuple[Indices, int]:
-    """Return (links up, then links down + links, height) of a cheapest pair; ties break at random."""
+    """Return (columns, height) of a cheapest pair; ties break at random.
+
+    The columns are the links up, then the links down with ``network.links`` added to their numbers.
+    """
     ranks, links = network.ranks, network.links
     weight = cost / (float(cost.max(initial=0.0)) or 1.0) + 1e-7 * random.random(links)
     best_cost, best, best_height = np.inf, np.zeros(0, dtype=np.int64), 0
