@@ -1,7 +1,8 @@
 """ccctl: from bare wires to the collectives that they can carry best.
 
-This floor is the command line: it reads and writes artifacts, prints, and exits. ``load`` and ``save`` are
-for programs that use the three floors below as libraries: ``probes``, ``synth`` and ``exec``.
+This package is the command line, the top layer: it reads and writes artifacts, prints, and exits. ``load``
+and ``save`` are for programs that use the three layers below it as libraries: ``probes``, ``synth`` and
+``exec``.
 
 Read `main` and `commands`, one module a command; `arguments`, which parses option values; `artifacts`, the
 files; `render`, which makes text, objects and pictures; `console`, the only module that prints.

@@ -34,8 +34,8 @@ def bench_need(
 
     It is the sum of the buffers, each program's scratch and slots, and the largest temporary. A temporary is
     a copy of the input, the expected output (twice if it is concatenated), or with ``peers`` the copies that
-    another library makes; the first two have a byte more for each compared element. With ``far`` some ranks
-    are on other hosts, so MPI's requests for the wires are added.
+    another library makes; the first two are counted with another byte for each compared element. With ``far``
+    some ranks are on other hosts, so MPI's requests for the wires are added.
     """
     every = list(layouts)
     given, got = (every[0].elements(rank, buffer) for buffer in (INPUT, OUTPUT))
@@ -101,7 +101,7 @@ def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
 def _buffers_bytes(
     given: int, got: int, item_bytes: int, placements: Iterable[bool], *, joined: bool, peers: bool
 ) -> int:
-    """Return the bytes of a rank with ``given`` input and ``got`` output elements, without its programs."""
+    """Return a rank's bytes for ``given`` input and ``got`` output elements and a temporary."""
     held = max(max(given, got) if in_place else given + got for in_place in placements)
     passing = max(given, (2 if joined else 1) * got) * item_bytes + max(given, got)
     theirs = 2 * max(given, got) * item_bytes if peers else 0
@@ -113,7 +113,10 @@ def _outputs_bytes(layout: Layout, item_bytes: int) -> int:
 
 
 def _requests_bytes(layouts: Iterable[Layout], rank: int, item_bytes: int) -> int:
-    """Return the bytes of persistent requests: about 1 KiB for each 60 KiB that a rank sends or receives."""
+    """Return the bytes of persistent requests: about 1 KiB for each 60 KiB sent or received.
+
+    A step may do both, so 1/32 of the bytes of each step is counted.
+    """
     found = 0
     for layout in layouts:
         program = layout.program

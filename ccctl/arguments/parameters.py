@@ -13,7 +13,7 @@ __all__ = ["parse_parameters"]
 
 
 def parse_parameters(parameters: Sequence[str] | None) -> dict[str, Any]:
-    """Return ``nodes=4`` as a number, ``fast=true`` as a truth value, anything else as text.
+    """Return {name: value}: a number for ``nodes=4``, a truth value for ``fast=true``, else text.
 
     Raises UsageError.
     """

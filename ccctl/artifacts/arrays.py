@@ -1,4 +1,4 @@
-"""Columns of numbers between NumPy, where the stages hold them, and the plain lists of JSON."""
+"""Conversion of columns of numbers between the NumPy arrays of records and the lists of JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def column_dtype(expected: Any) -> Any:
 
 
 def to_column(expected: Any, value: object) -> object:
-    """Return a read-only column from a list of numbers; raises ValueError where one is not of its type."""
+    """Return a read-only column of a list of numbers; raises ValueError for one of wrong type."""
     import numpy as np
 
     dtype = column_dtype(expected)

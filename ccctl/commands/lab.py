@@ -208,7 +208,7 @@ def down(
     from ccctl.lab import state
     from exec.lab import lifecycle as kernel
 
-    # A name that was typed goes before one of the environment.
+    # The argument NAME takes precedence over --lab and CCCTL_LAB.
     chosen = named if named is not None else chosen
     if chosen is None and not state.known():
         console.note("no lab is up")
@@ -224,7 +224,7 @@ VERBS = (up, run, shape, status, list_, down)
 
 
 def _edited(file: str, standing: Lab) -> Lab:
-    """Return the lab of an edited file, which must be the one that stands but for its rates."""
+    """Return the lab that ``file`` describes; only its rates may differ from ``standing``."""
     from ccctl.lab import read_lab
 
     edited = read_lab(file)

@@ -111,7 +111,7 @@ def synth(options: SynthOptions) -> None:
 
 
 def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
-    """Return (what to plan, digests of the artifacts that its network came from); raises UsageError."""
+    """Return (request of the options, digests of its network's artifacts); raises UsageError."""
     from synth import Request
     from synth.networks import failures_of
     from synth.portfolio import cores, method_of
@@ -152,7 +152,7 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
 
 
 def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:
-    """Return what is found here; before many ``attempts`` the loops are loaded or compiled."""
+    """Synthesize in this process; with ``attempts`` to make, first load or compile the loops."""
     from synth import synthesize
     from synth.portfolio import warm
 
@@ -169,9 +169,9 @@ def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Syn
 
 
 def _searching(options: SynthOptions) -> World | None:
-    """Return the hosts that are to make the attempts, None for this one; raises UsageError.
+    """Return the hosts of --hosts or --hostfile; None if this process searches; raises UsageError.
 
-    Hosts of the environment or of a job of Slurm are taken only for what has to run on them.
+    Hosts from CCCTL_HOSTS or a Slurm job are not used for a search, only for work that has to run on them.
     """
     if options.hosts is None and options.hostfile is None:
         return None
@@ -188,7 +188,7 @@ def _searching(options: SynthOptions) -> World | None:
 def _mechanism(name: str | None, method: str) -> Mechanism:
     """Return the mechanism of TACOS-ILP with this name, "auto" for None.
 
-    Raises UsageError with another method.
+    Raises UsageError for an unknown name, and for any name if the method is not "ilp".
     """
     if name is None:
         return "auto"

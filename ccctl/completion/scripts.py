@@ -2,7 +2,8 @@
 
 They handle the differences of shells. Bash cuts words at ``:`` and ``=``, which ccctl's words contain, and
 expects only the part after these. Bash and zsh append a space unless the script says that a word continues.
-If ccctl has no answer, the shell completes files, unless the answer is only a TAB.
+If ccctl answers nothing, the shell completes file names; if it answers a single TAB, the shell completes
+nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _BASH = r"""_ccctl_completion() {
 complete -o default -F _ccctl_completion ccctl
 """
 
-# If the file is on zsh's function path, zsh runs it as the function itself at the first TAB; it must then
+# If the file is on zsh's function path, zsh runs the file itself at the first TAB, so this run must already
 # complete.
 _ZSH = r"""#compdef ccctl
 

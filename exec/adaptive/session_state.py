@@ -1,8 +1,8 @@
 """The state of a session on one rank, which all its threads share.
 
 `Backend` alone changes it, in the order of the coordinator's decisions, and all others read it. A `Regroup`
-begins an epoch: it replaces ``group``, ``links``, ``membership`` and at last ``contexts``, so that the
-version in use tells whether this rank has schedules of the epoch. A `Resume` ends the joining of ranks. A
+begins an epoch: it replaces ``group``, ``links``, ``membership`` and, last, ``contexts``. So the version in
+use tells whether this rank already has schedules of the epoch. A `Resume` ends the joining of ranks. A
 `Measure` replaces the severed pairs, and a `Swap` the contexts.
 """
 
@@ -44,9 +44,9 @@ class SessionEvent:
 
 
 class SessionState:
-    """The state of a session that ``first``, the group of its start, and spares take part in.
+    """The state of a session of the ranks in ``first``, its group at the start, and of spares.
 
-    A rank that is started later has no members and no links until the others let it in.
+    On a rank that is started later, there are no members and no links until the others admit it.
     """
 
     def __init__(self, first: Group, policy: WaitPolicy, replan_s: float) -> None:
@@ -89,7 +89,7 @@ class SessionState:
         return [self.slots.index(rank) for rank in members]
 
     def schedule_of(self, request: CollectiveCall) -> Schedule:
-        """Return this epoch's schedule of ``request``; make a first one if a rank was lost in its setup."""
+        """Return this epoch's schedule of ``request``; make one if a loss interrupted its setup."""
         contexts = self.contexts
         found = contexts.version.schedules.get(request)
         if found is None:

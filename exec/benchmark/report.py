@@ -15,7 +15,8 @@ __all__ = ["Doubt", "Measurement", "Report", "Row", "Spread"]
 
 Doubt = Literal["", "cores", "spread"]
 
-# Far beyond any time in seconds, rate in GB/s and size in bytes, and what their products can hold.
+# Largest number that a row may hold: far beyond any time in seconds, rate in GB/s or size in bytes, yet small
+# enough that products of such numbers do not overflow a float.
 _MOST = 2.0**60
 # Fields that hold the number of a rank, or -1 if it is unknown.
 _RANKS = {"slowest_rank", "root"}
@@ -38,7 +39,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One placement of one size: seconds are the slowest rank's, per iteration.
+    """Times of one size in one placement, in seconds of the slowest rank per iteration.
 
     ``time_s`` is the median of the iterations, from which the bandwidths follow; ``mean_s`` their mean.
     ``wrong`` None: not checked. ``spread`` None: only an average is known, and all times repeat it.
@@ -64,7 +65,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Row:
-    """One size: ours in both placements, the prediction, and each peer measured in the same run.
+    """One size: our times in both placements, the prediction, and peers' times in the same run.
 
     ``breakdown`` divides the time of ``shown`` into parts, if requested. ``crowded`` says why ranks waited
     for cores, if they did; else it is empty.
@@ -85,9 +86,10 @@ class Row:
     crowded: str = ""
 
     def doubt(self, peer: str | None = None) -> Doubt:
-        """Return why the ratio of the predicted time to ours, or of a peer's, means nothing; "" if it does.
+        """Return why the prediction's or a peer's ratio to ours is meaningless; "" if it is not.
 
-        *cores*: ranks waited for cores. *spread*: iterations of one of the two differ too much.
+        *cores*: ranks waited for cores. *spread*: the iterations of our measurement, or of the peer's, differ
+        too much.
         """
         if self.crowded:
             return "cores"
@@ -121,7 +123,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """A table of rows and its environment, of which only the values that ``machine`` names.
+    """A table of rows and how it was measured; ``machine`` has values of the environment by name.
 
     ``average`` says whose times the rows hold, as nccl-tests' ``-a`` does. ``interrupted`` says why rows are
     missing, if the run did not end normally. ``corrupt`` lists signs of wrong results beyond the rows;
@@ -168,7 +170,7 @@ class Report:
 
 
 def _numbers(value: object, path: str) -> Iterator[tuple[str, float]]:
-    """Yield (path, number) of all numbers within ``value`` that are no number of a rank."""
+    """Yield (path, number) of all numbers within ``value``, except in fields that name a rank."""
     if isinstance(value, int | float):
         yield path, value
     elif isinstance(value, dict):

@@ -30,8 +30,8 @@ __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
 _log = logging.getLogger(__name__)
 
-# Starts of a run that survives losses, if a rank is lost before all are connected: until then no rank has
-# begun the task or knows where the others are.
+# Most starts of a run that survives losses. All ranks are started again if one is lost before all are
+# connected, because until then no rank has begun the task or knows where the others are.
 _STARTS = 3
 
 # Least memory of a rank: Python with NumPy, MPI, and its queues in /dev/shm.
@@ -141,7 +141,8 @@ def launch(
     as an object or by its name, "package.module:function"; ranks find modules where this process does. It
     reports to its ``progress``: how far it is (``update``), whom it waits for (``waiting``), and pieces of
     its result that are kept even if the run fails (``partial``). ``keep`` is called here with each piece, and
-    the ``progress`` given here with the updates of rank 0. ``arguments`` and the value are sent as records.
+    the ``progress`` given here with the updates of rank 0. ``arguments`` and the function's result are sent
+    as records.
 
     Raises UsageError for impossible arguments; UnavailableError if ranks do not start; LostRankError if one
     dies or is stopped, or with ``stall_s`` if no rank makes progress for so long; TimeoutExpired after
@@ -160,13 +161,14 @@ def launch(
     all are connected, all are started again, twice at most. An error of a rank ends the run. This does not
     work inside the user's own mpirun.
 
-    With ``rejoin`` a lost rank is started again on its host, up to so many times, with growing delays. The
-    function is called there anew, and the `Session` that it makes joins the others; until they have let it
-    in, its end or error does not affect them.
+    With ``rejoin`` a lost rank is started again on its host, up to so many times, with growing delays. It
+    calls the function anew, and the `Session` that this call makes joins the others. Until they have admitted
+    the rank, its end or error does not affect the run.
 
-    ``spare`` names hosts as ``hosts`` does. Ranks on their slots are started once the others are at work, and
-    tried again at least once a minute until their host answers. They are numbered after the others and join
-    as lost ranks do, so that a run grows while it runs. ``comm`` has only the ranks of the start.
+    ``spare`` names hosts as ``hosts`` does. Ranks on their slots are started once the others are at work. If
+    a host does not answer, the start is tried again at least once a minute. These ranks are numbered after
+    the others and join as lost ranks do, so that a run grows while it runs. ``comm`` has only the ranks of
+    the start.
 
     >>> from exec import launch
     >>> greetings = launch("exec.launcher.selftest:hello", ranks=2, timeout_s=60)
@@ -279,7 +281,7 @@ def run_ranks(
 
 
 def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:
-    """Raise UnavailableError if this host has no room for its ranks, even idle.
+    """Raise UnavailableError if this host lacks the memory that its ranks take even when idle.
 
     Ranks on other hosts check the room there themselves, once they have started.
     """

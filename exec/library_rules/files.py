@@ -18,7 +18,7 @@ __all__ = ["environment_of", "rules_writer", "tuner_file"]
 def rules_writer(library: str, merge: str | None) -> Callable[[Sweep], str]:
     """Return a function that makes the file of Open MPI or MPICH, joined with the file ``merge``.
 
-    That file is read at once: one that is no table should not be refused after minutes of measuring.
+    ``merge`` is read at once, so that a malformed file is refused before the minutes of measuring.
     """
     text = read_text(merge) if merge else None
     if library == "mpich":
@@ -40,9 +40,10 @@ def environment_of(library: str, kinds: tuple[Kind, ...], path: str) -> dict[str
 def tuner_file(
     tried: Sequence[MeasuredSetting], merge: str | None, to: str, library: str
 ) -> tuple[str, list[str]]:
-    """Return (the tuner file of NCCL, RCCL or NCCLX, its new lines), joined with the file ``merge``.
+    """Return (the text of a tuner file for NCCL, RCCL or NCCLX, its new lines).
 
-    ``to`` is its form: csv, env (variables), or of NCCLX json.
+    ``to`` is the format: csv, env (environment variables), or json, for NCCLX only. Only the csv file of NCCL
+    and RCCL includes the lines of the file ``merge``.
     """
     new = nccl.lines_of(tried)
     old = nccl.read_lines(read_text(merge), merge) if merge else {}

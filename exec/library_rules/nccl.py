@@ -3,7 +3,7 @@
 A line is ``collective,min,max,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff``. Both bounds are
 included, and the first line that matches counts. NCCL's plugin runs a call on one channel if no line matches
 or if the line has -1 channels. So each line gives its channels, and the last line of a collective has no
-upper bound. The header is a comment, because the plugin would read it as a rule.
+upper bound. The header is written as a comment, because the plugin would otherwise read it as a rule.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ Lines = dict[tuple[str, str, str], tuple[str, ...]]
 def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
     """Return the lines that select the fastest setting for every size.
 
-    All tables must be of the same number of ranks; sizes that some tables lack are ignored. Raises UsageError
-    if tables differ in ranks, or if no size of a collective is in all of them.
+    All tables must have the same numbers of ranks and hosts. Sizes that some tables lack are ignored. Raises
+    UsageError if tables differ in these numbers, or if no size of a collective is in all of its tables.
     """
     if not tried:
         raise UsageError("no table of nccl-tests was given")

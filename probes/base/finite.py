@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["not_finite"]
 
-# No column and no other tool's JSON represents a larger integer exactly.
+# Largest magnitude of an integer: no column and no other tool's JSON represents a larger one exactly.
 _MOST = (1 << 63) - 1
 
 

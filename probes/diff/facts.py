@@ -11,13 +11,13 @@ from probes.topology import Gpu, Host, Nic, label, place
 
 __all__ = ["facts"]
 
-# Kernels and firmware reserve a little memory.
+# Relative difference up to which two memory sizes count as equal: kernels and firmware reserve a little.
 _MEMORY_TOLERANCE = 0.02
 _UP, _DOWN = (
     {"up", "active"},
     {"down", "init", "disabled", "armed", "dormant", "lowerlayerdown", "notpresent"},
 )
-# NCCL and nvidia-smi list only the parts of a machine that they use.
+# Methods whose topology may be incomplete: NCCL and nvidia-smi list only the parts that they use.
 _PARTIAL = ("nccl_xml", "smi")
 
 
@@ -69,7 +69,7 @@ def _gpu(matched: Matched, expected: Gpu, found: Gpu) -> Iterator[Difference]:
 
 
 def _peers(matched: Matched, expected: Gpu, found: Gpu) -> Iterator[Difference]:
-    """Yield the loss of direct access to peers; an empty list of peers means unknown."""
+    """Yield the loss of direct access to peers; nothing if ``expected`` names no peers."""
     if not expected.peers or not found.usable:
         return
     now = {one.bus_id: other for one, other in matched.gpus.both}

@@ -1,4 +1,4 @@
-"""Records of a comparison: one `Difference` each, with its severity."""
+"""The record `Difference`: one difference between two machines, with its severity."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference; ``where`` is host and record as in a finding, ``what`` a stable word.
+    """One difference: ``where`` names the host and the record, ``what`` the kind by a stable word.
 
     Missing things are "critical", degraded or moved ones "warning", additional or merely changed ones "info".
     """

@@ -38,8 +38,8 @@ def folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 def hold(path: Path, *, shared: bool = True) -> int:
     """Make the folder ``path`` if needed; return a descriptor that protects it from ``sweep`` while open.
 
-    Several processes may hold it ``shared``. Raises OSError, also if it exists and is not to be shared, or
-    belongs to another user.
+    Several processes may hold it ``shared``. Raises OSError, for example if the folder belongs to another
+    user, or if it exists and ``shared`` is False.
     """
     while True:
         path.mkdir(mode=0o700, exist_ok=shared)
@@ -50,7 +50,7 @@ def hold(path: Path, *, shared: bool = True) -> int:
         if os.fstat(descriptor).st_uid != os.geteuid():
             os.close(descriptor)
             raise PermissionError(f"{path} belongs to another user")
-        # Without locks in the file system this fails, but so does any sweep.
+        # This fails on a file system without locks, but there no sweep can lock and remove the folder either.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         # Another process may have swept the folder before it was locked.

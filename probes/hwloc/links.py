@@ -1,6 +1,6 @@
 """The matrices in hwloc's XML: distances between NUMA nodes, NVLink and xGMI bandwidth between devices.
 
-A bandwidth is the sum over the links of a pair, in the MB/s that vendors advertise. The number of links
+A bandwidth is the sum of the advertised rates of all links between two devices, in MB/s. The number of links
 follows from the speed of one.
 """
 

@@ -12,7 +12,7 @@ __all__ = ["host_key"]
 def host_key() -> tuple[object, ...]:
     """Return a key that is equal for processes that can share memory and are one host to the network.
 
-    It includes namespaces: the hosts of a lab are one kernel, but are joined by virtual wires only.
+    It includes namespaces, because the hosts of a lab share a kernel but are connected only by virtual wires.
     """
     boot = Path("/proc/sys/kernel/random/boot_id")
     spaces = [_inode(f"/proc/self/ns/{kind}") for kind in ("net", "pid", "user")]

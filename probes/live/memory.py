@@ -26,7 +26,7 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Room:
-    """Memory that all processes with the same ``key`` share; ``shared``: for files in memory only."""
+    """A pool of memory for all processes with this ``key``; ``shared``: for /dev/shm files only."""
 
     key: tuple[object, ...]
     name: str
@@ -52,7 +52,7 @@ def require_room(comm: Any, need: Need, what: str) -> None:
 
 
 def refuse_crowding(asked: Sequence[tuple[str, tuple[Room, ...], Need]], what: str) -> None:
-    """Raise UnavailableError if a host lacks memory, from (host, its rooms, its need) of every process."""
+    """Raise UnavailableError if a host lacks memory, given (host, rooms, need) of each process."""
     needed: defaultdict[tuple[object, ...], int] = defaultdict(int)
     tightest: dict[tuple[object, ...], Room] = {}
     hosts: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
@@ -97,7 +97,7 @@ def _machine_free() -> Iterator[int]:
 
 
 def _cgroups_free() -> Iterator[tuple[Path, int]]:
-    """Yield each cgroup of this process with a limit, of either version, and its free bytes."""
+    """Yield (folder, free bytes) of each of this process's cgroups (v1 or v2) with a limit."""
     for line in _text(_PROC / "self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

@@ -1,9 +1,9 @@
 """NCCL's topology XML, as NVIDIA's and AMD's libraries dump it and as clouds ship it in part.
 
-A dump has an element for every GPU and every network port. A cloud's file often has PCI functions only, to be
-completed on the machine; then the PCI class decides. Counting rule: a GPU is a ``<gpu>``, or a function of a
-GPU's class if a host has no ``<gpu>``. A NIC is one network port: one ``<net>`` of each name, and each
-network function without a ``<net>``.
+A dump has an element for every GPU and every network port. A cloud's file often lists PCI functions only,
+because NCCL completes it on the machine; then the PCI class tells what a function is. Counting rule: a GPU is
+a ``<gpu>``, or a function of a GPU's class if a host has no ``<gpu>``. A NIC is one network port: one
+``<net>`` of each name, and each network function without a ``<net>``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HINT = "NCCL writes its topology to the file that NCCL_TOPO_DUMP_FILE names."
 def read(content: bytes, source: str) -> Topology:
     """Read the machine that an NCCL topology file describes; one host for each host hash in it.
 
-    Raises DataError for other files, and for one without GPU and NIC.
+    Raises DataError for other files, and for a topology with neither a GPU nor a NIC.
     """
     try:
         readings = _read(parse_xml(content, source), source)
@@ -45,7 +45,7 @@ def read(content: bytes, source: str) -> Topology:
 
 def _read(root: XmlElement, source: str) -> list[HostReader]:
     _refuse_other_files(root, source)
-    # Devices outside any <cpu> are read as inside one whose NUMA node is unknown.
+    # Devices outside any <cpu> are read as if they were inside a <cpu> whose NUMA node is unknown.
     loose = [element for element in root.children if element.tag in ("pci", "nic")]
     cpus = [element for element in root.children if element.tag == "cpu"]
     cpus += [XmlElement("cpu", {}, root.line, loose)] if loose else []

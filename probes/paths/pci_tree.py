@@ -15,7 +15,7 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True)
 class Uplink:
-    """GT/s per lane and lanes, current and maximum; None if unknown."""
+    """A PCIe link: GT/s per lane and number of lanes, current and maximum; None if unknown."""
 
     speed_gts: float | None
     width: int | None

@@ -1,6 +1,6 @@
 """The elements of every picture as SVG: text, boxes and strokes, for light and dark backgrounds.
 
-A picture is drawn for a given width, with one font size, so that it stays legible on a narrow screen. It
+A picture is drawn for a given width, with fixed font sizes, so that it stays legible on a narrow screen. It
 names colours by their meaning; its style sheet defines them for light and for dark backgrounds.
 """
 
@@ -27,7 +27,7 @@ _MOST_WORDS = 300
 # Widths of letters over their height, in DejaVu Sans, the widest of the usual fonts.
 _THIN, _USUAL, _WIDE = 0.41, 0.68, 1.0
 _THIN_LETTERS, _WIDE_LETTERS = frozenset("fijlrtI .,:;'!|()[]-/·"), frozenset("mwMW%@→←×+=<>…▲")
-# Text on colours, and the luminance of a ground on which both stand out equally.
+# Light and dark text on a coloured box, and the luminance of the box at which both have equal contrast.
 _LIGHT, _DARK_INK, _EQUAL_CONTRAST = "#ffffff", "#111111", 0.19
 # Marks of series: circle, square, triangle, diamond, inverted triangle, cross.
 _SHAPES = (
@@ -38,7 +38,7 @@ _SHAPES = (
     "m0 4.5l4-7.5h-8Z",
     "m-1.2-4.2h2.4v3h3v2.4h-3v3h-2.4v-3h-3v-2.4h3Z",
 )
-# (on light, on dark)
+# The colour of each meaning: (on a light background, on a dark one).
 _MEANINGS = {
     "ink": ("#222222", "#e8eaed"),
     "faint": ("#5f6368", "#a5abb3"),
@@ -138,8 +138,8 @@ def _tag(
 ) -> str:
     """Return an element of the class ``kind``; ``fill`` and ``line``, its border, are colours.
 
-    A colour is a meaning, or #rrggbb with or without opacity, or two of these: on light, and on dark after
-    a slash.
+    A colour is a key of ``_MEANINGS``, or #rrggbb with or without opacity. ``fill`` may add a slash and an
+    #rrggbb for dark backgrounds.
     """
     fill, _, dark = fill.partition("/")
     classes, attributes = [kind, "dark" if dark else ""], dict(place)
@@ -171,7 +171,7 @@ def text(
 def box(
     x: float, y: float, width: float, height: float, *, colour: str, edge: str = "", title: str = ""
 ) -> str:
-    """Return a rectangle, with a border if it has an ``edge``, its colour."""
+    """Return a rectangle; it has a border if ``edge``, the border's colour, is not empty."""
     inner = f"<title>{as_content(title)}</title>" if title else ""
     place = {"x": x, "y": y, "width": max(0.0, width), "height": height, "stroke-width": 2 if edge else ""}
     return _tag("rect", place, inner, fill=colour, line=edge)
@@ -215,7 +215,7 @@ ALARM = _tag("path", {"d": "M12 0l8 12h-16Z"}, fill="alarm")
 
 
 def above(colour: str) -> str:
-    """Return the legible text colour on a box of ``colour``; of two colours for two."""
+    """Return the legible text colour on a box of ``colour``; for light/dark, one for each."""
     return "/".join(
         _LIGHT if _luminance(ground) < _EQUAL_CONTRAST else _DARK_INK for ground in colour.split("/")
     )

@@ -1,4 +1,4 @@
-"""Averaging groups as text: racks, the groups of each iteration, and predictions beside other patterns."""
+"""Averaging groups as text: racks, groups, predicted times, comparison with other patterns."""
 
 from __future__ import annotations
 

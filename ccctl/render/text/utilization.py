@@ -40,7 +40,7 @@ _BUSY = (
 
 
 def summary(network: Network, link_busy: Floats) -> dict[str, Any]:
-    """Return count, unused count, least, mean and greatest share of each class, and the busiest links."""
+    """Return count, idle count and min, mean and max busy share of each class, and the busiest."""
     ports = port_busy(network, link_busy)
     told: dict[str, Any] = {name: _range(link_busy[chosen]) for name, chosen in classes(network)}
     if len(ports):
@@ -49,7 +49,7 @@ def summary(network: Network, link_busy: Floats) -> dict[str, Any]:
 
 
 def port_busy(network: Network, link_busy: Floats) -> Floats:
-    """Return the busy share of each port, the sum of its links' shares, as its links take turns."""
+    """Return each port's busy share: the sum over the links that use it, as they take turns."""
     import numpy as np
 
     each = link_busy[network.port_user] * network.port_part
@@ -57,7 +57,7 @@ def port_busy(network: Network, link_busy: Floats) -> Floats:
 
 
 def classes(network: Network) -> Iterator[tuple[str, Mask]]:
-    """Yield the classes of links: inside a host and between hosts, or all links on one host."""
+    """Yield (name, mask) of links inside and between hosts; of all links if one kind is absent."""
     import numpy as np
 
     inside = network.within_host
@@ -71,7 +71,8 @@ def classes(network: Network) -> Iterator[tuple[str, Mask]]:
 def over_time(start_s: Floats, end_s: Floats, time_s: float, slots: int, of: int) -> Floats:
     """Return the mean share of ``of`` resources that is held, in each of ``slots`` equal parts of the time.
 
-    O(slices · log slices), for any number of parts.
+    Each slice holds one resource from its ``start_s`` to its ``end_s``. The work is O((slices + slots) · log
+    slices).
     """
     import numpy as np
 

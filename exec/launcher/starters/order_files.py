@@ -10,7 +10,7 @@ __all__ = ["FORMATS", "PlacedHost", "keeps_slots", "order_file"]
 
 @dataclass(frozen=True)
 class PlacedHost:
-    """A host in its place: its slots in the order of ranks, and its earlier index, from 0."""
+    """A host in the new order: its slots in the order of ranks, and its old index, from 0."""
 
     host: str
     slots: tuple[int, ...]

@@ -125,7 +125,7 @@ class _Block(nn.Module):  # type: ignore[misc]
 
 
 class _Transformer(nn.Module):  # type: ignore[misc]
-    """Transformer blocks over embedded tokens and positions; their mean gives the class."""
+    """Transformer blocks over embedded tokens and positions; the mean output gives the class."""
 
     def __init__(self, layers: int, width: int) -> None:
         super().__init__()
