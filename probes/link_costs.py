@@ -27,6 +27,7 @@ __all__ = [
     "SharedPort",
 ]
 
+# The reciprocal of LEAST_BETA_S_PER_BYTE; products of two costs stay finite.
 _MOST = 1e30
 # A host loses packets if it retransmits at least so many segments, and more than this share of them. Late
 # packets explain less.

@@ -64,6 +64,7 @@ Kind = Literal[
     "several",
 ]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind not in ("custom", "several"))
+# Larger collectives are refused before their arrays fill the memory.
 MOST_RANKS = 1 << 16
 MOST_CHUNKS = 1 << 26
 # Names that MPI and PyTorch users write.

@@ -21,6 +21,7 @@ _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0
 
 
 _RUN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
+# Linux numbers far fewer CPUs (NR_CPUS is at most 8192 on x86).
 _MOST_CPUS = 1 << 20
 _GUID = re.compile(r"0x[0-9a-f]{1,16}|[0-9a-f]{16}")
 

@@ -7,6 +7,7 @@ from itertools import islice
 
 __all__ = ["without_tags"]
 
+# A launcher writes few shapes; the bound keeps the regular expression of all shapes short.
 _MOST_SHAPES = 16
 _BLANKS = r"[ \t]*"
 # Beginnings of shapes; tags of such shapes cannot be part of a number or a name.

@@ -11,6 +11,7 @@ import re
 
 __all__ = ["LARGEST", "LEAST_BETA_S_PER_BYTE", "decimal", "whole"]
 
+# The largest signed 64-bit integer, so that every value fits into a column of NumPy's int64.
 LARGEST = (1 << 63) - 1
 # The least beta of a link. It keeps rates (1 / beta) and products and ratios of costs finite.
 LEAST_BETA_S_PER_BYTE = 1e-30

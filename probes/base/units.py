@@ -18,8 +18,11 @@ __all__ = [
     "parse_sizes",
 ]
 
+# 1 PiB is beyond any buffer, and a float holds every whole number of bytes up to it exactly.
 MOST_BYTES = 1 << 50
+# Values outside one bit per second to an exabyte per second are mistakes in the unit.
 _LEAST_RATE, _MOST_RATE = 0.125, 1e18
+# Times outside a millionth of a nanosecond to about 32 years are mistakes in the unit.
 _LEAST_S, _MOST_S = 1e-15, 1e9
 _NUMBER = r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 __all__ = ["MOST_SHOWN", "shortened", "unsteered", "unsteered_json", "visible"]
 
+# Longer text from elsewhere is shortened, so that it cannot flood a terminal or a report.
 MOST_SHOWN = 1000
 # Control characters (C0, DEL, C1), soft hyphen, direction marks and overrides, zero-width characters, line
 # and paragraph separators, invisible operators, surrogates, annotations and tags.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["first_of", "meant", "plural", "rate_text", "some", "without_domain"]
 
+# difflib takes at worst quadratic time in the length of a word, so longer ones are cut.
 _LONGEST_WORD = 60
 
 

@@ -13,6 +13,7 @@ from probes.topology import Finding, Gpu, Host, Nic, Probed, Topology
 
 __all__ = ["contradictions", "probe_host", "probed"]
 
+# An answer contradicts a fact only if this share of bootstrap resamplings gives the answer.
 _SURE = 0.9
 _ON_ONE_SWITCH = ("PIX", "PXB")
 

@@ -16,6 +16,7 @@ from probes.topology import FabricLink, Finding, Gpu, Host, PciDevice, label
 
 __all__ = ["Edit", "GpuPair", "candidate_edits"]
 
+# Lanes of PCIe links, and GT/s per lane of PCIe 3.0 to 6.0.
 _WIDTHS, _SPEEDS = (1, 2, 4, 8, 16), (8.0, 16.0, 32.0, 64.0)
 
 

@@ -32,6 +32,7 @@ __all__ = ["combined", "from_file", "live", "look", "merge", "read_file", "read_
 
 _Record = TypeVar("_Record", NumaNode, PciDevice, Gpu, Nic, FabricLink, Matrix)
 _Layer = TypeVar("_Layer", Host, NumaNode, PciDevice, Gpu, Nic, FabricLink)
+# The document type or root element of an XML file begins within so many bytes.
 _ENOUGH = 4096
 _HWLOC = re.compile(rb"<!DOCTYPE\s+topology\b|<topology\b")
 _NESTED = {"numa", "pci", "gpus", "nics", "fabric", "matrices"}

@@ -31,8 +31,10 @@ __all__ = [
     "read_text",
 ]
 
+# Larger files are refused before they fill the memory, text earlier, as its objects take more.
 MOST_BYTES = 256 << 20
 MOST_TEXT_BYTES = 16 << 20
+# An endless stream or a compressed file exceeds its bound by at most one step.
 _STEP_BYTES = 1 << 20
 # Comparing more names takes too long in a folder of many thousands.
 _MOST_COMPARED = 1000

@@ -22,6 +22,7 @@ METHOD = "hwloc"
 _IDS = re.compile(
     r"([0-9a-f]{4})(?:\s*\[([0-9a-f]{4}):([0-9a-f]{4})\])?(?:\s*\[([0-9a-f]{4}):([0-9a-f]{4})\])?.*", re.I
 )
+# A word of 32 bits takes at most 11 characters, so sets of over 11,000 numbers fit.
 _LONGEST_MASK = 4096
 _KINDS = {1: "gpu", 2: "network", 3: "rdma", 5: "gpu"}
 _KIND_BITS = ((32, "rdma"), (16, "network"), (4, "gpu"), (8, "gpu"))

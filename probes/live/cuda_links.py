@@ -17,6 +17,7 @@ from probes.live.cuda import cuda_errors, cupy_module, gpu_count
 __all__ = ["BUFFER_BYTES", "CudaEnd", "DeviceChoice", "cuda_end"]
 
 DeviceChoice = Literal["auto", "process", "cuda"]
+# The largest size of cuda_copies.SIZES.
 BUFFER_BYTES = 64 << 20
 # cudaMemcpyDefault: the driver finds the direction from the addresses, even those of another process.
 _ANYWHERE = 4

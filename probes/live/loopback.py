@@ -20,8 +20,11 @@ from probes.topology import Host, Nic
 
 __all__ = ["SocketLoopback"]
 
+# So much stands out in the byte counter of a NIC that other programs use, too.
 _PROOF_BYTES = 20 << 20
+# A few bytes, so that only latency counts, and often enough that one trip is undisturbed.
 _PING_BYTES, _PINGS = 64, 100
+# Long enough for a loaded host, short enough that a user waits if packets are dropped.
 _PATIENCE_S = 10.0
 
 

@@ -17,7 +17,9 @@ __all__ = [
     "speed_gts",
 ]
 
+# No speed or NUMA latency in hwloc's XML comes near, so a larger value is unknown.
 _LARGEST = 1e6
+# A word of 32 bits takes nine characters, so masks of over 50,000 CPUs fit.
 _LONGEST_MASK = 16384
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*GT/s")

@@ -15,9 +15,12 @@ from probes.topology import FabricLink, Gpu, Matrix
 
 __all__ = ["peers_of", "read_links", "read_matrices"]
 
+# NVML_FI_DEV_NVLINK_LINK_COUNT and NVML_FI_DEV_NVLINK_GET_SPEED (MB/s) in nvml.h.
 _LINK_COUNT_FIELD = 91
 _LINK_SPEED_FIELD = 164
+# NVML_FI_DEV_C2C_LINK_COUNT and NVML_FI_DEV_C2C_LINK_GET_MAX_BW (MB/s) in nvml.h.
 _C2C_COUNT_FIELD, _C2C_SPEED_FIELD = 170, 172
+# Twice NVML_NVLINK_MAX_LINKS (18 in nvml.h), tried if the driver does not count its links.
 _MOST_LINKS = 36
 _LINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 # Keys are numbers, because the module's NVML_P2P_CAPS_INDEX_READ is a tuple by mistake.

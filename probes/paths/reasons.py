@@ -36,6 +36,7 @@ _ABILITIES = {
     "p2p_nvlink": "reach each other over NVLink",
 }
 _NAMES = {"nvlink": "NVLink", "xgmi": "xGMI link", "c2c": "C2C link"}
+# The P100 (sm_60) was the first GPU with NVLink.
 _OLDEST_WITH_NVLINK = 60
 _NO_NVLINK = ("sm_61", "sm_62", "sm_72", "sm_87", "sm_89", "sm_110", "sm_120", "sm_121")
 

@@ -20,6 +20,7 @@ from probes.statistics import LinkFit
 
 __all__ = ["Fits", "assemble", "preempted", "still_slow", "to_retest", "unsettled", "waiting"]
 
+# If a fit misses the times by a quarter, alpha and beta do not describe the link.
 _LARGEST_RESIDUAL = 0.25
 # A link that is faster alone by more than this factor shares something.
 _CONTENDED = 1.25

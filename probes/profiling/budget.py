@@ -19,6 +19,7 @@ from probes.sampling import Dose, Pair, Place, Waves, first_fit, meetings, rings
 
 __all__ = ["Cost", "RoundPlan", "Turns", "fitted", "in_turn", "links_at"]
 
+# The time at each link is cut by eighths down to a quarter; then rounds are dropped instead.
 _SHORTEST, _SHORTER = 0.25, 0.125
 # Fixed cost of a wave: the barrier before it, and finding the pace.
 _OVERHEAD_S = 2e-3

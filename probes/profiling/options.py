@@ -13,6 +13,7 @@ from probes.topology import Topology
 
 __all__ = ["PASSES", "Effort"]
 
+# The minimum of all passes shows what a link can do, so one undisturbed pass is enough.
 PASSES = 5
 _QUICK_DOSE, _DOSE = Dose(0.01, 0.02), Dose(0.03, 0.04)
 

@@ -23,8 +23,11 @@ __all__ = [
     "worst_first",
 ]
 
+# The two ways of a link may differ by up to a tenth without a finding.
 EFFECT = 0.10
+# A median of over twice the best time is noise.
 _NOISY = 1.0
+# Of normal values, about three in a million lie more than 4.5 standard deviations above the mean.
 _Z = 4.5
 _MOST_NAMED = 6
 

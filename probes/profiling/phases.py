@@ -32,8 +32,10 @@ from probes.sharing import (
 
 __all__ = ["Steps"]
 
+# Most links are disturbed only once and few twice, so more repetitions would find little.
 _MORE_PASSES = 2
 _MORE_TIMES_ALONE = 2
+# Alone, a few round trips are enough, so a quarter of the usual time is.
 _ALPHA_AGAIN = 0.25
 
 Probe = Callable[[Sequence[Pair], str], Samples | None]

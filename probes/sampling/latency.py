@@ -9,8 +9,11 @@ from probes.base import Floats, floats
 
 __all__ = ["answer", "round_trips"]
 
+# Each kind of probe has its own tag, so that a message of one never reaches another.
 _TAG = 101
+# The first messages may open the connection, so they only show the pace and are not counted.
 _WARM = 20
+# A minimum needs some round trips on any link; on a fast one the time would allow too many.
 _LEAST, _MOST = 20, 2000
 # A lost message is sent again and arrives 0.2 s late, so a measurement ends early after this many times its
 # planned time.

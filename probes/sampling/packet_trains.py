@@ -40,6 +40,7 @@ __all__ = [
     "warm_buffer",
 ]
 
+# Each kind of probe has its own tag, so that a message of one never reaches another.
 _TAG = 102
 KIB, MIB = 1 << 10, 1 << 20
 _BUFFER_BYTES = 32 * MIB

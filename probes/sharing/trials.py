@@ -27,6 +27,7 @@ __all__ = [
 # Flows of equal duration alone; each host takes part in only one of them.
 Trial = tuple[Pair, ...]
 
+# Every trial sends flows at once and alone, so this bounds the time of the search for ports.
 MOST_TRIALS = 64
 # Least slowdown of flows that share a port. The slowdown is 1 if they share nothing, 2 if a port serves one
 # of two at a time, and 4/3 if each of two needs two thirds of a port.

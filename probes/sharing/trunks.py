@@ -22,6 +22,7 @@ from probes.sharing.trials import ACCEPT_ANY, SHARED, Accept, ContentionTrials, 
 
 __all__ = ["one_at_a_time", "trunk_shares"]
 
+# Each seed and each trunk takes several of the MOST_TRIALS trials.
 _MOST_SEEDS = 6
 _MOST_TRUNKS = 8
 # A host is tried only if its flow through the trunk would slow the others down by at least this factor.

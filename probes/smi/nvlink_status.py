@@ -18,6 +18,7 @@ _NAME = r"((?:NVIDIA|Tesla|GeForce|Quadro|TITAN) [\w. -]{1,100}?)"
 _ALIKE = re.compile(rf"\s*GPU ([0-9]{{1,6}}(?:,[0-9]{{1,6}}){{0,255}}): {_NAME}\s*")
 _IN_TABLE = re.compile(rf"\s+([0-9]{{1,6}})\s+{_NAME}\s+(?:On|Off|N/A)\s+[0-9A-F]{{8}}:[0-9A-F]{{2}}:")
 _LINK = re.compile(r"Link [0-9]{1,3}: ([0-9.]{1,12}) GB/s")
+# No link reaches 10 TB/s, so a larger number is misread text.
 _MOST_GBS = 1e4
 
 

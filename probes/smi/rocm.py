@@ -29,6 +29,7 @@ _JSON_PAIR = re.compile(
 )
 _JSON_CARD = re.compile(r"card([0-9]{1,6})")
 _LINKS, _HOPS = "link type", "hops"
+# No host has more GPUs, and the work grows with the square of their number.
 _MOST_GPUS = 256
 _HINT = "Give all that rocm-smi --showtopo prints, or amd-smi topology."
 

@@ -23,6 +23,7 @@ _DEVICE = re.compile(r"GPU[0-9]{1,6}|NIC[0-9]{1,6}|[a-z][\w.-]*\d[\w.-]*")
 _NVLINKS = re.compile(r"NV[1-9][0-9]{0,3}")
 _LATER = re.compile(r"\s(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
+# No host has more GPUs and NICs, and the work grows with the square of their number.
 _MOST_DEVICES = 256
 # The beginning of a GPU's row. A launcher's tag before it is taken off the other lines, too.
 _FIRST_CELLS = r"\bGPU[0-9]{1,6}[ \t]+[X01]\b"

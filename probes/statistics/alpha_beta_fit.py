@@ -16,6 +16,7 @@ from probes.base import LEAST_BETA_S_PER_BYTE, Floats, floats
 
 __all__ = ["Line", "LinkFit", "fit", "fit_paces", "theil_sen"]
 
+# About five resamplings lie beyond each end of a 95 % interval, so the ends are not single ones.
 _BOOTSTRAPS = 200
 
 

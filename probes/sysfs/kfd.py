@@ -17,8 +17,11 @@ from probes.topology import FabricLink, Gpu, Host, Topology
 __all__ = ["METHOD", "read"]
 
 METHOD = "kfd"
+# CRAT_IOLINK_TYPE_XGMI of the kernel's kfd_crat.h.
 _XGMI = 11
+# KFD prints 64-bit properties without a sign.
 _LARGEST_U64 = (1 << 64) - 1
+# HSA_MEM_HEAP_TYPE_FB_PUBLIC and HSA_MEM_HEAP_TYPE_FB_PRIVATE of the kernel's KFD headers.
 _MEMORY_IN_VRAM = (1, 2)
 
 

@@ -18,6 +18,7 @@ from synth.networks import ShortestPaths, shortest_paths
 
 __all__ = ["Edge", "NodeGraph", "node_graph", "opposites"]
 
+# Links that are slower than the fastest between two nodes by more than this factor are left out.
 _AS_GOOD = 1.2
 
 

@@ -18,7 +18,9 @@ from synth.milp import IntegerProgram, relative_gap
 
 __all__ = ["Flow", "FlowPaths", "plan_paths"]
 
+# Small beside the busiest load, so that hops decide only between paths that load links alike.
 _PER_HOP = 1e-4
+# A plan within 1 % of the bound is good enough; proving the rest may take the whole time limit.
 _GAP = 0.01
 
 

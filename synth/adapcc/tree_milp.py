@@ -30,6 +30,7 @@ from synth.milp import IntegerProgram
 
 __all__ = ["Demand", "StrategyProgram", "Tree", "begin", "build", "trees_of"]
 
+# A smaller share is within a solver's usual tolerances and counts as none.
 _LEAST_SHARE = 1e-6
 
 

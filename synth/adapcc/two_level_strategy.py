@@ -23,6 +23,7 @@ from synth.networks import strong_components
 
 __all__ = ["Planner", "TwoLevelPlan", "fits", "nodes_of"]
 
+# However long the time limit, a larger program would take too much memory.
 _MOST_FLOWS = 40_000
 # Columns, with their rows, that can be passed to a solver in a second of the time limit.
 _FLOWS_PER_S = 2_000

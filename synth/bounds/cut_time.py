@@ -16,7 +16,9 @@ from synth.networks import distances_s
 
 __all__ = ["crossing_s", "drained_s", "spread_s"]
 
+# Shortest paths are searched from each entry, so a set with more of them gets the bound 0.
 _MOST_ENTRIES = 256
+# The bound holds for any ranks inside, so the first few that differ in their gates are enough.
 _MOST_LOOKS = 4
 
 

@@ -33,6 +33,7 @@ from synth.network import Network
 
 __all__ = ["partition_latency_s"]
 
+# Latencies that differ only by rounding are equal.
 _ALIKE = 1 + 1e-9
 
 

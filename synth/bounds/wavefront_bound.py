@@ -19,6 +19,7 @@ from synth.schedules import Bound
 
 __all__ = ["wavefront"]
 
+# Every pair of a link and a lacking chunk may be an event, and more of them take too long.
 _MOST_EVENTS = 1_000_000
 
 

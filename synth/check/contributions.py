@@ -19,7 +19,9 @@ from synth.schedules import REDUCE, Schedule, Timing
 __all__ = ["CHANGED", "MISSING", "NOT_HELD", "TWICE", "by_the_table", "by_the_times"]
 
 NOT_HELD, TWICE, CHANGED, MISSING = range(1, 5)
+# A broken schedule may have a problem in each send; the first ones show what is wrong.
 _MOST = 20
+# Times are sums of floats, so equal ones may differ by rounding.
 _SLACK = 1e-9
 _Words: TypeAlias = NDArray[np.uint64]
 

@@ -13,6 +13,7 @@ from synth.schedules import COPY, REDUCE, Schedule, Timing
 
 __all__ = ["is_delivered", "takes_turns"]
 
+# A larger table of slots takes too much memory, unless the sends take as much anyway.
 _MOST_SLOTS = 1 << 24
 
 

@@ -20,7 +20,9 @@ from synth.schedules import AnySchedule, Obligation, Schedule, Timing
 
 __all__ = ["check"]
 
+# A broken schedule may have a problem in each send; the first ones show what is wrong.
 _MOST = 20
+# Times are sums of floats, so equal ones may differ by rounding.
 _SLACK = 1e-9
 
 

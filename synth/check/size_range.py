@@ -22,6 +22,7 @@ from synth.schedules import REDUCE, Schedule
 
 __all__ = ["Unsettled", "check_sizes"]
 
+# Times are sums of floats, so equal ones may differ by rounding.
 _SLACK = 1e-9
 # Kinds of pairs: a read of a chunk and a later write of it; two writes.
 _READ_WRITE, _WRITE_WRITE = 0, 1

@@ -17,6 +17,7 @@ from synth.program import INPUT, OPS, READS_SRC, WRITES_DST, Program
 __all__ = ["Values", "follow", "missing"]
 
 _CPY, _RE = OPS.index("cpy"), OPS.index("re")
+# Contributions are bits in words of NumPy's uint64.
 _WORD = 64
 # The flaws that make a value invalid; a value keeps the first one.
 UNWRITTEN, LENGTH, TWICE, MIXED, COPIED = range(1, 6)

@@ -22,6 +22,7 @@ from synth.simulation import replay
 
 __all__ = ["exchanging_dag"]
 
+# Rows of sends are numbered from 0, so none has the number of a rank's own part.
 _OWN = -1
 _Parts = frozenset[int]
 """The addends of a sum: `_OWN`, and the rows of the sends that brought the other parts."""

@@ -22,6 +22,7 @@ __all__ = ["AveragingCosts", "require_all_pairs"]
 
 # (from, to, bytes)
 _Flow = tuple[int, int, float]
+# Without latency more chunks are always faster, so only this bound keeps their number finite.
 _MOST_CHUNKS = 1 << 16
 
 

@@ -16,8 +16,10 @@ from synth.program import INPUT, OUTPUT, SCRATCH, Protocol
 
 __all__ = ["UNWRITTEN", "Trace", "current", "statement"]
 
+# Negative, because operations are numbered from 0.
 UNWRITTEN = -2
 _START = -1
+# A scratch slot of a higher number is refused before the list of slots fills the memory.
 _MOST_SCRATCH = 1 << 22
 
 _active: list[Trace] = []

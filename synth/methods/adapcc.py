@@ -40,7 +40,9 @@ _FEW_HOSTS = 8
 _FEW_CHUNKS = 4096
 # Recent plans. Networks compare by identity, so no network gets another's plan.
 _PLANS: dict[tuple[object, ...], TwoLevelPlan] = {}
+# The oldest plan is dropped, because a plan keeps its network in memory.
 _MOST_PLANS = 8
+# Sizes that agree in two digits have nearly the same best plan.
 _DIGITS = 2
 
 

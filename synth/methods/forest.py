@@ -45,6 +45,7 @@ from synth.tree_packing import (
 
 __all__ = ["synthesize"]
 
+# The first is the only one tried if a schedule has too many sends to try all.
 _LEADS = (96, 48, 192, 0)
 _SERVED = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce")
 # The most ranks for which linear programs pack pairs of trees, or trees of every root.

@@ -42,6 +42,7 @@ from synth.scheduling import (
 
 __all__ = ["POLICIES", "MatchingPolicy", "policies", "synthesize"]
 
+# Measured costs may all differ; those above the last level count as that level.
 _MOST_LEVELS = 8
 # Starts differ only by their random seed. Limits: the number of starts, and the sends of all starts together.
 _MOST_STARTS, _MOST_SENDS = 8, 50_000

@@ -29,6 +29,7 @@ from synth.simulation import replay
 __all__ = ["synthesize"]
 
 _PASSES = 6
+# Links that all searches may look at; if more chunks need paths, several share a search.
 _WORK = 600_000_000
 # The most targets of trees times links, and the most hops of a path beyond the network's diameter.
 _MOST_WORK_ON_TREES = 2_000_000_000

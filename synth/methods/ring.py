@@ -21,7 +21,9 @@ from synth.scheduling import Sends
 
 __all__ = ["best_cycle", "cycle", "fills", "owner_places", "synthesize"]
 
+# A search that backtracks may take exponential time, so it gives up after so many steps.
 _MOST_STEPS = 20_000
+# A round of Or-opt takes time in the square of the ranks, which is too long for more.
 _MOST_TO_IMPROVE = 512
 
 

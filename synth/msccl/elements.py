@@ -11,11 +11,15 @@ from probes.base import DataError, Indices, whole
 
 __all__ = ["ElementTable", "Elements", "parse"]
 
+# Attributes become numbers in batches, because as strings they take far more memory.
 _BATCH = 1 << 14
+# Limits are checked after each piece, before the next one can fill the memory.
 _PIECE = 1 << 16
+# Files beyond these are refused before they fill the memory.
 _LONGEST_TAG = 1 << 20
 _DEEPEST = 64
 _MOST_ELEMENTS = 1 << 23
+# The largest int of C, as which MSCCL's parser reads attributes (xmlGetAttrInt).
 _LARGEST = (1 << 31) - 1
 _UNREADABLE = np.iinfo(np.int64).min
 

@@ -16,6 +16,7 @@ from synth.program import Program
 
 __all__ = ["TARGETS", "RuntimeLimits", "beyond"]
 
+# A program often exceeds a limit in many places; the first ones show which.
 _ENOUGH = 8
 
 

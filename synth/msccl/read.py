@@ -18,8 +18,11 @@ from synth.rank_sets import each
 __all__ = ["read_xml"]
 
 _PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
+# Buffers of more chunks are refused before their arrays fill the memory.
 _MOST_CHUNKS = 1 << 22
+# A value fits into NumPy's int64 even after small numbers are added.
 _LARGEST = 1 << 62
+# A mistake is often repeated in every step; the first ones show what is wrong.
 _ENOUGH = 20
 
 

@@ -21,6 +21,7 @@ from synth.mscclpp.well_formed import form
 
 __all__ = ["PlanVerdict", "examine_plan", "judge_plan"]
 
+# A plan may break a rule at every operation; more findings would only fill the report.
 _ENOUGH = 1000
 # Threadblocks that an A100 runs at once, one on each multiprocessor; newer GPUs have more.
 _RESIDENT = 108

@@ -22,6 +22,7 @@ __all__ = [
     "form",
 ]
 
+# Lengths of the arrays in MSCCL++'s execution_common.hpp (MAX_OPERATION, MAX_CHANNEL and others).
 MOST_OPERATIONS = 64
 MOST_CHANNELS = 16
 MOST_BUFFERS = 16

@@ -17,6 +17,7 @@ from synth.network import Network
 
 __all__ = ["missing_way", "require_ways", "strong_components"]
 
+# The sentence stays readable if a network falls into hundreds of parts.
 _MOST_PARTS = 6
 _MOST_LETTERS = 60
 

@@ -9,7 +9,9 @@ from synth.collective import MOST_RANKS
 
 __all__ = ["MOST_LINKS", "parse_dimensions", "require_links", "require_ranks"]
 
+# Larger networks are refused before their arrays fill the memory.
 MOST_LINKS = 1 << 22
+# Sixteen sizes of 2 already make MOST_RANKS; the others leave room for sizes of 1.
 _MOST_DIMENSIONS = 32
 _SHOWN = 60
 

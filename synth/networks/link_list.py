@@ -26,9 +26,12 @@ from synth.network import Link, Network, build
 
 __all__ = ["read_link_list"]
 
+# Longer lists are refused before they fill the memory.
 _MOST_BYTES = 128 << 20
 _MOST_LINKS = 1 << 20
+# A file in another format has a problem in every line; the first ones show what is wrong.
 _MOST_PROBLEMS = 20
+# The same as MOST_RANKS of synth.collective.
 _MOST_RANKS = 1 << 16
 _DIGITS = re.compile(r"[0-9]+")
 _COLUMNS = {

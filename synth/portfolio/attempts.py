@@ -44,6 +44,7 @@ __all__ = [
     "smallest_bytes",
 ]
 
+# A smaller chunk rarely arrives sooner, and each message costs its sender time.
 SMALLEST_CHUNK_BYTES = 4096
 # With at most _FEW_DELIVERIES, chunks may be smaller than SMALLEST_CHUNK_BYTES, because small chunks are
 # forwarded sooner. The smallest hold a link for the share _HOLDS_BRIEFLY of its latency.

@@ -19,6 +19,7 @@ __all__ = ["CollectiveRequest", "Request", "counted", "cut", "cut_again", "divid
 
 _OWNED = ("all_reduce", "reduce_scatter", "scatter", "all_to_all")
 _ROOTED = ("broadcast", "reduce", "scatter", "gather")
+# If exactly equal buffers take more chunks than this, buffers are made about equal.
 _MOST_MULTIPLES = 4096
 
 

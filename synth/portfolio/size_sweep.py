@@ -28,6 +28,7 @@ from synth.simulation import replay
 
 __all__ = ["Candidates", "candidates_of", "measured", "sizes_between", "sweep", "timed"]
 
+# Candidates are sought at each size, so a factor close to 1 would take too long.
 _MOST_SIZES = 1000
 # A candidate that takes more than this many times as long as the best of its own size is not timed at others.
 _HOPELESS = 2.0

@@ -16,6 +16,7 @@ from synth.network import Network
 
 __all__ = ["dealt", "loads"]
 
+# A lot is below 2 % of an item's chunks, so loads are even; time grows with the number of lots.
 _LOTS = 64
 
 

@@ -20,6 +20,7 @@ from synth.schedules.protocol import RIGHT, Obligation, Workload
 
 __all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Race", "Raced", "Schedule", "Timing", "claims"]
 
+# 1 PiB, as for the sizes that users write (MOST_BYTES of probes.base.units).
 MOST_CHUNK_BYTES = 1 << 50
 COPY = 0
 REDUCE = 1

@@ -28,6 +28,7 @@ __all__ = ["Blocks", "Collect", "Exchange", "ExchangePlanner", "HandOut", "Step"
 
 Blocks = list[list[int]]
 """Blocks of ranks; each rank is in exactly one."""
+# Rows of sends are numbered from 0, so none has the number of a rank's own part.
 _OWN = -1
 
 

@@ -25,6 +25,7 @@ from synth.simulation import replay
 
 __all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
 
+# The search makes each comparison once, so this bounds its time.
 MOST_COMPARISONS = 200_000_000
 # Least number of ranks: on fewer, a search for all chunks takes no longer.
 _FEWEST_RANKS = 24

@@ -13,6 +13,7 @@ from synth.schedules import Schedule
 
 __all__ = ["Touched", "are_few", "dependencies", "numbered", "touched"]
 
+# Arrays of all slots take too much memory from here on, so only slots of sends are numbered.
 _SPARSE_FROM = 1 << 23
 
 

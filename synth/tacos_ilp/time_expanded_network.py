@@ -24,9 +24,13 @@ from synth.networks import distances_s
 
 __all__ = ["UNREACHED", "Bundles", "Expansion", "TimeGrid", "bundle", "expand", "grid_of"]
 
+# Beyond the 1e9 ticks of a horizon (see _FINEST), and sums of several fit into int64.
 UNREACHED = 1 << 40
+# Times that have no common divisor are rounded to this share of the horizon.
 _FINEST = 1e-9
+# Times of whole ticks may miss them by rounding.
 _SLACK = 1e-7
+# Each instant becomes columns of the integer program, so more would be too many to solve.
 _MOST_INSTANTS = 400
 
 

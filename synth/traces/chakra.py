@@ -20,6 +20,7 @@ __all__ = ["chakra_trace", "collective_trace", "messages"]
 
 _VERSION = "0.0.4"
 _TYPE = {ADD: 4, SEND: 5, RECV: 6}
+# COMM_COLL_NODE of NodeType in Chakra's et_def.proto.
 _COLLECTIVE_NODE = 7
 _REPEATED = ("attr", "data_deps")
 
