@@ -20,7 +20,9 @@ __all__ = ["CHECKS", "Check", "examine"]
 
 State = Literal["ok", "note", "missing"]
 
+# Long enough for a launcher on a loaded host, short enough that a user waits.
 _HELLO_TIMEOUT_S = 60.0
+# Docker gives a container 64 MiB by default, which large messages exceed.
 _ENOUGH_SHARED_MEMORY = 256 << 20
 
 

@@ -64,6 +64,7 @@ class ConfigError(CcctlError):
 
 
 INTERNAL = os.EX_SOFTWARE
+# 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
 EXIT_STATUS: dict[type[CcctlError], int] = {
     FoundProblem: 1,

@@ -35,6 +35,7 @@ __all__ = ["UnsendableError", "decode", "encode", "share_functions_of"]
 _OWN = frozenset({"ccctl", "exec", "probes", "synth"})
 # Modules whose functions messages may name: they define the tasks that this process was started to run.
 _shared_modules: set[str] = set()
+# Each level takes a few nested calls, and Python allows 1000 by default.
 _MOST_DEPTH = 200
 # Longer arrays are cut into pieces, because a byte string of MessagePack has less than 4 GiB.
 _PIECE_BYTES = 1 << 30

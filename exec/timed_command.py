@@ -14,7 +14,9 @@ from probes.base import DataError, MissingInputError, TimeoutExpired, UsageError
 
 __all__ = ["seconds_of", "words_of"]
 
+# About 30 years: a larger number on the last line is no duration.
 _LONGEST_S = 1e9
+# Only the end is read, so a command that prints a lot does not fill the memory.
 _LAST_BYTES = 1 << 16
 
 

@@ -31,6 +31,7 @@ _collective = partial(typer.Option, rich_help_panel=COLLECTIVE)
 _comparison = partial(typer.Option, rich_help_panel=COMPARISON)
 _measurement = partial(typer.Option, rich_help_panel=MEASUREMENT)
 
+# A small increment can make millions of sizes, which are refused before they fill the memory.
 _MOST_SIZES = 10_000
 _BEGIN, _END = "1K", "16M"
 

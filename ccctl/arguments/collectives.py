@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["parse_collectives"]
 
+# A mistyped count is refused before the lists of its chunks fill the memory.
 _MOST_CHUNKS = 1 << 20
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "refuse_unproven",
 ]
 
+# A wrong program may have thousands of findings; the first ones show what is wrong.
 _ENOUGH = 20
 # The most sends of a program: compiler and judge take about ten seconds for them.
 _MOST_SENDS = 500_000

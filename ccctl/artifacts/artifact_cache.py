@@ -23,6 +23,7 @@ from probes.files import FileCache, user_folder
 
 __all__ = ["ArtifactCache", "Cached"]
 
+# Older artifacts are deleted so that the folder cannot grow for ever; they can be made anew.
 _MOST_AGE_S = 30 * 86_400.0
 
 

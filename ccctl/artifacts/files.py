@@ -14,6 +14,7 @@ from probes.files import read_bytes, read_stream, read_text
 
 __all__ = ["exists", "is_file", "is_folder", "parse_document", "read_document", "read_input"]
 
+# The time to parse a key grows with the square of its parts, so longer ones are refused.
 _MOST_KEY_PARTS = 64
 
 

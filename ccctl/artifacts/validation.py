@@ -11,6 +11,7 @@ from ccctl.artifacts.arrays import column_dtype, entry_range, json_type, to_colu
 
 __all__ = ["ENOUGH", "mismatches"]
 
+# A wrong document may have a mismatch in every entry; the first ones show what is wrong.
 ENOUGH = 20
 _WORDS = {"int": "an integer", "float": "a number", "str": "a text", "bool": "true or false", "null": "null"}
 _WORDS |= {"array": "a list", "object": "an object"}

@@ -43,6 +43,7 @@ EXAMPLES = (
     ("ccctl detect --active", "probe actively, too; what cannot be probed is listed with its reason"),
     ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
 )
+# The command that is suggested next starts this many ranks where GPUs give no number.
 _PROCESSES = 4
 _LOST = ("host-missing", "host-failed")
 _FORMATS = ("nccl-xml",)

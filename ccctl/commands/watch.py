@@ -45,6 +45,7 @@ FILES = (
     "examples/slurm/ccctl-watch-drain",
 )
 
+# No link can lose all of its bandwidth, so a threshold of 100 % would never be reached.
 _MOST_SHARE = 0.99
 _LEAST_BUDGET_S, _MOST_BUDGET_S = 0.1, 1e9
 # The most suspects that are measured again one at a time, which takes some seconds.

@@ -22,6 +22,7 @@ from probes.files import read_text
 
 __all__ = ["read_lab"]
 
+# Longer names and values are cut so that an error stays on a line.
 _SHOWN = 60
 _BRIEF = reprlib.Repr()
 _BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother = 2, _SHOWN, _SHOWN

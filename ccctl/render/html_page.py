@@ -72,6 +72,7 @@ _WORDS = {
 }
 
 
+# The links grow with the square of the ranks, and readers look for the slowest.
 _MOST_LINKS = 40
 
 

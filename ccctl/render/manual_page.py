@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 __all__ = ["lines"]
 
+# man(1) takes 80 columns where it does not know the terminal's width.
 _WIDTH = 80
 _INDENT, _DEEPER = " " * 7, " " * 14
 _FONTS = re.compile(r"\\f[BRIP]|\\&")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Exposition", "add_hosts", "add_profile", "add_watch", "exposed"]
 
 _SUCCESS = "ccctl_last_success_timestamp_seconds"
+# The node exporter, which reads the file, usually runs as another user.
 _WORLD_READABLE = 0o644
 # The most characters of a label.
 _MOST_LABEL = 255

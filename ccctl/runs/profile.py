@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ProfileRun"]
 
 _TASK = "probes.profiling.task:profile"
+# The watchdog finds silent ranks sooner (FAR_SILENCE_S), so this concerns ranks that hang.
 _STALL_S = 15.0
 
 

@@ -29,6 +29,7 @@ __all__ = ["Given", "StateFolder", "opened", "read_schedule"]
 
 _HISTORY, _CURRENT, _LOCK = "history.json", "current.json", "lock"
 _SCHEDULE = re.compile(r"schedule-[0-9]{8}T[0-9]{6}Z(-[0-9]+)?\.json")
+# Older schedules are deleted, so that a watch that runs for years does not fill the disk.
 _MOST_SCHEDULES = 20
 
 

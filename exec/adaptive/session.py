@@ -48,6 +48,7 @@ __all__ = ["Admission", "Session"]
 
 _log = logging.getLogger(__name__)
 
+# A tenth of WaitPolicy.silent_s, so a few late heartbeats are no loss of a rank.
 _BEAT_S = 0.1
 # How often the ends of a severed pair try to reach each other.
 _TRY_S = 0.5

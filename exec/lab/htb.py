@@ -13,6 +13,7 @@ from exec.lab.model import Lab, LabHost
 
 __all__ = ["Class", "commands", "port", "shapes", "uplink_ports"]
 
+# Minor numbers of classes: a host's total, its traffic without a pair's rate, its first pair.
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
 # The burst of a rate is what passes in ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
 # tokens collected while a link is idle are spent at once and make short messages look fast.

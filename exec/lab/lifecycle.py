@@ -25,8 +25,11 @@ __all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
 _FILES = Path("/etc/netns")
 _HOSTS = "hosts"
 _CORE = "core"
+# SIGKILL ends a process soon, unless it is in an uninterruptible sleep.
 _PATIENCE_S = 5.0
+# The kernel passes this many segments as one packet, so data do not arrive in bursts.
 _SEGMENTS = 2
+# Linux reserves the routing tables 0 and 253 to 255; these lie between.
 _FIRST_TABLE = 100
 # Reno needs no time to learn a model of the path, unlike newer congestion controls. With IPv6 disabled, the
 # kernel sends no packets of its own.

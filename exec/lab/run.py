@@ -19,6 +19,7 @@ from probes.profiling import NICS
 
 __all__ = ["FILES", "RUN", "environment", "files", "started"]
 
+# A command gets this long to clean up after Ctrl-C or SIGTERM, before SIGKILL.
 _PATIENCE_S = 3.0
 FILES = _LOGIN, _OPENMPI_HOSTS, _MPICH_HOSTS = "login", "hosts.openmpi", "hosts.mpich"
 # Prefix of the name of a run's folder, and the pattern of such names.

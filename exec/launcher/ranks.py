@@ -12,6 +12,7 @@ from exec.sockets import Channel
 
 __all__ = ["MOST_NAMED", "AllGathers", "RankPhase", "RankState", "Responder", "culprit", "who_waits"]
 
+# A run may have thousands of ranks, and the first lines show what they wait for.
 MOST_NAMED = 8
 
 

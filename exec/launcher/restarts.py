@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 __all__ = ["Restarts"]
 
+# The pause before a restart doubles with each try, from a second to a minute.
 _FIRST_S, _MOST_S = 1.0, 60.0
 # Longest time until a restarted rank reports.
 _HEARD_S = 60.0

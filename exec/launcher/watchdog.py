@@ -49,6 +49,7 @@ __all__ = ["Heard", "Watchdog"]
 
 _log = logging.getLogger(__name__)
 
+# Long enough for a process on a loaded host, short enough that a user waits for the error.
 SILENCE_S = 5.0
 # A rank that accepts no data of its job for this long is not sent the rest.
 _SENDING_S = 60

@@ -17,6 +17,7 @@ from exec.program import Array
 
 __all__ = ["AlgorithmTimes", "MedianTime", "Rule", "next_size", "rules_of", "timing_of"]
 
+# About 95 % of normal noise lies within two standard errors; a gain below 2 % needs no rule.
 _ERRORS, _LEAST_GAIN = 2.0, 0.02
 # For normal noise, the standard error of a median is sqrt(pi / 2) times that of a mean, and the standard
 # deviation is 1 / 0.6745 times the median absolute deviation.

@@ -37,8 +37,11 @@ COLLECTIVES: dict[Kind, str] = {
 }
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
+# MAXCHANNELS of NCCL's device.h.
 _MOST_CHANNELS = 64
+# The largest size_t, the type of the plugin's sizes.
 _NO_END = (1 << 64) - 1
+# NCCL's plugin reads a line into 256 bytes (MAX_LINE_LENGTH), the last of which is a zero.
 _MOST_CHARACTERS = 255
 _HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
 _FUNCTIONS = {

@@ -18,6 +18,7 @@ from probes.base import UsageError
 __all__ = ["csv_text", "json_text"]
 
 _HEADER = "# collective,bytesPerRank,algorithm,protocol,channels,nNodes,nLocalRanks"
+# The upper bound of lines without an end, as exec.library_rules.nccl writes it.
 _NO_END = (1 << 64) - 1
 
 

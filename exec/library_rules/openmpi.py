@@ -24,7 +24,9 @@ COLLECTIVES: dict[Kind, int] = {
     "reduce_scatter": 13,
 }
 _NAMES = {number: kind for kind, number in COLLECTIVES.items()}
+# COLLCOUNT in the same header.
 _MOST_COLLECTIVE = 22
+# The component tuned takes algorithm 0 ("ignore") as its own choice.
 _OWN_CHOICE = 0
 
 

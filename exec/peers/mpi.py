@@ -34,6 +34,7 @@ _OPENMPI: dict[Kind, str] = {
     "gather": "gather",
 }
 _DEVICE = "MPIR_CVAR_DEVICE_COLLECTIVES"
+# The value "none" of MPICH's variable: the device must not replace the named algorithm.
 _NO_DEVICE = 1
 # Where the named algorithm does not fit, MPICH silently takes another one, unless this variable is _ERROR.
 _FALLBACK = "MPIR_CVAR_COLLECTIVE_FALLBACK"

@@ -15,6 +15,7 @@ from probes.base import UnavailableError
 
 __all__ = ["Variables", "choices_of", "library_path"]
 
+# MPI_T copies a text into the caller's buffer and cuts off what does not fit.
 _LONGEST = 8192
 # MPICH lists the values of a variable only in its description, in order, in lines such as "ring  - Force ring
 # algorithm".

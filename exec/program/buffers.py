@@ -14,6 +14,7 @@ from synth.program import INPUT, OUTPUT
 
 __all__ = ["Buffers"]
 
+# Inputs lie between -7 and 7, so a copy never equals this, and a sum only by rare chance.
 _POISON = -77
 
 
@@ -43,7 +44,7 @@ class Buffers:
             self.whole = self.recv
 
     def fill(self, redop: str) -> None:
-        """Set every output element to a value that no result has, then write the input."""
+        """Set every output element to a value that results hardly ever have, then write the input."""
         self.whole[:] = encoded(np.array([_POISON]), self.dtype)
         self.send[:] = self._given(redop)
 

@@ -51,7 +51,9 @@ def npy_files(name: str, outputs: Sequence[Array]) -> dict[str, bytes]:
     return {name: _npy(np.stack(list(filled.values())))}
 
 
+# All versions of the format that numpy defines.
 _VERSIONS = ((1, 0), (2, 0), (3, 0))
+# Version 1.0 has two bytes for this length; later ones have four, and numpy would allocate it.
 _MOST_HEADER_BYTES = 1 << 16
 # The header is an expression of Python, and numpy lets what its parser raises through.
 _UNREADABLE = (ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError)

@@ -13,6 +13,7 @@ from exec.published.flat import put, trainable, values
 
 __all__ = ["Asp"]
 
+# Two tags, because each rank both sends gradients to a peer and answers that peer's.
 _PUSH, _PULL = 71, 72
 
 

@@ -29,6 +29,7 @@ from exec.sockets.stalls import goes_nowhere, unacknowledged_bytes
 __all__ = ["ANSWER_BYTES", "BrokenMessage", "Challenge", "Channel", "greet", "key_of_wires"]
 
 _MAGIC = b"ccctl ranks 1\n"
+# 256 bits: no nonce occurs twice, and no MAC of BLAKE2b can be guessed.
 _NONCE_BYTES = _MAC_BYTES = 32
 # Bytes accepted before the other end has proven the key: its nonce and a MAC.
 ANSWER_BYTES = _NONCE_BYTES + _MAC_BYTES

@@ -25,6 +25,7 @@ from probes.base import LostRankError
 
 __all__ = ["Group", "join", "rejoin"]
 
+# After this long without data it is checked whether a rank was lost.
 _POLL_MS = 50
 # asm-generic/socket.h; Python has no name for it.
 _SO_TIMESTAMPNS = 35

@@ -25,9 +25,12 @@ _PRIME = int(
     "15728E5A8AACAA68FFFFFFFFFFFFFFFF",
     16,
 )
+# RFC 3526: the generator (Sec. 3), and the larger estimate for an exponent's size (Sec. 8).
 _GENERATOR = 2
 _PRIVATE_BITS = 320
+# The length of the prime, 2048 bits.
 _PUBLIC_BYTES = 256
+# The halves of a 64-byte digest, the longest of BLAKE2b, are the pad and the MAC's key.
 _KEY_BYTES = _MAC_BYTES = 32
 
 

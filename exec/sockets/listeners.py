@@ -10,6 +10,7 @@ from pathlib import Path
 
 __all__ = ["listen", "listen_towards", "own_addresses_towards", "published"]
 
+# The default of net.core.somaxconn since Linux 5.4; the kernel lowers larger values to it.
 _BACKLOG = 4096
 # Longest path of a Unix socket: sun_path(7).
 _LONGEST_PATH = 107

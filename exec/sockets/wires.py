@@ -21,6 +21,7 @@ from probes.base import LostRankError, Mask
 
 __all__ = ["FlowWires"]
 
+# After this long without data it is checked whether a rank was lost.
 _POLL_MS = 20
 # Linux's number of the option, which Python lacks, and the value for no limit.
 _SO_MAX_PACING_RATE, _UNPACED = 47, 2**64 - 1

@@ -28,8 +28,10 @@ from probes.base import CcctlError, DataError, UsageError, decimal, parse_second
 __all__ = ["UNITS", "parse_trace"]
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+# A wrong separator or unit is wrong on every line; the first problems show it.
 _MOST_PROBLEMS = 20
 _MOST_RANKS = 1 << 10
+# Whole numbers up to this are exact in a double, so differences between ranks are kept.
 _MOST = 1e15
 _UNIT = re.compile(r"[(\[](s|ms|us)[)\]]\s*$")
 _BEGINS_NUMBER = re.compile(r"[-+.0-9]")

@@ -15,6 +15,7 @@ from synth.schedules import Schedule
 
 __all__ = ["PIECES", "late_bases", "neighbours"]
 
+# With finer pieces a pipeline fills sooner, but each piece costs a start-up.
 PIECES = 16
 # Bytes of the longest data type.
 _ELEMENT_BYTES = 8

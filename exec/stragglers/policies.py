@@ -31,6 +31,7 @@ from probes.base import Floats, Mask
 __all__ = ["POLICIES", "Outcomes", "Replay", "ready_sets", "replay_arrivals"]
 
 POLICIES = ("break_even", "break_even_extra", "always_wait", "always_go", "optimum")
+# A moment at the end of a cycle must not fall into the next one by an error of rounding.
 _ROUNDING = 1e-9
 
 

@@ -59,7 +59,9 @@ __all__ = [
     "fault_deadline_s",
 ]
 
+# A longer cycle loosens the bound above by δ/b_min; a shorter one costs more decisions.
 CYCLE_S = 5e-3
+# The value in AdapCC's paper (Sec. IV-C).
 FAULT_FACTOR = 5.0
 
 

@@ -48,6 +48,7 @@ EXAMPLES = (
     ),
 )
 
+# Larger numbers are typing errors, which are refused before they cost time and memory.
 _MOST_PERIOD = 4096
 _MOST_LAYERS = 1 << 20
 

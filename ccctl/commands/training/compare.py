@@ -46,6 +46,7 @@ EXAMPLES = (
 _SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "hierarchical", "adaptive")
 
 
+# Larger numbers are typing errors, which are refused before a model fills the memory.
 _MOST_LAYERS, _MOST_WIDTH, _MOST_BATCH = 1000, 1 << 14, 4096
 
 

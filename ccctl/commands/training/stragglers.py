@@ -46,7 +46,9 @@ EXAMPLES = (
     ),
 )
 
+# A trace has the same limit, in exec.stragglers.arrival_trace.
 _MOST_RANKS = 1 << 10
+# An arrival is a double of 8 bytes, so this many take 400 MB.
 _MOST_ARRIVALS = 50_000_000
 
 

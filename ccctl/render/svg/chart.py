@@ -10,6 +10,7 @@ from ccctl.render.svg.drawing import Drawing, Entry, figure, fitted, mark, strok
 
 __all__ = ["Chart", "Series", "charts", "series"]
 
+# Points outside are left out, because an axis that reaches them would squeeze all others.
 _LEAST, _MOST = 1e-30, 1e30
 # The margins of the axes, and a chart's height, in pixels. Half of the last tick's label, such as 326.7K,
 # must fit into the right margin.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["levels", "pictures"]
 
+# More arrows would hide the blocks below them, so none are drawn then.
 _MOST_LANES, _MOST_ARROWS = 64, 160
 _LEAST_CELL, _MOST_CELL = 3.0, 34.0
 # (colour, legend) of each instruction, with the names of GC3.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "draw_drift", "say", "summary"]
 
+# A matrix of more ranks would be wider than most terminals.
 _WIDEST = 16
 
 

@@ -46,6 +46,7 @@ _ERRORS = {
     "Invalid usage": 5,
     "Remote process error": 6,
 }
+# Unknown words count as ncclInternalError.
 _OTHER_ERROR = 3
 # NCCL 2.24 and 2.25 count the collectives of all kinds together.
 _ALL_KINDS = {"collective": "collectives"}

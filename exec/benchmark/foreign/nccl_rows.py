@@ -28,6 +28,7 @@ __all__ = [
     "table_row",
 ]
 
+# The factor nears a limit as ranks grow, so the range of possible ranks needs an end.
 MOST_RANKS = 65_536
 _ELEMENT_BYTES = {"double": 8, "int64": 8, "uint64": 8, "float": 4, "int32": 4, "uint32": 4}
 _ELEMENT_BYTES |= {"half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}

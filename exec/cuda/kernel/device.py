@@ -18,6 +18,7 @@ from probes.live import cuda_errors, cupy_module, gpu_count
 
 __all__ = ["Arguments", "Device", "Kernels", "gpus", "refuse_too_many"]
 
+# cudaMemcpyHostToDevice of CUDA's runtime.
 _HOST_TO_DEVICE = 1
 
 

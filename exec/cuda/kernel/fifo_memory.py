@@ -17,6 +17,7 @@ from probes.base import Indices
 
 __all__ = ["Arenas", "arenas"]
 
+# NVIDIA's GPUs have cache lines of 128 bytes.
 _LINE_BYTES = 128
 
 

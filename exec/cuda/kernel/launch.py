@@ -20,6 +20,7 @@ from synth.program import OUTPUT
 
 __all__ = ["Addresses", "Interpreter", "own_tables", "waiters"]
 
+# Threadblocks spin while they wait, so a peer that is lost must not occupy the GPU for ever.
 LIMIT_S = 30.0
 # Numbers that a threadblock records when it gives up, the same as in interpreter.cu. The state: its own time
 # ran out. The reason: it waited for a message, for room in a FIFO, or for a step of another threadblock.

@@ -28,7 +28,9 @@ from probes.base import Indices
 
 __all__ = ["Proxy", "RemoteEnd", "RemoteFifos"]
 
+# Each count has a cache line of a GPU to itself, as in fifo_memory.
 _LINE_BYTES = 128
+# The kernel moves 16 bytes at once, and its slices end at multiples of them.
 _PACK_BYTES = 16
 # After this many polls without a message the thread sleeps for _NAP_S, so that others get its core.
 _POLLS, _NAP_S = 200, 50e-6

@@ -17,7 +17,9 @@ from probes.base import LostRankError
 
 __all__ = ["Incoming", "Outgoing", "Role", "StreamContexts", "Streams", "role_of"]
 
+# Long enough for a peer on a loaded host, short enough that a user waits for the error.
 LIMIT_S = 30.0
+# Other threads get the core meanwhile, and a message hardly waits longer.
 _IDLE_S = 20e-6
 
 

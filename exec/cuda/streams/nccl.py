@@ -13,7 +13,9 @@ from exec.cuda.streams.contexts import Streams
 
 __all__ = ["NcclIn", "NcclOut", "available", "connected"]
 
+# Ranks in the communicator of two that each connection has.
 _SENDER, _RECEIVER = 0, 1
+# ncclInt8 of nccl.h: messages are sent as bytes.
 _INT8 = 0
 
 

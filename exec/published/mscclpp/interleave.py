@@ -20,6 +20,7 @@ from synth.mscclpp import ExecutionPlan, Operation
 __all__ = ["Outcome", "interleaved"]
 
 Outcome = Literal["right", "wrong", "deadlock"]
+# Some plans go wrong only in a launch that meets what the one before has left.
 _LAUNCHES = 3
 
 

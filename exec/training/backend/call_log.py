@@ -21,6 +21,7 @@ __all__ = ["CallLog"]
 
 _log = logging.getLogger(__name__)
 
+# Short beside _SLOW_S, after which a collective is slow.
 _LOOK_S = 0.5
 # A collective is slow after _SLOW_S seconds or the share _SLOW of its limit, and late after the share _LATE.
 _SLOW_S, _SLOW = 5.0, 0.25

@@ -38,6 +38,7 @@ __all__ = ["DivideAndShuffle"]
 
 _log = logging.getLogger(__name__)
 
+# Older records are dropped, so that a long training does not fill the memory.
 _MOST_RECORDS = 10_000
 _CLIPPING = (
     "DS-Sync steps each layer behind the backward pass, when the gradients of the layers below it are not "

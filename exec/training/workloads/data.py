@@ -10,6 +10,7 @@ import torch
 
 __all__ = ["CLASSES", "IMAGE", "LENGTH", "TOKENS", "TRAINING", "Dataset", "dataset", "indices"]
 
+# Each class has two tokens, so TOKENS is twice the number of classes.
 CLASSES = 10
 FEATURES = 64
 # The side of an image in pixels, the length of a sequence, and the number of different tokens.

@@ -15,6 +15,7 @@ from probes.base import UnavailableError
 
 __all__ = ["device_of", "join_process_group"]
 
+# An address behind a firewall may never answer, so the next one is tried after this.
 _REACHED_S = 5.0
 
 
