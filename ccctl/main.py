@@ -142,7 +142,7 @@ def examples(command: Callable[..., None]) -> tuple[tuple[str, str], ...]:
 
 
 def _epilog(shown: Iterable[tuple[str, str]]) -> str | None:
-    # \b keeps the line breaks; the help formatter would join the lines into one paragraph.
+    # \b keeps the line breaks; without it the help formatter would join the lines into one paragraph.
     lines = [f"  {line}" for line, _ in shown]
     return "\n".join(["\b", "Examples:", *lines]) if lines else None
 
@@ -214,7 +214,8 @@ def main() -> None:
     _prepare_home()
     console.hear_libraries()
     hear_interrupts()
-    # Most other commands answer at once; the rest hand the terminal to a program.
+    # These commands load libraries for a while. Most others answer at once; the rest hand the terminal to a
+    # program.
     if (command := next(iter(sys.argv[1:]), "")) in _LOADING:
         console.waiting(f"{command}: loading libraries")
     status = _run()
@@ -286,7 +287,7 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _prepare_streams() -> None:
-    """Open closed standard streams on /dev/null, and let characters that cannot be encoded pass."""
+    """Open closed standard streams on /dev/null, and replace characters that cannot be encoded."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - lives as long as we

@@ -126,7 +126,7 @@ class DetectOptions(GeneralOptions, WorldOptions):
 
     @property
     def printed(self) -> bool:
-        """Whether stdout is for an artifact."""
+        """Whether an artifact goes to stdout."""
         return "-" in (self.output, self.export and self.export[1])
 
     @property
@@ -167,7 +167,7 @@ def detect(options: DetectOptions) -> None:
 
 
 def _compare(options: DetectOptions, declared: tuple[str, str]) -> None:
-    """Write the corrected topology, print what contradicts; raises FoundProblem where something does."""
+    """Write the corrected topology, print contradictions; raises FoundProblem if there are any."""
     from ccctl.arguments import read_topologies
     from ccctl.render.text import declared as comparison
 
@@ -202,7 +202,7 @@ def _compared(found: Topology, diff: str) -> Comparison:
 
 
 def _draw(found: Topology, why: Explanation | None, comparison: Comparison | None, diff: str) -> None:
-    """Print the answers, or the topology if nothing was asked of it."""
+    """Print the path and the differences that were asked for; the topology if neither was."""
     from ccctl.render.text import topology as text
 
     if why is not None:
@@ -274,7 +274,7 @@ def _found(options: DetectOptions) -> Topology:
 
 
 def _record(folder: Path) -> None:
-    """Write the raw inputs; addresses are not among them, so that they can be sent."""
+    """Write the raw inputs without addresses, so that the files can be sent."""
     from probes.live import recorded
 
     try:

@@ -31,7 +31,7 @@ _OPERATORS = {"sum": "NCCL_SUM", "prod": "NCCL_PROD", "min": "NCCL_MIN", "max": 
 
 
 class NcclPeer:
-    """One NCCL communicator; the buffers are copied to the device before, the result back after."""
+    """One NCCL communicator; buffers go to the device before a run, the result back after it."""
 
     name = "nccl"
     optional = False
@@ -82,7 +82,7 @@ class NcclPeer:
     def _launch(
         self, collective: Collective, send: Any, recv: Any, kind: int, op: int
     ) -> Callable[[], object]:
-        """Return what puts the collective on the stream."""
+        """Return the function that puts the collective on the stream."""
         ranks, root, stream = self._ranks, collective.root, self._stream.ptr
         source, target = send.data.ptr, recv.data.ptr
         match collective.kind:
@@ -99,9 +99,7 @@ class NcclPeer:
         return partial(self._exchange, *self._messages(collective, send, recv), kind)
 
     def _messages(self, collective: Collective, send: Any, recv: Any) -> tuple[list[Any], list[Any]]:
-        """Return what this rank sends and receives, each as (array, peer), for what NCCL has no call
-        of its own.
-        """
+        """Return what this rank sends and receives, as (array, peer), if NCCL lacks the collective."""
         rank, size, root = self._rank, collective.ranks, collective.root
         everyone: Sequence[int] = range(size)
         targets: dict[str, Sequence[int]] = {
@@ -130,7 +128,7 @@ class NcclPeer:
 
 
 class _DeviceBuffers:
-    """The send and receive buffer of a rank on its device; in place both lie in one array there, too."""
+    """A rank's send and receive buffer on its device; if in place, both are parts of one array."""
 
     def __init__(self, cupy: Any, buffers: Buffers) -> None:
         self._cupy = cupy
@@ -174,7 +172,7 @@ def _parts(array: Any, peers: Sequence[int]) -> list[Any]:
 def _device(comm: Any) -> tuple[Any, Any, int]:
     """Return (cupy, cupy.cuda.nccl, this rank's device), if each rank has one.
 
-    Otherwise all refuse together.
+    Otherwise raise UnavailableError on all ranks.
     """
     host, reason, devices = socket.gethostname(), "", 0
     module: Any = None

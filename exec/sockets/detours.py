@@ -19,7 +19,10 @@ MUTE_S = 0.4
 
 @dataclass(frozen=True)
 class Passed:
-    """A message from ``origin`` to ``dest`` on a detour; ``starts`` are those of the two ranks."""
+    """A message from ``origin`` to ``dest`` on a detour.
+
+    ``starts`` count the earlier starts of both ranks, in this order.
+    """
 
     origin: int
     dest: int
@@ -49,7 +52,7 @@ class OrderedMessages:
 class Sent:
     """The unacknowledged messages to one peer, and whether its connection carries anything.
 
-    ``goes_nowhere`` tells that of the connection at this moment.
+    ``goes_nowhere`` returns whether the connection carries nothing at this moment.
     """
 
     def __init__(self, goes_nowhere: Callable[[], bool]) -> None:
@@ -73,7 +76,7 @@ class Sent:
 
     @property
     def waiting(self) -> bool:
-        """Whether a message is not acknowledged."""
+        """Whether any message is unacknowledged."""
         return bool(self._waiting)
 
     def look(self, acknowledged_bytes: int, now_s: float) -> None:

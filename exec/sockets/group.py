@@ -46,8 +46,8 @@ def join(rank: int, size: int, exchange: Exchange, key: bytes, spares: Sequence[
 def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
     """Return the group of all ranks for a rank that is started later than the others.
 
-    The group only serves to make a session, which the others let in: any other call in it raises
-    LostRankError. Raises UnavailableError if this rank is on another host than before.
+    The group only serves to make a session, through which the others let this rank in. Any other call in the
+    group raises LostRankError. Raises UnavailableError if this rank is on another host than before.
     """
     group = Group(Mesh(rank, size, meeting, key), range(size), "0")
     group.revoke("this rank was started later: what the ranks say to each other needs a session")
@@ -57,7 +57,8 @@ def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
 class Group:
     """Some ranks of a mesh, renumbered from 0: ``members[i]`` is rank i's number in the mesh.
 
-    ``epoch`` names the connections for data, which duplicates share: their runs come one after the other.
+    ``epoch`` names the connections for data. Duplicates share them, because their runs come one after the
+    other.
     """
 
     def __init__(self, mesh: Mesh, members: Sequence[int], epoch: str, name: str = "") -> None:
@@ -74,18 +75,18 @@ class Group:
         return len(self.members)
 
     def Dup(self) -> Group:  # noqa: N802
-        """Return the same ranks with messages of their own; members make their duplicates in one order."""
+        """Return the same ranks with separate messages; members must duplicate in one order."""
         return Group(self.mesh, self.members, self.epoch, f"{self._name}{next(self._duplicates)}/")
 
     def Free(self) -> None:  # noqa: N802
         self.mesh.forget(self._name)
 
     def named(self, name: str) -> Group:
-        """Return the same ranks with messages of their own, for a thread that calls beside others."""
+        """Return the same ranks with separate messages, for a thread that calls while others do."""
         return Group(self.mesh, self.members, self.epoch, f"{self.epoch}/{name}/")
 
     def among(self, members: Sequence[int], epoch: str) -> Group:
-        """Return the group of ``members``, numbers of the mesh, in a new epoch; the same on all of them."""
+        """Return the group of ``members`` (mesh numbers) in a new epoch, the same on all."""
         return Group(self.mesh, sorted(members), epoch)
 
     def revoke(self, why: str) -> None:
@@ -188,7 +189,7 @@ class Group:
         return FlowWires(wires, ends, self.check, Stalls(self.mesh))
 
     def _fill(self, end: socket.socket, view: memoryview, source: int, deadline_s: float) -> list[Any]:
-        """Fill ``view`` with the next data of ``source``; return the kernel's data about the last of it."""
+        """Fill ``view`` with the next data of ``source``; return the last read's ancillary data."""
         got, told = 0, list[Any]()
         while got < len(view):
             try:
@@ -223,7 +224,7 @@ class Group:
 
 
 def _arrived_s(told: Sequence[tuple[int, int, bytes]]) -> float:
-    """Return the arrival time in the kernel's data about a message; else now."""
+    """Return the arrival time from a read's ancillary data; the current time if it has none."""
     for level, kind, data in told:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
             seconds, nanoseconds = _TIMESPEC.unpack_from(data)

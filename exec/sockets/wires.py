@@ -1,7 +1,7 @@
 """Connections of a plan between hosts, over TCP: messages move between a link's counters and a socket.
 
 Each connection of a program has its own socket, which carries its messages in order. So no message waits
-behind another connection's, and nothing but the data is sent.
+behind one of another connection, and only data is sent.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class FlowWires:
     def leave_out(self, messages: Mapping[tuple[bool, int, int], Mask]) -> None:
         """Leave these messages out of the coming runs, at both ends.
 
-        Each wire's messages are keyed by direction (whether outgoing), peer and channel; without any all are
-        sent.
+        ``messages`` maps (whether outgoing, peer, channel) of a wire to the mask of its messages that are
+        left out. A wire that it lacks sends all.
         """
         for end in self._ends:
             end.leave_out(messages.get(end.key))
@@ -78,7 +78,7 @@ class FlowWires:
         return False
 
     def move_to(self, moved: Callable[[Array], Array]) -> None:
-        """Replace each message's memory by ``moved(message)``; between runs."""
+        """Replace each message's memory by ``moved(message)``; call it only between runs."""
         for end in self._ends:
             end.move_to(moved)
 

@@ -1,4 +1,4 @@
-"""The cost of going: the times of phases 1 and 2 for a set of ready ranks (AdapCC, Sec. IV-C).
+"""The cost of going without late ranks: the times of both phases (AdapCC, Sec. IV-C).
 
 The paper divides the volume S that a primitive moves by B, the total bandwidth of the links in the
 communication graph. With n of N ranks ready and tensors of T bytes:
@@ -77,7 +77,7 @@ class CollectiveCosts(Protocol):
         """Whether the two phases have separate times, and so a known completion."""
 
     def phases(self, ready: frozenset[int]) -> PhaseTimes:
-        """Return the phases with these ranks ready; infinite if none of them has data."""
+        """Return the times with these ranks ready; phase 1's is infinite if none has data."""
 
 
 @dataclass(frozen=True)
@@ -113,17 +113,18 @@ class _OfSchedule(ABC):
 
     @abstractmethod
     def _one_s(self, ready: frozenset[int]) -> float:
-        """Return the seconds of phase 1 for these ranks, if any of them has data."""
+        """Return the seconds of phase 1 with these ranks ready, at least one of which has data."""
 
     @abstractmethod
     def _two_s(self, late: frozenset[int]) -> float:
-        """Return the seconds of phase 2 for these ranks, if any of them has data."""
+        """Return the seconds of phase 2 with these ranks late, at least one of which has data."""
 
 
 class SimulatedCosts(_OfSchedule):
     """The simulated times of the schedules of both phases.
 
-    Phase 2 takes the fastest way along ``bases``, by default those of `late_bases` for as many late ranks.
+    Phase 2 uses the fastest of ``bases``. By default these are the schedules of `late_bases` for one late
+    rank, or for two if more are late.
     """
 
     def __init__(self, schedule: Schedule, bases: Sequence[Schedule] | None = None) -> None:

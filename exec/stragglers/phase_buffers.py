@@ -20,7 +20,7 @@ __all__ = ["input_of", "merged"]
 def input_of(phase: Phase, rank: int, whole: Array) -> Array:
     """Return the share of ``rank``'s input ``whole`` that goes into a phase; a copy, empty for relays.
 
-    Raises UsageError if the buffer is not a number of equal slots.
+    Raises UsageError if the buffer cannot be divided into equal slots.
     """
     slots = _slots(whole, int(phase.whole.sources.has(rank).sum()), "whole")
     return slots[phase.input_places(rank)].ravel()

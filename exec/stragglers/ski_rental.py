@@ -14,12 +14,13 @@ of all arrivals. If b never rises and C ≤ b_min, it costs at most (2 + δ/b_mi
 a case.
 
 *Proof.* Let m(t) be the least b until t, L the time at which the last worker is ready, and OPT the least
-cost: L + C, or t + b(t) for some t < L. The cycle before the rule stops is at s ≥ (its end) - δ, and s <
-m(s).
+cost: L + C, or t + b(t) for some t < L. The last cycle in which the rule still waits is at s < m(s), at most
+δ before the wait ends.
 
 - The rule goes at t* < L, so s = t* - δ. OPT ≥ t* - δ: waiting costs L > t*; going at t ≤ s costs at least
-  b(t) ≥ m(s) > s; going later costs more than s. And OPT ≥ b_min: going costs that, waiting L > t* ≥ m(t*).
-  So the rule costs t* + b(t*) ≤ OPT + δ + ρ·b_min ≤ (1 + ρ + δ/b_min)·OPT.
+  b(t) ≥ m(s) > s; going later costs more than s. And OPT ≥ b_min, because going costs at least b_min, and
+  waiting costs L > t* ≥ m(t*) ≥ b_min. So the rule costs t* + b(t*) ≤ OPT + δ + ρ·b_min ≤ (1 + ρ +
+  δ/b_min)·OPT.
 - The rule waits, and OPT goes: OPT ≥ b_min, and OPT ≥ s ≥ L - δ as above. So the rule costs
   L + C ≤ OPT + δ + ρ·b_min, and the same follows. If C ≤ b_min that is at most 2·OPT + δ.
 - b never rises, and the rule goes at t*: b(t*) = m(t*) ≤ t*, so it costs at most 2·t*. That is at most 2·OPT
@@ -29,17 +30,17 @@ m(s).
 
 No deterministic rule has a ratio below 1 + b_max/b_min: let b be b_min at first and b_max from the next
 moment on, and let the last worker be ready just after the rule has gone, at t. The rule pays t + b_max, but
-min(t, b_min) was possible. On these arrivals the comparison with the current b costs 2·b_max/b_min times the
-best.
+min(t, b_min) was possible. On these arrivals the paper's rule, which compares with the current b, costs
+2·b_max/b_min times the best.
 
-**Extra cost only.** C is paid in any case. A wait that spares C goes when the time waited has reached the
-least b - C. With M = max(b_max, C) and μ = min(b_min, C) it costs at most OPT + δ + M - μ, while the rule
-above may cost OPT + δ + M. If b never rises and C ≤ b_min, it costs at most 2·OPT - C + δ.
+**Extra cost only.** C is paid in any case. A rule that counts only the cost beyond C goes once the time
+waited reaches the least b - C. With M = max(b_max, C) and μ = min(b_min, C) it costs at most OPT + δ + M - μ,
+while the rule above may cost OPT + δ + M. If b never rises and C ≤ b_min, it costs at most 2·OPT - C + δ.
 
 *Proof.* Take C from all costs and let b' = b - C, m' = m - C. As above, t* - δ < m'(t* - δ). So OPT pays at
-least t* - δ beyond C, or less by C - b_min if that is positive and OPT goes after s. So the rule costs at
-most C + t* + b'(t*) ≤ OPT + δ + max(0, C - b_min) + b_max - C. If it goes at 0 it costs b ≤ b_max, and OPT ≥
-μ; if it waits, L + C ≤ OPT + δ + max(0, C - b_min). The last claim is the third case above with b' for b. ∎
+least t* - δ beyond C. If OPT goes after s and C > b_min, this limit is lower by C - b_min. So the rule costs
+at most C + t* + b'(t*) ≤ OPT + δ + max(0, C - b_min) + b_max - C. If it goes at 0 it costs b ≤ b_max, and OPT
+≥ μ; if it waits, L + C ≤ OPT + δ + max(0, C - b_min). The last claim is the third case above with b' for b. ∎
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class WaitingCollective:
     spared_s: float = 0.0
 
     def offered(self, buy_s: float) -> WaitingCollective:
-        """Return the collective with the cost of one more ready set; call it at each worker's readiness."""
+        """Return the collective with one more ready set's cost; call it as a worker gets ready."""
         return replace(self, least_buy_s=min(self.least_buy_s, buy_s))
 
     def goes(self, now_s: float) -> bool:
@@ -88,8 +89,8 @@ class WaitingCollective:
 def competitive_ratio(buys_s: Sequence[float], whole_s: float = 0.0, cycle_s: float = CYCLE_S) -> float:
     """Return the bound of this module on the rule's cost over the best decision's cost.
 
-    ``buys_s`` are the costs of going in the order of their offers; ``whole_s`` is the cost of the collective
-    of all. Infinite if going may cost nothing.
+    ``buys_s`` are the costs of going in the order of their offers; ``whole_s`` is the cost of the whole
+    collective. Infinite if going may cost nothing.
     """
     least_s, most_s = min(buys_s), max(buys_s)
     if least_s <= 0:

@@ -18,7 +18,7 @@ class Progress(Protocol):
 
 
 class Safekeeping(Progress, Protocol):
-    """The progress of a rank, which may be lost before its result is complete."""
+    """The progress of a rank that may be lost before its result is complete."""
 
     def partial(self, value: object) -> None:
         """Hand over a piece of the result to the command that started this rank."""

@@ -1,7 +1,7 @@
 """Foreign text made safe to show: no character can control a terminal or reorder the text beside it.
 
 Names and findings come from files, hosts and programs. `visible` puts them on one line. `unsteered` and
-`unsteered_json` escape hostile characters in text and JSON that keep their lines.
+`unsteered_json` escape hostile characters in text and JSON but keep line breaks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def visible(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:
-    """Return the text; if longer than ``most``, its beginning and end around its length in characters."""
+    """Return the text; one longer than ``most`` as its beginning, its length, and its end."""
     if len(text) <= most:
         return text
     return f"{text[: most * 2 // 3]}… ({len(text)} characters) …{text[-(most // 6) :]}"

@@ -1,4 +1,4 @@
-"""Fitting of a profile into a time budget: which links, how many passes, how long each.
+"""Fit of a profile into a time budget: its links, its passes, and the time at each link.
 
 The first round shows what a wave costs on this cluster. As far as necessary, passes are cut first, then the
 time at each link, then rounds. The rounds of strides 1, 2, 4, … come first, so that every rank is reached
@@ -23,7 +23,8 @@ __all__ = ["Cost", "RoundPlan", "Turns", "fitted", "in_turn", "links_at"]
 _SHORTEST, _SHORTER = 0.25, 0.125
 # Fixed cost of a wave: the barrier before it, and finding the pace.
 _OVERHEAD_S = 2e-3
-# The rest is for measuring suspects again, and for ending in time.
+# Share of the time left that rounds may take. The rest is for measuring suspects again and for ending in
+# time.
 _FOR_ROUNDS = 0.85
 
 
@@ -31,7 +32,7 @@ _FOR_ROUNDS = 0.85
 class RoundPlan:
     """Rounds of links, at most ``passes`` passes over all of them, and the time at each link.
 
-    ``tried`` says that the first round has been measured already, as its part of the first pass.
+    ``tried`` says that the first round has already been measured, which counts for the first pass.
     """
 
     rounds: tuple[tuple[Pair, ...], ...]
@@ -58,7 +59,7 @@ class Cost:
     beta_s: float
 
     def shorter(self, dose: Dose, share: float) -> Cost:
-        """Return the cost with only this share of ``dose`` at each link; the rest of a wave stays."""
+        """Return the cost if each link gets this share of ``dose``; a wave's overhead stays."""
         return Cost(
             _shorter(self.alpha_s, dose.pingpong_s, share), _shorter(self.beta_s, dose.trains_s, share)
         )
@@ -112,8 +113,8 @@ def _seconds(rounds: Sequence[Sequence[Pair]], cut: Waves, cost: Cost) -> float:
 class Turns:
     """Links in the order in which they are measured, with the number of the round of each.
 
-    ``hosts`` has the host of each rank. A rank is the n-th of its host, because its number may differ
-    elsewhere.
+    ``hosts`` has the host of each rank. A rank is identified as the n-th of its host, because rank numbers
+    may differ in another run.
     """
 
     hosts: tuple[str, ...]
@@ -162,7 +163,7 @@ def in_turn(history: History, wanted: Mask, urgent: Mask) -> Turns:
 
 
 def links_at(history: History, groups: Iterable[Sequence[int]]) -> Mask:
-    """Return all links of the hosts that a group of links has in common; for a single link, of both ends."""
+    """Return all links of suspected hosts: each group's end of fewer hosts, both if equal."""
     suspected = set[str]()
     for rows in groups:
         src = {history.hosts[rank] for rank in history.src[list(rows)].tolist()}
@@ -176,9 +177,10 @@ def links_at(history: History, groups: Iterable[Sequence[int]]) -> Mask:
 def _filled(
     first: Sequence[Pair], others: Sequence[Pair], hosts: Sequence[str]
 ) -> tuple[list[list[Pair]], list[Pair]]:
-    """Return the links ``first`` as rounds in which each host sends and receives once, and the leftovers.
+    """Return rounds of ``first`` (a host sends and receives at most once), and the leftovers.
 
-    Idle hosts of a round get one of the ``others``, which together are one round.
+    Idle hosts of a round take links of ``others``, which form one round by themselves. The leftovers are
+    those of ``others`` that fit nowhere.
     """
 
     def ends(pair: Pair) -> tuple[Hashable, Hashable]:

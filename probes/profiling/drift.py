@@ -2,9 +2,9 @@
 
 The uncertainty of a link comes from its samples, in the baseline and now: the bootstrap interval of beta, and
 the distance of the median sample from the best. Every link has at least the median link's uncertainty. A
-change counts if it exceeds what all these comparisons show by chance once in a hundred runs (Bonferroni), in
-both the best and the median of the samples. If earlier runs are known, their spread is taken into account
-(`Past`).
+change counts only if it exceeds a limit in both the best and the median of the samples. By chance, any of
+these comparisons exceeds it in only one of a hundred runs (Bonferroni). If earlier runs are known, their
+spread is taken into account (`Past`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ _MOST_OF = 0.8
 # If the share _LEAST_OF of a host's links moved beyond noise, its other links count too, provided that they
 # moved by the share _LIKE of the median move.
 _LEAST_OF, _LIKE = 0.5, 0.7
-# All links changed if nearly all moved by this share of their median; of few links, half may be one host's.
+# All links count as changed if nearly all moved by at least this share of the median move. Half are not
+# enough, because half of few links may be those of one host.
 _AS_ALL = 0.5
 # A reported change stays until it is this much nearer to the baseline, so that it does not flap.
 _STILL = 0.5
@@ -80,10 +81,10 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """Thresholds for reporting a change: ``least`` (of the logarithm), and the noise if ``noise``.
+    """Thresholds of a reported change: ``least`` in the logarithm, and noise if ``noise`` is set.
 
-    Nobody acts on a change below ``least``, however certain; noise explains none beyond ``most``. A quantity
-    with a ``past`` is judged by it as well.
+    Nobody acts on a change below ``least``, however certain it is. Noise explains no change beyond ``most``.
+    A quantity with a ``past`` is judged by it as well.
     """
 
     least: Mapping[Quantity, float]
@@ -129,7 +130,7 @@ class Change:
 
     @property
     def times(self) -> float:
-        """The factor by which it was better in the baseline."""
+        """The factor by which the quantity was better in the baseline."""
         return self.before / self.now if self.quantity == "bandwidth" else self.now / self.before
 
     @property
@@ -222,7 +223,7 @@ def matched(baseline: Profile, now: Profile) -> Indices:
 
 
 def sigmas(links: Links, quantity: Quantity) -> Floats:
-    """Return each link's standard deviation of a quantity's logarithm between runs, as one run shows it."""
+    """Estimate from one run each link's standard deviation of log(quantity) between runs."""
     if quantity == "bandwidth":
         interval = np.log(links.beta_high_s_per_byte / links.beta_low_s_per_byte) / 3.92
         wander = np.log(links.beta_median_s_per_byte / links.beta_s_per_byte) / 2
@@ -232,7 +233,7 @@ def sigmas(links: Links, quantity: Quantity) -> Floats:
 
 
 def together(profile: Profile, rows: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
-    """Group ``rows`` of links: everything, what a host sends or receives, or single links."""
+    """Group ``rows`` of links: all, those on which a host sends or receives, or single ones."""
     moved = np.zeros(len(profile.links.src))
     moved[list(rows)] = -1.0
     judge = _Judge(_pairs(profile.links), [entry.host for entry in profile.ranks])
@@ -296,7 +297,7 @@ def _z(comparisons: int) -> float:
 
 @dataclass(frozen=True)
 class _Judge:
-    """A judge of the links ``pairs`` of ranks on ``hosts``; they are ``rows`` of the baseline."""
+    """A judge of links ``pairs`` between ranks on ``hosts``; ``rows`` are their baseline rows."""
 
     pairs: Sequence[Pair]
     hosts: Sequence[str]
@@ -306,9 +307,10 @@ class _Judge:
     def changes(
         self, quantity: Quantity, best: Floats, middle: Floats, sigma: Floats, unsure: Mask | None = None
     ) -> Iterator[tuple[Change, bool]]:
-        """Yield the changes of one quantity, given as rows (before, now) of links, and whether they count.
+        """Yield the changes of one quantity, and whether each counts.
 
-        A change for the worse does not count if its link is ``unsure``.
+        ``best`` and ``middle`` have two rows: the values of all links before, and now. A change for the worse
+        does not count if its link is ``unsure``.
         """
         at_best, in_middle = np.log(best[1] / best[0]), np.log(middle[1] / middle[0])
         # The smaller of both; 0 if they disagree on the direction.
@@ -332,7 +334,7 @@ class _Judge:
         """Return how far the logarithm of each link, and of all together, may be from the baseline."""
         least, past = self.sensitivity.least[quantity], self.sensitivity.past.get(quantity)
         if past is not None:
-            # The deviation of a difference of two runs.
+            # The standard deviation of the difference of two runs is √2 times that of one.
             sigma = np.maximum(sigma, np.sqrt(2) * past.wander[self.rows])
         chance = sigma if self.sensitivity.noise else np.zeros_like(sigma)
         most = max(least, self.sensitivity.most)
@@ -386,7 +388,7 @@ class _Judge:
         return same | (free & (moved > _LIKE * np.median(moved[same])))
 
     def _everywhere(self, moved: Floats, limit: float) -> bool:
-        """Return whether the median link moved, also without the links of any one host."""
+        """Return whether the median link moved beyond ``limit``, even without any single host."""
         ends = np.array([[self.hosts[rank] for rank in pair] for pair in self.pairs])
         middle = [float(np.median(moved))]
         for host in dict.fromkeys(self.hosts):
@@ -396,7 +398,7 @@ class _Judge:
         return min(middle) > limit or max(middle) < -limit
 
     def _rows_of(self, host: str, end: int) -> Indices:
-        """Return the links of one host to other hosts, or from them."""
+        """Return the links from one host to other hosts (``end`` 0), or from those to it (1)."""
         rows = [
             row
             for row, pair in enumerate(self.pairs)

@@ -1,11 +1,12 @@
 """Outliers in a matrix of links by median polish (Tukey 1977): slow senders, slow receivers, slow links.
 
 A transfer is as fast as the slowest of its sender, its receiver and its link. So the capacity of a sender is
-its rate to its best receiver, a receiver's likewise, and a link is slow if it stays below both its ends. This
-holds even with half of the hosts slow, each by another factor. It does not describe networks of unequal parts
-(racks, NUMA nodes, NVLink between some GPUs), where many links stay below their ends by design. Such a matrix
-is decomposed by median polish of logarithms: a row effect is what a sender loses to everybody, a column
-effect what a receiver loses from everybody, and the residual belongs to the link.
+its rate to its best receiver, and that of a receiver its rate from its best sender. A link is slow if it
+stays below the capacities of both its ends. This holds even with half of the hosts slow, each by another
+factor. It does not describe networks of unequal parts (racks, NUMA nodes, NVLink between some GPUs), where
+many links stay below their ends by design. Such a matrix is decomposed by median polish of logarithms: a row
+effect is what a sender loses to everybody, a column effect what a receiver loses from everybody, and the
+residual belongs to the link.
 
 A part is suspect if it is far from its peers relative to their spread, and slower by an amount that matters.
 The first test alone flags noise among many equal parts; the second alone flags natural differences among few
@@ -24,7 +25,8 @@ from probes.sampling import Pair
 
 __all__ = ["HostCapacities", "Polished", "Suspects", "capacities", "find", "matrix_of", "polish"]
 
-# Distances from the peers, in standard deviations, that count: chance gives one in 300,000 normal values.
+# Least distance from the peers that counts, in standard deviations. Of normal values, one in 300,000 is so
+# far below by chance.
 Z = 4.5
 # Least slowdowns that matter, of an end and of a link.
 END_EFFECT, LINK_EFFECT = 0.08, 0.10
@@ -34,11 +36,12 @@ _LEAST_SIGMA = 0.01
 _MAD_TO_SIGMA = 1.4826
 _FEWEST = 3
 _MOST_SWEEPS, _SETTLED = 20, 1e-4
-# If more links are below both their ends, that is the structure of the network, not a fault.
+# If more than this share of links is below both ends, the structure of the network is the cause, not a fault.
 _MOST_BELOW = 0.2
-# If this share of links is at one level, it is the usual one, and faster links are the exception.
+# If at least this share of links is at one level, that level is the usual one, and faster links are
+# exceptions.
 _USUAL = 0.7
-# A sender below this share of the median one is slow, however unequal senders are.
+# A sender (or receiver) below this share of the median capacity is slow, however unequal the others are.
 _SLOW_ANYWAY = 2 / 3
 
 
@@ -87,8 +90,8 @@ class Suspects:
 def find(log_bandwidth: Floats, noise: float = 0.0, *, bridged: bool = False) -> Suspects:
     """Find the slow parts of a matrix [sender, receiver]; none if fewer than 3 can be compared.
 
-    ``noise`` is the standard deviation of the logarithm of one value. If links may be ``bridged``, some are
-    faster than most by design, and the others are not compared with them.
+    ``noise`` is the standard deviation of the logarithm of one value. ``bridged`` says that some links may be
+    faster than most by design. Then the others are not compared with them.
     """
     measured = np.isfinite(log_bandwidth)
     if min(log_bandwidth.shape) < _FEWEST or not measured.any():
@@ -113,8 +116,8 @@ def find(log_bandwidth: Floats, noise: float = 0.0, *, bridged: bool = False) ->
 def capacities(log_bandwidth: Floats, noise: float = 0.0) -> HostCapacities:
     """Return the capacity of each sender and receiver, in O(sweeps · n² log n).
 
-    The first estimate is the best rate, which noise exaggerates. Then it is the median of the links that this
-    end alone limits, which are those near that rate.
+    The first estimate is the best rate, which noise exaggerates. Each sweep replaces it by the median rate of
+    the links that this end limits: those near the last estimate.
     """
     reached = np.where(np.isfinite(log_bandwidth), log_bandwidth, -np.inf)
     senders, receivers = reached.max(axis=1), reached.max(axis=0)
@@ -133,8 +136,8 @@ def capacities(log_bandwidth: Floats, noise: float = 0.0) -> HostCapacities:
 def polish(log_bandwidth: Floats) -> Polished:
     """Decompose a matrix by median polish in O(sweeps · n² log n); each sweep does rows, then columns.
 
-    Of an even number of values the larger middle one is taken: a disturbance only lowers values, and of two
-    links the slow one must not pull its sender down.
+    The median of an even number of values is the larger middle one here. A disturbance only lowers values, so
+    the slower of two links must not pull its sender down.
     """
     residual = np.array(log_bandwidth)
     rows, columns = np.zeros(residual.shape[0]), np.zeros(residual.shape[1])
@@ -184,14 +187,14 @@ def _settled(before: Floats, now: Floats) -> bool:
 
 
 def _shown(measured: Mask, own: Floats, others: Floats) -> tuple[Mask, Mask]:
-    """Return which ``own`` capacities are comparable, and which of these are more than lower limits."""
+    """Return which ``own`` capacities are comparable, and which of them a faster peer confirms."""
     best_other = np.where(measured, others[None, :], -np.inf).max(axis=1)
     comparable = measured.sum(axis=1) > 1
     return comparable, comparable & (best_other > own - np.log1p(-END_EFFECT))
 
 
 def _short(capacity: Floats, shown: tuple[Mask, Mask], sigma: float, usual: float) -> dict[int, float]:
-    """Return which capacities are below those of their peers, the upper half, with their ratios."""
+    """Return which capacities are far below the median (or ``usual``), with ratios to it."""
     comparable, known = shown
     chosen = np.sort(capacity[comparable])
     if len(chosen) < _FEWEST:
@@ -214,7 +217,7 @@ def _usual(values: Floats, near: float) -> float:
 
 
 def _far(sigma: float, effect: float) -> float:
-    """Return how far below its peers (in logarithms) a part is beyond noise and matters."""
+    """Return how far (in logarithms) a part must be below its peers to be suspect."""
     return max(Z * max(sigma, _LEAST_SIGMA), -float(np.log1p(-effect)))
 
 

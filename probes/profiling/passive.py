@@ -20,10 +20,10 @@ Sends = Mapping[tuple[int, int], Mapping[int, Sequence[float]]]
 
 
 def passive_profile(ranks: Sequence[ProfiledRank], sends: Sends, library: str) -> Profile:
-    """Return the profile of the links in ``sends``: seconds by (rank from, rank to) and bytes.
+    """Return the profile of the links in ``sends``, which maps (src, dst) and bytes to seconds.
 
     If a link has sends of one size only, its beta is that size's seconds per byte, latency included, and it
-    is flagged unsound. Raises UsageError without any send.
+    is flagged unsound. Raises UsageError if there are no sends.
     """
     pairs = sorted(pair for pair, sizes in sends.items() if any(sizes.values()))
     if not pairs:

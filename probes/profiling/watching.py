@@ -33,9 +33,9 @@ from probes.profiling.history import Event, History
 
 __all__ = ["EFFECT", "Recovery", "Standing", "WatchVerdict", "judged", "with_events"]
 
-# Nobody acts on a smaller loss of bandwidth, however certain it is.
+# Least share of the bandwidth whose loss matters: nobody acts on a smaller loss, however certain it is.
 EFFECT = 0.08
-# Noise never explains a loss of more than two thirds of the bandwidth, at best and in the median.
+# Largest change, as a logarithm, that noise can explain: for bandwidth, a loss of two thirds.
 _MOST = float(np.log(3.0))
 # A latency that rose by this factor is noted even if it costs the schedule too little to matter.
 _MUCH = 2.0
@@ -77,7 +77,7 @@ class Recovery:
 class WatchVerdict:
     """Differences of a run from the baseline, standing and recovered changes, and the updated history.
 
-    ``harmless`` are latencies that at least doubled, but do not matter.
+    ``harmless`` are changes for the worse by a factor of at least 2 that do not matter.
     """
 
     drift: Drift
@@ -111,7 +111,7 @@ def judged(
     that was worse and is not measured now keeps its last value.
     """
     after = runs.with_run(history, baseline, now, at_s)
-    # A link not measured since the last change may have changed with it, which is nothing new.
+    # A link last measured before the last change may have changed with it; that is not a new change.
     unexplained = history.measured_s >= history.changed_s
     measured = np.asarray(matched(baseline, now) >= 0, dtype=np.bool_)
     now = recalled(baseline, now, history)
@@ -164,7 +164,7 @@ def with_events(history: History, events: Sequence[Event]) -> History:
 def _past(
     history: History, baseline: Profile, now: Profile, quantity: Quantity, least: float, missing: Mask
 ) -> Past:
-    """Return the evidence of earlier runs on each link; a level only for links now off the baseline."""
+    """Return what earlier runs tell of each link; only links now off the baseline get a level."""
     wander = runs.wander(history, quantity)
     expected, found = _values(baseline, quantity), _values(now, quantity)
     sigma = np.maximum(sigmas(baseline.links, quantity), wander)

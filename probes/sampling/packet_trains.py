@@ -1,14 +1,14 @@
 """Beta by packet trains: the spacing of messages as they arrive at the receiver.
 
-Only the receiver's clock counts, so acknowledgements that queue behind data do not matter. A train of large
-messages has one outstanding at a time and gives one sample per message, which can only be too long. A train
-of small messages is buffered on the way and arrives in clumps. It gives one sample, the pace from the end of
-one clump to the end of another, which may also be too short if the clock is read late.
+Only the receiver's clock counts, so acknowledgements that queue behind data do not matter. In a train of
+large messages only one message is outstanding at a time. Each message gives a sample, which can only be too
+long. A train of small messages is buffered on the way and arrives in clumps. It gives one sample, the pace
+from the end of one clump to the end of another, which may also be too short if the clock is read late.
 
-The receiver requests each train, so the time of all its bytes since the request is an upper bound of the
-pace. Trains whose gaps claim more, because they were delayed and came in a burst, are rejected. Each message
-starts further on in a large buffer, as the chunks of a collective do: with one buffer that stays in the
-cache, a copy looks twice as fast.
+The receiver requests each train, so the mean time per message since the request can only be too long. If the
+gaps are shorter than that mean by more than a few per cent, the train was delayed and came in a burst; its
+gaps are rejected. Each message starts where the last one ended in a large buffer, as the chunks of a
+collective do. From a small buffer that stays in the cache, a copy looks twice as fast.
 """
 
 from __future__ import annotations
@@ -48,23 +48,24 @@ _BUFFER_BYTES = 32 * MIB
 # fast gets a closer look over several clumps, so that no slow link is taken for a fast one.
 _LOOK, _MORE_LOOKS = (4 * KIB, 8, 1), 2
 _PROBE = (32 * KIB, 4, 3)
-# MPI libraries do not buffer larger messages (64 KiB over TCP). Sizes on both sides are never in one fit,
+# Largest message that MPI libraries buffer (64 KiB over TCP). Sizes below and above it are never in one fit,
 # because the handshake of large messages would count as transfer time.
 _EAGER = 64 * KIB
 _SMALL = (4 * KIB, 8 * KIB)
 _LARGE = tuple(128 * KIB << step for step in range(6))
-# Trains are long enough that clumps (from a waiting process) and the burst of a shaped link have no weight,
-# and span enough round trips that a connection has reached its pace.
+# Most and least bytes, seconds and round trips of a train of small messages. It is so long that clumps (from
+# a waiting process) and the burst of a shaped link have no weight, and that a connection has reached its
+# pace.
 _MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _TRAIN_S, _ROUND_TRIPS = MIB, 128 * KIB, 0.04, 10
 _NAP_S = 5e-5
 # In an undisturbed train, the gaps are at least this share of the whole time per byte.
 HURRY = 0.94
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_WANTED_S = 1.0
-# Trains of a slow link agree if their paces differ by less than this factor; otherwise they are repeated.
+# Trains of a slow link are sent up to _TIMES times, until their paces differ by less than the factor _AGREE.
 _AGREE, _TIMES = 1.03, 3
-# If this many concurrent trains differ by more than this factor, other links delay them. No more are sent,
-# because the link will be measured alone.
+# If at least _TRAINS_HELD_UP concurrent trains differ by more than the factor _HELD_UP, other links delay
+# them. No more are sent, because the link will be measured alone.
 _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
@@ -90,7 +91,8 @@ class Train:
 class Trains:
     """Measurements of a link's trains: the seconds of a message, by its size.
 
-    ``whole_s_per_byte`` is the time of each train from its request to its end; it can only be too long.
+    ``whole_s_per_byte`` has the time per byte of each train from its request to its end, which can only be
+    too long.
     """
 
     seconds: dict[int, list[float]] = field(default_factory=dict)
@@ -138,7 +140,8 @@ def plan(
     elif is_slow(seconds_per_byte):
         sizes = list(_SMALL)
     else:
-        # As many sizes as fit with the fewest messages of each, but at least three, or no line can be fitted.
+        # As many sizes as fit into the budget with the fewest messages of each, but at least three to fit a
+        # line.
         sizes = [
             size
             for count, size in enumerate(_LARGE, start=1)
@@ -165,7 +168,7 @@ def send(comm: Any, peer: int) -> None:
 
 
 def _next_wish(comm: Any, peer: int) -> Train | None:
-    """Sleep until the next request of ``peer``, which needs the cores more, and return it."""
+    """Return the next request of ``peer``; sleep until it comes, to leave the cores to the peer."""
     while not comm.Iprobe(peer, _TAG):
         time.sleep(_NAP_S)
     wish: Train | None = comm.recv(source=peer, tag=_TAG)
@@ -214,7 +217,7 @@ def is_enough(found: Trains, *, alone: bool) -> bool:
 
 
 def _speed(comm: Any, peer: int) -> tuple[float, float]:
-    """Return the approximate seconds per byte of the link from ``peer``, and those until it answers."""
+    """Return the approximate seconds per byte from ``peer``, and the seconds until it answers."""
     look = Train(*_LOOK)
     looks = [_ask(comm, peer, look)]
     if is_slow(_pace(looks[0][1][0]) / look.size_bytes):
@@ -225,7 +228,8 @@ def _speed(comm: Any, peer: int) -> tuple[float, float]:
     if not is_slow(pace):
         probe = Train(*_PROBE)
         _, rows = _ask(comm, peer, probe)
-        # No faster than all of them together, because one may arrive in one clump.
+        # The link counts as no faster than all repetitions show together, because one may arrive in one
+        # clump.
         middle = float(np.median([_pace(arrived) for arrived in rows]))
         pace = max(middle, _pace(np.concatenate(rows))) / probe.size_bytes
     return pace, round_trip_s
@@ -269,7 +273,7 @@ def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:
 
 
 def receive_train(comm: Any, peer: int, train: Train) -> list[Floats]:
-    """Return arrival times of a train from ``peer``, which must be in ``send_train``, per repetition."""
+    """Return arrival times in each repetition of a train; ``peer`` must be in ``send_train``."""
     buffer = warm_buffer()
     rows = []
     for _ in range(train.times):

@@ -49,7 +49,7 @@ class Prober:
         gpu: GpuEnd | None = None,
         near: Set[int] = frozenset(),
     ) -> None:
-        """Take part with ``gpu``, if any; ``near`` are the ranks whose GPUs are on its host."""
+        """Take part with ``gpu``, if any; ``near`` are the ranks with GPUs on the same host."""
         self.dose = dose
         self.gpu, self._near = gpu, near
         self.comm, self._progress = comm, progress

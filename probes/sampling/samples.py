@@ -20,8 +20,8 @@ _PREEMPTED, _SHORTEST_SLICE_S = 0.2, 100e-6
 class Place:
     """The host of a rank, the number of cores it may use there, and its device.
 
-    ``nic`` is the NIC through which it leaves its host ("" if unknown). ``nic_kind`` holds the common
-    properties of NICs that are declared equal.
+    ``nic`` is the NIC through which the rank's data leaves its host ("" if unknown). ``nic_kind`` holds the
+    common properties of NICs that are declared equal.
     """
 
     host: str
@@ -61,7 +61,7 @@ class Samples:
         return floats(self.round_trips_s.get(pair, []) + self.round_trips_s.get((pair[1], pair[0]), []))
 
     def preempted(self, pair: Pair) -> bool:
-        """Return whether an end waited for a core in every latency measurement, perhaps in every trip."""
+        """Return whether every round trip may include a wait of an end for a core."""
         looks = list(zip(self.waited.get(pair, []), self.waited.get((pair[1], pair[0]), []), strict=False))
         waited = bool(looks) and min(map(max, looks)) > _PREEMPTED
         return waited and float(self.round_trips_of(pair).min()) > _SHORTEST_SLICE_S

@@ -1,4 +1,4 @@
-"""Trials of shared ports: a few flows at once, each alone, at once again, and the slowdown."""
+"""Trials of shared ports: the slowdown of a few flows at once, compared with each alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "carries",
 ]
 
-# Flows of equal duration alone; each host takes part in only one of them.
+# A trial: flows that last equally long when alone. Each host takes part in only one of them.
 Trial = tuple[Pair, ...]
 
 # Every trial sends flows at once and alone, so this bounds the time of the search for ports.
@@ -47,15 +47,15 @@ _SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
 
 
 class SpentError(Exception):
-    """The end of the time or of the number of trials; ports not tried stay as assumed."""
+    """The time or the trials are used up; ports not tried stay as assumed."""
 
 
 @dataclass(frozen=True)
 class Accept:
     """The slowdowns that are accepted after one measurement; others are measured once more.
 
-    Values up to ``below`` are accepted, because a disturbance only slows flows down, and values within 6 % of
-    the expected value ``near``.
+    Values up to ``below`` are accepted, because a disturbance only slows flows down. So are values within 6 %
+    of the expected value ``near``.
     """
 
     below: float = _DOUBTFUL
@@ -118,7 +118,7 @@ class ContentionTrials:
     def slowdowns(self, trials: Sequence[Trial], accept: Accept = Accept()) -> list[float]:
         """Return how many times longer the flows of each trial take together than alone.
 
-        Raises SpentError beyond the limit or the clock.
+        Raises SpentError if the trials or the time are used up.
         """
         if len(trials) > self.left:
             raise SpentError

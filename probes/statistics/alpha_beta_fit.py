@@ -81,7 +81,7 @@ def fit(seconds: Mapping[int, Sequence[float]], *, seed: int = 0) -> LinkFit:
 def fit_paces(paces: Sequence[float], *, seed: int = 0) -> LinkFit:
     """Fit beta to the seconds per byte of whole trains, whose errors go both ways.
 
-    The median replaces the minimum; ``residual`` is the relative median deviation from it.
+    The median replaces the minimum; ``residual`` is the median relative deviation from the median.
     """
     values = floats(paces)
     middle, p90 = float(np.median(values)), float(np.quantile(values, 0.9))

@@ -81,7 +81,7 @@ def plan_paths(
             ]
             paths[at] = _ordered(flow, taken)
     found_s = _busy_s(graph, loads, paths, flows)
-    # Each flow uses at most one edge for each node, so hops cost at most this much.
+    # Each flow uses at most one edge out of each node, so all hops together cost at most this much.
     bound_s = max(0.0, solution.bound - _PER_HOP * graph.nodes) * unit_s
     return FlowPaths(tuple(paths), found_s, min(found_s, bound_s), solution.seconds)
 
@@ -93,7 +93,7 @@ def _program(
     paths: Sequence[tuple[Edge, ...]],
     unit_s: float,
 ) -> tuple[IntegerProgram, list[list[int]]]:
-    """Return (the model, started from ``paths``; for each flow the columns that route it over each edge)."""
+    """Return the model, started from ``paths``, and each flow's columns, one for each edge."""
     model = IntegerProgram()
     busy = model.number()
     model.cost[busy] = 1.0
@@ -125,7 +125,7 @@ def _conserve(model: IntegerProgram, graph: NodeGraph, flow: Flow, columns: list
 
 
 def _load(graph: NodeGraph, edge: Edge, numbers: int) -> dict[int, float]:
-    """Return the seconds per byte on each resource, with the links of the sub-collectives used in turn."""
+    """Return an edge's seconds per byte on each resource, averaged over the sub-collectives."""
     busy: dict[int, float] = defaultdict(float)
     for number in range(numbers):
         for resource, s_per_byte in graph.load(edge, number).items():

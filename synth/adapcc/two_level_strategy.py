@@ -56,7 +56,7 @@ class _Sub:
 
 
 class Planner:
-    """Plans trees between hosts, then inside each host; trees lead to roots on ``network``."""
+    """Plans trees between hosts, then inside each; ``network``'s links lead towards the roots."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Planner:
         return found
 
     def _between_hosts(self, sub: _Sub, tree: Tree, up: Indices) -> list[int]:
-        """Set the links between hosts, and return the rank of each host to which its other ranks lead."""
+        """Set the links between hosts in ``up``; return the root rank inside each host."""
         roots = []
         for node, edge in enumerate(tree.above):
             ranks = self.members[node]
@@ -178,7 +178,7 @@ class Planner:
 
 
 def nodes_of(network: Network) -> Indices:
-    """Return each rank's host as a number; the rank itself with one host or if a host is not connected."""
+    """Return each rank's host number; its own number if there is one host or one is unconnected."""
     parts = strong_components(network, network.within_host)
     hosts = len(set(network.hosts))
     return parts if parts.max() + 1 == hosts > 1 else np.arange(network.ranks)

@@ -23,14 +23,15 @@ from synth.schedules import Bound
 
 __all__ = ["spreading_bounds"]
 
-# The most sources from which latency is computed, and the most promising cuts of each kind.
+# The largest number of sources from which latency is computed, and of promising cuts of each kind.
 _MOST_SOURCES = 256
 _MOST_CUTS = 12
-# The latency inside parts is computed up to _MOST_PATHS_RANKS, and if the latency is at least _NOTICEABLE of
-# the time of the bytes.
+# The latency inside parts is computed for at most _MOST_PATHS_RANKS ranks, and only if the latency of
+# crossing links exceeds the share _NOTICEABLE of the time of the bytes.
 _MOST_PATHS_RANKS = 1024
 _NOTICEABLE = 0.002
-# Only an arrival bound that exceeds the others by more than rounding is listed.
+# An arrival bound is listed only if it exceeds the others by more than this factor, which allows for
+# rounding.
 _MORE = 1 + 1e-9
 
 
@@ -201,7 +202,7 @@ class _Problem:
         return best
 
     def spanning_trees(self, known_s: float) -> Bound:
-        """Return the bound by the best prices of links and ports; the search ends early below ``known_s``."""
+        """Return the bound by the best link and port prices; stop early if below ``known_s``."""
         total_bytes = self.collective.chunks * self.chunk_bytes
         s_per_byte = spanning_tree_s_per_byte(self.network, known_s / total_bytes)
         time_s = total_bytes * s_per_byte + float(self.network.alpha_s.min())

@@ -1,7 +1,8 @@
 """Pictures of schedules: the use of links over time, and the predicted time for each size of a selection.
 
-Curves are the share of links and ports that is held. A lane is a rank that sends, or an orbit of links, which
-are all equally busy. Of a periodic schedule the first periods are shown, until the pipeline is full.
+Curves show the share of links and ports that is held. A lane shows when a rank sends, or when an orbit of
+links is held; the links of an orbit are all equally busy. A periodic schedule is shown for its first periods,
+until the pipeline is full.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
 __all__ = ["periodic", "schedule", "selection", "symmetric"]
 
 _BUSY = COLOURS[0]
-# Opacities of a colour, in hexadecimal, for the shares of a slot that is held.
+# Opacities of a colour, in hexadecimal: the larger the share held in a slot, the more opaque.
 _SHADES = ("20", "40", "60", "80", "a0", "c0", "e0", "ff")
-# Pixels of curves, lanes and slots.
+# Heights of curves and lanes, and the width of a slot, in pixels.
 _CURVE, _LANE, _SLOT = 54, 14, 4
 _MOST_LANES, _MOST_SENDS, _FULL_PERIODS = 64, 1_000_000, 3
 
 
 @dataclass(frozen=True, eq=False)
 class _Use:
-    """A lane or curve: the sends that hold one of ``of`` links or ports, and for how long each does."""
+    """A lane or curve of ``of`` links or ports: which sends (``rows``) hold one, and how long."""
 
     name: str
     rows: Indices
@@ -110,7 +111,7 @@ def _ranks(made: Schedule) -> list[_Use]:
 
 
 def _each(names: Iterable[str], owner: Indices, held_s: Floats) -> list[_Use]:
-    """Return a lane for each of the first 64 names; ``owner`` is the number of each send's."""
+    """Return a lane for each of the first 64 names; ``owner[send]`` is a name's number."""
     found = []
     for number, name in enumerate(islice(names, _MOST_LANES)):
         rows = np.flatnonzero(owner == number)
@@ -157,7 +158,7 @@ def _share(use: _Use, timing: Timing, slots: int) -> Floats:
 
 
 def _runs(share: Floats, time_s: float, levels: int) -> Iterator[tuple[float, float, int]]:
-    """Yield (begin, end, level) of the slots with about the same share; level 0 is left out."""
+    """Yield (begin, end, level) of each run of slots of about the same share, except level 0."""
     found = np.ceil(np.clip(share, 0, 1) * levels - 1e-9).astype(int).tolist()
     slot, slot_s = 0, time_s / len(share)
     for level, run in groupby(found):

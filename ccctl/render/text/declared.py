@@ -23,9 +23,10 @@ __all__ = ["DeclaredComparison", "compare"]
 class DeclaredComparison:
     """The corrected topology, and the object of ``--json``.
 
-    That has the GB/s before and after each correction, of NCCL's rings inside the host or of the corrected
-    NIC; and for each host with wrongly declared GPUs the GB/s on the corrected host of the rings planned for
-    the declared topology and of those planned for the corrected one.
+    ``summary`` has the GB/s before and after each correction: of NCCL's rings inside the host, or of the
+    corrected NIC. For each host with other corrections than of NICs, it also has the GB/s on the corrected
+    host of two sets of rings: those planned for the declared topology, and those planned for the corrected
+    one.
     """
 
     topology: Topology
@@ -109,7 +110,7 @@ class _Rings:
         return {"gbs_as_declared": before, "gbs_as_measured": after}
 
     def orders(self, before: Host, after: Host) -> dict[str, Any]:
-        """Return GB/s on the host ``after`` of rings planned for ``before`` and of rings planned for it."""
+        """Return the GB/s on ``after`` of rings planned for ``before`` and for ``after``."""
         from probes.paths import load
         from synth.nccl_graphs import capacities_of, total_gbs
 

@@ -63,7 +63,7 @@ def _called(one: dict[str, Any]) -> str:
 
 
 def _end(to_bytes: int, followed: bool) -> str:
-    """Return the last size of a range, or the first size of the next range as <319K."""
+    """Return a range's last size; if a range follows, its first size instead, as in <319K."""
     return f"<{format_size(to_bytes + 1)}" if followed else format_size(to_bytes)
 
 

@@ -1,9 +1,9 @@
 """Rendezvous of a training script's ranks, and their orderly shutdown.
 
-PyTorch gives the ranks a store of keys and values. Only one message goes through it: rank 0's, when a group
-is made. The store may still hold entries of an earlier start of the job, so a rank accepts only an answer to
-its own question, which is a random number. All later messages use the ranks' own connections. No call blocks
-in the store, because all groups of a process share its client.
+PyTorch gives the ranks a store of keys and values. When a group is made, it carries rank 0's message and,
+with `exchange_through`, what the ranks need to connect. The store may still hold entries of an earlier start
+of the job, so a rank accepts only an answer to its own question, which is a random number. All later messages
+use the ranks' own connections. No call blocks in the store, because all groups of a process share its client.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _TOPIC = "shutdown"
 _LOOK_S = 0.02
 # Pauses between two reads of the store: short at first, longer later.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.02
-# Time for which a failed rank 0, which may serve the store, waits until the others have read the reason.
+# Longest time that a failed rank 0 waits until the others have read the reason, because it may serve the
+# store.
 _TELLING_S = 20.0
 
 
@@ -132,7 +133,7 @@ def _read(store: TorchStore, key: str) -> str:
 
 
 def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) -> Exchange:
-    """Return an all-gather of bytes over an empty store, such as the one of a word's ``scope``."""
+    """Return an all-gather of bytes over an empty store, as one prefixed by a word's ``scope``."""
     rounds = itertools.count()
 
     def exchange(said: bytes) -> list[bytes]:
@@ -178,7 +179,7 @@ class Shutdown:
             self._answer()
 
     def wait(self, limit_s: float) -> None:
-        """Wait until every live rank has finished as many collectives, for at most ``limit_s`` seconds."""
+        """Wait up to ``limit_s`` seconds until live ranks have finished as many collectives."""
         mesh = self._group.mesh
         others = set(self._group.members) - {mesh.rank}
         for other in others:
