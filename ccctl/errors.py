@@ -81,7 +81,7 @@ EXIT_STATUS: dict[type[CcctlError], int] = {
 }
 
 
-# Options that have another name than their argument.
+# Options whose name differs from that of the library's argument, by argument.
 _OPTIONS = {"peers": "vs"}
 
 

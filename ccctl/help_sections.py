@@ -30,9 +30,10 @@ RANKS = "Ranks"
 SEARCH = "Search"
 
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
-# Smaller sections are merged into the others.
+# Sections with at most this many options are merged into ``Options``.
 _FEW = 2
-# The range that click appends. Few users come near it, and the error message states it.
+# The range that click appends to a help text. It is removed: few users come near it, and the error message
+# states it.
 _RANGE = re.compile(r"\s*(?:;|\[)\s*(?:[-\d.e+]+<=?)?x(?:[<>]=?[-\d.e+]+)?(?=\])")
 
 
@@ -70,6 +71,6 @@ def _without_range(meaning: str) -> str:
     found = _RANGE.search(meaning)
     if found is None:
         return meaning
-    # A range without other remarks leaves its closing bracket behind.
+    # If the range is alone in its brackets, remove the closing bracket, too.
     end = found.end() + 1 if "[" in found[0] else found.end()
     return (meaning[: found.start()] + meaning[end:]).rstrip()

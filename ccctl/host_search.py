@@ -24,7 +24,8 @@ from probes.topology import Topology
 __all__ = ["answering", "look_everywhere"]
 
 _LOOK, _ANSWER = "probes.detection.gather:look_task", "probes.detection.gather:answer_task"
-# A detector takes a second or two; a hanging driver never returns.
+# The time limits of the first try and of each later one: a detector takes a second or two, but a hanging
+# driver never returns.
 _PATIENCE_S = 60.0
 _AGAIN_S = 30.0
 

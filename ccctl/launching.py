@@ -46,7 +46,7 @@ _ARGUMENT = re.compile(r"^(ranks|hosts|hostfile|spare)(?=: )|\b(ranks|hosts|host
 
 
 def by_default(hosts: str | None) -> bool:
-    """Return whether --hosts was not given: there are no hosts, or the environment's or Slurm job's."""
+    """Return whether ``hosts`` is a default of --hosts: None, the environment's or the Slurm job's."""
     return hosts is None or hosts in (os.environ.get(HOSTS_VARIABLE), other_nodes())
 
 
@@ -74,7 +74,7 @@ def over_sockets(wires: str) -> bool:
 
 
 def paced_between_hosts(programs: Iterable[Program], world: World) -> bool:
-    """Return whether all threadblocks have their own send rate and run between hosts.
+    """Return whether ``world`` names hosts and all programs set a send rate for each threadblock.
 
     Each threadblock then needs its own connection, which sockets provide and MPI does not.
     """

@@ -39,7 +39,8 @@ _MOST_NAMED = 3
 class Contestant:
     """One artifact of the command line: what runs at a size, and where it came from.
 
-    Where a selection names ``library_here``, the library that the ranks have, its own collective runs.
+    ``library_here`` is the library that the ranks have. Its own collective runs at the sizes at which the
+    selection names it.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Contestant:
         return self._chosen[key]
 
     def called(self, size_bytes: int) -> str:
-        """Return the name at a size; of a selection with the method or the library that it chooses there."""
+        """Return the name at a size; for a selection it includes the method or library chosen there."""
         if library := self.library(size_bytes):
             return f"{self.name}: {library}"
         schedule = self.at(size_bytes).schedule
@@ -72,9 +73,9 @@ class Contestant:
         return named if named == self.library_here else ""
 
     def contender(self, size_bytes: int, count: int, itemsize: int, *, explain: bool) -> Contender:
-        """Return what runs at a size, with the simulated seconds: None for a program without a profile.
+        """Return what runs at a size, with its predicted time; none for a library or without a network.
 
-        With ``explain`` it says what these are made of, too.
+        With ``explain``, it also holds what the predicted time is made of.
         """
         from exec.benchmark import Contender, forecast
         from exec.program import Layout
@@ -82,7 +83,7 @@ class Contestant:
 
         found, name = self.at(size_bytes), self.called(size_bytes)
         if library := self.library(size_bytes):
-            # Nothing is known of a library's transfers to predict them by.
+            # A library's transfers are unknown, so its time is not predicted.
             return Contender(name, found.program, library=library)
         network = self.network or (found.schedule.network if found.schedule else None)
         if network is None:
@@ -97,8 +98,7 @@ class Contestant:
 def contestants(
     paths: Sequence[str], parameters: Sequence[str] | None, profile: str | None, library: str
 ) -> list[Contestant]:
-    """Return every artifact of ``paths``, proven, all for one collective; raises UsageError where
-    they differ.
+    """Return every artifact of ``paths``, proven; raises UsageError unless all are for one collective.
 
     ``library`` is the one that the ranks have; "" for none.
     """
@@ -133,7 +133,7 @@ def _contestant(path: str, parameters: Sequence[str] | None, network: Network | 
 def of_selection(
     name: str, selection: Selection, inputs: dict[str, str], network: Network | None, library: str = ""
 ) -> Contestant:
-    """Return a selection under a name; ``inputs`` are digests of its sources, ``library`` is the ranks'."""
+    """Return a named contestant for a selection; ``inputs`` are digests, ``library`` is the ranks'."""
     proven = proven_schedule(selection.choose(1), name, inputs)
     return Contestant(name, proven, network, selection, library)
 
@@ -160,7 +160,7 @@ def _refuse_another(first_path: str, first: Program, path: str, other: Program) 
 class BenchSetup:
     """The choices of a command line that hold for any collective and any number of ranks.
 
-    ``baseline`` is the report to compare with; ``here`` says that this host alone has the ranks.
+    ``baseline`` is the report to compare with; ``here`` says whether all ranks run on this host.
     """
 
     options: BenchOptions
@@ -174,7 +174,7 @@ class BenchSetup:
     sockets: bool
 
     def refuse(self, kind: Kind, ranks: int) -> None:
-        """Raise UsageError or UnavailableError where the collective cannot be run so on these ranks."""
+        """Raise UsageError or UnavailableError if these choices do not suit the collective and its ranks."""
         from synth.collective import REDUCING
 
         root = self.options.root
@@ -193,13 +193,14 @@ class BenchSetup:
         from exec.program import dtype_of
         from probes.live import refuse_crowding, rooms
 
-        # A byte for each element is compared, too: the largest elements take least.
+        # The check of results takes one more byte for each element, so the largest element type needs the
+        # least memory.
         item_bytes, size_bytes = max(dtype_of(dtype).itemsize for dtype in self.dtypes), max(self.sizes)
         need = least_bench_need(kind, ranks, size_bytes, item_bytes, self.placements, peers=bool(self.peers))
         refuse_crowding([(socket.gethostname(), rooms(), need)], f"{kind} of {size_bytes} bytes")
 
     def requests(self, found: Sequence[Contestant], peers: tuple[str, ...]) -> tuple[BenchRequest, ...]:
-        """Return one request for each element type, operator and size, beside the libraries ``peers``."""
+        """Return a request for each element type, operator and size; each also measures ``peers``."""
         from exec.program import count_of, dtype_of
 
         collective, placements = found[0].proven.program.collective, self._possible(found)
@@ -207,7 +208,7 @@ class BenchSetup:
         for dtype in self.dtypes:
             itemsize = dtype_of(dtype).itemsize
             counts = dict.fromkeys(count_of(collective, size, itemsize) for size in self.sizes)
-            # Nothing is reduced by a gather: one operator stands for all.
+            # For a collective that reduces nothing, such as a gather, one operator stands for all.
             for op in self.ops if collective.reduces else self.ops[:1]:
                 once += [self._request(found, count, dtype, op, placements, peers) for count in counts]
         return tuple(once) * self.options.cycles
@@ -273,7 +274,7 @@ class BenchSetup:
 
 
 def setup_of(options: BenchOptions) -> BenchSetup:
-    """Return the set-up that the options ask for; what is wrong in them is said before minutes of measuring.
+    """Return the set-up that the options ask for; wrong options are refused before any measuring.
 
     Raises UsageError, and UnavailableError where this host lacks what its ranks need.
     """
@@ -315,7 +316,7 @@ def _require_here(peers: tuple[str, ...], device: str, *, sockets: bool) -> None
 def _elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the element types and the operators that were asked for.
 
-    Raises UsageError for one that is none.
+    Raises UsageError for an unknown one.
     """
     from exec.program import DTYPES, REDOPS, dtype_of, ufunc_of
 
@@ -336,7 +337,7 @@ def _several(text: str, every: Sequence[str]) -> tuple[str, ...]:
 def _placements(placement: str) -> tuple[bool, ...]:
     """Return the placements that "out", "in" or "both" asks for, True for in place.
 
-    Raises UsageError otherwise.
+    Raises UsageError for any other text.
     """
     asked = {"out": (False,), "in": (True,), "both": (False, True)}.get(placement)
     if asked is None:
@@ -361,9 +362,9 @@ def _refuse_operator_as_file(output: str | None) -> None:
 
 
 def _refuse_incomparable(before: Artifact, kind: str, dtypes: Sequence[str], ops: Sequence[str]) -> None:
-    """Raise UsageError where no row of a baseline is of what is asked for, whatever its size.
+    """Raise UsageError if no row of a baseline has the collective, a type and an operator asked for.
 
-    ``ops`` are those to look for; none for a collective that reduces nothing.
+    Sizes are not compared. ``ops`` are the operators asked for; empty for a collective that reduces nothing.
     """
     for row in before.body.rows:
         if row.collective == kind and row.dtype in dtypes and (not ops or row.redop in ops):

@@ -34,7 +34,7 @@ def parse_collectives(
         if members is not None or root is not None:
             raise UsageError("--ranks and --root: the file says them itself")
         return tuple(_read(text, ranks))
-    # Ranks have no letters; names begin with one.
+    # Split only at commas before a letter: the name of a collective begins with a letter, a rank does not.
     named = re.split(r",(?=\s*[A-Za-z])", text)
     if len(named) > 1 and members is not None:
         raise UsageError("--ranks: of several collectives each has its own, as in broadcast:0-7")

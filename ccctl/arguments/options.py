@@ -55,14 +55,14 @@ __all__ = [
     "written_option",
 ]
 
-# An option that stands in this section of the help.
+# Each declares an option in the section of the help that it is named after.
 _collective = partial(typer.Option, rich_help_panel=COLLECTIVE)
 _general = partial(typer.Option, rich_help_panel=GENERAL)
 _network = partial(typer.Option, rich_help_panel=NETWORK)
 _ranks = partial(typer.Option, rich_help_panel=RANKS)
 _search = partial(typer.Option, rich_help_panel=SEARCH)
 
-# Counts beyond these are slips of the hand: each is refused before anything of that size is made.
+# Larger counts are taken for typing errors, and refused before anything of that size is made.
 MOST_COUNT = 1_000_000
 MOST_RANKS = 1 << 16
 MOST_SEED = (1 << 32) - 1
@@ -114,7 +114,7 @@ def collective_option(help: str, metavar: str = "NAME") -> Any:  # noqa: A002 - 
 
 
 def written_option(*names: str, help: str, metavar: str = "FILE") -> Any:  # noqa: A002 - as typer calls it
-    """Return an option that takes a file to write, refused at once where it cannot be."""
+    """Return an option for an output file, which is refused at once if it plainly cannot be written."""
     return typer.Option(*names, metavar=metavar, callback=writable, help=help)
 
 
@@ -126,7 +126,7 @@ def positive_seconds(value: float | None, name: str) -> float | None:
 
 
 def refuse_unknown(option: str, word: str, known: Iterable[str]) -> None:
-    """Raise UsageError, with what may be meant, where a word is none of those that an option takes."""
+    """Raise UsageError, with the word that may be meant, unless ``word`` is one of ``known``."""
     words = [*known]
     if word not in words:
         from probes.base import meant
@@ -316,7 +316,7 @@ class WorldOptions:
     timeout: TimeoutSeconds = None
 
     def world(self, ranks: int | None = None) -> World:
-        """Return the ranks that are asked for, or ``ranks`` of them, on the hosts that are asked for."""
+        """Return the world that the options ask for; ``ranks``, if given, overrides ``--ranks``."""
         return world_of(self.ranks if ranks is None else ranks, self.hosts, self.hostfile)
 
 

@@ -18,8 +18,7 @@ __all__ = ["read_or_described", "read_topologies"]
 
 
 def read_or_described(name: str, *kinds: str) -> Artifact:
-    """Return an artifact of one of ``kinds``, or the topology that `read_topologies` makes of a file;
-    - is stdin.
+    """Return an artifact of one of ``kinds``, or the topology that a file describes; - is stdin.
 
     Raises DataError for what is none of them.
     """
@@ -37,15 +36,15 @@ def read_or_described(name: str, *kinds: str) -> Artifact:
 
 def _is_artifact(content: bytes, source: str) -> bool:
     content = inflated(content, source)
-    # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
+    # A byte order mark may come first, and UTF-16 has a zero byte in each letter of ASCII.
     start = content[:16].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     return start.startswith(b"{") and not is_json(content)
 
 
 def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:
-    """Return what these files describe: several of one machine merged, other machines beside it; - is stdin.
+    """Return the topology of these files, several of one machine merged into one; - is stdin.
 
-    With ``live`` this machine is among them, and believed before what is written of it.
+    With ``live`` this machine is detected, too, and takes precedence over what files say of it.
 
     Each is a topology artifact, a file of another tool (by its content), or the folder of a recording.
     Raises DataError for what is none of them.

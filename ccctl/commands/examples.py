@@ -67,7 +67,7 @@ def _files() -> dict[str, Path]:
 
 
 def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
-    """Return the example of a name, with its ending or without, or those of a folder; raises UsageError."""
+    """Return the example named, with or without its suffix, or all in a folder; raises UsageError."""
     from probes.base import meant
 
     plain = name.rstrip("/")
@@ -89,9 +89,7 @@ def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
 
 
 def _claim(path: Path) -> str:
-    """Return the first sentence of an example: of its docstring, its comments, or a dashboard's
-    description.
-    """
+    """Return the first sentence of an example's docstring, comments or dashboard description."""
     if path.suffix == ".json":
         return str(json.loads(path.read_text(encoding="utf-8"))["description"]).partition(". ")[0].rstrip(".")
     told: list[str] = []
@@ -107,7 +105,7 @@ def _claim(path: Path) -> str:
 
 
 def _copied(source: Path, target: Path) -> Path:
-    """Copy a file, with the right to run it and the path of this ccctl; raises CannotWriteError."""
+    """Copy a file with its execute bits, and fill in this ccctl's path; raises CannotWriteError."""
     try:
         target.parent.mkdir(exist_ok=True)
         content = with_own_command(source.read_text(encoding="utf-8"))

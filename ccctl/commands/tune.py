@@ -1,4 +1,4 @@
-"""`ccctl tune`: which of a library's own algorithms to take for which sizes, as a file that it loads."""
+"""`ccctl tune`: choose among a library's own algorithms by size, in a file that the library loads."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def tune(options: TuneOptions) -> None:
                 "tables of nccl-tests are for --for nccl, rccl or ncclx", hint="MPI is measured."
             )
         kinds = _kinds(options.collectives)
-        # Read first, as what is no table should not be refused after minutes of measuring.
+        # Read the file to merge first, so that an invalid one is refused before minutes of measuring.
         write = rules_writer(options.library, options.merge)
         found = _swept(kinds, options)
         text = write(found)
@@ -144,7 +144,7 @@ def tune(options: TuneOptions) -> None:
 
 
 def _gained(kind: str, points: list[dict[str, Any]]) -> str:
-    """Return a line on the sizes at which another algorithm than the library's choice is written."""
+    """Return a line that says at how many sizes the rules replace the library's own choice."""
     from exec.library_rules import OWN
 
     ratios = [one["untouched_s"] / one["time_s"] for one in points if one["algorithm"] != OWN]

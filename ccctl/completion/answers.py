@@ -1,4 +1,4 @@
-"""The answers to a shell that completes: a line for each word that may follow, with a tab and its help.
+"""The answers to a shell that asks for completions: a line for each word, with a tab and its help.
 
 No line means that a file may follow. A line with only a tab means that neither a known word nor a file may.
 """
@@ -64,7 +64,8 @@ class _Lines(ShellComplete):
 
     def _completed_parameter(self, args: list[str], incomplete: str) -> Command | Parameter:
         """Return the parameter whose value is being typed; the command if only an option may follow."""
-        # typer's parser takes the name in --option=value from the words before, and changes that list.
+        # A copy, because typer splits an incomplete --option=value and appends the option's name to this
+        # list.
         words = list(args)
         context = _resolve_context(self.cli, self.ctx_args, self.prog_name, words)
         return _resolve_incomplete(context, words, incomplete)[0]

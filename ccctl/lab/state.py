@@ -1,7 +1,7 @@
 """The labs that are up: a folder for each, which lasts until the next boot.
 
-A folder is read and removed only where nobody but this user can have written it, and where it holds
-what ``remember`` writes. A name reaches a path through ``folder`` alone, which refuses what is no name.
+A folder is read or removed only if no other user can have written it and it holds only ccctl's files. Only
+``folder`` makes a path from a name, and it refuses invalid names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from probes.files import ownership
 
 __all__ = ["chosen", "folder", "forget", "known", "refuse_foreign", "remember"]
 
-# Namespaces are root's and end with the boot: so does this folder.
+# Network namespaces belong to root and are gone after a reboot; so is this folder.
 _FOLDER = Path("/run/ccctl/labs")
 _STATE = "lab.json"
 
@@ -39,7 +39,7 @@ def remember(lab: Lab) -> None:
 
 
 def folder(name: str) -> Path:
-    """Return where what is known of a lab is kept; raises UsageError for what cannot be a lab's name."""
+    """Return the path of the folder of a lab; raises UsageError for an invalid name."""
     refuse_name(name)
     return _FOLDER / name
 
@@ -57,7 +57,7 @@ def known() -> list[str]:
 
 
 def chosen(name: str | None) -> Lab:
-    """Return the lab of that name, or the only one; raises UsageError where that is not one."""
+    """Return the lab of that name, or the only one if it is None; raises UsageError otherwise."""
     if name is not None:
         refuse_name(name)
     names = known()
@@ -78,14 +78,14 @@ def chosen(name: str | None) -> Lab:
 
 
 def refuse_foreign(name: str) -> None:
-    """Raise UnavailableError or DataError where the folder of a lab is there and is not what we wrote."""
+    """Raise UnavailableError or DataError if a lab's folder exists and holds what ccctl did not write."""
     place = folder(name)
     if ownership.refuse_foreign(place, _is_ours) and (place / _STATE).exists():
         _read(name)
 
 
 def forget(name: str) -> None:
-    """Remove what is known of a lab that is down; nothing happens where nothing is.
+    """Remove the folder of a lab that is down; do nothing if there is none.
 
     Raises UnavailableError where the lab is up, and as ``refuse_foreign`` does.
     """
@@ -96,7 +96,7 @@ def forget(name: str) -> None:
 
 
 def _read(name: str) -> Lab:
-    """Return what ``remember`` kept of a lab; raises DataError where it is anything else."""
+    """Return the lab that ``remember`` stored; raises DataError if its file is missing or invalid."""
     import msgspec
 
     path = folder(name) / _STATE

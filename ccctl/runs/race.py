@@ -45,7 +45,8 @@ class RaceLauncher:
     ) -> RaceLauncher:
         """Return the launcher of races for a network, one process for each of its ranks.
 
-        Raises UsageError inside mpirun or srun, and if the network has hosts that ``world`` does not name.
+        Raises UsageError inside mpirun or srun, and if the network has several hosts but ``world`` names
+        none.
         """
         if started_by_mpi():
             raise UsageError(

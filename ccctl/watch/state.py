@@ -1,8 +1,8 @@
 """The state folder of a watch: a history, the current schedule, and earlier current schedules.
 
-Jobs load ``current.json``, which is a copy and not a link, so readers need one file and a copy of the folder
-is complete. It is replaced by renaming, after the schedule is written as ``schedule-TIME.json``. However a
-run ends, each file is complete, and the next run continues from there.
+Jobs load ``current.json``. It is a copy of the schedule and not a link, so jobs need only this file, and a
+copy of the folder is complete. It is replaced by renaming, after the schedule is written as
+``schedule-TIME.json``. However a run ends, each file is complete, and the next run continues from there.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class StateFolder:
         Raises CannotWriteError; the current schedule is then unchanged.
         """
         stem = f"schedule-{moment:%Y%m%dT%H%M%SZ}"
-        # Number after the last schedule of the same second, as its first ones may have been removed already.
+        # Continue after the highest number of the same second, because lower ones may have been removed
+        # already.
         alike = [path.stem for path in self.schedules() if path.name.startswith(stem)]
         number = int(alike[-1].removeprefix(stem)[1:] or 1) + 1 if alike else 1
         name = self.folder / (f"{stem}-{number}.json" if alike else f"{stem}.json")

@@ -1,9 +1,10 @@
 """Transmission contexts: programs ready to run on registered buffers, made once and used again (Sec. V-A).
 
 A context belongs to a request, a version of its schedule, and the ranks whose data it carries; the others
-relay. The first part of a request is phase 1, which serves every rank; each later part is a phase 2, by the
-fastest way in simulation. A broadcast has the data of one rank alone, so it has no such parts. A rank late
-for the first part of an all_reduce may join it chunk by chunk; a later part leaves these chunks out.
+relay. The first part of a request is phase 1, which serves every rank. Each later part is a phase 2, carried
+out in the way that is fastest in simulation. A broadcast has the data of one rank alone, so it has no such
+parts. A rank late for the first part of an all_reduce may join it chunk by chunk; a later part leaves these
+chunks out.
 
 Callers lay out their data by the ranks of the session's start, contexts by those of their group.
 """
@@ -100,7 +101,7 @@ class Result:
             self.open_to, self.joined = frozenset(), None
 
     def whole(self, request: CollectiveCall) -> Array:
-        """Return all parts combined, bit for bit the same on every rank that gets the same result."""
+        """Return all parts combined; ranks that must get equal results get them equal bit for bit."""
         if request.kind in _SIDE_BY_SIDE and self._senders:
             senders = np.concatenate([np.array(part, np.int64) for part in self._senders])
             return np.concatenate(self.parts)[np.argsort(senders)].reshape(-1)

@@ -1,7 +1,7 @@
 """The model of an emulated cluster: its hosts, their rates, and the links between them.
 
-The rate of a path is the lowest of its sender's, its directed pair's, the trunks' between the racks, and its
-receiver's; None is no limit.
+The rate of a path is the lowest of four limits: its sender's, its receiver's, that of the directed pair, and
+that of the trunks between their racks. None means no limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ SUBNET = "10.77.0.0/16"
 MOST_HOSTS = 250
 DEVICE = "eth0"
 MOST_NICS = 8
-# Limits of htb: a smaller rate, divided into shares, rounds to none; a larger one overflows the burst.
+# Limits of htb, the kernel's traffic shaper: a smaller rate rounds to zero when divided into shares, and a
+# larger one overflows the burst size.
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
 # The kernel's limit for a host name.
 MOST_HOST_LETTERS = 63
@@ -142,7 +143,7 @@ class Lab:
         return own or NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
 
     def rack(self, name: str) -> int:
-        """Return the rack of a host; 0 if there are none."""
+        """Return the number of a host's rack; 0 if it is in none."""
         return next((number for number, rack in enumerate(self.racks) if name in rack), 0)
 
     def rate_bytes_per_s(self, src: str, dst: str) -> float | None:

@@ -104,16 +104,16 @@ class RunLog:
         )
 
     def _messages(self, link: Indices, tile: Indices, number: Indices) -> Indices:
-        """Return the identifier of each message from its row of the table of links (-1: none) and number."""
+        """Return message identifiers from rows of the table of links, tiles and numbers; -1: none."""
         if not len(self._links):
             return np.full(len(link), -1, dtype=np.int64)
-        # Rows are numbered in the order of the keys of ``rows``.
+        # Row i of the table of links belongs to the i-th key of ``connections.rows``.
         connection = np.array(list(self._connections.rows), dtype=np.int64)[link]
         before = tile * self._links[link, interpreter.PER_TILE] + number
         return np.where(link >= 0, (connection << CONNECTION_BITS) + before, -1)
 
     def _moved_elements(self, step: Indices, tile: Indices) -> Indices:
-        """Return the elements that each row moved in its tile."""
+        """Return the number of elements that each row of the log moved in its tile."""
         steps, tiling = self._tables.steps, self._connections.tiling
         first, end = steps[:, interpreter.PIECE_FIRST], steps[:, interpreter.PIECE_END]
         lengths = self._tables.pieces[:, interpreter.LENGTH]

@@ -1,4 +1,4 @@
-"""The ranks' data in .npy files: the rows of one, or one for each rank."""
+"""The ranks' data in .npy files: one file with a row for each rank, or one file for each rank."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["npy_files", "read_ranks"]
 def read_ranks(name: str, collective: Collective) -> tuple[Array, ...]:
     """Return the input of every rank. ``{rank}`` in ``name`` stands for the rank's number.
 
-    Where only one rank has an input, the root of a broadcast say, the file may hold just that. Raises
+    If only one rank has an input, such as the root of a broadcast, the file may hold just that input. Raises
     MissingInputError, DataError or UsageError.
     """
     holders = [rank for rank, held in enumerate(collective.sources.per_rank(collective.ranks)) if held]
@@ -44,7 +44,7 @@ def read_ranks(name: str, collective: Collective) -> tuple[Array, ...]:
 
 
 def npy_files(name: str, outputs: Sequence[Array]) -> dict[str, bytes]:
-    """Return files with what each rank ended with: rows of one, or one each if ``name`` has ``{rank}``."""
+    """Return one file with a row for each rank, or a file for each if ``name`` has ``{rank}``."""
     filled = {rank: found for rank, found in enumerate(outputs) if found.size}
     if "{rank}" in name:
         return {name.replace("{rank}", str(rank)): _npy(found) for rank, found in filled.items()}
@@ -55,7 +55,7 @@ def npy_files(name: str, outputs: Sequence[Array]) -> dict[str, bytes]:
 _VERSIONS = ((1, 0), (2, 0), (3, 0))
 # Version 1.0 has two bytes for this length; later ones have four, and numpy would allocate it.
 _MOST_HEADER_BYTES = 1 << 16
-# The header is an expression of Python, and numpy lets what its parser raises through.
+# The header is a Python expression, and numpy does not catch what Python's parser raises.
 _UNREADABLE = (ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError)
 
 
@@ -64,7 +64,7 @@ def _load(name: str) -> Array:
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         stream: BinaryIO = io.BufferedReader(file) if regular else io.BytesIO(read_stream(file, name))
         try:
-            # A header of Python 2 is read slowly, which is nobody's concern here.
+            # numpy warns that a header written by Python 2 is slow to read, which does not matter here.
             with warnings.catch_warnings(action="ignore", category=UserWarning):
                 _require_whole(stream)
                 found: Array = np.load(stream, allow_pickle=False)
@@ -78,7 +78,7 @@ def _load(name: str) -> Array:
 
 
 def _require_whole(stream: BinaryIO) -> None:
-    """Raise ValueError where the file is shorter than its header says, which numpy would allocate."""
+    """Raise ValueError if the file is shorter than its header says; numpy would allocate that size."""
     from math import prod
 
     from numpy.lib import format as npy
@@ -86,7 +86,7 @@ def _require_whole(stream: BinaryIO) -> None:
     version = npy.read_magic(stream)
     if version not in _VERSIONS:
         raise ValueError(f"expected version 1.0, 2.0 or 3.0, found {version[0]}.{version[1]}")
-    # numpy would allocate the length that the header claims.
+    # Check the claimed length of the header, too, because numpy would allocate it.
     size = 2 if version == (1, 0) else 4
     length = int.from_bytes(stream.read(size), "little")
     if length > _MOST_HEADER_BYTES:

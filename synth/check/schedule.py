@@ -27,7 +27,7 @@ _SLACK = 1e-9
 
 
 def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
-    """Return findings, at most 20 of a kind; an empty list proves a schedule of any kind.
+    """Return findings on any type of schedule, at most 20 of each sort; an empty list is a proof.
 
     The proof covers: the source held the chunk when the send started; no link and no port carries two sends
     at once (each stream counts as a link of its own, with its share of the rate); no contribution is reduced
@@ -49,7 +49,7 @@ def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
 
 
 def _check_sizes(owed: Obligation) -> list[str]:
-    """Return findings on a table for any size of chunk up to a largest one."""
+    """Return findings on a table that must hold for every chunk size up to a largest one."""
 
     def judge(table: Schedule) -> list[str]:
         return _check_table(replace(owed, table=table))
@@ -88,7 +88,7 @@ def _check_table(owed: Obligation) -> list[str]:
 
 
 def _times(schedule: Schedule, timing: Timing) -> list[str]:
-    """Return sends that start before time 0 or arrive sooner than their link allows."""
+    """Return messages on sends that start before time 0, arrive too soon, or end after the claimed time."""
     started = np.isfinite(timing.start_s)
     travel_s = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
     slack_s = _SLACK * (1.0 + np.abs(timing.arrival_s))
@@ -104,7 +104,7 @@ def _times(schedule: Schedule, timing: Timing) -> list[str]:
 
 
 def _exclusive(schedule: Schedule, timing: Timing, period_s: float | None = None) -> list[str]:
-    """Return pairs of sends, with ``period_s`` of any two periods, that hold one link or port."""
+    """Return messages on sends that hold one link or port at once, modulo ``period_s`` if given."""
     network, size, link = schedule.network, schedule.chunk_bytes, schedule.link
     rows, port = network.ports_along(link)
     port_hold_s = network.port_hold_s(size)[network.port_entries(link)]
@@ -119,7 +119,7 @@ def _exclusive(schedule: Schedule, timing: Timing, period_s: float | None = None
 def _overlaps(
     timing: Timing, period_s: float | None, rows: Indices, resource: Indices, hold_s: Floats
 ) -> list[tuple[int, int, int, float]]:
-    """Return (resource, send, the next send, its start) of those that hold a resource at the same time."""
+    """Return (resource, send, next send, start of the next) where the two overlap."""
     started = np.isfinite(timing.start_s[rows])
     rows, resource, hold_s = rows[started], resource[started], hold_s[started]
     start_s = timing.start_s[rows]
@@ -134,7 +134,7 @@ def _overlaps(
     follower[last] = first
     next_s = begin_s[follower]
     next_s[last] += math.inf if period_s is None else period_s
-    # A start is as exact as a float of its size.
+    # With a period, 1e-12 · start allows for the rounding of late starts, whose floats are coarser.
     slack_s = _SLACK * end_s if period_s is None else _SLACK * period_s + 1e-12 * start_s[order]
     clashes = np.flatnonzero(next_s < end_s - slack_s)[:_MOST]
     at_s = next_s if period_s is None else np.mod(next_s, period_s)

@@ -39,10 +39,11 @@ def plan_groups(
 ) -> Planned:
     """Return the groups for averaging ``size_bytes`` on ``network``, iteration by iteration.
 
-    Without ``racks`` they are detected. Without ``pattern`` it is the paper's if its ranks agree, otherwise
-    the one of the others with the least predicted time. ``period`` fixes the number of iterations of a
-    period. Raises NotApplicableError for a network without a link between every two ranks, and for a pattern
-    by which ranks never agree (rho = 1), naming ranks that never exchange anything.
+    Without ``racks`` they are detected. Without ``pattern`` the paper's is used if all ranks agree by it.
+    Otherwise, unless ``period`` is given, it is replaced by the other pattern with the least predicted time.
+    ``period`` fixes the number of iterations of a period. Raises NotApplicableError for a network without a
+    link between every two ranks, and for a pattern by which ranks never agree (rho = 1), naming ranks that
+    never exchange anything.
     """
     if not 2 <= network.ranks <= MOST_RANKS:
         raise NotApplicableError(f"expected 2 to {MOST_RANKS} ranks, found {network.ranks}")
@@ -111,7 +112,7 @@ def disagreement(ranks: int, iterations: tuple[Division, ...]) -> str:
 def _chosen(
     costs: AveragingCosts, layout: RackLayout, pattern: PatternName | None, period: int | None
 ) -> tuple[PatternName, tuple[Division, ...], tuple[str, ...]]:
-    """Return (name, divisions, remarks: the reason if it is not the paper's pattern)."""
+    """Return (name, divisions, remarks); a remark says why the paper's pattern was replaced."""
     ranks = costs.network.ranks
     if period is not None and not 1 <= period <= MOST_PERIOD:
         raise NotApplicableError(

@@ -21,7 +21,7 @@ from synth.milp.backends import SolverLimits, bound_of, require, run, solver_of
 __all__ = ["IntegerProgram", "Solution", "Status", "relative_gap", "require"]
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-# A solver that stops this close to its limit may have been cut short, whatever its status.
+# A solver that uses at least this share of its time limit may have been cut short, whatever its status.
 _ENDED_BY_ITSELF = 0.97
 # CBC ends without a status if its preprocessing finds a contradiction.
 _CONTRADICTION = "Pre-processing says infeasible or unbounded"
@@ -29,7 +29,7 @@ _CONTRADICTION = "Pre-processing says infeasible or unbounded"
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A solution: ``values`` of all columns (None without one), and a proven lower bound ``bound``."""
+    """The ``values`` of all columns, None if no solution was found, and a proven lower bound ``bound``."""
 
     status: Status
     values: Floats | None
@@ -141,7 +141,8 @@ class IntegerProgram:
             )
             for at in range(self.columns)
         ]
-        # Solvers refuse a column without rows; it stays at its lower bound.
+        # Solvers refuse a column that has no cost and is in no row, so it is left out and stays at its lower
+        # bound.
         used = set(self.cost).union(*(columns for columns, _, _, _ in self.rows))
         problem.addVariables([variables[at] for at in sorted(used)])
         for at, value in self.start.items():

@@ -48,7 +48,7 @@ def symmetric_family(
 
 
 def symmetric_pod(spec: str, *, hold_alpha: bool = False) -> SymmetricNetwork | None:
-    """Return the network of `pod` of the same name; None for a single host without a switch."""
+    """Return the network of `pod` for the same name; None if only the identity is a translation."""
     machine, count = machine_of(spec)
     nics = machine.nics if not machine.links and machine.gpus % machine.nics == 0 else 1
     sizes, axes = (machine.gpus // nics, nics, count), (1, 2)
@@ -118,8 +118,8 @@ def _fat_tree(shape: Shape, axes: Sequence[int]) -> Iterator[OrbitLink]:
                     continue
                 uplink = dst % max(1, size // over)
                 if all_move:
-                    # The shift from uplink 0 of switch 0: its digits are those of the switch and of the
-                    # uplink.
+                    # The shift from uplink 0 of switch 0: its high digits number the switch, its low digits
+                    # the uplink.
                     ports += [
                         (f"level {level} up", src // size * size + uplink),
                         (f"level {level} down", dst),

@@ -150,7 +150,7 @@ def averaging(options: AveragingOptions) -> None:
 
 
 def _tell(found: Planned, options: AveragingOptions) -> None:
-    """Print and draw what was asked for; stdout is for one of them."""
+    """Draw the groups if asked for, and print them unless stdout holds the artifact or the picture."""
     from ccctl.render.text import groups as text
 
     for remark in found.remarks:
@@ -199,7 +199,7 @@ def _adjusted(previous: str, network: Network) -> tuple[Planned, str]:
 
 
 def _refuse_wrong(found: Planned) -> None:
-    """Raise NotProvenError for groups that the judge refuses."""
+    """Raise NotProvenError if the checker finds a problem in the groups."""
     from synth.check import examine_groups
     from synth.errors import NotProvenError
 

@@ -85,7 +85,7 @@ def _medians(values: Floats) -> Floats:
 
 
 def _worst_first(history: History, rate: Floats) -> list[int]:
-    """Return the links: first those that got worse, then those with the largest drops."""
+    """Return the links, those that got worse first; in both groups the largest drop is first."""
     best = np.nan_to_num(rate).max(axis=0)
     least = np.nan_to_num(rate / np.where(best > 0, best, 1.0), nan=1.0).min(axis=0)
     worse = (history.bandwidth_since_s > 0) | (history.latency_since_s > 0)

@@ -36,7 +36,7 @@ def summary(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> dict[str,
 
 
 def draw(told: dict[str, Any]) -> None:
-    """Print the object of --json: one row for each host, then one for each sender with each receiver."""
+    """Print the object of --json: a row for each host, then a row of rates for each sender."""
     print_table(_HOSTS, told["hosts"])
     console.data("")
     names = [host["name"] for host in told["hosts"]]

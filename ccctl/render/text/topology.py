@@ -1,7 +1,7 @@
 """A topology as one object and as text: each host's tree, its fabric, the path and bandwidth of every pair.
 
-``ccctl.render.machine_tree`` makes the tree. Beside it stand an explained path and the differences from
-another topology, where these were asked for.
+``ccctl.render.machine_tree`` makes the tree. If asked for, an explained path and the differences from another
+topology are shown, too.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def draw(topology: Topology) -> None:
 
 
 def headline(host: Host, name: str = "") -> str:
-    """Return one line with a host's devices and the devices of its ranks."""
+    """Return one line with a host's devices; it says if ranks are processes for lack of a GPU."""
     parts = [counted(len(host.usable_gpus), "GPU"), counted(len(host.physical_nics), "NIC")]
     if host.numa:
         parts.append(counted(len(host.numa), "NUMA node"))

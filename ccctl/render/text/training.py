@@ -30,7 +30,7 @@ def summary(report: TrainingReport) -> dict[str, Any]:
 
 
 def lines(report: TrainingReport, rows: Sequence[TrainedMode], labels: Sequence[str]) -> list[str]:
-    """Return the column names, then the rows; ``labels`` are those of all rows, also those to come."""
+    """Return the column names and ``rows`` as lines; ``labels`` of all rows set the width."""
     ms = "{:.2f}"
     columns = (
         Column("mode", "label", width=max(map(len, labels), default=0)),

@@ -30,7 +30,7 @@ def findings(asked: Asked, found: Found) -> list[str]:
 
 
 def say_found(asked: Asked, found: Found) -> None:
-    """Print the changes for worse and the recoveries; ``-q`` does not silence changes for worse."""
+    """Print changes for the worse and recoveries; with drift, ``-q`` does not silence them."""
     with console.spoken(found.drifted):
         for text in findings(asked, found):
             console.data(f"drift: {text}")

@@ -12,7 +12,7 @@ __all__ = ["CudaStreams", "Opened"]
 
 # cudaMemcpyDefault: the driver infers from each address whether it is this GPU's, a peer's or the host's.
 _ANYWHERE = 4
-# Few blocks for the kernel of a context, because many contexts run at the same time.
+# The most thread blocks of one kernel launch; few, because many contexts run at the same time.
 _BLOCKS = 32
 
 

@@ -14,7 +14,7 @@ from probes.base import UnavailableError, UsageError
 
 __all__ = ["nodes", "on_host", "other_nodes", "remote_shell"]
 
-# A site that has configured remote access for Open MPI or MPICH has configured it for ccctl, too.
+# The variables by which a site names its remote shell for Open MPI or MPICH; ccctl uses the same shell.
 _SHELLS = ("PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC")
 # Never ask for a password; give up on a host that has not answered for 20 s.
 _SSH = ("-x", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4")
@@ -28,8 +28,8 @@ _TASKS = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
 def on_host(host: str, program: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """Return the command line that runs ``program`` on ``host``, to be started with ``env``.
 
-    srun hands on the variables of ``env`` that this process has, too; a remote shell hands on none. Raises
-    UnavailableError without either.
+    srun passes on the variables of ``env`` that have the same value in this process; a remote shell passes on
+    none. Raises UnavailableError without either.
     """
     srun = None if any(map(os.environ.get, _SHELLS)) else shutil.which("srun")
     if srun is not None and any(node.host == host for node in nodes()):

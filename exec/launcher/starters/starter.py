@@ -25,11 +25,11 @@ class Starter(Protocol):
     """The processes that have started the ranks of one run, and their knowledge of these ranks."""
 
     label: str
-    """The word before each line that they and the ranks have printed."""
+    """The prefix of each line printed by these processes and by the ranks."""
 
     @property
     def pids(self) -> frozenset[int]:
-        """The processes of this host that are no ranks and clean up after them."""
+        """The processes on this host that are not ranks and that clean up after the ranks."""
 
     def ended(self, heard: Collection[int]) -> str:
         """Return what has ended although its ranks are needed; "" for nothing.
@@ -38,7 +38,7 @@ class Starter(Protocol):
         """
 
     def how_it_died(self, rank: int) -> str:
-        """Return how a rank with a broken connection ended, as far as that is soon known."""
+        """Return how a rank with a broken connection ended, as far as that becomes known soon."""
 
     def blamed(self) -> list[tuple[int, int | None, str]]:
         """Return (rank, pid if known, host) of each rank that did not end because of another."""
