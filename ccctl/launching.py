@@ -46,7 +46,7 @@ _ARGUMENT = re.compile(r"^(ranks|hosts|hostfile|spare)(?=: )|\b(ranks|hosts|host
 
 
 def by_default(hosts: str | None) -> bool:
-    """Return whether ``hosts`` is a default of --hosts: None, the environment's or the Slurm job's."""
+    """Return whether ``hosts`` is a default: None, the environment's or the Slurm job's."""
     return hosts is None or hosts in (os.environ.get(HOSTS_VARIABLE), other_nodes())
 
 

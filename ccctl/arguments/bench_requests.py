@@ -61,7 +61,7 @@ class Contestant:
         return self._chosen[key]
 
     def called(self, size_bytes: int) -> str:
-        """Return the name at a size; for a selection it includes the method or library chosen there."""
+        """Return the name at a size; for a selection, with the method or library chosen there."""
         if library := self.library(size_bytes):
             return f"{self.name}: {library}"
         schedule = self.at(size_bytes).schedule
@@ -73,7 +73,7 @@ class Contestant:
         return named if named == self.library_here else ""
 
     def contender(self, size_bytes: int, count: int, itemsize: int, *, explain: bool) -> Contender:
-        """Return what runs at a size, with its predicted time; none for a library or without a network.
+        """Return what runs at a size and its predicted time; none for a library or no network.
 
         With ``explain``, it also holds what the predicted time is made of.
         """
@@ -98,7 +98,7 @@ class Contestant:
 def contestants(
     paths: Sequence[str], parameters: Sequence[str] | None, profile: str | None, library: str
 ) -> list[Contestant]:
-    """Return every artifact of ``paths``, proven; raises UsageError unless all are for one collective.
+    """Return the proven artifacts of ``paths``; raises UsageError if their collectives differ.
 
     ``library`` is the one that the ranks have; "" for none.
     """
@@ -133,7 +133,7 @@ def _contestant(path: str, parameters: Sequence[str] | None, network: Network | 
 def of_selection(
     name: str, selection: Selection, inputs: dict[str, str], network: Network | None, library: str = ""
 ) -> Contestant:
-    """Return a named contestant for a selection; ``inputs`` are digests, ``library`` is the ranks'."""
+    """Return a contestant for a selection; ``inputs`` are digests, ``library`` is the ranks'."""
     proven = proven_schedule(selection.choose(1), name, inputs)
     return Contestant(name, proven, network, selection, library)
 
@@ -174,7 +174,7 @@ class BenchSetup:
     sockets: bool
 
     def refuse(self, kind: Kind, ranks: int) -> None:
-        """Raise UsageError or UnavailableError if these choices do not suit the collective and its ranks."""
+        """Raise UsageError or UnavailableError if these ranks cannot run ``kind`` as chosen."""
         from synth.collective import REDUCING
 
         root = self.options.root
@@ -200,7 +200,7 @@ class BenchSetup:
         refuse_crowding([(socket.gethostname(), rooms(), need)], f"{kind} of {size_bytes} bytes")
 
     def requests(self, found: Sequence[Contestant], peers: tuple[str, ...]) -> tuple[BenchRequest, ...]:
-        """Return a request for each element type, operator and size; each also measures ``peers``."""
+        """Return a request for each element type, operator and size; each measures ``peers``."""
         from exec.program import count_of, dtype_of
 
         collective, placements = found[0].proven.program.collective, self._possible(found)
@@ -269,8 +269,6 @@ class BenchSetup:
                 f"--placement {self.options.placement}: {names or 'not all programs'} cannot run {wanted}"
             )
         return chosen
-
-    # REQ
 
 
 def setup_of(options: BenchOptions) -> BenchSetup:
@@ -362,7 +360,7 @@ def _refuse_operator_as_file(output: str | None) -> None:
 
 
 def _refuse_incomparable(before: Artifact, kind: str, dtypes: Sequence[str], ops: Sequence[str]) -> None:
-    """Raise UsageError if no row of a baseline has the collective, a type and an operator asked for.
+    """Raise UsageError if no row of a baseline has the collective, type and operator asked for.
 
     Sizes are not compared. ``ops`` are the operators asked for; empty for a collective that reduces nothing.
     """

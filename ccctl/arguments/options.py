@@ -114,7 +114,7 @@ def collective_option(help: str, metavar: str = "NAME") -> Any:  # noqa: A002 - 
 
 
 def written_option(*names: str, help: str, metavar: str = "FILE") -> Any:  # noqa: A002 - as typer calls it
-    """Return an option for an output file, which is refused at once if it plainly cannot be written."""
+    """Return an option for an output file, refused at once if it plainly cannot be written."""
     return typer.Option(*names, metavar=metavar, callback=writable, help=help)
 
 

@@ -18,7 +18,7 @@ _WORDS |= {"array": "a list", "object": "an object"}
 
 
 def mismatches(value: object, expected: Any, path: str) -> list[str]:
-    """Return the places where ``value`` does not fit type ``expected``; stops a little after ENOUGH.
+    """Return the places where ``value`` does not fit ``expected``; stops a little after ENOUGH.
 
     Descends only where something is wrong, so a right document costs one conversion.
     """

@@ -67,7 +67,7 @@ def _files() -> dict[str, Path]:
 
 
 def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
-    """Return the example named, with or without its suffix, or all in a folder; raises UsageError."""
+    """Return the example named, with its suffix or without, or a folder's; raises UsageError."""
     from probes.base import meant
 
     plain = name.rstrip("/")

@@ -1,4 +1,4 @@
-"""`ccctl tune`: choose among a library's own algorithms by size, in a file that the library loads."""
+"""`ccctl tune`: choose a library's own algorithms by size, in a file that the library loads."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def chosen(name: str | None) -> Lab:
 
 
 def refuse_foreign(name: str) -> None:
-    """Raise UnavailableError or DataError if a lab's folder exists and holds what ccctl did not write."""
+    """Raise UnavailableError or DataError if a lab's folder holds what ccctl did not write."""
     place = folder(name)
     if ownership.refuse_foreign(place, _is_ours) and (place / _STATE).exists():
         _read(name)
@@ -96,7 +96,7 @@ def forget(name: str) -> None:
 
 
 def _read(name: str) -> Lab:
-    """Return the lab that ``remember`` stored; raises DataError if its file is missing or invalid."""
+    """Return the lab that ``remember`` stored; raises DataError if its file is not valid."""
     import msgspec
 
     path = folder(name) / _STATE

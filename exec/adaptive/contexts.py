@@ -101,7 +101,7 @@ class Result:
             self.open_to, self.joined = frozenset(), None
 
     def whole(self, request: CollectiveCall) -> Array:
-        """Return all parts combined; ranks that must get equal results get them equal bit for bit."""
+        """Return all parts combined; ranks that get the same result get the same bits."""
         if request.kind in _SIDE_BY_SIDE and self._senders:
             senders = np.concatenate([np.array(part, np.int64) for part in self._senders])
             return np.concatenate(self.parts)[np.argsort(senders)].reshape(-1)

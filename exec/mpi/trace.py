@@ -104,7 +104,7 @@ class RunLog:
         )
 
     def _messages(self, link: Indices, tile: Indices, number: Indices) -> Indices:
-        """Return message identifiers from rows of the table of links, tiles and numbers; -1: none."""
+        """Return message identifiers from rows of the links table, tiles and numbers; -1: none."""
         if not len(self._links):
             return np.full(len(link), -1, dtype=np.int64)
         # Row i of the table of links belongs to the i-th key of ``connections.rows``.

@@ -78,7 +78,7 @@ def _load(name: str) -> Array:
 
 
 def _require_whole(stream: BinaryIO) -> None:
-    """Raise ValueError if the file is shorter than its header says; numpy would allocate that size."""
+    """Raise ValueError if a file is shorter than its header says; numpy would allocate it all."""
     from math import prod
 
     from numpy.lib import format as npy

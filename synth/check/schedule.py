@@ -88,7 +88,7 @@ def _check_table(owed: Obligation) -> list[str]:
 
 
 def _times(schedule: Schedule, timing: Timing) -> list[str]:
-    """Return messages on sends that start before time 0, arrive too soon, or end after the claimed time."""
+    """Return messages on sends that start before 0, arrive too soon or end too late."""
     started = np.isfinite(timing.start_s)
     travel_s = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
     slack_s = _SLACK * (1.0 + np.abs(timing.arrival_s))

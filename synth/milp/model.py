@@ -29,7 +29,7 @@ _CONTRADICTION = "Pre-processing says infeasible or unbounded"
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The ``values`` of all columns, None if no solution was found, and a proven lower bound ``bound``."""
+    """The ``values`` of all columns, None if none were found, and a proven lower ``bound``."""
 
     status: Status
     values: Floats | None

@@ -150,7 +150,7 @@ def averaging(options: AveragingOptions) -> None:
 
 
 def _tell(found: Planned, options: AveragingOptions) -> None:
-    """Draw the groups if asked for, and print them unless stdout holds the artifact or the picture."""
+    """Draw the groups if asked for, and print them unless stdout takes a file or picture."""
     from ccctl.render.text import groups as text
 
     for remark in found.remarks:
