@@ -69,7 +69,7 @@ class _InOrder(_Group):
 
 
 class _Command(_WithClaim, typer.core.TyperCommand):
-    """A command with options in sections, which refuses nan, inf, and integers above 63 bits."""
+    """A command that lists options in sections; it refuses nan, inf, and integers above 63 bits."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for title, rows in sections(self, ctx).items():

@@ -1,4 +1,4 @@
-"""The stages of execution as plain functions, which start the ranks: one collective on data, and a benchmark.
+"""Functions that start the ranks and execute a program: `run` once on data, `bench` to time it.
 
 `run` and `bench` are importable from ``exec``, beside ``launch``, which calls any function on ranks.
 """
@@ -85,7 +85,7 @@ def bench(
     keep: Callable[[Report], None] = lambda rows: None,
     progress: Progress = SILENT,
 ) -> Report:
-    """Time a program at each size in turns with other libraries, and check every element of the results.
+    """Time a program and other libraries in turns at each size; check every element of the results.
 
     A schedule of any kind is compiled first; a schedule that depends on the size is compiled for each size.
     Sizes (the larger buffer of a rank) and bandwidths (GB/s, 10^9) are those of nccl-tests. If the program
@@ -151,7 +151,7 @@ def _programs(made: Program | AnySchedule, sizes_bytes: Sequence[int]) -> list[t
 def _bench_request(
     program: Program, sizes_bytes: Sequence[int], network: Network | None, explain: bool, **how: Any
 ) -> BenchRequest:
-    """Return the request to measure one program, in all placements that it allows."""
+    """Return the request to measure one program in place, out of place or both, as it allows."""
     itemsize, collective = dtype_of(how["dtype"]).itemsize, program.collective
     counts = tuple(dict.fromkeys(count_of(collective, size, itemsize) for size in sizes_bytes))
     chunk_bytes = [

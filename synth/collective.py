@@ -136,7 +136,7 @@ class Custom:
         return found or self._not_rising()
 
     def _not_rising(self) -> list[str]:
-        """Return a finding for each rank that repeats or falls within its group."""
+        """Return a finding for each rank that does not exceed the rank before it in its group."""
         rises = np.diff(self.group_rank) > 0
         # Each group starts anew: its first rank need not exceed the last rank of the group before.
         rises[self.group_start[1:-1] - 1] = True
@@ -201,7 +201,7 @@ class Collective:
 
     @property
     def share(self) -> int:
-        """Chunks per owner: per rank or per pair, else all; 1 for custom and several."""
+        """The k of the module's table: chunks a rank, pair or buffer; 1 for custom and several."""
         if self.kind in ("custom", "several"):
             return 1
         return self.chunks // max(1, _owners(self.kind, self.size))
@@ -375,7 +375,7 @@ class Collective:
 def collective(
     kind: Kind, ranks: int, chunks_per_rank: int = 1, root: int = 0, members: Sequence[int] = ()
 ) -> Collective:
-    """Return a collective whose inputs hold ``chunks_per_rank`` chunks; by default of all ranks.
+    """Return a collective of ``members`` (default: all) with ``chunks_per_rank`` chunks an input.
 
     In reduce_scatter, scatter and all_to_all, an input holds chunks for every member, so the count is rounded
     up to a multiple of the members. Raises UsageError if the request makes no sense.
@@ -416,7 +416,7 @@ def kind_of(word: str) -> Kind:
     all_reduce, allreduce, AllReduce, all-reduce, MPI_Allreduce and ar all name all_reduce. Raises UsageError
     with the most similar name if the word is unknown.
     """
-    # MPI_Allreduce, ncclAllReduce, all_reduce_perf.
+    # Drop the prefixes of MPI_Allreduce and ncclAllReduce, and the suffix of all_reduce_perf.
     plain = re.sub(r"^(mpi|nccl|rccl)|perf$", "", re.sub(r"[_\s-]", "", word.lower()))
     for kind in KINDS:
         if kind.replace("_", "") == plain:

@@ -1,7 +1,7 @@
 """The collectives that `--collective` means: one by name, several at once, or those of a file.
 
-``broadcast:0-7,all_reduce:8-15`` is two at once, each on its ranks; ``broadcast@3:0-7`` has root 3. A file
-(TOML or JSON) lists collectives, or says of each chunk where it is and where it must go.
+``broadcast:0-7,all_reduce:8-15`` means two collectives at once, each on its own ranks; ``broadcast@3:0-7``
+has root 3. A file (TOML or JSON) lists collectives, or says of each chunk where it is and where it must go.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["parse_collectives"]
 
-# A mistyped count is refused before the lists of its chunks fill the memory.
+# Most chunks that one entry may count: a mistyped count is refused before its chunks fill the memory.
 _MOST_CHUNKS = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""Programs from artifacts: a schedule is proven and compiled on the way, a program is judged."""
+"""Proven programs from artifacts: schedules are checked and compiled, programs are judged."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def proven_program(
 
     For ``size_bytes`` a periodic schedule gets as many periods as carry that size, a symmetric schedule gets
     chunks of matching size, and a selection yields its schedule for that size. Nothing else takes a size.
-    ``how`` are options of the compiler. Raises FoundProblem with the findings against it.
+    ``how`` are options of the compiler. Raises FoundProblem with the findings if the schedule or the program
+    is wrong.
     """
     if not is_algorithm(path):
         refuse_parameters(path, parameters)
@@ -155,7 +156,7 @@ def refuse_parameters(path: str, parameters: Sequence[str] | None) -> None:
 
 
 def as_collective(program: Program, kind: str) -> Program:
-    """Return a custom program that must do the collective ``kind``; raises UsageError if it cannot.
+    """Return a custom program as one for collective ``kind``; raises UsageError if it cannot be.
 
     If input and output of the collective can never share memory, the program is out of place, whatever its
     file says.

@@ -22,11 +22,11 @@ PART = re.compile(r"\.ccctl-[0-9a-f]{16}\.part")
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int | None = None) -> None:
-    """Replace ``path`` by ``content``, whole or as parts that are written as they come.
+    """Replace ``path`` by ``content``: bytes, or an iterable of parts, each written as it comes.
 
-    Raises CannotWriteError, and then nothing was changed. A symbolic link stays and its target is replaced; a
-    device or a pipe is written to as it is. Without ``mode``, an existing file keeps its mode and a new one
-    gets that of the umask.
+    Raises CannotWriteError if that fails; a file is then unchanged. A symbolic link stays and its target is
+    replaced; a device or a pipe is opened and written directly. Without ``mode``, an existing file keeps its
+    mode, and a new one gets 0o666 without the bits of the umask.
     """
     refuse_unwritable(path)
     target = Path(os.path.realpath(path))
@@ -42,7 +42,7 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int | N
 
 
 def write_output(path: str | None, content: bytes) -> None:
-    """Write ``content`` to a file as ``write_atomically`` does, or to stdout where that is "-" or None."""
+    """Write ``content`` to stdout if ``path`` is "-" or None, else as ``write_atomically`` does."""
     if path in (None, "-"):
         console.raw(content)
     else:
@@ -66,9 +66,10 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def _refuse_planted(path: Path) -> None:
-    """Raise CannotWriteError for a symbolic link that another user left where all can write.
+    """Raise CannotWriteError for another user's symbolic link in a folder that others can write to.
 
-    The kernel does the same with fs.protected_symlinks, because the other user chooses where the link leads.
+    The other user chooses where such a link leads. Links of root and of the folder's owner are allowed. The
+    kernel refuses such links in sticky folders if fs.protected_symlinks is set.
     """
     with contextlib.suppress(OSError):
         link, folder = path.lstat(), path.parent.stat()
@@ -96,7 +97,7 @@ def _replace(target: Path, parts: Iterable[bytes], mode: int | None) -> None:
 
 
 def _part(folder: Path) -> tuple[Path, BinaryIO]:
-    """Return a new file in ``folder``, which this process holds locked until it is closed."""
+    """Return a new part file in ``folder``; the file is locked until it is closed."""
     while True:
         path = folder / f".ccctl-{secrets.token_hex(8)}.part"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -104,9 +105,9 @@ def _part(folder: Path) -> tuple[Path, BinaryIO]:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX)
         except OSError:
-            # A file system without locks: there nothing is ever swept.
+            # The file system has no locks, so ``_sweep`` removes nothing there.
             return path, stream
-        # Another writer may have found it before it was locked, and have swept it.
+        # Another writer may have removed the file before it was locked.
         if path.exists():
             return path, stream
         stream.close()

@@ -48,8 +48,8 @@ EXAMPLES = (
     ),
     ("ccctl simulate schedule.json --with simgrid", "have another simulator judge the time"),
 )
-# The largest relative difference between both simulators that is no error: if sends take turns, they have the
-# same model.
+# The largest accepted relative difference between the two simulators. If sends take turns, both simulators
+# have the same model.
 _AGREE = 0.01
 
 
@@ -161,7 +161,8 @@ def simulate(options: SimulateOptions) -> None:
 class Simulated:
     """A simulated schedule or program: its figures, and the functions that draw and trace it.
 
-    With ``counts_chunks``, the bound holds for chunks of its size, else for chunks of any size.
+    With ``counts_chunks``, the bound holds only for chunks of the schedule's or program's size, otherwise for
+    chunks of any size.
     """
 
     values: dict[str, Any]
@@ -316,7 +317,7 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
 
 
 def _moved(read: Artifact, options: SimulateOptions) -> AnySchedule:
-    """Return the schedule at the wanted size and network; on another network with all sends.
+    """Return the schedule for the wanted size and network; for another network, list all sends.
 
     Raises UsageError.
     """

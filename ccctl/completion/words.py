@@ -1,7 +1,7 @@
 """The words that may follow an option: names of networks, collectives, methods, peers, and hosts.
 
 The names are repeated here, because the registries that define them load NumPy, for which a completing shell
-must not wait. Tests check that both agree.
+must not wait. Tests check that they agree with the registries.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def networks(incomplete: str) -> list[str]:
 
 
 def _network_files(start: str) -> list[str]:
-    """Return entries of this folder that begin with ``start``: folders, possible networks."""
+    """Return folders and possible network files of this folder whose names begin with ``start``."""
     with suppress(OSError), os.scandir() as entries:
         return sorted(
             f"{entry.name}/" if entry.is_dir() else entry.name

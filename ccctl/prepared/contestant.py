@@ -88,7 +88,7 @@ def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
 
     ranks, where = placed(wanted.world)
     device = {"cpu": "process", "cuda": "cuda"}.get(wanted.device, "auto")
-    # The key includes one for this host, because the links may differ after a reboot or in a lab.
+    # `host_key` tells boots and network namespaces of this host apart, because their links may differ.
     key = {"ranks": ranks, "hosts": where, "device": device, "machine": host_key()}
     hosts = f"{plural(len(where), 'host')}" if where else "this host"
     what = f"the links between {plural(ranks, 'rank')} on {hosts}"
@@ -158,7 +158,7 @@ def _cached_or_made(
 
 
 def request_of(wanted: BenchWorkload, ranks: int) -> CollectiveRequest:
-    """Return the one collective to run; raises UsageError unless it is exactly one, of all ranks."""
+    """Return the collective to run; raise UsageError for several, or for groups of ranks."""
     if ranks < 2:
         raise UsageError("-n 1: a collective needs two ranks at least")
     found = parse_collectives(wanted.collective, ranks, root=wanted.root)

@@ -1,7 +1,7 @@
 """Metrics files for the textfile collector of Prometheus' node exporter, replaced at the end of each run.
 
-The file is written even if the run fails. ``ccctl_exit_code`` and the time of the last success, which a
-failed run keeps, tell a failed run from a healthy one.
+The file is written even if the run fails. Two metrics tell a failed run from a healthy one:
+``ccctl_exit_code``, and the time of the last success, which a failed run leaves as it was.
 """
 
 from __future__ import annotations

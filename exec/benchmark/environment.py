@@ -13,7 +13,7 @@ from probes.base import plural
 
 __all__ = ["crowded", "machine", "waiting"]
 
-# Share of the time spent waiting for a core above which the second digit of a ratio is chance.
+# If ranks wait for a core for more than this share of the time, the second digit of a ratio is chance.
 _WAITED = 0.1
 _PACKAGES = ("ccctl", "numpy", "mpi4py", "torch", "cupy-cuda12x", "cupy-cuda13x")
 
@@ -40,7 +40,7 @@ def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
 
 
 def waiting(share: float) -> str:
-    """Return why ranks waited for cores, if for a notable ``share`` of the time; else ""."""
+    """Return why ranks waited for cores; "" if the ``share`` of time that they waited is small."""
     return "other programs take the cores of ranks" if share > _WAITED else ""
 
 

@@ -11,18 +11,18 @@ from exec.benchmark.report import Measurement, Report, Row
 
 __all__ = ["RowChange", "compare", "label_of"]
 
-# The label of a row, its placement, and its program where that matters.
+# (label of a row, placement, program); the program is "" unless both reports have several.
 Key = tuple[str, str, str]
 # A change is believed if it exceeds this number of standard errors of the difference of two medians.
 _BELIEVED = 3.0
-# Standard error of a median, times √n, over the distance of the quartiles. The error is 1.2533 σ / √n, and σ
-# of a normal distribution is the distance of its quartiles / 1.349.
+# The standard error of the median of n samples is this factor · (p75 - p25) / √n. For a normal distribution
+# the error is 1.2533 σ / √n, and σ is (p75 - p25) / 1.349.
 _MEDIAN_ERROR = 1.2533 / 1.349
 
 
 @dataclass(frozen=True)
 class RowChange:
-    """One row and placement in both reports, in seconds; ``noise_s`` is the error of their difference."""
+    """Seconds of a row and placement in two reports; ``noise_s`` is the error of new - old."""
 
     label: str
     old_s: float
@@ -58,8 +58,8 @@ class RowChange:
 def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[RowChange]:
     """Return a change for each row and placement that both reports have, in the order of ``new``.
 
-    Medians are compared if both reports know the spread of their repetitions, else means. Programs are
-    distinguished by name if both reports have several of them.
+    A row's medians are compared if both reports have the spread of its repetitions, else its means. Programs
+    are distinguished by name if both reports have several of them.
     """
     by_program = _programs(old) > 1 and _programs(new) > 1
     before, after = _measured(old.rows, by_program), _measured(new.rows, by_program)
@@ -105,7 +105,7 @@ def _typical(found: list[Measurement], medians: bool) -> float:
 
 
 def _error(found: list[Measurement]) -> float:
-    """Return the standard error of the median of these measurements, each a median itself."""
+    """Return the standard error of the mean of these medians, used as the error of their median."""
     errors = [
         _MEDIAN_ERROR * (one.spread.p75_s - one.spread.p25_s) / math.sqrt(max(1, one.spread.samples))
         for one in found

@@ -152,9 +152,9 @@ def with_rules(table: Table, measured: MeasuredRules) -> Table:
 
 
 def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
-    """Return (largest number of ranks, branch) pairs, as ``with_rules`` makes them; None is any number.
+    """Return (most ranks, branch) pairs of a tree in ``with_rules``'s form; None is any number.
 
-    A tree that does not branch by ranks is one branch for any number.
+    A tree of any other form is one branch for any number.
     """
     bounds = [key.removeprefix("comm_size<=") for key in intra]
     if bounds[-1] != _ANY or not all(bound.isdecimal() for bound in bounds[:-1]):

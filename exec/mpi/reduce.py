@@ -26,7 +26,7 @@ _FLOAT16 = np.dtype([("float16", np.uint16)])
 def sample_of(dtype: np.dtype[Any]) -> Array:
     """Return an empty array whose dtype selects the compiled loop; a 16-bit float is a record of a uint16.
 
-    Numba has no type for these.
+    Numba has no type for 16-bit floats.
     """
     return np.empty(0, _FLOAT16 if dtype == np.float16 else dtype)
 

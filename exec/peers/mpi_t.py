@@ -15,7 +15,7 @@ from probes.base import UnavailableError
 
 __all__ = ["Variables", "choices_of", "library_path"]
 
-# MPI_T copies a text into the caller's buffer and cuts off what does not fit.
+# Bytes of the buffer into which MPI_T copies a text; it cuts off what does not fit.
 _LONGEST = 8192
 # MPICH lists the values of a variable only in its description, in order, in lines such as "ring  - Force ring
 # algorithm".
@@ -41,7 +41,7 @@ class Variables:
         return held.value
 
     def choices(self, name: str) -> dict[str, int]:
-        """Return the values that a variable may have, by name, in order."""
+        """Return {name: number} of the values that a variable may have, in the library's order."""
         text, words = ctypes.create_string_buffer(_LONGEST), c_int(_LONGEST)
         kind, short = c_void_p(), c_int(0)
         unused = [byref(c_int()) for _ in range(2)]
@@ -94,7 +94,7 @@ class Variables:
 
 
 def choices_of(description: str) -> dict[str, int]:
-    """Return the values that the description of a variable lists, by name."""
+    """Return the values that a variable's description lists, as {name: number}, numbered from 0."""
     return {name: value for value, name in enumerate(_IN_WORDS.findall(description))}
 
 

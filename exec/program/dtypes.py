@@ -44,7 +44,8 @@ _UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maxi
 def ufunc_of(redop: str) -> Callable[..., Any]:
     """Return the NumPy function of an operator.
 
-    ``avg`` adds, and divides at the end. Raises UsageError for an unknown operator.
+    That of ``avg`` is addition; ``divided`` divides the sum at the end. Raises UsageError for an unknown
+    operator.
     """
     if redop not in _UFUNCS:
         raise UsageError(
@@ -89,7 +90,7 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def combine_of(redop: str, dtype: np.dtype[Any]) -> Callable[[Array, Array], Array]:
-    """Return the operator on two arrays of one element type; bfloat16 through float32."""
+    """Return the operator on two arrays of one element type; bfloat16 is computed in float32."""
     ufunc = ufunc_of(redop)
     return partial(_through_float32, ufunc) if dtype == BFLOAT16 else ufunc
 

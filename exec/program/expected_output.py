@@ -2,7 +2,7 @@
 
 Every rank repeats a pattern of small integers. The length of the pattern is a prime, so a chunk that is
 misplaced, missing or added twice gives a wrong result. The integers are small enough that their sums are
-exact in the element type: up to two million ranks in float32, 256 in bfloat16. For products, at every
+exact in the element type, for up to 16 million ranks in float32 and 256 in bfloat16. For products, at every
 element only two ranks hold a factor other than 1.
 """
 
@@ -21,7 +21,7 @@ from synth.program import INPUT, OUTPUT
 
 __all__ = ["expected", "given"]
 
-# A prime (2^13 - 1), so that no chunk size divides it.
+# Elements of a pattern: a prime (2^13 - 1), so that no usual chunk size shares a factor with it.
 _PERIOD = 8191
 _LARGEST = 7
 # The largest n for which every integer from -n to n can be represented; 2^24 for other types.

@@ -15,9 +15,9 @@ __all__ = ["Gossip"]
 class Gossip:
     """An exchange of parameters with both neighbours during the computation of gradients.
 
-    Gradients are computed at the parameters before the exchange. The weights of the mixing matrix are 1/3 for
-    the rank itself and each neighbour, or 1/2 each for two ranks. A rank sends its parameters to each
-    neighbour once per iteration.
+    Gradients are computed at the parameters that the rank had before the exchange. The weights of the mixing
+    matrix are 1/3 for the rank itself and each neighbour, or 1/2 each for two ranks. A rank sends its
+    parameters to each neighbour once per iteration.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -39,7 +39,7 @@ class Gossip:
         self._works = dist.batch_isend_irecv(calls) if calls else []
 
     def after_backward(self) -> None:
-        """Replace the parameters by the mean with the neighbours'; the optimizer steps from it."""
+        """Average the parameters with the neighbours'; the optimizer steps from the mean."""
         for work in self._works:
             work.wait()
         # Sum in the order of ranks, so that two ranks that mix the same parameters get the same bits.

@@ -28,8 +28,8 @@ __all__ = [
     "without_joined",
 ]
 
-# A function that returns a context manager. Within its block, this rank's data for a part is passed to the
-# function's argument when it arrives.
+# A function of a callback that returns a context manager. Within the block, the callback gets this rank's
+# data for a part when the data arrives.
 Offers = Callable[[Callable[[Array], None]], AbstractContextManager[None]]
 
 
@@ -69,7 +69,7 @@ class Entrance:
 def joined_elements(phase: Phase, rank: int, joined: Mask, count: int) -> Mask:
     """Return for each of ``count`` elements whether it has joined.
 
-    ``joined`` is the same mask, but of the elements of the phase's input.
+    ``joined`` says this of each element of the rank's input of ``phase``.
     """
     places = phase.input_places(rank)
     slots = joined.reshape(len(places), -1)

@@ -8,7 +8,7 @@ __all__ = ["SILENT", "Progress", "Safekeeping"]
 
 
 class Progress(Protocol):
-    """Calls of a stage while it works; the command line draws progress and feeds its watchdog from them."""
+    """Calls that a stage makes while it works: they drive the progress display and the watchdog."""
 
     def update(self, done: float, total: float, text: str = "") -> None:
         """Report that ``done`` of ``total`` units are finished; ``text`` names the current work."""
@@ -18,7 +18,7 @@ class Progress(Protocol):
 
 
 class Safekeeping(Progress, Protocol):
-    """The progress of a rank that may be lost before its result is complete."""
+    """Progress of a rank that may be lost, and so hands over its result piece by piece."""
 
     def partial(self, value: object) -> None:
         """Hand over a piece of the result to the command that started this rank."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["first_of", "meant", "plural", "rate_text", "some", "without_domain"]
 
-# difflib takes at worst quadratic time in the length of a word, so longer ones are cut.
+# Longer words are cut to this many characters, because difflib can take quadratic time in their length.
 _LONGEST_WORD = 60
 
 
@@ -17,7 +17,10 @@ def plural(count: int, noun: str) -> str:
 
 
 def rate_text(bytes_per_s: float) -> str:
-    """Return the rate with four digits, or with all digits before the point: "3.2 GB/s", "13740 GB/s"."""
+    """Return the rate in GB/s with at most four digits: "3.2 GB/s".
+
+    Rates of five digits and more become whole numbers: "13740 GB/s".
+    """
     gigabytes = 1e-9 * bytes_per_s
     return f"{gigabytes:.4g} GB/s" if gigabytes < 9999.5 else f"{gigabytes:.0f} GB/s"
 

@@ -12,7 +12,7 @@ from probes.live.cuda import cuda_errors, cupy_module
 
 __all__ = ["CudaCopies"]
 
-# 20 MB over eight parallel transfers: AdapCC, Sec. IV-A.
+# Bytes of a copy and streams of the busy GPU (AdapCC, Sec. IV-A); the value of cudaMemcpyDeviceToHost.
 _COPY_BYTES = 20 << 20
 _STREAMS = 8
 _TO_HOST = 2

@@ -71,9 +71,10 @@ class Bandwidths:
         return None if per_lane is None else per_lane * (width or self.pcie_lanes_if_unknown)
 
     def pcie_gbs_of_wire(self, raw_gbs: float) -> float | None:
-        """Return the delivered GB/s of a link of which only the raw GB/s on the wire is known.
+        """Return the delivered GB/s of a PCIe link from its raw GB/s; None if no speed fits.
 
-        Encoding is 8b/10b up to 5 GT/s and 128b/130b above; the raw rate shows which one applies.
+        A speed fits if ``raw_gbs`` is its rate without encoding overhead on 1, 2, 4, 8, 16 or 32 lanes.
+        Encoding is 8b/10b up to 5 GT/s and 128b/130b above.
         """
         for speed, per_lane in self.pcie_gbs_per_lane.items():
             lane_gbs = float(speed) / 8 * (0.8 if float(speed) < 8 else 128 / 130)

@@ -11,12 +11,14 @@ __all__ = ["answer", "round_trips"]
 
 # Each kind of probe has its own tag, so that a message of one never reaches another.
 _TAG = 101
-# The first messages may open the connection, so they only show the pace and are not counted.
+# The number of first round trips. They may open the connection, so they only show the pace and are not
+# counted.
 _WARM = 20
-# A minimum needs some round trips on any link; on a fast one the time would allow too many.
+# The least and the most round trips that are counted. On any link the minimum needs some; on a fast one the
+# time would allow too many.
 _LEAST, _MOST = 20, 2000
-# A lost message is sent again and arrives 0.2 s late, so a measurement ends early after this many times its
-# planned time.
+# After this many times its planned time, a measurement ends with fewer round trips than planned: a lost
+# message is sent again and arrives 0.2 s late. ``_LAST`` is the first byte of the last message.
 _LATE = 4
 _LAST = 1
 

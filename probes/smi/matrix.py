@@ -2,7 +2,7 @@
 
 The matrix numbers GPUs and has no bus ids. So a GPU is called "gpu<number>" until another source of the same
 machine has its bus id. An NVLink cell counts the links between two GPUs. If the counts of one GPU add up to
-more links than any GPU has, all cells mean the same links, into NVSwitches.
+more links than any model of GPU has, each cell counts the same links: those from the GPU to NVSwitches.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ _Decide: TypeAlias = Callable[[npt.NDArray[np.float64]], _Bools]
 _Key = TypeVar("_Key", bound=Hashable)
 # Least gap between two groups, in spreads of the trials.
 _SPREADS = 3.0
-# Least relative differences: _EFFECT between two groups (a smaller one may be real, but is never a shared
-# link), _NEARER between the lowest key and the next.
+# Least relative differences: _EFFECT between two groups, _NEARER between the lowest key and the next. A
+# smaller difference between groups may be real, but is never due to a shared link.
 _EFFECT = 0.1
 _NEARER = 0.02
 # A single group shares a link if its median ratio is below this: a shared link leaves half of the rate or
@@ -36,7 +36,7 @@ _RESAMPLINGS = 200
 
 @dataclass(frozen=True)
 class SideVerdict(Generic[_Key]):
-    """The chosen keys, and for each key the confidence in its side (0.5 and less is undecided)."""
+    """The chosen keys, and the confidence in each key's decision (0.5 or less: undecided)."""
 
     chosen: frozenset[_Key]
     confidence: dict[_Key, float]
@@ -114,7 +114,7 @@ def _lower_group(table: npt.NDArray[np.float64]) -> _Bools:
 
 
 def _best_cut(ordered: npt.NDArray[np.float64]) -> float | None:
-    """Return the largest value of the lower of the two most compact groups; None below two values."""
+    """Return the largest value of the lower group of 2-means; None for fewer than two values."""
     if len(ordered) < 2:
         return None
     cuts = range(1, len(ordered))

@@ -24,8 +24,8 @@ from synth.network import Network
 
 __all__ = ["is_promising", "spanning_tree_s_per_byte"]
 
-# The most links for which the search takes less than a second, and a number of resources that is never too
-# large for that.
+# The most links for which the search takes less than a second. With so few links, at most ``_FEW_RESOURCES``
+# resources are always few enough.
 _MOST_LINKS, _FEW_RESOURCES = 20_000, 64
 # The number of trees before the first linear program, the most rounds, and the trees added in a round at each
 # of two prices (the latest and the mean).

@@ -17,7 +17,7 @@ from synth.program import INPUT, OPS, READS_SRC, WRITES_DST, Program
 __all__ = ["Values", "follow", "missing"]
 
 _CPY, _RE = OPS.index("cpy"), OPS.index("re")
-# Contributions are bits in words of NumPy's uint64.
+# The bits of a word (NumPy's uint64); each contribution is one bit.
 _WORD = 64
 # The flaws that make a value invalid; a value keeps the first one.
 UNWRITTEN, LENGTH, TWICE, MIXED, COPIED = range(1, 6)
@@ -30,9 +30,9 @@ class Values:
     Value v is a sum of contributions to chunk ``chunk[v]``. ``bits[v]`` has a bit for each rank that
     contributed, and ``expression[v]`` is a hash of the order of the additions. ``flaw[v]`` is not 0 for an
     invalid value, which step ``step[v]`` made. ``cell`` gives the value that each cell holds at the end (-1:
-    none). ``unread`` has a row (step, first such cell) for each step that reads an unwritten cell. ``uneven``
-    has a row (step, chunks of its message) for each step that receives a message of another size than its
-    own. Both are errors even if nothing uses the values.
+    none); slots that share memory are one cell. For each step that reads unwritten cells, ``unread`` has a
+    row (step, the first of these cells). ``uneven`` has a row (step, chunks of its message) for each step
+    that receives a message of another size than its own. Both are errors even if nothing uses the values.
     """
 
     chunk: Indices
@@ -101,7 +101,7 @@ def _reduced(program: Program) -> Mask:
 
 
 class _Steps(NamedTuple):
-    """The columns of steps: ``src``, ``dst`` are first slots, ``offset`` starts a message."""
+    """One row a step: first slots ``src`` and ``dst``, and ``offset``, where its message starts."""
 
     op: Indices
     sends: Mask
@@ -154,7 +154,8 @@ def _follow(
         # Executors skip a copy of slots to themselves: it neither reads nor writes.
         if op[step] == _CPY and same[src[step]] == same[dst[step]]:
             continue
-        # All slots of a step share one value for an unwritten source and one for a message of another size.
+        # If a step reads unwritten slots, one invalid value stands for all of them; if it receives a message
+        # of another size, one stands for the whole message.
         blank = -1
         receiving = receives[step]
         odd = receiving and count[sender[step]] != length

@@ -79,7 +79,7 @@ def by_torch(model: Model, buffer_bytes: int, first_bytes: int) -> list[Bucket]:
 
 
 def by_cycle(model: Model, buffer_bytes: int, cycle_s: float) -> list[Bucket]:
-    """Return buckets, at most a buffer each, of the tensors that become ready in a cycle (Horovod)."""
+    """Return buckets of tensors that become ready in one cycle, filled up to a buffer (Horovod)."""
     found: list[Bucket] = []
     same: list[Bucket] = []
     now = -1
@@ -93,7 +93,7 @@ def by_cycle(model: Model, buffer_bytes: int, cycle_s: float) -> list[Bucket]:
 
 
 def merged(model: Model, costs: RingCosts) -> list[Bucket]:
-    """Return buckets; a layer joins the last one if waiting for it costs less than a start-up (MG-WFBP)."""
+    """Return buckets; one takes in a layer if the wait for it is below a start-up (MG-WFBP)."""
     found: list[Bucket] = []
     free_s = 0.0
     for one in by_layer(model):

@@ -39,13 +39,13 @@ def lowest(word: np.uint64) -> int:
     The 64 products of a power of two and the de Bruijn number differ in their top 6 bits, which index a
     table.
     """
-    # The index is signed, because numba makes a float of signed and unsigned together.
+    # The index is cast to int64, because numba computes signed with unsigned integers as floats.
     return int(_PLACE[np.int64(((word & (~word + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58))])
 
 
 @compiled
 def throw(dice: Words, sides: int) -> int:
-    """Return a random number below ``sides``, which fits into 32 bits (xorshift64*, Vigna 2016)."""
+    """Return a random number below ``sides`` (at most 32 bits), by xorshift64* (Vigna 2016)."""
     state = dice[0]
     state ^= state >> np.uint64(12)
     state ^= state << np.uint64(25)

@@ -1,8 +1,8 @@
-"""All_to_all in few steps: data that crosses between hosts is gathered at ranks of one host and sent at once.
+"""All_to_all in two or three steps: data that crosses between hosts is first gathered in its host.
 
-Two-step: a chunk first goes to the rank of its own host that has the target's place, then across hosts (GC3
-Sec. 2). Messages between hosts are larger by a factor of the ranks per host, and each NIC talks only to NICs
-of the same place.
+Two-step: a chunk first goes to the rank of its own host that has the same place (position in its host) as the
+target. Then it crosses to the target (GC3 Sec. 2). Messages between hosts are larger by a factor of the ranks
+per host, and each NIC talks only to NICs of the same place.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def three_step(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Return an all_to_all in three steps: to the rank that serves the target's host, across, inside.
+    """Return an all_to_all in three steps: to a rank for the target's host, across, to the target.
 
-    As in GC3 Sec. 6.2, all data of one host for another crosses together, in few and large messages. Each
-    host has size // hosts ranks (at least one) for each other host, so that all NICs work. Raises as
-    ``synthesize`` does.
+    As in GC3 Sec. 6.2, all data of one host for another crosses together, in few and large messages. To each
+    other host, a host assigns size // hosts of its ``size`` ranks (at least one), so that all NICs work.
+    Raises as ``synthesize`` does.
     """
     if collective.kind != "all_to_all":
         raise NotApplicableError(f"three_step does not serve {collective.kind}")
@@ -66,7 +66,7 @@ def _relayed(
     method: str,
     seed: int,
 ) -> Schedule:
-    """Return a schedule of every chunk through its ``stops`` (arrays of ranks) in turn; equal stops merge.
+    """Return the schedule that moves chunks along ``stops`` (arrays of ranks); equal stops merge.
 
     In each step, chunks go in the order of (final target − source) modulo the number of ranks. Raises
     NotApplicableError if a link is missing.

@@ -11,15 +11,15 @@ from probes.base import DataError, Indices, whole
 
 __all__ = ["ElementTable", "Elements", "parse"]
 
-# Attributes become numbers in batches, because as strings they take far more memory.
+# Elements in a batch. Their attributes become numbers together, because strings take far more memory.
 _BATCH = 1 << 14
-# Limits are checked after each piece, before the next one can fill the memory.
+# Bytes parsed at a time. Limits are checked after each such piece, before the next can fill the memory.
 _PIECE = 1 << 16
-# Files beyond these are refused before they fill the memory.
+# Most bytes of a tag, levels of nesting, and elements. A larger file is refused before it fills the memory.
 _LONGEST_TAG = 1 << 20
 _DEEPEST = 64
 _MOST_ELEMENTS = 1 << 23
-# The largest int of C, as which MSCCL's parser reads attributes (xmlGetAttrInt).
+# The largest C int. MSCCL's parser reads attributes as C ints (xmlGetAttrInt).
 _LARGEST = (1 << 31) - 1
 _UNREADABLE = np.iinfo(np.int64).min
 
@@ -134,7 +134,8 @@ def parse(content: bytes, source: str) -> Elements:
     except DataError:
         raise
     except Exception as error:
-        # Expat asks Python's codecs for all 256 bytes of an encoding, and they may raise anything.
+        # For an encoding unknown to Expat, a Python codec decodes all 256 byte values, and it may raise
+        # anything.
         raise DataError(source, [f"expected XML in UTF-8 or UTF-16: {error}"]) from error
     for table in (reader.elements.gpus, reader.elements.blocks, reader.elements.steps):
         table.flush()
@@ -188,7 +189,7 @@ class _Reader:
 
 def _numbers(values: Sequence[str]) -> Indices:
     joined = "".join(values)
-    # int() alone is twice as fast; use it if no number is too long or has digits of another script.
+    # int() is twice as fast as `whole`. Both agree on short ASCII numbers without underscores.
     if joined.isascii() and "_" not in joined and max(map(len, values)) < 10:
         try:
             return np.fromiter(map(int, values), dtype=np.int64, count=len(values))

@@ -22,7 +22,7 @@ _PART = {"allgather": "i", "reducescatter": "o"}
 
 
 def known(collective: str) -> bool:
-    """Return whether the result of a collective of this name is known here."""
+    """Return whether ``expected`` knows the result of a collective of this name."""
     return collective in ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 
 
@@ -45,7 +45,10 @@ def expected(plan: ExecutionPlan, rank: int, chunk: int) -> list[tuple[int, int]
 
 
 def finenesses(plan: ExecutionPlan) -> tuple[int, ...]:
-    """Return the cells per chunk with which to judge a plan: two values if slices may leave a remainder."""
+    """Return the numbers of cells per chunk with which to judge a plan.
+
+    A plan with slices has two: the slices divide the first evenly, and the second leaves a remainder.
+    """
     every = [one for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
     slices = {one.slices for one in every if one.slices > 1}
     units = _UNITS if any(one.name == "pipeline" for one in every) else 1
@@ -63,7 +66,7 @@ def slice_of(size: int, at: int, slices: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PlanMemory:
-    """Cells numbered rank by rank: input, output, two halves of scratch, and the same two for packets."""
+    """Cells by rank, in six regions: input, output, two scratch halves, and two for packets."""
 
     plan: ExecutionPlan
     cells: int
@@ -75,7 +78,10 @@ class PlanMemory:
         return longest * self.cells
 
     def of(self, rank: int, buffer: str, launch: int, *, packets: bool = False) -> int:
-        """Return the first cell of a buffer, as launch ``launch`` sees it."""
+        """Return the first cell of a buffer in this launch.
+
+        With double scratch, the launches use its halves in turn.
+        """
         half = launch % 2 if self.plan.double_scratch else 0
         region, offset = {"i": 0, "o": 1, "s": 2 + half}[buffer], 0
         if packets:
@@ -98,7 +104,7 @@ class PlanMemory:
         return f"rank {rank} {(whole, *'ossss')[region]}[{at // self.cells}]"
 
     def range(self, operation: Operation, operand: Operand, unit: int) -> tuple[int, int]:
-        """Return the cells, within its buffer, that a slice or pipeline unit of an operand covers."""
+        """Return (begin, end) in the buffer of the cells of an operand's slice or pipeline unit."""
         first, size = operand.index * self.cells, operand.size * self.cells
         if unit >= 0:
             low, high = slice_of(size, unit, _UNITS)

@@ -73,7 +73,7 @@ def threadblock_bytes_per_s(spec: str) -> float:
 
 
 def hosts_named(spec: str) -> int | None:
-    """Return the number of hosts in a name such as ``dgx-a100:2``; None without one, which means 1."""
+    """Return the number of hosts after the colon in ``dgx-a100:2``; None without a colon."""
     return _count(spec) if ":" in spec else None
 
 

@@ -1,4 +1,4 @@
-"""Predicts a program's time on a measured network, between FIFO order and fair sharing at ports."""
+"""Predicts a program's time on a measured network: a mean of FIFO and fair sharing at ports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COSTS = Costs(step_s=10e-6, fifo=8)
 # Costs within one host. A step through shared memory is far cheaper than one over sockets: two ranks sum 1
 # KiB in 5 us.
 _COSTS_OF_ONE_HOST = Costs(fifo=8)
-# The most steps times links for which flows are simulated one by one.
+# The largest product of steps and links for which fair sharing at ports is simulated.
 _MOST_WORK = 20_000_000
 # A schedule is clearly faster only if its predicted time is below this share of the other's, as predictions
 # are not more accurate.
@@ -44,9 +44,9 @@ MOST_SENDS = 20_000
 class Prediction:
     """The parts of a program's predicted time.
 
-    ``in_turn`` is the simulation in which transfers that meet at a port wait for each other. ``sharing_s`` is
-    added to it, with either sign, because they partly share the port instead. ``on_host`` replaces both if
-    all ranks are on one host whose memory was measured.
+    ``in_turn`` is the simulation in which transfers that meet at a port wait for each other. ``sharing_s``,
+    positive or negative, is added to its time, because the transfers partly share the port instead.
+    ``on_host`` replaces both if all ranks are on one host whose memory was measured.
     """
 
     costs: Costs
@@ -103,9 +103,9 @@ def is_clearly_sooner(time_s: float, other_s: float) -> bool:
 
 
 def soonest(schedules: Sequence[Schedule]) -> Schedule:
-    """Return the schedule with the least predicted time; the first one unless another is clearly faster.
+    """Return the schedule predicted to be fastest, or the first one if it is close to that.
 
-    - If there are no links, or the first is too long to predict, the first is returned.
+    - If there are no links, or the first is too long to predict on several hosts, the first is returned.
     - On one host, a first schedule that is too long to predict loses to shorter ones, because thousands of
       short messages cost more there than they gain. Among schedules close to the fastest, the one with the
       fewest sends wins, because the model of links underestimates the cost of messages.

@@ -157,8 +157,8 @@ def _routes(
         for column, link in found:
             src = int(network.src[link])
             before = arrives.get((chunk, src))
-            # A chunk can take a link only if it reaches the link's source; it arrives the link's travel time
-            # later.
+            # A chunk can take a link only if it reaches the link's source. It then arrives at least the
+            # link's travel time later.
             far = longest + float(travel[link])
             own = [arrives[chunk, rank], column]
             if before is None:

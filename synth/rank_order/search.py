@@ -2,9 +2,9 @@
 
 The local search reverses pieces (2-opt: Croes 1958), moves one host (Or-opt: Or 1976), and swaps two hosts or
 two ranks of a host. It is repeated after random double-bridge moves (Martin, Otto and Felten 1991). It
-minimizes ``price``, then the unevenness of link loads, because most moves leave the worst link, and so the
-price, as it is. The search is limited by the number of prices that it computes, not by time, so that the same
-network gives the same order everywhere.
+minimizes ``price``, and between equal prices the unevenness of link loads: most moves do not change the load
+of the worst link, and thus not the price. The search is limited by the number of prices that it computes, not
+by time, so that the same network gives the same order everywhere.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from synth.rank_order.costs import MessageRounds, OrderCosts, RankPaths, price
 
 __all__ = ["every_order", "improved_orders"]
 
-# All orders are timed if together they have at most this many messages: 8 hosts in a ring are 5,040 · 112.
+# All orders are timed if together they have at most this many messages. A ring all_reduce on 8 hosts has 7! =
+# 5,040 orders of 14 rounds · 8 = 112 messages.
 _MOST_TIMED = 2_000_000
-# Most messages that a search prices; random moves in a row without gain that end it; most hosts for which the
-# clustering's leaves are put into optimal order.
+# _MOST_PRICED limits the messages that a search prices. The search ends after _MOST_KICKS random moves in a
+# row without gain. The clustering's leaves are put into optimal order for up to _LONGEST_ORDERED hosts.
 _MOST_PRICED = 100_000_000
 _MOST_KICKS = 50
 _LONGEST_ORDERED = 128
@@ -57,7 +58,7 @@ def _orders(hosts: Sequence[Indices], fixed: bool, inner: bool) -> Iterator[Indi
 
 
 def improved_orders(costs: OrderCosts, hosts: Sequence[Indices], *, inner: bool, seed: int) -> list[Indices]:
-    """Return orders that no single move improves, from several starts; the seed determines them."""
+    """Return the order found from each start, and the best one; ``seed`` fixes the random moves."""
     random = np.random.default_rng(seed)
     state = _Search(costs, hosts, inner)
     found = [state.descended(np.asarray(start)) for start in _starts(costs, hosts)]
@@ -188,7 +189,7 @@ def _descend(
     inner: bool,
     most: int,
 ) -> tuple[float, float, int]:
-    """Improve ``host`` and ``ranks`` in place until no move helps.
+    """Improve ``host`` and ``ranks`` in place until no move helps or ``most`` orders are priced.
 
     Return (price, unevenness, number of orders that were priced).
     """

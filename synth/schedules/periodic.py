@@ -31,7 +31,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class PeriodicSchedule:
-    """The sends of one period, repeated ``periods`` times every ``period_s`` seconds with the next chunks.
+    """The sends of one period. They occur ``periods`` times, every ``period_s`` s, on new chunks.
 
     ``collective`` has the chunks of one period. Send i starts ``start_s[i]`` seconds after its period begins;
     rows are sorted by start. ``op`` is COPY or REDUCE, as in a schedule.
@@ -206,16 +206,16 @@ class PeriodicSchedule:
         return 3 * math.ceil(self.latency_s / self.period_s) + 4
 
     def _end_s(self, timing: Timing) -> float:
-        """Return when all periods end, from the first ones; infinite if these are not steady."""
+        """Return the extrapolated end of all periods; infinite if the first are not steady."""
         periods, each = self._watched_periods, len(self.chunk)
         if self.periods <= periods:
             return timing.time_s
         period, row = self.in_order(periods)
         start_s = np.empty((periods, each))
         start_s[period, row] = timing.start_s
-        # No send waits for a send planned more than ``period_s + latency_s`` earlier, so only the sends below
-        # count. A send planned before the first period that is not replayed starts at the same time as in a
-        # longer run.
+        # No send waits for a send planned more than ``period_s + latency_s`` earlier, so only the sends of
+        # the last such span are compared. They are planned before the start of the first period that is not
+        # replayed, so they start at the same times as in a longer run.
         planned_s = np.arange(periods - 1)[:, None] * self.period_s + self.start_s
         last_s = (periods - 1) * self.period_s
         watched = (planned_s < last_s) & (planned_s >= last_s - self.period_s - self.latency_s)

@@ -12,10 +12,10 @@ are translations. A symmetric schedule *lists* one send of each orbit of sends. 
 all_gather has 4·10⁹ sends, of which 65,535 are listed, those of the chunk of rank 0.
 
 **Quotient.** Each link of an orbit carries exactly one translate of each listed send over that orbit, and so
-does each port. So a link is held exactly while any listed send over its orbit holds a link. The *quotient* is
-the plain schedule of the listed sends on a network in which the links of an orbit share one port and the
-ports of an orbit are one port. If it is correct, so is the whole schedule, and both take the same time. So
-the checker and the simulator use only the quotient:
+does each port. So all links of an orbit are held at the same times, namely while a listed send over the orbit
+holds its link. The *quotient* is the plain schedule of the listed sends on a network in which the links of an
+orbit share one port and the ports of an orbit are one port. If it is correct, so is the whole schedule, and
+both take the same time. So the checker and the simulator use only the quotient:
 
 - Translations map the network and the collective to themselves, by construction: a symmetric network stores
   one link of each orbit, and translation makes all others.
@@ -119,7 +119,7 @@ class SymmetricSchedule:
         return self.quotient
 
     def timing(self, excerpt: Timing | None) -> Timing:
-        """Return when each listed send starts and arrives, and its translates with it."""
+        """Return the times of the listed sends; translates start and arrive at the same times."""
         assert excerpt is not None
         return excerpt
 

@@ -1,4 +1,4 @@
-"""Justification (Wiest; Valls, Ballestín, Quintanilla): lists sends forwards and backwards in turn.
+"""Justification (Wiest; Valls, Ballestín, Quintanilla): list scheduling, forwards and backwards.
 
 The sends that end last in one pass go first in the next pass, which runs in the other direction. So sends
 that others wait for go early, and sends that no other waits for go late. Only the order changes, not the
@@ -68,13 +68,13 @@ def _improved(
 
 
 def _back_s(schedule: Schedule, backwards: Precedence, arrival_s: Floats) -> Floats:
-    """Return the time left at the start of each send, by listing backwards from the last arrival."""
+    """Return the time from each send's start to the end, listing sends backwards in time."""
     link, network = schedule.link.astype(np.int64), schedule.network.transposed()
     return line_up(network, schedule.chunk_bytes, link, backwards, floats(-arrival_s))[1]
 
 
 def _tails_s(schedule: Schedule, backwards: Precedence) -> Floats:
-    """Return seconds from each send's start to the last arrival of a send after it, without queueing."""
+    """Return seconds from each send's start to the last arrival it affects, without queueing."""
     travel_s = np.zeros(backwards.sends + backwards.milestones)
     travel_s[: schedule.sends] = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
     return _longest_paths_s(travel_s, backwards.waits, *backwards.successors)[: schedule.sends]

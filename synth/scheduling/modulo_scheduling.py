@@ -19,7 +19,8 @@ from synth.simulation import touched
 
 __all__ = ["least_period_s", "modulo_scheduled"]
 
-# Times are integer ticks; the shortest hold has this many, so that rounding makes no gap too short.
+# Times are whole ticks. The shortest hold lasts this many, so that rounding hardly changes a time. A period
+# too short by at most the fraction ``_ROUNDED`` is lengthened: rounded holds may cause that.
 _TICKS_A_HOLD = 1 << 24
 _ROUNDED = 1e-6
 
@@ -36,9 +37,9 @@ def least_period_s(schedule: Schedule) -> float:
 def modulo_scheduled(schedule: Schedule, period_s: float) -> tuple[Floats, float] | None:
     """Return (start of each send of the first period, seconds from one period to the next).
 
-    ``schedule`` has the sends of one period, each after all sends that bring its data to its source; sends
-    with the longest chains after them are placed first. The period is ``period_s``, rounded up to whole
-    ticks. Return None if some send finds no place. O(sends · (log sends + sends of a link or port)).
+    ``schedule`` has the sends of one period. It lists each send after all sends that bring its data to its
+    source. Sends that begin the longest chains are placed first. The period is ``period_s``, rounded up to
+    whole ticks. Return None if some send finds no place. O(sends · (log sends + sends of a link or port)).
     """
     network = schedule.network
     held_s = network.held_s(schedule.chunk_bytes)
@@ -98,8 +99,8 @@ class _Waits(NamedTuple):
     """The slots that each send leaves and enters, its link, and the longest chain it begins.
 
     ``travel`` is the ticks to arrive over each link, ``after`` the ticks of the chain. The sends that leave
-    slot s are ``out_rows[out_start[s]:out_start[s + 1]]``; those that enter it are in ``in_rows``; both in
-    the order of the table.
+    slot s are ``out_rows[out_start[s]:out_start[s + 1]]``; those that enter it are in ``in_rows``. Both are
+    in the order of the schedule. A slot is a chunk at a rank.
     """
 
     leaves: Indices
@@ -116,10 +117,11 @@ class _Waits(NamedTuple):
 class _Cycles(NamedTuple):
     """The busy times of each resource within a period.
 
-    Link e holds ``resource[start[e]:start[e + 1]]``, each for ``hold`` ticks. Resource r is busy from
-    ``begin[first[r] + i]`` to ``end[first[r] + i]``, ``taken[r]`` times, by rising begins within the period.
-    If all sends hold it equally long, ``alike[r]`` is that hold; otherwise it is 0. With such a hold,
-    ``spare[r]`` is the number of places that may still be lost to gaps too short for a send.
+    A send over link e holds ``resource[i]`` for ``hold[i]`` ticks, for each i in ``start[e]:start[e + 1]``.
+    Resource r has ``taken[r]`` busy times; the i-th is from ``begin[first[r] + i]`` to ``end[first[r] + i]``.
+    They are sorted by begin, and begin within the period. If all sends hold resource r equally long,
+    ``alike[r]`` is that hold; otherwise it is 0. With such a hold, ``spare[r]`` is the number of places that
+    may still be lost to gaps too short for a send.
     """
 
     start: Indices
@@ -207,7 +209,7 @@ def _place(cycles: _Cycles, link: int, ready: int, period: int) -> int:
 def _gap(cycles: _Cycles, resource: int, place: int, period: int) -> tuple[int, int, int]:
     """Return (number of busy times that begin by ``place``, end of the last, begin of the next).
 
-    A time of the previous or next period is shifted by one period.
+    If the last or the next busy time is in another period, its time is shifted by one period.
     """
     first, taken = cycles.first[resource], cycles.taken[resource]
     low, high = 0, taken

@@ -1,7 +1,8 @@
 """A script that replays sends in SimGrid: JSON from stdin, JSON to stdout.
 
-An interpreter with SimGrid's Python bindings runs it, seldom the interpreter of this project, so it imports
-nothing of this project. `synth.simulation.simgrid` writes its input and documents the columns.
+The script runs in an interpreter that has SimGrid's Python bindings. That is seldom the interpreter of this
+project, so the script imports nothing of this project. `synth.simulation.simgrid` writes its input and
+documents the columns.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MODEL = (
     "network/weight-S:0",
     "network/latency-factor:1",
     "network/bandwidth-factor:1",
-    # In units of the shortest send; a float resolves this even at a billion units.
+    # Precision of times. The unit is the shortest send, and a float still resolves about 1e-7 at 1e9 units.
     "surf/precision:1e-7",
 )
 # Empty messages never end in SimGrid 3.32, so one byte is sent at this bandwidth, in practically no time.
@@ -55,8 +56,8 @@ def replay(given: dict[str, Any]) -> dict[str, Any]:
         source(f"link {at}", 0.0, bandwidth, [ports[port] for port in given["link_ports"][at]])
         for at, bandwidth in enumerate(given["bandwidth"])
     ]
-    # Alpha is a second transfer, on a link of its own, after the bytes have left the first: if the links
-    # themselves had latencies, CM02 would share ports by these.
+    # Alpha is a second transfer, over a separate link, after the bytes have left the first. If the first
+    # links had latencies, CM02 would share the ports unevenly, by latency.
     travel = {alpha: source(f"alpha {alpha!r}", alpha, _AT_ONCE, []) for alpha in set(given["alpha"]) - {0.0}}
     zone.seal()
     alpha_of = [given["alpha"][link] for link in given["link"]]

@@ -1,8 +1,8 @@
 """The operations of each rank of a schedule for traces: sends, receives and adds, with their dependencies.
 
-An operation depends only on its data: a send on the last arrival of its chunk, an add on the message that it
-adds and on the add before it. A trace does not state the order of sends on one link: simulators start them as
-they become ready.
+An operation waits only for its data. A send waits for the last arrival of its chunk. A copying receive waits
+for the chunk's arrival before it, and an add waits for that and for the message that it adds. A trace does
+not state the order of sends on one link: simulators start them as they become ready.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["levels", "pictures"]
 
-# More arrows would hide the blocks below them, so none are drawn then.
+# The most threadblocks drawn, and the most arrows. More arrows would hide the blocks below them, so then none
+# are drawn.
 _MOST_LANES, _MOST_ARROWS = 64, 160
 _LEAST_CELL, _MOST_CELL = 3.0, 34.0
 # (colour, legend) of each instruction, with the names of GC3.

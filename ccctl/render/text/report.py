@@ -1,6 +1,7 @@
 """A report as one object, and as the table of nccl-tests: its columns, then the prediction, then each peer.
 
-Every time, bandwidth and ratio is of the median of the iterations.
+Times, bandwidths and ratios follow from the median of the iterations, unless a column names another
+statistic.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def _peer(name: str) -> tuple[Column, ...]:
 def _ours(row: Row, ratio: float | None, peer: str | None = None) -> str | None:
     """Return the peer's or predicted time as a multiple of ours, or why there is none.
 
-    Above 1x ours is faster. None if neither is known.
+    Above 1x ours is faster. None if there is neither a multiple nor a reason.
     """
     return row.doubt(peer) or (None if ratio is None else f"{ratio:.2f}x")
 
@@ -147,8 +148,8 @@ def _ours(row: Row, ratio: float | None, peer: str | None = None) -> str | None:
 # Column widths when rows are printed one by one: room for 99 seconds, 9999 GB/s.
 _WIDTHS = {"time (us)": 11, "p99 (us)": 11, "mean (us)": 11, "algbw": 7, "busbw": 7, "ours": 7}
 _EITHER = ("placement", "second placement")
-# Columns dropped on narrow terminals, least useful first. Each entry has kinds of groups, and the head of the
-# column that they lose.
+# Columns dropped on narrow terminals, least useful first. An entry is (kinds of column groups, head of the
+# column that these groups lose).
 _DISPENSABLE: tuple[tuple[tuple[str, ...], str], ...] = (
     *((("row",), title) for title in ("root", "redop", "type", "count")),
     (("spread",), "slowest"),
@@ -190,7 +191,7 @@ def draw_head(report: Report) -> None:
 
 
 def draw_foot(report: Report) -> None:
-    """Print wrong results and mean bus bandwidth as nccl-tests does, then doubts."""
+    """Print wrong results and mean bus bandwidth like nccl-tests, then why ratios are missing."""
     found = [one for row in report.rows for one in (row.out_of_place, row.in_place) if one is not None]
     checked = [one.wrong for one in found if one.wrong is not None]
     if checked:
@@ -261,7 +262,7 @@ class ColumnTable:
         self._shown = _fitting(self._all, width)
 
     def lines(self, rows: Sequence[Row]) -> list[str]:
-        """Return two lines of column names, then the rows."""
+        """Return a line of group names and a line of column names, then the rows."""
         heads, texts = cells([one for group in self._shown for one in group.columns], rows)
         least = [width for group in self._shown for width in group.widths]
         widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
@@ -283,7 +284,7 @@ class ColumnTable:
             yield f"# Left out             : {', '.join(names)}; a wider terminal or a file shows them"
 
     def fits(self, row: Row) -> bool:
-        """Return whether every value of a row has a column."""
+        """Return whether the table has columns for every peer of a row."""
         return set(row.peers) <= set(self.peers)
 
 

@@ -1,4 +1,4 @@
-"""Dumps of NCCL's RAS, text or JSON (``ncclras -f json``, 2.28.7 and later): ranks that hold others up.
+"""Ranks that hold others up, found in dumps of NCCL's RAS: text, or JSON since NCCL 2.28.7.
 
 A dump counts the collectives of each kind that each rank of each communicator has begun. Ranks go on while
 RAS collects their counts. So with a single dump a rank counts as late only if it is at least two calls
@@ -25,17 +25,17 @@ from probes.base import DataError
 
 __all__ = ["is_ras", "ras_recorded"]
 
-# In a single dump a rank counts as late from this many calls on. One call proves nothing, as RAS does not ask
-# all ranks at the same moment.
+# In a single dump a rank counts as late if it is at least this many calls behind. One call proves nothing, as
+# RAS does not ask all ranks at the same moment.
 _LATE_IN_ONE_DUMP = 2
-# RAS's answers to commands on its socket (port 28028) precede a dump read from there.
+# A dump that was read from RAS's socket (port 28028) begins with RAS's answers to commands, each OK.
 _ANSWERS = re.compile(rb"\s*(?:OK\s+)*(?=\{)")
 # NCCL 2.28.7 to 2.29.7 write no comma before the status of a missing rank.
 _NO_COMMA = re.compile(rb'("nvml_dev": -?[0-9]+)(\s+"status")')
 
 
 def is_ras(content: bytes) -> bool:
-    """Return whether this is what ncclras printed, text or JSON."""
+    """Return whether ``content`` is output of ncclras, text or JSON."""
     start = content[:65536]
     json = _ANSWERS.match(start) and b'"communicators"' in start and b'"communicators_count"' in start
     return bool(json) or is_ras_text(start.decode(errors="replace"))
@@ -52,7 +52,10 @@ class _Seen:
 
 
 def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
-    """Return the dumps of one job, given by file name; raises DataError for a file that is no dump."""
+    """Return what the dumps of one job show; ``files`` maps file names to contents.
+
+    Raises DataError if a file is not a dump.
+    """
     dumps = sorted(
         (dump for source, content in files.items() for dump in _read(content, source)),
         key=lambda dump: dump.timestamp,
@@ -65,7 +68,8 @@ def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
             own.hosts |= {rank.rank: rank.host for rank in (*one.ranks, *one.missing_ranks)}
             own.counts.append({rank.rank: rank.collective_counts for rank in one.ranks})
             own.last = one
-    # A communicator that is gone, or in which no rank differs any more, is left out.
+    # Leave out communicators that the last dump does not name. They are gone, or their ranks no longer
+    # differ: a text dump names only those whose ranks differ.
     now = {name: own for name, own in seen.items() if any(own.last is one for one in dumps[-1].communicators)}
     lags = [lag for name, own in now.items() for lag in _lags(name.partition("/")[0], own)]
     size = max((own.size for own in seen.values()), default=0)
@@ -101,7 +105,10 @@ def _lags(name: str, own: _Seen) -> Iterator[Lag]:
 
 
 def _behind(name: str, own: _Seen) -> Iterator[Lag]:
-    """Yield ranks that have begun fewer calls of a kind than others."""
+    """Yield a lag for each rank that has begun fewer calls of a kind than others.
+
+    With several dumps, only ranks that began no call between them count.
+    """
     now = own.counts[-1]
     for kind in sorted({kind for counts in now.values() for kind in counts}):
         told = {number: counts[kind] for number, counts in now.items() if kind in counts}

@@ -29,7 +29,7 @@ def on_host(host: str, program: Sequence[str], env: Mapping[str, str]) -> list[s
     """Return the command line that runs ``program`` on ``host``, to be started with ``env``.
 
     srun passes on the variables of ``env`` that have the same value in this process; a remote shell passes on
-    none. Raises UnavailableError without either.
+    none. Raises UnavailableError if neither can be used.
     """
     srun = None if any(map(os.environ.get, _SHELLS)) else shutil.which("srun")
     if srun is not None and any(node.host == host for node in nodes()):
@@ -57,7 +57,8 @@ def remote_shell() -> list[str]:
 def nodes() -> tuple[HostSlots, ...]:
     """Return the nodes of this process's Slurm job, with one slot per task; none outside of a job.
 
-    Inside a step whose task count does not cover the job's nodes, each node has one slot.
+    If SLURM_TASKS_PER_NODE does not list all nodes of the job, as in a step on some of them, each node has
+    one slot.
     """
     try:
         named = parse(os.environ.get("SLURM_JOB_NODELIST", ""))

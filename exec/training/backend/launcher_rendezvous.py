@@ -97,8 +97,9 @@ def launched(variables: Mapping[str, str]) -> Rendezvous | None:
     """Return the rendezvous from a rank's environment; None if torchrun's variables are set.
 
     MASTER_ADDR and MASTER_PORT have precedence. Without them, rank 0 is on this host if all ranks are, and
-    otherwise on the first host of Slurm's step. Raises UnavailableError if rank 0's host is unknown, if no
-    launcher has started this process, or if ranks on several hosts have no secret to authenticate each other.
+    otherwise on the first host of Slurm's step. Raises UnavailableError if no launcher has started this
+    process, or if rank 0's host is unknown. Without MASTER_PORT it is also raised if the job has no name, or
+    if ranks on several hosts have no secret to authenticate each other.
     """
     if "RANK" in variables and "WORLD_SIZE" in variables:
         return None
@@ -147,7 +148,7 @@ def _store(found: Rendezvous, limit_s: float, options: Mapping[str, Any]) -> Any
 
 
 def tell_others(found: Rendezvous, port: int, limit_s: float) -> None:
-    """Send ``port`` to each other rank that proves to be of this job; on rank 0.
+    """On rank 0, send ``port`` to every other rank, once it has proved to be of this job.
 
     Raises UnavailableError if there is no place to meet, or if some rank has not come after ``limit_s``
     seconds.
@@ -175,7 +176,7 @@ def tell_others(found: Rendezvous, port: int, limit_s: float) -> None:
 
 
 def ask_rank_0(found: Rendezvous, limit_s: float) -> int:
-    """Return the port of rank 0's store, on another rank; servers that do not know the key are ignored.
+    """Return the port of rank 0's store to another rank; ignore servers that do not know the key.
 
     Raises UnavailableError after ``limit_s`` seconds.
     """
@@ -254,7 +255,7 @@ def _own_place(found: Rendezvous) -> Iterator[Path]:
         folder.mkdir(mode=0o700)
     with opened(folder) as descriptor:
         os.fchmod(descriptor, 0o700)
-        # A path of fixed length, as a socket's may have 107 bytes and the folder's may be longer.
+        # This path has a fixed length. A socket's path has at most 107 bytes, and the folder's may be longer.
         yield Path(f"/proc/self/fd/{descriptor}/{found.key.hex()[:32]}")
 
 

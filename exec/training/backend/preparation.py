@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 _GIVEN_UP = "plan given up"
 # Limit of the wait in `close` for the thread, which ends once its connections are closed.
 _CLOSING_S = 5.0
-# A plan is requested at this many equal calls. Further calls are then likely enough to spend seconds of CPU
-# time on it.
+# A plan is requested at this many equal calls. After so many, further calls are likely, and the plan is worth
+# seconds of CPU time.
 _CALLS = 3
 # All counts are dropped when there are more than this many different calls, as in jobs whose sizes change all
 # the time.

@@ -19,9 +19,10 @@ class FeedPipe:
     """Hooks on the modules of ``model`` that update parameters before each module's forward pass.
 
     ``need`` is called with the parameters of a layer. ``need_all`` is called if it is unknown which
-    parameters will be used: in a forward pass without gradients, in evaluation, or in a forward pass of a
-    module alone. If a module's own forward never runs, because its parent uses its parameters, these count as
-    the parameters of the nearest module that runs; the first pass shows which ones run.
+    parameters will be used: until the first training pass ends, in a pass without gradients or in evaluation,
+    and if a module is called alone. If a module's own forward never runs, because its parent uses its
+    parameters, these count as parameters of the nearest enclosing module that runs. The passes up to the
+    first in training show which modules run.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class FeedPipe:
             if not (module.training and torch.is_grad_enabled()):
                 self._need_all()
         elif not self._depth and torch._C._current_graph_task_id() == -1:
-            # A module alone. Within a backward pass, which may recompute activations, all is up to date
-            # already.
+            # A module is called alone. A backward pass may do so to recompute activations, but then all
+            # parameters are up to date already.
             self._need_all()
         if self._needs is None:
             if self._depth:

@@ -101,7 +101,7 @@ class ElasticSampler:
             yield (share if share.size else samples[:1]).tolist()
 
     def weights(self, batches: int = 1) -> dict[int, int]:
-        """Return each rank's number of samples in the first ``batches`` drawn but not recorded."""
+        """Return each rank's number of samples in the first ``batches`` unrecorded batches."""
         found = dict.fromkeys(self.members, 0)
         for batch in islice(self._drawn, batches):
             for rank in batch.members:
@@ -111,7 +111,8 @@ class ElasticSampler:
     def record(self, used: Collection[int], batches: int = 1) -> bool:
         """Record that a step has used the samples of the ranks ``used``; return whether others are lost.
 
-        The step consists of the first ``batches`` drawn. Members outside ``used`` are removed.
+        The step used the first ``batches`` batches that are drawn but not recorded. Members outside ``used``
+        are removed.
         """
         lost = [rank for rank in self.members if rank not in used]
         if len(lost) == len(self.members):

@@ -31,7 +31,7 @@ def train_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any
 
 
 def elastic_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
-    """Train the model once in each mode, all of which survive lost ranks; return True on remaining ranks."""
+    """Train the model once in each of the modes that go on without lost ranks; return True."""
     require_torch()
     from exec.training.workloads.elastic_loop import train_elastic
 
