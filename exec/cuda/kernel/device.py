@@ -44,7 +44,7 @@ class Device:
             self._device.use()
             attributes = self._device.attributes
             self.multiprocessors = int(attributes["MultiProcessorCount"])
-            self.cache_bytes = int(attributes["L2CacheSize"])
+            self.cache_bytes = int(attributes.get("L2CacheSize", 0))
             self.architecture = int(self._device.compute_capability)
             self.name = str(self._runtime.getDeviceProperties(number)["name"].decode())
             self.stream = self.cupy.cuda.Stream(non_blocking=True)
