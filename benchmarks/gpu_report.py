@@ -1,4 +1,4 @@
-"""Run all that needs a GPU on this machine, in minutes, and write what it printed into one folder.
+"""Run every test and benchmark that needs a GPU, within minutes, and write one report.
 
 `make gpu` installs what it needs and starts it. Each part has a limit of its own and goes on after failures.
 results.md has a table of the parts, the table of docs/explanation/gpus.md and the output of each part.
@@ -39,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a part. ``status`` is None if it was ended, or never begun for lack of time."""
+    """The outcome of a part. ``status`` is None if the part was ended, or had no time to begin."""
 
     part: Part
     status: int | None
@@ -145,7 +145,7 @@ def table(rows: list[dict[str, float | str]]) -> list[str]:
 
 
 def main() -> int:
-    """Run every part; 1 if one of them failed, 69 if there is no GPU."""
+    """Run every part; return 1 if one of them failed, 69 if there is no GPU."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--minutes", type=float, default=8.0)
     options.add_argument("-o", "--output", type=Path, default=ROOT / "out" / "gpu")

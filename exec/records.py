@@ -114,7 +114,7 @@ class _Encoding:
         # Maps id(value) to (value, its number). The reference keeps Python from reusing the id.
         self._sent: dict[int, tuple[object, int]] = {}
         self._count = 0
-        # How many dict keys and set elements enclose the value that is being encoded.
+        # The number of dict keys and set elements that enclose the value being encoded.
         self._hashed = 0
 
     def node(self, value: Any, depth: int) -> Any:

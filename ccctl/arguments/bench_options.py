@@ -35,8 +35,8 @@ _measurement = partial(typer.Option, rich_help_panel=MEASUREMENT)
 _MOST_SIZES = 10_000
 _BEGIN, _END = "1K", "16M"
 
-# What to type instead of the options of nccl-tests and rccl-tests that bench lacks or names otherwise. A key
-# holds the letter and names of an option.
+# Advice for options of nccl-tests and rccl-tests that bench lacks or names otherwise. A key holds the letter
+# and the names of an option.
 NCCL_TESTS_OPTIONS = {
     "t nthreads": "a rank is a process; -n RANKS or --hosts say how many",
     "g ngpus": "a rank is a process, which has one GPU with --device cuda; -n RANKS says how many",

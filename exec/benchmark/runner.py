@@ -36,7 +36,7 @@ from synth.program import Program
 
 __all__ = ["BenchRequest", "Contender", "bench_all_task", "busbw_factor"]
 
-# What a report gives as the library if the ranks are connected by ccctl's own sockets, without MPI.
+# A report names this as the library if ccctl's own sockets connect the ranks, without MPI.
 _OWN_WIRES = "wires of ccctl"
 
 

@@ -59,7 +59,7 @@ FAR_SILENCE_S = 7.5
 START_S = 120.0
 # Longest time for MPI, or ccctl's own wires, to come up once all ranks are present.
 MPI_START_S = 120.0
-# How long to listen on after a failure or the launcher's end, as further messages may explain it.
+# The watchdog listens this long after a failure or the launcher's end: further messages may explain it.
 _GRACE_S = 1.0
 _SCAN_S = 1.0
 _CUT_OFF = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)

@@ -36,7 +36,7 @@ _OPENMPI: dict[Kind, str] = {
 _DEVICE = "MPIR_CVAR_DEVICE_COLLECTIVES"
 # The value "none" of MPICH's variable: the device must not replace the named algorithm.
 _NO_DEVICE = 1
-# Where the named algorithm does not fit, MPICH silently takes another one, unless this variable is _ERROR.
+# MPICH silently takes another algorithm if the named one does not fit, unless this variable is _ERROR.
 _FALLBACK = "MPIR_CVAR_COLLECTIVE_FALLBACK"
 _ERROR = 0
 # The libraries' words for "choose yourself".

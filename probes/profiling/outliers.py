@@ -27,7 +27,7 @@ __all__ = [
 EFFECT = 0.10
 # A median of over twice the best time is noise.
 _NOISY = 1.0
-# Of normal values, about three in a million lie more than 4.5 standard deviations above the mean.
+# About three normal values in a million lie more than 4.5 standard deviations above the mean.
 _Z = 4.5
 _MOST_NAMED = 6
 

@@ -140,8 +140,7 @@ def plan(
     elif is_slow(seconds_per_byte):
         sizes = list(_SMALL)
     else:
-        # As many sizes as fit into the budget with the fewest messages of each, but at least three to fit a
-        # line.
+        # The budget decides the number of sizes, each with the fewest messages. A line needs at least three.
         sizes = [
             size
             for count, size in enumerate(_LARGE, start=1)

@@ -22,7 +22,7 @@ WINDOW, LEARN = 12, 40
 EFFECT = 0.10
 # The least share of recent values beyond the level, so that a few bad values are no change.
 _MOST = 0.75
-# Of normal values, one in a billion lies more than six standard deviations above the mean.
+# About one normal value in a billion lies more than six standard deviations above the mean.
 _Z = 6.0
 # Standard deviation over median absolute deviation of normal values: 1 / 0.6745.
 _MAD_TO_SIGMA = 1.4826

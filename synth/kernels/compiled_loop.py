@@ -118,6 +118,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _environment(module: str, constants: list[Any], name: str) -> Any:
+    """Return the environment of machine code; unlike numba's, does not import ``module``."""
     found = _lookup_environment(name)
     if found is None:
         found = Environment({"__name__": module})

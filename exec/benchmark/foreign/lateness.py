@@ -5,9 +5,10 @@ The calls of a communicator are numbered. A rank that holds the others up is
 - late: it has not begun a call that others are in, or not finished its initialization;
 - stuck: others have completed its call, or it lags with the same count of calls in several dumps;
 - mismatch: its call of that number is another collective than the others', or of another size;
-- behind: it lags by one call in a single dump, which can be the moment at which it was asked;
 - failed: NCCL reports an error of it;
 - missing: it gave no answer, or wrote no dump.
+
+A rank that lags by one call in a single dump is "behind": it may be late, or it was asked before the others.
 """
 
 from __future__ import annotations

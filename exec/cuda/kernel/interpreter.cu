@@ -234,24 +234,34 @@ struct Operands {
     }
 };
 
+DEVICE void load(Bits& bits, const void* at) { bits = load_bits(at); }
+DEVICE void load(u64& bits, const void* at) { bits = load_word(at); }
+
+// Combine the elements of `total`, which come from the first source, with those of all further sources.
+template <class T, class Op, class Unit, int COUNT>
+DEVICE void combine_others(Unit (&total)[COUNT], const Operands<T>& operands, i64 at, i64 stride) {
+    constexpr int ELEMENTS = sizeof(Unit) / sizeof(T);
+    const i64 sources = operands.sources();
+    for (i64 number = 1; number < sources; ++number) {
+        const T* source = operands.source(number);
+        Unit other[COUNT];
+#pragma unroll
+        for (int u = 0; u < COUNT; ++u) load(other[u].bits, source + (at + u * stride) * ELEMENTS);
+#pragma unroll
+        for (int u = 0; u < COUNT; ++u)
+#pragma unroll
+            for (int e = 0; e < ELEMENTS; ++e)
+                total[u].element[e] = combined<T, Op>(total[u].element[e], other[u].element[e]);
+    }
+}
+
 template <class T, class Op, int PACKS>
 DEVICE void move_packs(const Operands<T>& operands, i64 at, i64 stride) {
     constexpr int ELEMENTS = 16 / sizeof(T);
     Pack<T> total[PACKS];
 #pragma unroll
     for (int u = 0; u < PACKS; ++u) total[u].bits = load_bits(operands.first + (at + u * stride) * ELEMENTS);
-    const i64 sources = operands.sources();
-    for (i64 number = 1; number < sources; ++number) {
-        const T* source = operands.source(number);
-        Pack<T> other[PACKS];
-#pragma unroll
-        for (int u = 0; u < PACKS; ++u) other[u].bits = load_bits(source + (at + u * stride) * ELEMENTS);
-#pragma unroll
-        for (int u = 0; u < PACKS; ++u)
-#pragma unroll
-            for (int e = 0; e < ELEMENTS; ++e)
-                total[u].element[e] = combined<T, Op>(total[u].element[e], other[u].element[e]);
-    }
+    combine_others<T, Op>(total, operands, at, stride);
 #pragma unroll
     for (int u = 0; u < PACKS; ++u) {
         if (operands.into) store_bits(operands.into + (at + u * stride) * ELEMENTS, total[u].bits);
@@ -389,18 +399,7 @@ DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, co
 #pragma unroll
         for (int u = 0; u < COUNT; ++u) total[u].bits = load_word(operands.first + (at + u * stride) * ELEMENTS);
     }
-    const i64 sources = operands.sources();
-    for (i64 number = 1; number < sources; ++number) {
-        const T* source = operands.source(number);
-        Word<T> other[COUNT];
-#pragma unroll
-        for (int u = 0; u < COUNT; ++u) other[u].bits = load_word(source + (at + u * stride) * ELEMENTS);
-#pragma unroll
-        for (int u = 0; u < COUNT; ++u)
-#pragma unroll
-            for (int e = 0; e < ELEMENTS; ++e)
-                total[u].element[e] = combined<T, Op>(total[u].element[e], other[u].element[e]);
-    }
+    combine_others<T, Op>(total, operands, at, stride);
 #pragma unroll
     for (int u = 0; u < COUNT; ++u) {
         if (out) store_line(out + 16 * (at + u * stride), total[u].bits, sent);

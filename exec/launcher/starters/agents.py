@@ -30,7 +30,7 @@ _AGENT = "exec.launcher.starters.host_agent"
 _TOLD_S = 0.5
 # How long a rank counts as running after its agent has seen it run.
 _SEEN_S = 2.0
-# How long a remote agent whose ranks have all ended waits for orders, as its connection may be cut.
+# A remote agent whose ranks have all ended waits this long for orders, as its connection may be cut.
 _PATIENCE_S = 5.0
 
 

@@ -37,10 +37,10 @@ serve(*map(int, sys.argv[1:3]))
 _NICE = 10
 # Interval of the check that the job's process still exists.
 _LOOK_S = 1.0
-# How long an idle process waits for the next order. It holds some 200 MB, and the first orders of a job
+# An idle process waits this long for the next order. It holds some 200 MB, and the first orders of a job
 # follow each other within seconds.
 _IDLE_S = 30.0
-# How long a process may take to end once its connection is closed, before it is killed.
+# A process that takes longer to end once its connection is closed is killed.
 _END_S = 5.0
 # The element types for which any group of this process has already had the code compiled.
 _COMPILED: set[str] = set()

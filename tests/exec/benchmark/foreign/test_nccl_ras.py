@@ -246,7 +246,7 @@ def test_ranks_that_a_communicator_cannot_have_are_passed_over():
     assert lags(a=text("INCOMPLETE", found)) == [("missing", 6, "gave no answer")]
 
 
-# What NCCL 2.28.9 answered while rank 2 of four on an H100 slept before an all_reduce of the others.
+# The answer of NCCL 2.28.9 while rank 2 of four on an H100 slept before an all_reduce of the others.
 ASLEEP = b"""NCCL version 2.28.9 compiled with CUDA 13.0
 CUDA runtime version 13000, driver version 13000
 

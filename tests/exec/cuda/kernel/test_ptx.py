@@ -22,7 +22,7 @@ LINE = "st.volatile.global.v4.u32"
 
 
 def instructions(architecture, by, change=lambda text: text):
-    """How often each instruction that reads or writes memory occurs in the PTX."""
+    """Count each instruction of the PTX that reads or writes memory."""
     from cuda.bindings import nvrtc
 
     text = change(kernels("float32", "sum", by)).encode()
@@ -38,14 +38,14 @@ def instructions(architecture, by, change=lambda text: text):
 
 
 def findings(found, by):
-    """What a peer could see in the wrong order, or half of."""
+    """Return a line for each order, scope or whole store that is missing, which a peer could see."""
     told = [name for name in found if set(re.split(r"[.:]", name)) & {*ORDERS} and name not in COUNT | FLAG]
     told += [f"no {name}" for name in sorted(COUNT | FLAG) if not found[name]]
     # A record of who waits, a request to stop, the two counts: four stores at least.
     told += ["fewer than four stores for other processors"] * (found["st.release.sys.global.u64"] < 4)
     told += [f"{name} where lines are expected" for name in found if by == "LL" and "v2" in name]
     told += ["no line is stored whole"] * (by == "LL" and not found[LINE])
-    # What a peer wrote must not come from this multiprocessor's first cache.
+    # Data of a peer must not come from this multiprocessor's first cache.
     told += [name for name in found if name.startswith("ld.global") and ".v4" in name]
     return told
 
