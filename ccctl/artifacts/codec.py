@@ -43,6 +43,7 @@ __all__ = [
 KINDS: dict[str, tuple[str, int]] = {
     "topology": ("probes.topology:Topology", 1),
     "profile": ("probes.link_costs:Profile", 1),
+    "health": ("probes.health.model:ClusterHealth", 1),
     **{kind: (home, 1) for kind, home in SCHEDULE_KINDS.items()},
     "program": ("synth.program:Program", 1),
     "report": ("exec.benchmark.report:Report", 1),
@@ -52,6 +53,7 @@ KINDS: dict[str, tuple[str, int]] = {
     "groups": ("synth.groups.artifact:Groups", 1),
     "tuning": ("synth.fusion.tuning:Tuning", 1),
     "training": ("exec.training.workloads.report:TrainingReport", 1),
+    "certificate": ("exec.acceptance.certificate:Certificate", 1),
 }
 # Most bytes of decoded Python objects for each of these characters in the JSON text. An empty list takes 64
 # bytes, a number 40, an object with one key 360. _MOST_OBJECT_BYTES limits the sum over a document.

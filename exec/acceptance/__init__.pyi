@@ -1,0 +1,9 @@
+from .certificate import (
+    Certificate as Certificate,
+    Cost as Cost,
+    Culprit as Culprit,
+    Spares as Spares,
+    Stage as Stage,
+    Verdict as Verdict,
+    WholeRow as WholeRow,
+)

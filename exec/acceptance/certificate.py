@@ -1,0 +1,131 @@
+"""The certificate artifact: the verdict on a cluster, and all that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from probes.base import not_finite
+from synth.collective import Kind
+
+__all__ = ["Certificate", "Cost", "Culprit", "Spares", "Stage", "Sureness", "Verdict", "WholeRow"]
+
+Verdict = Literal["accepted", "accepted with remarks", "refused", "undecided"]
+Sureness = Literal["certain", "likely", "possible"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one culprit costs a collective: its time as the cluster is, and with this part as it should be."""
+
+    collective: Kind
+    size_bytes: int
+    with_s: float
+    without_s: float
+
+    @property
+    def times(self) -> float:
+        """The factor by which the culprit slows the collective down."""
+        return self.with_s / self.without_s if self.without_s else 1.0
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """One part that is not as it should be.
+
+    ``kind`` is a stable word, ``part`` names the part ("gpu017 mlx5_2"), ``hosts`` the hosts that it is in. A
+    "fault" refuses the cluster, a "remark" does not. ``text`` is one sentence with the number and the normal
+    value, ``evidence`` the measurements behind it, ``remedy`` what to do.
+    """
+
+    kind: str
+    part: str
+    hosts: tuple[str, ...]
+    severity: Literal["fault", "remark"]
+    text: str
+    evidence: tuple[str, ...] = ()
+    sure: Sureness = "certain"
+    remedy: str = ""
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True)
+class WholeRow:
+    """One collective on all ranks, by one library ("ccctl", "mpi", "nccl"), beside the proven bounds.
+
+    ``bound_s`` is for the network as it is, ``bought_bound_s`` for it as it should be; None if unknown.
+    ``wrong`` counts wrong elements, None if they were not checked.
+    """
+
+    collective: Kind
+    size_bytes: int
+    library: str
+    time_s: float
+    bound_s: float | None = None
+    bought_bound_s: float | None = None
+    wrong: int | None = None
+
+
+@dataclass(frozen=True)
+class Spares:
+    """The best hosts to keep when ``left_out`` are spared, and the time that a collective then takes."""
+
+    kept: int
+    left_out: tuple[str, ...]
+    collective: Kind
+    size_bytes: int
+    time_s: float
+    sound_s: float
+
+    @property
+    def percent(self) -> float:
+        """The rate with these hosts as a percentage of that of a sound cluster of as many hosts."""
+        return 100 * self.sound_s / self.time_s if self.time_s else 0.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the acceptance, the seconds that it took, and what it left out and why."""
+
+    name: Literal["hosts", "links", "whole"]
+    seconds: float
+    done: bool
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The verdict on a cluster.
+
+    ``reason`` is the verdict in one sentence. ``tested`` are the hosts that took part, ``skipped`` maps the
+    others to the reason. ``culprits`` are ordered, the worst first. ``files`` maps each artifact that the
+    verdict was computed from to its SHA-256. ``versions`` are those of software by name. ``seal`` is the
+    SHA-256 of this certificate without it.
+    """
+
+    verdict: Verdict
+    reason: str
+    ranks: int
+    tested: tuple[str, ...]
+    skipped: dict[str, str] = field(default_factory=dict)
+    spec: str = ""
+    plan: str = ""
+    culprits: tuple[Culprit, ...] = ()
+    whole: tuple[WholeRow, ...] = ()
+    spares: tuple[Spares, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    unread: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    started: str = ""
+    seal: str = ""
+
+    def problems(self) -> Iterator[str]:
+        """Yield every number that no verdict can hold, as ``path: what is wrong``."""
+        for at, culprit in enumerate(self.culprits):
+            yield from not_finite(culprit, f"culprits[{at}]")
+        for at, row in enumerate(self.whole):
+            yield from not_finite(row, f"whole[{at}]")
+        for at, spares in enumerate(self.spares):
+            yield from not_finite(spares, f"spares[{at}]")

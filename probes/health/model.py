@@ -1,0 +1,161 @@
+"""The health artifact: facts of each host that decide whether it is as it should be.
+
+A field that could not be read is None, "" or (), and ``unread`` says what it would take to read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from probes.base import not_finite
+
+__all__ = ["ClusterHealth", "GpuHealth", "HostHealth", "HostProblem", "KernelEvent", "NicHealth", "Severity"]
+
+Severity = Literal["fault", "remark"]
+
+
+@dataclass(frozen=True)
+class KernelEvent:
+    """A message of the kernel's log that names a fault: an NVIDIA XID, an AER error, a machine check.
+
+    ``kind`` is "xid", "sxid", "aer" or "mce"; ``code`` the XID's number, else 0. ``device`` is the bus id.
+    """
+
+    kind: str
+    device: str
+    code: int = 0
+    text: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class GpuHealth:
+    """One GPU as its driver reports it.
+
+    PCIe speeds are in GT/s per lane; the ``load`` values were read while data moved, None if nothing moved.
+    ``throttled`` names the reasons for which clocks are held down now ("hw_slowdown", "sw_power_cap"…).
+    ``nvlinks`` counts links that are up, ``nvlinks_expected`` those of the model. Clocks are in MHz, power in
+    W. Counts of memory errors are since the driver was loaded, remapped rows since manufacture.
+    """
+
+    bus_id: str
+    name: str = ""
+    vbios: str = ""
+    ecc_enabled: bool | None = None
+    ecc_uncorrected: int | None = None
+    ecc_uncorrected_ever: int | None = None
+    remapped_rows: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    retired_pages: int | None = None
+    pcie_gts: float | None = None
+    pcie_width: int | None = None
+    pcie_gts_load: float | None = None
+    pcie_width_load: int | None = None
+    pcie_gts_most: float | None = None
+    pcie_width_most: int | None = None
+    pcie_replays: int | None = None
+    nvlinks: int | None = None
+    nvlinks_expected: int | None = None
+    nvlink_errors: dict[str, int] = field(default_factory=dict)
+    throttled: tuple[str, ...] = ()
+    sm_clock_mhz: int | None = None
+    sm_clock_most_mhz: int | None = None
+    application_clock_mhz: int | None = None
+    power_limit_w: float | None = None
+    power_limit_default_w: float | None = None
+    temperature_c: int | None = None
+    persistence: bool | None = None
+    compute_mode: str = ""
+    mig: bool | None = None
+    processes: int | None = None
+
+
+@dataclass(frozen=True)
+class NicHealth:
+    """One network port. Speeds are in Mbit/s, ``counters`` are totals since the driver was loaded.
+
+    ``grew`` has the counters that rose between two readings, ``seconds`` apart, with how much. ``gid_index``
+    is the index to use, of type ``gid_type`` ("RoCE v2", "IB/RoCE v1", "IB").
+    """
+
+    name: str
+    rdma_device: str = ""
+    port: int | None = None
+    bus_id: str = ""
+    link_layer: str = ""
+    state: str = ""
+    speed_mbit: int | None = None
+    speed_most_mbit: int | None = None
+    mtu: int | None = None
+    rdma_mtu: int | None = None
+    firmware: str = ""
+    board: str = ""
+    gid_index: int | None = None
+    gid_type: str = ""
+    counters: dict[str, int] = field(default_factory=dict)
+    grew: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    pcie_gts: float | None = None
+    pcie_width: int | None = None
+    pcie_gts_most: float | None = None
+    pcie_width_most: int | None = None
+    relaxed_ordering: bool | None = None
+    virtual: bool = False
+
+
+@dataclass(frozen=True)
+class HostHealth:
+    """One host. ``alike`` maps a fact that should be equal on all hosts to its value, by a stable name.
+
+    Names in ``alike`` are those of what an operator sets or installs: "kernel", "driver", "cuda", "nccl",
+    "mpi", "ofed", "governor", "numa_balancing", "memlock", "hugepages", "mtu eth0", "firmware mlx5_0"…
+    ``acs`` lists bridges with Access Control Services that redirect peer-to-peer traffic. ``environment``
+    maps a variable for communication libraries to (value, reason).
+    """
+
+    host: str
+    alike: dict[str, str] = field(default_factory=dict)
+    gpus: tuple[GpuHealth, ...] = ()
+    nics: tuple[NicHealth, ...] = ()
+    events: tuple[KernelEvent, ...] = ()
+    acs: tuple[str, ...] = ()
+    iommu: str = ""
+    virtual_machine: str = ""
+    peer_to_peer_missing: tuple[str, ...] = ()
+    environment: dict[str, tuple[str, str]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HostProblem:
+    """One thing that is wrong on one host, or different from the other hosts.
+
+    ``kind`` is a stable word ("ecc", "xid", "pcie_width", "differs"…), ``part`` names the device or setting.
+    ``text`` is a sentence with the number and the normal value, ``remedy`` one that says what to do.
+    """
+
+    host: str
+    part: str
+    kind: str
+    severity: Severity
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class ClusterHealth:
+    """The health of all hosts that answered; ``missing`` maps the others to the reason."""
+
+    hosts: tuple[HostHealth, ...]
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def problems(self) -> Iterator[str]:
+        """Yield every inconsistency, as ``path: what is wrong``."""
+        names = [one.host for one in self.hosts]
+        if len(set(names)) != len(names):
+            yield "hosts: expected each host once"
+        for at, one in enumerate(self.hosts):
+            yield from not_finite(one, f"hosts[{at}]")

@@ -1,0 +1,9 @@
+"""Localization of faults: which host, NIC, pair of hosts or trunk makes links slower than they should be.
+
+In: a profile, what was bought, and the plan of racks and rails, if there is one. Out: the fewest faults that
+explain the measurements, each with its evidence. Read `model`, then `locate`.
+"""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+from .model import Bought as Bought, FabricPlan as FabricPlan, Fault as Fault, FaultKind as FaultKind

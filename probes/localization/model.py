@@ -1,0 +1,76 @@
+"""The values of a localization: the plan of the fabric, what was bought, and the faults that were found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Bought", "FabricPlan", "Fault", "FaultKind"]
+
+FaultKind = Literal[
+    "egress",
+    "ingress",
+    "host",
+    "pair",
+    "one_way_pair",
+    "trunk",
+    "fabric",
+    "latency",
+    "loss",
+    "flapping",
+    "cpu",
+    "miswired",
+    "inside",
+]
+
+
+@dataclass(frozen=True)
+class FabricPlan:
+    """The wires as planned: the hosts of each rack (leaf switch), and the rail of each NIC.
+
+    ``rails`` maps (host, NIC) to the number of the rail that the NIC should be on; empty without rails.
+    ``trunk_bytes_per_s`` is what each rack's uplinks carry each way, None if unknown.
+    """
+
+    racks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    rails: dict[tuple[str, str], int] = field(default_factory=dict)
+    trunk_bytes_per_s: float | None = None
+
+    def rack_of(self, host: str) -> str:
+        """Return the rack of a host; "" if the plan does not name it."""
+        return next((rack for rack, hosts in self.racks.items() if host in hosts), "")
+
+
+@dataclass(frozen=True)
+class Bought:
+    """What was bought: rates in bytes/s each way, latency in seconds; None if the offer does not say.
+
+    ``nic_bytes_per_s`` is the rate of one NIC on the wire, ``nics`` the number of each host. ``goodput`` is
+    the share of it that payload reaches on a sound link (headers, acknowledgements). ``inside_bytes_per_s``
+    is the rate from one rank to another of the same host. ``name`` is what the user typed.
+    """
+
+    name: str
+    nic_bytes_per_s: float | None = None
+    nics: int = 1
+    goodput: float = 0.92
+    latency_s: float | None = None
+    inside_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault. ``parts`` names what is at fault: a host, a NIC ("gpu1 mlx5_2"), a pair of hosts, a rack.
+
+    ``level`` is the rate relative to the normal one (0.5: half), ``extra_s`` the latency above the normal
+    one. ``rows`` are the rows of the profile's links that it explains, ``sure`` how certain that is.
+    ``evidence`` says which measurements show it, in sentences with numbers and normal values.
+    """
+
+    kind: FaultKind
+    parts: tuple[str, ...]
+    level: float = 1.0
+    extra_s: float = 0.0
+    rows: tuple[int, ...] = ()
+    evidence: tuple[str, ...] = ()
+    sure: Literal["certain", "likely", "possible"] = "certain"
