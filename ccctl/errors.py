@@ -10,6 +10,7 @@ CcctlError                 (probes.base.errors) expected failures; any other exc
 ├── FoundProblem        1  the command ran and found a problem: drift, wrong result, verify failed
 ├── CannotWriteError   73
 ├── LockHeldError      75  try later
+├── UndecidedError     75  the measurements do not suffice for a verdict; try again
 ├── ConfigError        78
 └── TimeoutExpired    124  the command's own --timeout
 """
@@ -44,6 +45,7 @@ __all__ = [
     "MissingInputError",
     "TimeoutExpired",
     "UnavailableError",
+    "UndecidedError",
     "UsageError",
     "WrongResultsError",
     "exit_status",
@@ -57,6 +59,10 @@ class FoundProblem(CcctlError):  # noqa: N818 - a finding, not an error of the p
 
 class CannotWriteError(CcctlError):
     """An output cannot be created or replaced; nothing was changed."""
+
+
+class UndecidedError(CcctlError):
+    """The measurements do not suffice for a verdict."""
 
 
 class ConfigError(CcctlError):
@@ -76,6 +82,7 @@ EXIT_STATUS: dict[type[CcctlError], int] = {
     UnavailableError: os.EX_UNAVAILABLE,
     CannotWriteError: os.EX_CANTCREAT,
     LockHeldError: os.EX_TEMPFAIL,
+    UndecidedError: os.EX_TEMPFAIL,
     ConfigError: os.EX_CONFIG,
     TimeoutExpired: 124,
 }

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache
 from signal import Signals
 from typing import TYPE_CHECKING, Any, get_args
@@ -34,6 +34,7 @@ __all__ = [
     "placed",
     "run_ranks",
     "started_by_mpi",
+    "without_hosts",
     "world_of",
 ]
 
@@ -90,6 +91,14 @@ def placed(world: World) -> tuple[int, tuple[HostSlots, ...]]:
     """
     with _naming_flags():
         return world.placed()
+
+
+def without_hosts(world: World, missing: Container[str]) -> World:
+    """Return ``world`` without the hosts in ``missing``."""
+    left = [entry for entry in placed(world)[1] if entry.host not in missing]
+    slots = sum(entry.slots for entry in left)
+    listed = ",".join(f"{entry.host}:{entry.slots}" for entry in left)
+    return World(None if world.ranks is None else min(world.ranks, slots), listed)
 
 
 def run_ranks(

@@ -23,6 +23,7 @@ SECTIONS = {
         "simulate": "Time a schedule or program on any network by simulation.",
         "run": "Run one collective on real data, or many with --adaptive.",
         "bench": "Time collectives beside the libraries, and check the results.",
+        "accept": "Test a cluster, and name the culprits with what each costs.",
         "explain": "Judge measured bandwidths: what is possible, what limits them.",
         "order": "Find the order of hosts and ranks that suits a library.",
         "tune": "Find a library's fastest algorithm for each range of sizes.",

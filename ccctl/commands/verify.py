@@ -1,4 +1,4 @@
-"""`ccctl verify`: is this schedule, this program or plan, or are these groups right?"""
+"""`ccctl verify`: is this schedule, program, plan or certificate right, or are these groups?"""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ EXAMPLES = (
     ("ccctl verify ring.py -p ranks=16 -p instances=2", "judge what the chunk language compiles to"),
     ("ccctl verify ring.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
     ("ccctl verify plan.json", "judge an execution plan of MSCCL++, whoever wrote it"),
+    ("ccctl verify accepted/certificate.json", "compute the verdict on a cluster again"),
 )
 
 
@@ -43,7 +44,7 @@ class VerifyOptions(GeneralOptions):
         typer.Argument(
             metavar="ARTIFACT",
             help="A schedule (plain, periodic or symmetric), program, MSCCL XML, plan of MSCCL++, "
-            "file.py or groups; - reads stdin.",
+            "file.py, groups or certificate; - reads stdin.",
         ),
     ]
     parameters: Parameters = None
@@ -87,10 +88,18 @@ def verify(options: VerifyOptions) -> None:
     no deadlock. A plan of MSCCL++ is checked by the rules of its executor: limits, paired channels, a wait
     for each signal, no deadlock, no data race over two launches, every contribution once. Groups of DS-Sync:
     their matrices are doubly stochastic, and ranks come to agree as fast as the file states.
+
+    A certificate of ccctl accept is right if its seal and the digests of the files beside it fit, and the
+    verdict computed again from these files is the same.
     """
-    kinds = *codec.SCHEDULE_KINDS, "program", "groups", "plan"
+    kinds = *codec.SCHEDULE_KINDS, "program", "groups", "plan", "certificate"
     read = read_or_compiled(options.artifact, options.parameters, *kinds)
-    judges = {**dict.fromkeys(codec.SCHEDULE_KINDS, _schedule), "groups": _groups, "plan": _plan}
+    judges = {
+        **dict.fromkeys(codec.SCHEDULE_KINDS, _schedule),
+        "groups": _groups,
+        "plan": _plan,
+        "certificate": _certificate,
+    }
     judge = judges.get(
         read.kind, lambda found: _program(found, options.collective, options.depth, options.target)
     )
@@ -162,6 +171,18 @@ def _plan(read: Artifact) -> _Verdict:
         f"proven: {plural(plan.operations, 'operation')} do {plan.collective} on {plan.ranks} ranks; "
         "no race, no deadlock, every signal waited for, every contribution exactly once",
         found.cautions,
+    )
+
+
+def _certificate(read: Artifact) -> _Verdict:
+    from ccctl.acceptance import recheck
+    from probes.base import plural
+
+    found = read.body
+    return _Verdict(
+        tuple(recheck(read.source, found)),
+        f"proven: {found.verdict}, {found.reason}; computed again from {plural(len(found.files), 'file')}, "
+        "all with their digests",
     )
 
 

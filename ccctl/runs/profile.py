@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.errors import LockHeldError, UnavailableError
 from ccctl.host_search import answering
-from ccctl.launching import World, placed, run_ranks, started_by_mpi
+from ccctl.launching import World, placed, run_ranks, started_by_mpi, without_hosts
 from exec.launcher import HostSlots, fold
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class ProfileRun:
         self.missing = missing
         for host, reason in missing.items():
             console.warn(f"{host} is left out: {reason}")
-        return _world_of(left, self.world.ranks)
+        return without_hosts(self.world, missing)
 
     def _with_missing(self, found: Profile) -> Profile:
         lost = tuple(f"host {host} is not measured: {reason}" for host, reason in self.missing.items())
@@ -127,12 +127,6 @@ class ProfileRun:
         if self.timeout_s is None:
             return None
         return max(0.0, self.timeout_s + self._began_s - time.monotonic())
-
-
-def _world_of(where: Sequence[HostSlots], ranks: int | None) -> World:
-    slots = sum(entry.slots for entry in where)
-    listed = ",".join(f"{entry.host}:{entry.slots}" for entry in where)
-    return World(None if ranks is None else min(ranks, slots), listed)
 
 
 def _lost(

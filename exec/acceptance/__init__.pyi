@@ -7,3 +7,4 @@ from .certificate import (
     Verdict as Verdict,
     WholeRow as WholeRow,
 )
+from .verdict import Measured as Measured, Terms as Terms, judge as judge

@@ -99,9 +99,10 @@ class Certificate:
     """The verdict on a cluster.
 
     ``reason`` is the verdict in one sentence. ``tested`` are the hosts that took part, ``skipped`` maps the
-    others to the reason. ``culprits`` are ordered, the worst first. ``files`` maps each artifact that the
-    verdict was computed from to its SHA-256. ``versions`` are those of software by name. ``seal`` is the
-    SHA-256 of this certificate without it.
+    others to the reason. ``spec`` and ``plan`` are the terms as they were given, ``spares_asked`` the number
+    of hosts that may be left out. Costs are those of ``collective`` of ``size_bytes``. ``culprits`` are
+    ordered, the worst first. ``files`` maps each file that the verdict was computed from to its SHA-256.
+    ``versions`` are those of software by name. ``seal`` is the SHA-256 of this certificate without it.
     """
 
     verdict: Verdict
@@ -111,6 +112,9 @@ class Certificate:
     skipped: dict[str, str] = field(default_factory=dict)
     spec: str = ""
     plan: str = ""
+    collective: Kind = "all_reduce"
+    size_bytes: int = 1 << 30
+    spares_asked: int = 0
     culprits: tuple[Culprit, ...] = ()
     whole: tuple[WholeRow, ...] = ()
     spares: tuple[Spares, ...] = ()

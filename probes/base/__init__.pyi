@@ -48,6 +48,7 @@ from .progress import SILENT as SILENT, Progress as Progress, Safekeeping as Saf
 from .units import (
     format_rate as format_rate,
     format_size as format_size,
+    parse_duration as parse_duration,
     parse_rate as parse_rate,
     parse_rates as parse_rates,
     parse_seconds as parse_seconds,

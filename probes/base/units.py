@@ -11,6 +11,7 @@ __all__ = [
     "MOST_BYTES",
     "format_rate",
     "format_size",
+    "parse_duration",
     "parse_rate",
     "parse_rates",
     "parse_seconds",
@@ -28,6 +29,7 @@ _NUMBER = r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DECIMAL = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+_LONG = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE = re.compile(rf"{_NUMBER}\s*(?:([kmgt])i?)?b?", re.IGNORECASE | re.ASCII)
 _RATE = re.compile(rf"{_NUMBER}\s*([kKmMgGtT]?)(?:(i?)B|b|bit)(?:/s|ps)")
 _TIME = re.compile(rf"{_NUMBER}\s*([^0-9]+)")
@@ -102,6 +104,17 @@ def parse_seconds(text: str, name: str = "alpha", *, positive: bool = False) -> 
         raise UsageError(
             f"{name}: expected a time with its unit, 0 or from 1e-6ns to 1e9s, found {quoted(text)}",
             hint="For example 0.5us, 20ns or 1ms.",
+        )
+    return found
+
+
+def parse_duration(text: str, name: str = "duration") -> float:
+    """Return the seconds in ``90``, ``90s``, ``15m``, ``2h`` or ``1d``; raises UsageError with ``name``."""
+    match = re.fullmatch(rf"{_NUMBER}\s*([a-z]*)", text.strip())
+    found = float(match[1]) * _LONG.get(match[2], math.inf) if match else math.inf
+    if not 0 < found <= _MOST_S:
+        raise UsageError(
+            f"{name}: expected a duration > 0, found {quoted(text)}", hint="For example 90s, 15m or 2h."
         )
     return found
 

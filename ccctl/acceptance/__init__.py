@@ -1,0 +1,9 @@
+"""An acceptance of a cluster, from its hosts to the files of its verdict.
+
+In: a world of ranks, and the terms of the acceptance. Out: a folder with the measurements, the certificate
+and all that is made of it. Read `folder`, `request`, `run`, `outputs`, `recheck`.
+"""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

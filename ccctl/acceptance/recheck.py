@@ -1,0 +1,81 @@
+"""A certificate computed again from the files beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccctl.acceptance.folder import EVIDENCE, AcceptanceFolder, digest, seal_of
+from ccctl.artifacts import read_input
+
+if TYPE_CHECKING:
+    from exec.acceptance import Certificate, Measured, Terms
+
+__all__ = ["judged", "measured_in", "recheck", "terms_of"]
+
+
+def recheck(path: str, certificate: Certificate) -> list[str]:
+    """Return what is wrong with the certificate in the file ``path``; empty if it is proven.
+
+    Every file that it names must have its digest, its own bytes must fit its seal, and the verdict computed
+    again from the measurements must be the same.
+    """
+    content, _ = read_input(path)
+    folder = AcceptanceFolder(Path(path).resolve().parent)
+    wrong = []
+    if seal_of(content, certificate.seal) != certificate.seal:
+        wrong.append("the seal does not fit: the certificate was changed after it was written")
+    for name, expected in certificate.files.items():
+        file = folder.file(name)
+        if not file.is_file():
+            wrong.append(f"{name}: missing, the verdict rests on it")
+        elif digest(file) != expected:
+            wrong.append(f"{name}: changed after the certificate was written")
+    wrong += [
+        f"{name}: the certificate does not name it"
+        for name in folder.digests()
+        if name not in certificate.files
+    ]
+    return wrong or _different(certificate, judged(folder, certificate))
+
+
+def judged(folder: AcceptanceFolder, asked: Certificate) -> Certificate:
+    """Return the certificate that follows from the folder's measurements by the terms of ``asked``."""
+    from exec.acceptance import judge
+
+    found = judge(measured_in(folder), terms_of(folder, asked), asked.stages, asked.skipped)
+    return replace(
+        found,
+        plan=asked.plan,
+        started=asked.started,
+        files=asked.files,
+        seal=asked.seal,
+    )
+
+
+def measured_in(folder: AcceptanceFolder) -> Measured:
+    """Return all measurements in a folder."""
+    from exec.acceptance import Measured, read_evidence
+
+    found = sorted(folder.file(EVIDENCE).glob("*"))
+    evidence = [one for path in found for one in read_evidence(path.read_bytes(), path.name)]
+    return Measured(folder.read("health"), folder.read("profile"), folder.read("report"), tuple(evidence))
+
+
+def terms_of(folder: AcceptanceFolder, asked: Certificate) -> Terms:
+    """Return the terms that a certificate was judged by."""
+    from exec.acceptance import Terms, bought, read_plan
+
+    plans = sorted(folder.path.glob("plan.*"))
+    plan = read_plan(plans[0].read_bytes(), plans[0].name) if plans else None
+    spec = bought(asked.spec) if asked.spec else None
+    return Terms(spec, plan, asked.spares_asked, asked.collective, asked.size_bytes)
+
+
+def _different(certificate: Certificate, again: Certificate) -> list[str]:
+    return [
+        f"{name}: the measurements give another value"
+        for name in certificate.__dataclass_fields__
+        if getattr(certificate, name) != getattr(again, name)
+    ]

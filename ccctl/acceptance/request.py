@@ -1,0 +1,48 @@
+"""The request of an acceptance: where, by which terms, and how long it may take."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ccctl.launching import World
+
+if TYPE_CHECKING:
+    from exec.acceptance import Terms
+
+__all__ = ["AcceptanceRequest"]
+
+# The links get this share of the time that is left after the hosts. The collectives get the rest.
+_LINKS_SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class AcceptanceRequest:
+    """The ranks to test, the terms of the acceptance, and its limits in seconds.
+
+    ``size_bytes`` is the size of the collectives, None for one that fits the network. ``budget_s`` limits
+    what is measured: the rest is left out, and the certificate says so. ``timeout_s`` ends the command.
+    """
+
+    world: World
+    terms: Terms
+    size_bytes: int | None = None
+    budget_s: float | None = None
+    timeout_s: float | None = None
+    device: str = "auto"
+    began_s: float = field(default_factory=time.monotonic)
+
+    def links_budget_s(self) -> float | None:
+        """Return the seconds for the links; None without a budget."""
+        left_s = self.left_s(self.budget_s)
+        return None if left_s is None else max(1.0, _LINKS_SHARE * left_s)
+
+    def whole_budget_s(self) -> float | None:
+        """Return the seconds for the collectives; None without a budget."""
+        left_s = self.left_s(self.budget_s)
+        return None if left_s is None else max(1.0, left_s)
+
+    def left_s(self, limit_s: float | None) -> float | None:
+        """Return the seconds that are left of a limit; None without one."""
+        return None if limit_s is None else limit_s - (time.monotonic() - self.began_s)

@@ -1,0 +1,310 @@
+"""The stages of an acceptance: the hosts, then the links, then collectives on all ranks.
+
+Each stage writes its artifact before the next begins. An interrupted acceptance goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from ccctl import console
+from ccctl.acceptance.folder import AcceptanceFolder, refuse_damaged
+from ccctl.acceptance.request import AcceptanceRequest
+from ccctl.arguments import BenchOptions, setup_of
+from ccctl.artifacts import created
+from ccctl.errors import CcctlError, FoundProblem, TimeoutExpired, UnavailableError, UsageError
+from ccctl.host_search import look_everywhere
+from ccctl.launching import World, placed, run_ranks, without_hosts
+from ccctl.prepared import BenchWorkload, prepared
+from ccctl.rescue import rescuing
+from ccctl.runs import ProfileRun
+from probes.base import plural
+
+if TYPE_CHECKING:
+    from exec.acceptance import Certificate, Stage
+    from exec.benchmark import Report
+    from probes.health import ClusterHealth
+    from probes.link_costs import Profile
+    from probes.profiling import Effort
+    from probes.topology import Topology
+    from synth.collective import Kind
+
+__all__ = ["AcceptanceRun"]
+
+_StageName = Literal["hosts", "links", "whole"]
+_STAGES: tuple[_StageName, ...] = ("hosts", "links", "whole")
+_HEALTH = "probes.health:health_task"
+# The collectives of training: sums of gradients, and the exchange of experts' tokens.
+_COLLECTIVES: tuple[Kind, ...] = ("all_reduce", "all_to_all")
+_ITERATIONS = 10
+# With more ranks than this, the links between ranks 1, 2, 4, … apart are measured, as `profile --quick` does.
+_THOROUGH_RANKS = 64
+# The collectives take the largest of these sizes that the network carries within the seconds below.
+_SIZES = tuple(1 << bits for bits in range(30, 15, -2))
+_LONGEST_S = 0.25
+_LOST = ("host-missing", "host-failed")
+
+
+@dataclass
+class AcceptanceRun:
+    """One acceptance in ``folder``; ``evidence`` and the plan are in the folder already."""
+
+    request: AcceptanceRequest
+    folder: AcceptanceFolder
+    skipped: dict[str, str] = field(default_factory=dict)
+    started: str = field(default_factory=created)
+    _stages: dict[str, Stage] = field(default_factory=dict)
+    _profiling: ProfileRun | None = None
+    _before: Profile | None = None
+    _seconds_before: dict[str, float] = field(default_factory=dict)
+
+    def resume(self) -> None:
+        """Take over the finished stages of the acceptance in the folder.
+
+        Raises UsageError if it is of other hosts or ranks, and DataError if its files were changed.
+        """
+        found = self.folder.certificate()
+        if found is None:
+            raise UsageError(
+                f"--resume: there is no acceptance in {self.folder.path}", hint="Leave --resume out to begin."
+            )
+        refuse_damaged(self.folder, found)
+        ranks, where = placed(self.request.world)
+        hosts = {entry.host for entry in where}
+        if found.ranks and ranks != found.ranks + self._lost_ranks(found.skipped):
+            raise UsageError(
+                f"--resume: that acceptance is of {plural(found.ranks, 'rank')}, and {ranks} are named now"
+            )
+        if hosts and found.skipped.keys() - hosts:
+            raise UsageError("--resume: that acceptance is of other hosts")
+        self.skipped, self.started = dict(found.skipped), found.started
+        for stage in found.stages:
+            if stage.done:
+                self._stages[stage.name] = stage
+            else:
+                self._seconds_before[stage.name] = stage.seconds
+        if "links" not in self._stages:
+            self._before = self.folder.read("profile")
+
+    def measure(self) -> None:
+        """Run the stages that are not done, each written before the next begins."""
+        steps = {"hosts": self._hosts, "links": self._links, "whole": self._whole}
+        for name in _STAGES:
+            if name in self._stages:
+                console.note(f"{name}: done before the interruption")
+                continue
+            began_s = time.monotonic() - self._seconds_before.get(name, 0.0)
+            with rescuing(lambda why, name=name, began_s=began_s: self._rescue(name, began_s, why)):
+                left_out = steps[name]()
+                self._end(name, began_s, left_out)
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the stages so far, in their order."""
+        return tuple(self._stages[name] for name in _STAGES if name in self._stages)
+
+    def _end(
+        self, name: _StageName, began_s: float, left_out: Sequence[str] = (), *, done: bool = True
+    ) -> None:
+        from exec.acceptance import Stage
+
+        seconds = round(time.monotonic() - began_s, 3)
+        self._stages[name] = Stage(name, seconds, done, tuple(left_out))
+        self.folder.write_certificate(self._unjudged())
+
+    def _rescue(self, name: _StageName, began_s: float, why: str) -> str:
+        """Write what an interrupted stage has measured; return a message on how to go on."""
+        if name == "links" and self._profiling is not None:
+            partial = self._profiling.partial(why)
+            if partial is not None:
+                self.folder.write("profile", self._with_earlier(partial))
+        self._end(name, began_s, (f"interrupted: {why}",), done=False)
+        return f"What was measured is in {self.folder.path}; the same command with --resume goes on."
+
+    def _unjudged(self) -> Certificate:
+        """Return the certificate of an acceptance that has not ended."""
+        from exec.acceptance import Certificate
+
+        profile = self.folder.read("profile")
+        tested = tuple(dict.fromkeys(one.host for one in profile.ranks)) if profile else ()
+        return Certificate(
+            "undecided",
+            "the acceptance has not ended",
+            len(profile.ranks) if profile else 0,
+            tested,
+            self.skipped,
+            stages=self.stages(),
+            started=self.started,
+        )
+
+    def _lost_ranks(self, skipped: dict[str, str]) -> int:
+        return sum(entry.slots for entry in placed(self.request.world)[1] if entry.host in skipped)
+
+    def _world(self) -> World:
+        return without_hosts(self.request.world, self.skipped) if self.skipped else self.request.world
+
+    def _timeout_s(self) -> float | None:
+        left_s = self.request.left_s(self.request.timeout_s)
+        if left_s is not None and left_s <= 0:
+            raise TimeoutExpired(f"not done within {self.request.timeout_s:g} s")
+        return left_s
+
+    def _hosts(self) -> Sequence[str]:
+        """Detect the hosts and read their health; hosts that do not answer are skipped from then on."""
+        from probes.detection import DetectRequest
+        from probes.health import HealthRequest
+
+        count = len(placed(self.request.world)[1]) or 1
+        console.note(f"hosts: looking at {plural(count, 'host')}")
+        topology = look_everywhere(self.request.world, DetectRequest(), self._timeout_s())
+        self.skipped = {one.where: one.text for one in topology.findings if one.what in _LOST}
+        self.folder.write("topology", topology)
+        health = run_ranks(
+            _HEALTH, HealthRequest(), self._world(), label="health", timeout_s=self._timeout_s()
+        )
+        self.folder.write("health", _with_environment(replace(health, missing=self.skipped), topology))
+        return ()
+
+    def _links(self) -> Sequence[str]:
+        """Measure the links that are not measured yet."""
+        from probes.profiling import Effort
+
+        world = self._world()
+        ranks = placed(world)[0]
+        effort = Effort(
+            quick=ranks > _THOROUGH_RANKS,
+            budget_s=self.request.links_budget_s(),
+            device=self.request.device,  # type: ignore[arg-type] # the command line has checked it
+        )
+        if self._before is not None:
+            effort = _rest(effort, self._before)
+        console.note(f"links: measuring the links between {plural(ranks, 'rank')}")
+        if effort.turns is not None and not len(effort.turns.src):
+            assert self._before is not None
+            profile = self._before
+        else:
+            self._profiling = ProfileRun(effort, world, self._timeout_s(), label="links")
+            profile = self._with_earlier(self._profiling.result())
+            self.skipped |= self._profiling.missing
+        self.folder.write("profile", profile)
+        kinds = dict(zip(profile.findings, profile.finding_kinds, strict=True))
+        return [text for text, kind in kinds.items() if kind == "incomplete"]
+
+    def _with_earlier(self, profile: Profile) -> Profile:
+        """Return ``profile`` with the links that were measured before an interruption."""
+        from probes.profiling import joined
+
+        if self._before is None:
+            return profile
+        found = joined(profile, self._before)
+        return replace(found, seconds=profile.seconds + self._before.seconds)
+
+    def _whole(self) -> Sequence[str]:
+        """Run collectives on all ranks; what fails or has no time left is left out, and said."""
+        profile: Profile = self.folder.read("profile")
+        size_bytes = self.request.size_bytes or _fitting_size(profile)
+        reports: list[Report] = []
+        left_out: list[str] = []
+        for kind in _COLLECTIVES:
+            left_s = self.request.whole_budget_s()
+            if left_s is not None and left_s <= 1.0:
+                left_out.append(f"{kind}: no time was left of the budget")
+                continue
+            try:
+                reports.append(self._bench(kind, size_bytes, profile, left_s))
+            except (UnavailableError, FoundProblem) as error:
+                left_out.append(f"{kind}: {error.message}")
+            except TimeoutExpired:
+                if self.request.left_s(self.request.timeout_s) is not None:
+                    self._timeout_s()
+                left_out.append(f"{kind}: it took longer than what was left of the budget")
+        if reports:
+            rows = tuple(row for one in reports for row in one.rows)
+            self.folder.write("report", replace(reports[0], rows=rows))
+        for text in left_out:
+            console.warn(f"whole: {text}")
+        return left_out
+
+    def _bench(self, kind: Kind, size_bytes: int, profile: Profile, left_s: float | None) -> Report:
+        """Return the report of one collective, beside the library's own."""
+        from exec.peers import library_of, parse_peers
+        from probes.base import format_size
+
+        console.note(f"whole: {kind} of {format_size(size_bytes)} on {plural(len(profile.ranks), 'rank')}")
+        device = "cuda" if profile.transport == "cuda" else "cpu"
+        world, timeout_s = self._world(), _least(left_s, self._timeout_s())
+        path = str(self.folder.file("profile.json"))
+        options = BenchOptions(
+            collective=kind,
+            listed=str(size_bytes),
+            profile=path,
+            device=device,
+            iterations=_ITERATIONS,
+            placement="out",
+            per_iteration=True,
+            hosts=world.hosts,
+            hostfile=world.hostfile,
+        )
+        workload = BenchWorkload(
+            kind, None, (size_bytes,), world, path, device, race=False, timeout_s=timeout_s
+        )
+        one, timeout_s = prepared(workload)
+        peers = parse_peers(library_of(device, sockets=False))
+        requests = setup_of(options).requests([one], peers)
+        report: Report = run_ranks(
+            "exec.benchmark.runner:bench_all_task",
+            requests,
+            replace(world, ranks=len(profile.ranks)),
+            label=kind,
+            timeout_s=timeout_s,
+        )
+        return report
+
+
+def _rest(effort: Effort, before: Profile) -> Effort:
+    """Return ``effort`` with only the links that ``before`` lacks."""
+    from probes.base import ints
+    from probes.profiling import Turns
+    from probes.sampling import doubling_strides, rings, strides
+
+    ranks = len(before.ranks)
+    done = set(zip(before.links.src.tolist(), before.links.dst.tolist(), strict=True))
+    wanted = rings(ranks, doubling_strides(ranks) if effort.quick else strides(ranks))
+    left = [(at, *pair) for at, ring in enumerate(wanted) for pair in ring if pair not in done]
+    columns: Any = zip(*left, strict=True) if left else ((), (), ())
+    number, src, dst = (ints(list(column)) for column in columns)
+    return replace(effort, turns=Turns(tuple(one.host for one in before.ranks), src, dst, number))
+
+
+def _with_environment(health: ClusterHealth, topology: Topology) -> ClusterHealth:
+    """Return the health with the variables that each host's libraries need."""
+    from probes.health import environment
+
+    named = {host.name: host for host in topology.hosts}
+    hosts = tuple(
+        replace(one, environment=environment(named[one.host], one)) if one.host in named else one
+        for one in health.hosts
+    )
+    return replace(health, hosts=hosts)
+
+
+def _fitting_size(profile: Profile) -> int:
+    """Return the largest size whose all_reduce takes a fraction of a second on the measured network."""
+    from exec.acceptance import collective_time_s
+    from synth.networks import from_profile
+
+    network = from_profile(profile, "the measured network")
+    for size_bytes in _SIZES:
+        try:
+            if collective_time_s(network, "all_reduce", size_bytes) <= _LONGEST_S:
+                return size_bytes
+        except CcctlError:
+            continue
+    return _SIZES[-1]
+
+
+def _least(*limits_s: float | None) -> float | None:
+    known = [limit_s for limit_s in limits_s if limit_s is not None]
+    return min(known) if known else None

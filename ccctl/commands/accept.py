@@ -1,0 +1,256 @@
+"""`ccctl accept`: is this cluster as it was bought, and if not, which part is it, and what does that cost?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccctl import console
+from ccctl.arguments import MOST_RANKS, GeneralOptions, WorldOptions
+from ccctl.artifacts import codec, is_folder, read_input
+from ccctl.completion import words
+from ccctl.errors import FoundProblem, UndecidedError, UsageError
+from ccctl.launching import placed, started_by_mpi
+from probes.base import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from ccctl.acceptance import AcceptanceFolder, AcceptanceRequest
+    from exec.acceptance import Certificate, Terms
+
+__all__ = ["EXAMPLES", "accept"]
+
+EXAMPLES = (
+    ("ccctl accept -n 4", "four ranks of this host: what is wrong with it, or that nothing is"),
+    (
+        "ccctl accept --hosts gpu[001-064]:8 --spec dgx-h100/8x400 -o accepted/",
+        "a cluster against what was bought; the folder gets the page, the certificate and all files",
+    ),
+    (
+        "ccctl accept --hosts gpu[001-064]:8 --plan racks.toml --spares 2 --budget 15m -o accepted/",
+        "racks as planned, two hosts may be left out, fifteen minutes",
+    ),
+    ("ccctl accept --hosts gpu[001-064]:8 -o accepted/ --resume", "go on after an interruption"),
+    (
+        "ccctl accept --hosts gpu[001-064]:8 --since accepted/ -o week2/",
+        "the weekly check: what changed since the last acceptance",
+    ),
+    ("ccctl verify accepted/certificate.json", "compute the verdict again from the measurements"),
+)
+
+
+@dataclass(frozen=True)
+class AcceptOptions(GeneralOptions, WorldOptions):
+    """The arguments and options of ``accept``."""
+
+    spec: Annotated[
+        str | None,
+        typer.Option(
+            "--spec",
+            metavar="SPEC",
+            help="What was bought: a machine with its NICs (dgx-h100/8x400), or rates (400Gbit/s, 8x400, "
+            "100Gbit/s,5us). [the links are compared with each other]",
+        ),
+    ] = None
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            "--plan",
+            metavar="FILE",
+            help="Racks and rails as planned: TOML, Slurm's topology.conf, or InfraGraph's JSON.",
+        ),
+    ] = None
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Measure what fits into this time, and say what was left out: 15m.",
+        ),
+    ] = None
+    spares: Annotated[
+        int,
+        typer.Option(
+            "--spares",
+            metavar="N",
+            min=0,
+            max=MOST_RANKS,
+            help="Find the best hosts to keep without N of them.",
+        ),
+    ] = 0
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size",
+            metavar="SIZE",
+            help="Size of the collectives, and of their costs. [one that takes a fraction of a second]",
+        ),
+    ] = None
+    evidence: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--evidence",
+            metavar="FILE",
+            help="Results of other tools to count as evidence: dcgmi diag -j, nvbandwidth -j, nccl-tests, "
+            "OSU, SuperBench, a NCCL_DEBUG log.",
+        ),
+    ] = None
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="FOLDER", help="Also say what changed since this earlier acceptance."
+        ),
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the interrupted acceptance in the folder of -o.")
+    ] = False
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="KIND",
+            autocompletion=words.one_of("auto", "cuda", "process"),
+            help="What a rank is: cuda (a GPU), process, or auto.",
+        ),
+    ] = "auto"
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FOLDER",
+            help="Write the measurements, the certificate, the page and the files for other tools there.",
+        ),
+    ] = None
+
+
+def accept(options: AcceptOptions) -> None:
+    """Test a cluster, and name the culprits with what each costs.
+
+    Three stages: the hosts (versions, settings, GPUs, NICs, the kernel's log), the links between all ranks,
+    and all_reduce and all_to_all on all ranks by ccctl and by the library. Every fault is named with its
+    evidence, its cost for a collective, and what to do. Nothing on the hosts is changed.
+
+    The verdict is accepted, accepted with remarks, or refused. Exit status 0 if accepted, 1 if refused, and
+    75 if it could not tell, as when the budget was too small.
+
+    With -o, the folder gets index.html (the page to look at first), certificate.json (ccctl verify computes
+    it again), the measured artifacts, junit.xml, ctrf.json, drain.sh (for Slurm), conditions.json (for
+    Kubernetes), accept.prom, and for each kind of host the environment that its libraries need. An
+    interrupted acceptance goes on with --resume.
+    """
+    from ccctl.acceptance import AcceptanceRun, opened, write_outputs
+
+    before = _earlier(options.since)
+    terms, kept = _terms(options)
+    request = _request(options, terms)
+    with opened(options.output) as folder:
+        run = AcceptanceRun(request, folder)
+        if options.resume:
+            run.resume()
+        else:
+            _refuse_unfinished(folder, options.output)
+            folder.clear()
+        for name, content in kept.items():
+            folder.keep(name, content)
+        run.measure()
+        found = _judged(run, folder, terms, options)
+        written = write_outputs(folder, found, before) if options.output is not None else ()
+        _tell(found, before, written, options)
+    if found.verdict == "refused":
+        raise FoundProblem(f"refused: {found.reason}")
+    if found.verdict == "undecided":
+        raise UndecidedError(f"undecided: {found.reason}", hint="Give it more time with --budget.")
+    if options.output is not None:
+        console.next_step(f"ccctl verify {Path(options.output) / 'certificate.json'}")
+
+
+def _earlier(since: str | None) -> Certificate | None:
+    """Return the certificate of an earlier acceptance, by its folder or its file."""
+    if since is None:
+        return None
+    path = str(Path(since) / "certificate.json") if is_folder(since) else since
+    found: Certificate = codec.read(path, "certificate").body
+    return found
+
+
+def _terms(options: AcceptOptions) -> tuple[Terms, dict[str, bytes]]:
+    """Return the terms, and the files to keep beside the certificate; all are read before anything runs."""
+    from exec.acceptance import Terms, bought, read_evidence, read_plan
+
+    kept: dict[str, bytes] = {}
+    plan = None
+    if options.plan is not None:
+        content, source = read_input(options.plan)
+        plan = read_plan(content, source)
+        kept[f"plan{Path(source).suffix or '.txt'}"] = content
+    for number, path in enumerate(options.evidence or ()):
+        content, source = read_input(path)
+        read_evidence(content, source)
+        kept[f"evidence/{number}-{Path(source).name}"] = content
+    spec = None if options.spec is None else bought(options.spec)
+    return Terms(spec, plan, options.spares), kept
+
+
+def _request(options: AcceptOptions, terms: Terms) -> AcceptanceRequest:
+    from ccctl.acceptance import AcceptanceRequest
+
+    world = options.world()
+    if started_by_mpi():
+        raise UsageError(
+            "ccctl accept starts ranks several times: run it outside mpirun and srun",
+            hint="Give it --hosts, or -n for this host.",
+        )
+    if (ranks := placed(world)[0]) < 2:
+        raise UsageError(
+            f"an acceptance tests the links between ranks: expected at least 2, found {ranks}",
+            hint="ccctl accept -n 4 tests this host, --hosts gpu[001-064]:8 a cluster.",
+        )
+    if options.resume and options.output is None:
+        raise UsageError("--resume goes on with the acceptance in a folder: name it with -o")
+    return AcceptanceRequest(
+        world,
+        terms,
+        None if options.size is None else parse_size(options.size, "--size"),
+        None if options.budget is None else parse_duration(options.budget, "--budget"),
+        options.timeout,
+        options.device,
+    )
+
+
+def _refuse_unfinished(folder: AcceptanceFolder, output: str | None) -> None:
+    """Raise UsageError if the folder has an acceptance that was interrupted: its measurements are worth time."""
+    found = folder.certificate()
+    if found is not None and not all(stage.done for stage in found.stages):
+        raise UsageError(
+            f"-o {output}: an unfinished acceptance is there",
+            hint="--resume goes on with it; or name another folder, or remove this one.",
+        )
+
+
+def _judged(run: Any, folder: AcceptanceFolder, terms: Terms, options: AcceptOptions) -> Certificate:
+    """Return the certificate, which is written in the folder, too."""
+    from ccctl.acceptance import measured_in
+    from exec.acceptance import judge
+
+    console.note("verdict: looking for the fewest faults that explain the measurements")
+    measured = measured_in(folder)
+    if measured.report is not None and measured.report.rows:
+        terms = replace(terms, size_bytes=measured.report.rows[0].size_bytes)
+    found = judge(measured, terms, run.stages(), run.skipped)
+    found = replace(found, plan=options.plan or "", started=run.started)
+    folder.write_certificate(found)
+    return replace(found, files=folder.digests())
+
+
+def _tell(
+    found: Certificate, before: Certificate | None, written: tuple[str, ...], options: AcceptOptions
+) -> None:
+    from ccctl.render.text import acceptance as text
+
+    if options.json:
+        console.summary(text.summary(found, before))
+    else:
+        text.draw(found, before, options.output, written)

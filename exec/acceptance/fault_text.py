@@ -1,0 +1,58 @@
+"""Sentences about a fault of links: what it is, and what to do about it."""
+
+from __future__ import annotations
+
+from probes.localization import Fault, FaultKind
+
+__all__ = ["remedy_of", "told"]
+
+_DOES: dict[FaultKind, str] = {
+    "egress": "{part} sends at {level} of {normal}",
+    "ingress": "{part} receives at {level} of {normal}",
+    "host": "{part} sends and receives at {level} of {normal}",
+    "pair": "the links between {part} carry {level} of {normal}, both ways",
+    "one_way_pair": "the link {part} carries {level} of {normal}, one way only",
+    "trunk": "the trunk of {part} carries {level} of {normal}",
+    "fabric": "all links carry {level} of {normal}",
+    "latency": "messages of {part} take {extra} longer than those of the others",
+    "loss": "packets from {part} get lost",
+    "flapping": "{part} is slow in some passes and normal in others: {level} of {normal} in the median",
+    "cpu": "the processor of {part} works at {level} of {normal}",
+    "miswired": "{part} is wired to another place than the plan says",
+    "inside": "{part}: slower than the other links inside the host, {level} of {normal}",
+}
+_REMEDY: dict[FaultKind, str] = {
+    "egress": "check the cable, the transceiver and the PCIe link of its NIC; swap the cable first",
+    "ingress": "check the cable, the transceiver and the switch port; swap the cable first",
+    "host": "check its NIC: negotiated rate, PCIe width, cable; then swap the port",
+    "pair": "check the route between the two: a bad uplink or an uneven hash of flows (ECMP)",
+    "one_way_pair": "check the route in this direction: a bad uplink or an uneven hash of flows (ECMP)",
+    "trunk": "check the uplinks of this rack: one may be down, or negotiated a lower rate",
+    "fabric": "check what all share: negotiated rate, MTU, PCIe generation, the switch's own limits",
+    "latency": "check interrupt moderation, power saving states and the path of this host",
+    "loss": "look at the error counters of both ends; clean or swap the cable and its transceiver",
+    "flapping": "look at the link-down counters of both ends, and swap the transceiver",
+    "cpu": "check governor, power limit, cooling, and other programs on the host",
+    "miswired": "compare the cable with the plan and move it, or correct the plan",
+    "inside": "check NUMA binding, PCIe width and peer-to-peer access of this device",
+}
+
+
+def told(fault: Fault, bought: bool) -> str:
+    """Return one sentence with the number and the normal value; ``bought``: the rates are those bought."""
+    two = fault.kind in ("pair", "one_way_pair") and len(fault.parts) == 2
+    arrow = " → " if fault.kind == "one_way_pair" else " and "
+    part = arrow.join(fault.parts) if two else ", ".join(fault.parts) or "the fabric"
+    normal = "what was bought" if bought else "the normal rate"
+    return _DOES[fault.kind].format(
+        part=part, level=f"{fault.level:.0%}", normal=normal, extra=_seconds(fault.extra_s)
+    )
+
+
+def remedy_of(fault: Fault) -> str:
+    """Return what to do about a fault of this kind."""
+    return _REMEDY[fault.kind]
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"

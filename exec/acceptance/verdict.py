@@ -1,0 +1,327 @@
+"""The verdict on a cluster, from its measurements alone, so that anybody can compute it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from exec.acceptance.certificate import Certificate, Cost, Culprit, Spares, Stage, Verdict, WholeRow
+from exec.acceptance.cost import collective_time_s, spares
+from exec.acceptance.evidence import Evidence
+from exec.acceptance.fault_text import remedy_of, told
+from exec.acceptance.sound_network import repaired, sound_network
+from exec.benchmark import Report, Row, judged
+from probes.base import CcctlError, plural, some
+from probes.health import ClusterHealth, HostProblem, differences, gpu_problems, host_problems
+from probes.link_costs import Profile
+from probes.localization import Bought, FabricPlan, Fault, locate
+from synth.collective import Kind
+from synth.network import Network
+from synth.networks import from_profile
+
+__all__ = ["Measured", "Terms", "judge"]
+
+# Kinds of a host's own problems that make its links slow. One culprit then stands for both.
+_SLOWS_LINKS = {
+    "mtu",
+    "rdma_mtu",
+    "nic_rate",
+    "nic_pcie",
+    "nic_errors",
+    "nic_down",
+    "pcie_width",
+    "pcie_speed",
+}
+_SLOWS_HOST = {"governor", "throttled"}
+# Bounds of more ranks take longer than the measurement itself.
+_MOST_BOUND_RANKS = 64
+_MOST_NAMED = 6
+_RACKLESS = FabricPlan()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that a verdict rests on: three artifacts, and the evidence of other tools."""
+
+    health: ClusterHealth | None = None
+    profile: Profile | None = None
+    report: Report | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of an acceptance: what was bought, the plan of the wires, and what a fault is priced in.
+
+    ``spares`` is the number of hosts that may be left out. Costs are those of ``collective`` of
+    ``size_bytes``.
+    """
+
+    bought: Bought | None = None
+    plan: FabricPlan | None = None
+    spares: int = 0
+    collective: Kind = "all_reduce"
+    size_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True)
+class _Links:
+    """The faults of the links, the network as measured, and the network as it should be."""
+
+    faults: tuple[Fault, ...] = ()
+    network: Network | None = None
+    sound: Network | None = None
+    profile: Profile | None = None
+
+
+def judge(
+    measured: Measured,
+    terms: Terms,
+    stages: Sequence[Stage] = (),
+    skipped: Mapping[str, str] | None = None,
+) -> Certificate:
+    """Return the certificate of a cluster, without the digests of files and the seal.
+
+    ``skipped`` maps hosts that gave nothing to the reason. The verdict is "undecided" where a stage is not
+    done and no fault was found by then.
+    """
+    skipped = dict(skipped or {})
+    links = _links(measured.profile, terms)
+    found = [
+        *(_dead(host, reason) for host, reason in skipped.items()),
+        *_joined(_of_hosts(measured.health), _of_faults(links, terms)),
+        *_of_report(measured.report),
+        *map(_of_evidence, measured.evidence),
+    ]
+    culprits = tuple(sorted(found, key=_rank))
+    verdict, reason = _verdict(culprits, measured, stages)
+    return Certificate(
+        verdict=verdict,
+        reason=reason,
+        ranks=len(measured.profile.ranks) if measured.profile else 0,
+        tested=_tested(measured),
+        skipped=skipped,
+        spec=terms.bought.name if terms.bought else "",
+        collective=terms.collective,
+        size_bytes=terms.size_bytes,
+        spares_asked=terms.spares,
+        culprits=culprits,
+        whole=tuple(_whole(measured.report, links)),
+        spares=_spares(links, terms),
+        stages=tuple(stages),
+        unread=_unread(measured.health),
+        versions=_versions(measured),
+    )
+
+
+def _links(profile: Profile | None, terms: Terms) -> _Links:
+    if profile is None:
+        return _Links()
+    faults = tuple(locate(profile, terms.bought, terms.plan))
+    network = from_profile(profile, "the measured network")
+    sound = sound_network(profile, terms.bought, terms.plan)
+    return _Links(faults, network, sound, profile)
+
+
+def _tested(measured: Measured) -> tuple[str, ...]:
+    if measured.profile is not None:
+        return tuple(dict.fromkeys(one.host for one in measured.profile.ranks))
+    return tuple(one.host for one in measured.health.hosts) if measured.health else ()
+
+
+def _dead(host: str, reason: str) -> Culprit:
+    return Culprit(
+        "dead",
+        host,
+        (host,),
+        "fault",
+        f"host {host} was not tested: {reason}",
+        remedy=f"make ssh {host} work without a password, and install ccctl there at the same place",
+    )
+
+
+def _of_hosts(health: ClusterHealth | None) -> list[Culprit]:
+    """Return a culprit for each problem of hosts; the same problem of several hosts is one culprit."""
+    if health is None:
+        return []
+    problems = [
+        *(one for host in health.hosts for one in (*host_problems(host), *gpu_problems(host))),
+        *differences(health.hosts),
+    ]
+    alike: dict[tuple[str, ...], list[HostProblem]] = {}
+    for one in problems:
+        alike.setdefault((one.kind, one.part, one.severity, one.text, one.remedy), []).append(one)
+    return [_of_problems(same) for same in alike.values()]
+
+
+def _of_problems(same: Sequence[HostProblem]) -> Culprit:
+    first, hosts = same[0], tuple(dict.fromkeys(one.host for one in same))
+    whose = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
+    evidence = () if len(hosts) == 1 else (f"on {some(list(hosts), _MOST_NAMED)}",)
+    part = f"{whose} {first.part}" if first.part else whose
+    return Culprit(first.kind, part, hosts, first.severity, first.text, evidence, "certain", first.remedy)
+
+
+def _of_faults(links: _Links, terms: Terms) -> list[tuple[Fault, Culprit]]:
+    """Return each fault of the links with its culprit and its cost."""
+    if links.profile is None or links.network is None:
+        return []
+    found = []
+    with_s = collective_time_s(links.network, terms.collective, terms.size_bytes) if links.faults else 0.0
+    for fault in links.faults:
+        without_s = collective_time_s(
+            repaired(links.network, links.profile, fault), terms.collective, terms.size_bytes
+        )
+        cost = Cost(terms.collective, terms.size_bytes, with_s, without_s)
+        culprit = Culprit(
+            fault.kind,
+            " and ".join(fault.parts) or "the fabric",
+            _hosts_of(fault, links.profile),
+            "fault",
+            told(fault, terms.bought is not None),
+            fault.evidence,
+            fault.sure,
+            remedy_of(fault),
+            cost,
+        )
+        found.append((fault, culprit))
+    return found
+
+
+def _hosts_of(fault: Fault, profile: Profile) -> tuple[str, ...]:
+    """Return the hosts that a fault names, by themselves or by a NIC; all of its links' if it names none."""
+    names = dict.fromkeys(one.host for one in profile.ranks)
+    named = [part.split()[0] for part in fault.parts]
+    return tuple(dict.fromkeys(host for host in named if host in names))
+
+
+def _joined(hosts: Sequence[Culprit], faults: Sequence[tuple[Fault, Culprit]]) -> Iterator[Culprit]:
+    """Yield all culprits; a host's problem that explains slow links takes over their evidence and cost."""
+    left = list(hosts)
+    for _, slow in faults:
+        cause = next((one for one in left if _explains(one, slow)), None)
+        if cause is None:
+            yield slow
+            continue
+        left.remove(cause)
+        yield replace(
+            cause,
+            severity="fault",
+            evidence=(*cause.evidence, slow.text, *slow.evidence),
+            cost=slow.cost,
+            sure=slow.sure,
+        )
+    yield from left
+
+
+def _explains(cause: Culprit, slow: Culprit) -> bool:
+    """Return whether a host's own problem is the reason for its slow links."""
+    if cause.hosts != slow.hosts or len(cause.hosts) != 1:
+        return False
+    if slow.kind == "cpu":
+        return cause.kind in _SLOWS_HOST
+    fact = cause.part.partition(" ")[2]
+    wire = cause.kind in _SLOWS_LINKS or (cause.kind == "differs" and fact.startswith("mtu"))
+    return wire and slow.kind in ("egress", "ingress", "host", "loss", "flapping", "latency")
+
+
+def _of_report(report: Report | None) -> Iterator[Culprit]:
+    for wrong in report.wrong_results if report else ():
+        yield Culprit(
+            "wrong",
+            "results",
+            (),
+            "fault",
+            f"{wrong}: a collective gave other values than its inputs have",
+            remedy="run ccctl bench again with fewer hosts until the results are right; the last one is it",
+        )
+
+
+def _of_evidence(one: Evidence) -> Culprit:
+    where = " ".join(filter(None, (one.host, one.part))) or one.tool
+    hosts = (one.host,) if one.host else ()
+    return Culprit(one.kind, where, hosts, one.severity, one.text, (f"measured by {one.tool}",), "likely")
+
+
+def _rank(culprit: Culprit) -> tuple[int, float, str, str]:
+    """Return the key that puts faults first, and the costliest first among them."""
+    times = culprit.cost.times if culprit.cost else (float("inf") if culprit.kind == "dead" else 1.0)
+    return (int(culprit.severity == "remark"), -times, culprit.kind, culprit.part)
+
+
+def _verdict(culprits: Sequence[Culprit], measured: Measured, stages: Sequence[Stage]) -> tuple[Verdict, str]:
+    """Return the verdict and its reason in one sentence."""
+    faults = [one for one in culprits if one.severity == "fault"]
+    remarks = plural(len(culprits) - len(faults), "remark")
+    tested = len(_tested(measured))
+    if faults:
+        bad = {host for one in faults for host in one.hosts}
+        where = f" on {len(bad)} of {plural(max(tested, len(bad)), 'host')}" if bad else ""
+        return "refused", f"{plural(len(faults), 'fault')}{where}: {faults[0].text}"
+    undone = [stage for stage in stages if not stage.done]
+    if undone or measured.profile is None:
+        names = ", ".join(stage.name for stage in undone) or "links"
+        return "undecided", f"no fault was found, and {names} were not tested to the end"
+    sound = f"no fault on {plural(tested, 'host')}"
+    if culprits:
+        return "accepted with remarks", f"{sound}, {remarks}"
+    return "accepted", sound
+
+
+def _whole(report: Report | None, links: _Links) -> Iterator[WholeRow]:
+    """Yield each measured collective, ours and the libraries', beside the bounds."""
+    if report is None:
+        return
+    as_is, bought = _bounds(report, links.network), _bounds(report, links.sound)
+    for at, row in enumerate(report.rows):
+        for name, time_s, wrong in _times(row):
+            yield WholeRow(row.collective, row.size_bytes, name, time_s, as_is.get(at), bought.get(at), wrong)
+
+
+def _times(row: Row) -> Iterator[tuple[str, float, int | None]]:
+    if row.shown is not None:
+        yield "ccctl", row.shown.time_s, row.shown.wrong
+    for name, peer in row.peers.items():
+        yield name, peer.time_s, peer.wrong
+
+
+def _bounds(report: Report, network: Network | None) -> dict[int, float]:
+    """Return the proven bound on the time of each row, by its number."""
+    if network is None or network.ranks != report.ranks or report.ranks > _MOST_BOUND_RANKS:
+        return {}
+    try:
+        found = judged(report, network)
+    except CcctlError:
+        return {}
+    numbers = [at for at, row in enumerate(report.rows) if row.shown is not None and row.shown.time_s]
+    return {at: one.bound.time_s for at, one in zip(numbers, found, strict=False)}
+
+
+def _spares(links: _Links, terms: Terms) -> tuple[Spares, ...]:
+    if not terms.spares or links.network is None or links.sound is None:
+        return ()
+    return (
+        spares(links.network, links.sound, links.faults, terms.spares, terms.collective, terms.size_bytes),
+    )
+
+
+def _unread(health: ClusterHealth | None) -> dict[str, str]:
+    """Return what could not be read, each once, with the number of hosts if not all agree."""
+    reasons: dict[tuple[str, str], int] = {}
+    for one in health.hosts if health else ():
+        for what, why in one.unread.items():
+            reasons[what, why] = reasons.get((what, why), 0) + 1
+    every = len(health.hosts) if health else 0
+    found: dict[str, str] = {}
+    for (what, why), count in reasons.items():
+        text = why if count == every else f"{why} ({count} of {every} hosts)"
+        found[what] = f"{found[what]}; {text}" if what in found else text
+    return found
+
+
+def _versions(measured: Measured) -> dict[str, str]:
+    """Return the versions of software, each value once."""
+    found = dict(measured.report.machine) if measured.report else {}
+    if measured.profile:
+        found["library"] = measured.profile.library
+    return dict(sorted(found.items()))
