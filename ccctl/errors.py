@@ -89,7 +89,7 @@ EXIT_STATUS: dict[type[CcctlError], int] = {
 
 
 # Options whose name differs from that of the library's argument, by argument.
-_OPTIONS = {"peers": "vs"}
+_OPTIONS = {"peers": "vs", "runtime": "for"}
 
 
 def told(error: CcctlError) -> str:

@@ -132,6 +132,16 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             "AdapCC's integer program as published, for up to 5 ranks.",
         ),
     ] = "auto"
+    runtime: Annotated[
+        str | None,
+        _search(
+            "--for",
+            metavar="RUNTIME",
+            autocompletion=words.one_of(*words.RUNTIMES),
+            help="Find the fastest schedule that msccl, rccl or mscclpp can load, and write what it loads: "
+            "MSCCL's XML, or a plan of MSCCL++.",
+        ),
+    ] = None
     time_limit: Annotated[
         float | None,
         _search(

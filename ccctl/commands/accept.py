@@ -221,7 +221,7 @@ def _request(options: AcceptOptions, terms: Terms) -> AcceptanceRequest:
 
 
 def _refuse_unfinished(folder: AcceptanceFolder, output: str | None) -> None:
-    """Raise UsageError if the folder has an acceptance that was interrupted: its measurements are worth time."""
+    """Raise UsageError if the folder has an interrupted acceptance, whose measurements would be lost."""
     found = folder.certificate()
     if found is not None and not all(stage.done for stage in found.stages):
         raise UsageError(

@@ -49,8 +49,6 @@ EXAMPLES = (
         "write Chakra traces, and what ASTRA-sim wants beside them, into a folder",
     ),
 )
-# A plan is proven in O(operations²): so many take half a minute and 0.8 GB.
-_MOST_OPERATIONS = 40_000
 _TRACES = ("chakra", "goal")
 
 
@@ -251,13 +249,14 @@ def _write_plan(
     found: Proven, hosts: Sequence[int], placement: str | None, output: str | None, *, json: bool
 ) -> None:
     from synth.mscclpp import examine_plan, plan_of, write_plan
+    from synth.portfolio import MOST_PLAN_OPERATIONS
 
     plan = plan_of(found.program, hosts, in_place=None if placement is None else placement == "in")
-    if plan.operations > _MOST_OPERATIONS:
+    if plan.operations > MOST_PLAN_OPERATIONS:
         raise FoundProblem(
             f"the plan of {found.program.name} has {plan.operations} operations, more than can be proven "
-            f"({_MOST_OPERATIONS})",
-            hint="Fewer or larger chunks may do: ccctl synth --chunk.",
+            f"({MOST_PLAN_OPERATIONS})",
+            hint="ccctl synth --for mscclpp finds the fastest schedule whose plan can be.",
         )
     verdict = examine_plan(plan)
     if verdict.findings:
@@ -423,7 +422,7 @@ def _refuse_beyond(program: Program, target: str | None) -> None:
 
     findings = beyond(program, target) if target else []
     if findings:
-        raise FoundProblem(findings, hint="Fewer chunks, instances or ranks may fit.")
+        raise FoundProblem(findings, hint=f"ccctl synth --for {target} finds the fastest schedule that fits.")
 
 
 def _say(program: Program, compile_s: float, json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments import SynthOptions, load_network, parse_collectives
-from ccctl.artifacts import codec
+from ccctl.artifacts import codec, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of
@@ -18,6 +18,7 @@ from probes.base import parse_seconds, parse_size, parse_sizes
 
 if TYPE_CHECKING:
     from synth import Request, Synthesis
+    from synth.portfolio import Loaded
     from synth.tacos_ilp import Mechanism
 
 __all__ = ["EXAMPLES", "synth"]
@@ -61,6 +62,10 @@ EXAMPLES = (
         "a sweep: the best all_reduce for each range of sizes, as a runtime would choose",
     ),
     (
+        "ccctl synth --network dgx-a100:2 --size 64M --for msccl -o all_reduce.xml",
+        "the fastest that MSCCL's interpreter can load, as the XML that it loads",
+    ),
+    (
         "ccctl synth --network mesh:6x6 --bandwidth 100GB/s"
         " --collective broadcast:0-17,reduce@20:18-29,all_gather:30-35 --chunk 1M",
         "three collectives at once, each on its own ranks",
@@ -86,6 +91,9 @@ def synth(options: SynthOptions) -> None:
     symmetric schedule: the sends of one chunk of each kind, from which all others follow by renumbering
     ranks. --method symmetric makes one on any such network, and on a list of links with such symmetry. With
     --without, an all_reduce on such machines becomes a periodic schedule around the failures.
+
+    With --for the fastest schedule within the limits of a runtime (threadblocks, steps, channels, what can be
+    proven of a plan) is found, compiled and proven by the runtime's rules, and the output is what it loads.
 
     With --hosts or --hostfile their slots search over MPI, while one more process on the first host hands out
     the work. The schedule does not depend on the number of slots, or of --jobs here. If a host is lost, the
@@ -147,6 +155,7 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
         sub_collectives=options.sub_collectives,
         time_step_s=None if step is None else parse_seconds(step, "--time-step", positive=True),
         mechanism=_mechanism(options.mechanism, method),
+        runtime=options.runtime or "",
     )
     return request, digests
 
@@ -213,7 +222,9 @@ def _tell(
     """Write the artifact where ``output`` says, and print what was found."""
     from ccctl.render.text import synthesis
 
-    if output is not None:
+    if output is not None and found.loaded is not None:
+        write_output(output, _loadable(found.loaded))
+    elif output is not None:
         codec.write(output, codec.kind_of(found.schedule), found.schedule, digests)
     if json and output != "-":
         console.summary(synthesis.summary(found, request.seed))
@@ -221,5 +232,15 @@ def _tell(
         synthesis.draw(found, console.data if output is None else console.note)
     if request.sizes:
         console.next_with(output, "ccctl show {}", "table.json")
+    elif found.loaded is not None:
+        console.next_with(output, "ccctl verify {}", "plan.json" if found.loaded.plan else "program.xml")
     else:
         console.next_with(output, "ccctl verify {}", "schedule.json")
+
+
+def _loadable(loaded: Loaded) -> bytes:
+    """Return the file that the runtime loads."""
+    from synth.msccl import write_xml
+    from synth.mscclpp import write_plan
+
+    return write_plan(loaded.plan) if loaded.plan is not None else write_xml(loaded.program)

@@ -34,6 +34,7 @@ __all__ = [
     "PATTERNS",
     "PEERS",
     "REDOPS",
+    "RUNTIMES",
     "SHAPES",
     "SOLVERS",
     "TUNERS",
@@ -157,6 +158,7 @@ LIBRARY_ALGORITHMS = (
 )
 PROTOCOLS = ("Simple", "LL128", "LL")
 MECHANISMS = ("early-termination", "time-clustering")
+RUNTIMES = ("msccl", "rccl", "mscclpp")
 COMPILE_FORMATS = ("msccl", "mscclpp", "chakra", "goal")
 ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes", "nccl-graph")

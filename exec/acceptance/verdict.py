@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from exec.acceptance.certificate import Certificate, Cost, Culprit, Spares, Stage, Verdict, WholeRow
 from exec.acceptance.cost import collective_time_s, spares

@@ -9,6 +9,7 @@ from synth.compiler.chunk_dag import ChunkDag, replicated
 from synth.compiler.fuse import fused, pairs
 from synth.compiler.instruction_dag import InstructionDag, instructions_of
 from synth.compiler.legality import require
+from synth.compiler.numbering import awaited_first
 from synth.compiler.sort import sorted_rows
 from synth.compiler.synchronize import emitted
 from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of
@@ -37,7 +38,7 @@ def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) ->
         program, apart = _placed(rows, place)
         if program is not None:
             require("program", program)
-            return program
+            return awaited_first(program)
         if adjacent:
             raise AssertionError("a program without fused instructions deadlocks")
         adjacent = not len(apart)

@@ -22,6 +22,7 @@ from synth.network import Network
 from synth.networks import NamedNetwork, SymmetricNetwork, distances_s, symmetry_of
 from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, deliveries, plans
 from synth.portfolio.incumbent import Attempt
+from synth.portfolio.loadable import fastest_loadable
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.periodic import fastest_periodic, periodic_bounds, unserved
 from synth.portfolio.plain import fastest_plain, library_schedules
@@ -63,6 +64,8 @@ def planned(
     _refuse_contradictions(request, race)
     if request.size_bytes is None and request.chunk_bytes is None and not request.sizes:
         request = replace(request, size_bytes=_SIZE_BYTES)
+    if request.runtime:
+        return fastest_loadable(request.surviving(), progress, pools)
     symmetry = None if race else _folded(request)
     if symmetry is not None:
         if request.without:
@@ -80,7 +83,7 @@ def planned(
 
 def makes_attempts(request: Request) -> bool:
     """Return whether planning a request takes many attempts, which processes can make in parallel."""
-    return _folded(request) is None
+    return bool(request.runtime) or _folded(request) is None
 
 
 def _refuse_contradictions(request: Request, race: RaceRunner | None) -> None:
@@ -93,6 +96,9 @@ def _refuse_contradictions(request: Request, race: RaceRunner | None) -> None:
     for argument, is_given in given.items():
         if is_given and request.method in ("symmetric", "periodic"):
             raise UsageError(told, argument=argument)
+    if request.runtime and (race is not None or request.sizes or request.method in ("symmetric", "periodic")):
+        told = ": a schedule for a runtime is for one size, lists all its sends, and is not raced"
+        raise UsageError(told, argument="runtime")
     if request.sizes and (request.size_bytes is not None or request.chunk_bytes is not None):
         told = " sweeps over sizes and chooses chunks; leave out the size and the chunk"
         raise UsageError(told, argument="sizes")

@@ -49,6 +49,7 @@ class Request:
     - ``trees``: each chunk must travel along a tree or path, as relays require.
     - ``listed``: the caller needs all sends one by one.
     - ``quick``: try few methods, the most promising first.
+    - ``runtime``: what must be able to load the schedule: "msccl", "rccl", "mscclpp"; "" for nothing.
     - ``predicted``: decide by the prediction of a run on ranks instead of the simulation of links; None: do
       so if ranks were measured and the method is auto.
     """
@@ -75,6 +76,7 @@ class Request:
     without: Failures | None = None
     listed: bool = False
     quick: bool = False
+    runtime: str = ""
 
     @property
     def decided_by_prediction(self) -> bool:

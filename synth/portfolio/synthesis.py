@@ -7,10 +7,28 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from probes.base import Progress
+from synth.mscclpp import ExecutionPlan
 from synth.portfolio.incumbent import Attempt
+from synth.program import Program
 from synth.schedules import AnySchedule, Race, Schedule
 
-__all__ = ["RaceRunner", "RaceWinner", "Synthesis"]
+__all__ = ["Loaded", "RaceRunner", "RaceWinner", "Synthesis"]
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """The program, or the plan of MSCCL++, of a schedule that ``runtime`` can load.
+
+    ``unrestricted_percent`` is how near the fastest schedule of all is to the bound, and ``limit`` why the
+    runtime cannot load that one ("" if it can). ``tried`` counts the schedules that were compiled.
+    """
+
+    runtime: str
+    program: Program
+    plan: ExecutionPlan | None
+    unrestricted_percent: float
+    limit: str
+    tried: int
 
 
 @dataclass(frozen=True)
@@ -19,7 +37,8 @@ class Synthesis:
 
     ``synthesis_s`` is the time of the search, ``proof_s`` that of the bounds and the checker. ``peak_bytes``
     is the peak memory of this process, ``workers_bytes`` that of its workers. ``why`` says why the schedule
-    was kept. ``candidates`` counts the schedules that a sweep timed at every size.
+    was kept. ``candidates`` counts the schedules that a sweep timed at every size. ``loaded`` is what a
+    runtime loads, if the request names one.
     """
 
     schedule: AnySchedule
@@ -30,6 +49,7 @@ class Synthesis:
     peak_bytes: int
     workers_bytes: int = 0
     candidates: int = 0
+    loaded: Loaded | None = None
 
     @property
     def listed(self) -> Schedule:

@@ -12,6 +12,7 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from synth import Synthesis
+    from synth.portfolio import Loaded
     from synth.schedules import AnySchedule
 
 __all__ = ["draw", "predicted_line", "summary"]
@@ -40,6 +41,7 @@ def summary(found: Synthesis, seed: int) -> dict[str, Any]:
         **{name: schedule.facts.get(name) for name in ("periods", "period_s", "translations")},
         "size_bytes": schedule.whole.total_bytes(schedule.chunk_bytes),
         "checked": True,
+        **_loaded(found.loaded),
         "predicted_run_s": _predicted_s(schedule),
         "bounds_s": {bound.name: bound.time_s for bound in schedule.outcome.bounds},
         "peak_bytes": peak_bytes,
@@ -79,6 +81,8 @@ def _lines(found: Synthesis) -> Iterator[str]:
         f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} by "
         f"{outcome.binding.name}"
     )
+    if found.loaded is not None:
+        yield from _loaded_lines(found.loaded)
     if predicted_s is not None:
         yield predicted_line(predicted_s)
     if schedule.race is not None:
@@ -89,6 +93,38 @@ def _lines(found: Synthesis) -> Iterator[str]:
         yield f"{whose} integer programs were {ended} their optimum"
     if remark := schedule.remark(seconds):
         yield remark
+
+
+def _loaded(loaded: Loaded | None) -> dict[str, Any]:
+    if loaded is None:
+        return {}
+    return {
+        "runtime": loaded.runtime,
+        **figures(loaded.program, "threadblocks_max channels instructions=steps"),
+        "operations": loaded.plan.operations if loaded.plan else None,
+        "unrestricted_percent_of_optimal": loaded.unrestricted_percent,
+        "limit": loaded.limit,
+    }
+
+
+def _loaded_lines(loaded: Loaded) -> Iterator[str]:
+    """Yield what a runtime loads, and what its limits cost."""
+    if loaded.limit:
+        limit = loaded.limit.removeprefix(f"{loaded.runtime}: ")
+        yield (
+            f"{loaded.unrestricted_percent:.1f} % of optimal without the limits of {loaded.runtime}; "
+            f"the fastest does not load: {limit}"
+        )
+    size = (
+        plural(loaded.plan.operations, "operation")
+        if loaded.plan is not None
+        else plural(loaded.program.steps, "instruction")
+    )
+    program = loaded.program
+    yield (
+        f"for {loaded.runtime}: {size}, at most {plural(program.threadblocks_max, 'threadblock')} a rank, "
+        f"{plural(program.channels, 'channel')}; proven"
+    )
 
 
 def _attempts(found: Synthesis) -> Iterator[str]:

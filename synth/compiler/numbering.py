@@ -1,0 +1,47 @@
+"""The numbers of a rank's threadblocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from probes.base import ints
+from synth.program import Program
+
+__all__ = ["awaited_first"]
+
+# MSCCL's runtime keeps the number of an awaited threadblock in a signed byte.
+_MOST_AWAITED = 128
+_TB_COLUMNS = ("tb_rank", "tb_send", "tb_recv", "tb_channel")
+_STEP_COLUMNS = (
+    *("op", "src_buffer", "src_slot", "dst_buffer", "dst_slot", "count", "wait_tb", "wait_step"),
+    *("line", "turn"),
+)
+
+
+def awaited_first(program: Program) -> Program:
+    """Return the program with the awaited threadblocks of each rank first, where a rank has many.
+
+    The order within both groups stays. Programs whose ranks all have at most 128 threadblocks are returned
+    as they are. O(steps).
+    """
+    if program.threadblocks_max <= _MOST_AWAITED:
+        return program
+    free = np.ones(program.threadblocks, dtype=bool)
+    free[program.wait_tb[program.wait_tb >= 0]] = False
+    order = np.lexsort((free, program.tb_rank))
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    lengths = np.diff(program.tb_start)[order]
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    # The step at each new place: its offset within its threadblock, from that threadblock's old start.
+    inside = np.arange(program.steps) - np.repeat(start[:-1], lengths)
+    rows = np.repeat(program.tb_start[:-1][order], lengths) + inside
+    columns = {name: getattr(program, name)[order] for name in _TB_COLUMNS}
+    for name in _STEP_COLUMNS:
+        column = getattr(program, name)
+        columns[name] = column[rows] if len(column) else column
+    awaited = columns["wait_tb"]
+    columns["wait_tb"] = ints(np.where(awaited >= 0, number[np.maximum(awaited, 0)], -1))
+    return replace(program, tb_start=ints(start), **columns)
