@@ -1,2 +1,4 @@
 from . import gpus as gpus
+from .call import Driver as Driver, bus_id_of as bus_id_of
+from .links import link_states as link_states
 from .record import RecordedNvml as RecordedNvml, RecordingNvml as RecordingNvml
