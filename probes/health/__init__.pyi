@@ -8,5 +8,13 @@ from .model import (
 )
 
 # GPUs.
+from .environment import (
+    default_interface as default_interface,
+    environment as environment,
+    nic_of_gpus as nic_of_gpus,
+    source_file as source_file,
+)
 from .gpu_load import pcie_load as pcie_load
+from .gpu_rules import gpu_problems as gpu_problems
 from .gpus import limited_by_slots as limited_by_slots, read_gpus as read_gpus
+from .peers import missing_peers as missing_peers, peer_problems as peer_problems
