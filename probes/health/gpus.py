@@ -18,8 +18,7 @@ from typing import Any
 from probes.base import UnavailableError, install
 from probes.health.model import GpuHealth
 from probes.health.safe_driver import SafeDriver
-from probes.nvml import bus_id_of, link_states
-from probes.nvml.gpus import MOST_GPUS, PCIE_GTS
+from probes.nvml import MOST_GPUS, PCIE_GTS, bus_id_of, link_states
 from probes.paths import load as bandwidth_tables, nvlink_of
 from probes.topology import Gpu, Host
 
