@@ -211,13 +211,13 @@ def _nvlinks(host: str, gpu: GpuHealth, siblings: list[GpuHealth]) -> Iterator[H
             "reset the GPUs (nvidia-smi -r); if the links stay down, have GPU and baseboard checked.",
         )
     faults, remarks = (
-        [f"{gpu.nvlink_errors[kind]} {text}" for kind, text in kinds.items() if gpu.nvlink_errors.get(kind)]
+        [f"{text} {gpu.nvlink_errors[kind]}" for kind, text in kinds.items() if gpu.nvlink_errors.get(kind)]
         for kinds in (_LINK_FAULTS, _LINK_REMARKS)
     )
     severity: Severity
     for severity, errors in (("fault", faults), ("remark", remarks)):
         if errors:
-            text = f"NVLinks had {', '.join(errors)} since the driver was loaded; normal: 0."
+            text = f"NVLink errors since the driver was loaded: {', '.join(errors)}; normal: 0."
             remedy = (
                 f"See which link: nvidia-smi nvlink -e -i {gpu.bus_id}. Read again after an hour of load."
             )
