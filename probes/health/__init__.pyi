@@ -16,5 +16,5 @@ from .environment import (
 )
 from .gpu_load import pcie_load as pcie_load
 from .gpu_rules import gpu_problems as gpu_problems
-from .gpus import limited_by_slots as limited_by_slots, read_gpus as read_gpus
+from .gpus import read_gpus as read_gpus, with_pci_tree as with_pci_tree
 from .peers import missing_peers as missing_peers, peer_problems as peer_problems

@@ -26,7 +26,6 @@ _LINK_REMARKS = {
     "crc_flit": "CRC errors of flits",
     "crc_data": "CRC errors of data",
     "ecc_data": "ECC errors",
-    "effective": "errors that the correction of the link left",
 }
 # Reasons for slow clocks, and what they mean (nvmlClocksEventReason… in nvml.h).
 _HELD_DOWN: dict[str, tuple[Severity, str]] = {

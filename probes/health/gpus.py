@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from probes.base import UnavailableError, install
 from probes.health.model import GpuHealth
@@ -22,7 +22,9 @@ from probes.nvml import MOST_GPUS, PCIE_GTS, bus_id_of, link_states
 from probes.paths import load as bandwidth_tables, nvlink_of
 from probes.topology import Gpu, Host
 
-__all__ = ["limited_by_slots", "read_gpus"]
+__all__ = ["read_gpus", "with_pci_tree"]
+
+_Number = TypeVar("_Number", int, float)
 
 # The fact that each call answers, as ``unread`` names it.
 _FACTS = {
@@ -53,6 +55,8 @@ _FACTS = {
     "nvmlDeviceGetComputeMode": "compute modes",
     "nvmlDeviceGetComputeRunningProcesses": "processes",
 }
+# The topology names GPUs without a bus id in the same way.
+_NO_BUS_ID = "gpu"
 _LOAD = "PCIe links under load"
 
 # What it takes to get an answer, by NVML's error numbers (NVML_ERROR_… in nvml.h).
@@ -94,7 +98,6 @@ _LINK_COUNTERS = {0: "replay", 1: "recovery", 2: "crc_flit", 3: "crc_data", 4: "
 _LINK_FIELDS = {
     "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS": "recovery",
     "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS": "recovery_failed",
-    "NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS": "effective",
 }
 # The A800 and H800 have 400 GB/s of NVLink by their data sheets: 8 links, fewer than their architectures.
 _FEWER_LINKS, _FEWER = re.compile(r"\b[AH]800\b"), 8
@@ -124,14 +127,15 @@ def read_gpus(
         driver.ask("nvmlShutdown", quiet=True)
 
 
-def limited_by_slots(gpus: tuple[GpuHealth, ...], host: Host) -> tuple[GpuHealth, ...]:
-    """Lower the most that each PCIe link can to the most of the bridge above the GPU.
+def with_pci_tree(gpus: tuple[GpuHealth, ...], host: Host) -> tuple[GpuHealth, ...]:
+    """Return the GPUs with what the kernel's PCI tree adds to the driver's answers.
 
-    Drivers report 16 lanes for a GPU in a slot of four.
+    The bridge above a GPU lowers the most that its link can: drivers report 16 lanes for a GPU in a slot of
+    four. A failed GPU that does not tell its bus id gets it if the tree has as many GPUs without an answer.
     """
     places = {device.bus_id: device for device in host.pci}
     limited = []
-    for gpu in gpus:
+    for gpu in _placed(gpus, host):
         bridge = places.get(places[gpu.bus_id].parent) if gpu.bus_id in places else None
         if bridge is not None:
             gpu = replace(
@@ -143,6 +147,17 @@ def limited_by_slots(gpus: tuple[GpuHealth, ...], host: Host) -> tuple[GpuHealth
     return tuple(limited)
 
 
+def _placed(gpus: tuple[GpuHealth, ...], host: Host) -> Iterator[GpuHealth]:
+    """Yield the GPUs, those without a bus id with the ones that are left over; NVML counts in their order."""
+    known = {gpu.bus_id for gpu in gpus}
+    left = sorted(gpu.bus_id for gpu in host.gpus if gpu.vendor == "nvidia" and gpu.bus_id not in known)
+    nameless = [gpu for gpu in gpus if gpu.bus_id.startswith(_NO_BUS_ID)]
+    names = dict(zip((gpu.bus_id for gpu in nameless), left, strict=False))
+    for gpu in gpus:
+        fits = gpu in nameless and len(nameless) == len(left)
+        yield replace(gpu, bus_id=names[gpu.bus_id]) if fits else gpu
+
+
 def _read(driver: SafeDriver) -> tuple[dict[int, tuple[Any, GpuHealth]], Counter[tuple[str, str]]]:
     """Return (handle, health) of each GPU by its index, and the refused calls."""
     found: dict[int, tuple[Any, GpuHealth]] = {}
@@ -151,7 +166,7 @@ def _read(driver: SafeDriver) -> tuple[dict[int, tuple[Any, GpuHealth]], Counter
     for index in range(min(driver.count("nvmlDeviceGetCount") or 0, MOST_GPUS)):
         one = SafeDriver(driver.nvml)
         handle = one.ask("nvmlDeviceGetHandleByIndex", index)
-        gpu = GpuHealth(f"gpu{index}") if handle is None else _gpu(one, handle, index)
+        gpu = GpuHealth(f"{_NO_BUS_ID}{index}") if handle is None else _gpu(one, handle, index)
         failure = next((reason for _, reason in one.refused if reason in failures), "")
         if handle is not None or failure:
             found[index] = handle, replace(gpu, failure=failure)
@@ -180,7 +195,7 @@ def _bus_id(driver: SafeDriver, handle: Any, index: int) -> str:
     try:
         return bus_id_of(place)
     except (AttributeError, TypeError, ValueError):
-        return f"gpu{index}"
+        return f"{_NO_BUS_ID}{index}"
 
 
 def _with_settings(driver: SafeDriver, handle: Any, gpu: GpuHealth) -> GpuHealth:
@@ -383,7 +398,7 @@ def _unread(nvml: Any, refused: Counter[tuple[str, str]]) -> dict[str, str]:
     return {fact: "; ".join(texts) for fact, texts in found.items()}
 
 
-def _least(*values: float | None) -> Any:
+def _least(*values: _Number | None) -> _Number | None:
     return min((value for value in values if value is not None), default=None)
 
 

@@ -5,7 +5,7 @@ import pytest
 from gpu_recordings import bus_id, h100s, recording
 
 from probes.detection import merge
-from probes.health import GpuHealth, HostHealth, gpu_problems, limited_by_slots, read_gpus
+from probes.health import GpuHealth, HostHealth, gpu_problems, read_gpus, with_pci_tree
 from probes.live import recorded
 
 MACHINES = Path(__file__).parents[2] / "machines"
@@ -247,7 +247,7 @@ def test_errors_that_interrupt_and_errors_that_do_not_are_told_apart():
 # The recorded machines have these faults, which detection finds too, and no others.
 KNOWN = {
     "linux-asus-rtx4090": [("0000:01:00.0", "pcie_width")],
-    "linux-hyperv-h100": [("gpu2", "gpu_failed")],
+    "linux-hyperv-h100": [("000a:00:00.0", "gpu_failed")],
     "linux-nvidia-dgxa100": [("0000:35:00.0", "nvlink")],
 }
 
@@ -256,7 +256,7 @@ KNOWN = {
 def test_the_recorded_machines_have_no_false_findings(name):
     gpus, _ = read_gpus(recorded.driver_of(MACHINES / name))
     (host,) = merge.combined([merge.read_recording(MACHINES / name)]).hosts
-    health = HostHealth(name, gpus=limited_by_slots(gpus, host))
+    health = HostHealth(name, gpus=with_pci_tree(gpus, host))
     assert [(one.part, one.kind) for one in gpu_problems(health)] == KNOWN.get(name, [])
 
 

@@ -10,11 +10,11 @@ from gpu_recordings import INVALID, LINKS, bus_id, h100s, recording
 from hypothesis import given, settings, strategies as st
 
 from probes.base import UnavailableError, not_finite
-from probes.health import GpuHealth, limited_by_slots, read_gpus
+from probes.health import GpuHealth, read_gpus, with_pci_tree
 from probes.health.safe_driver import SafeDriver
 from probes.live import recorded
 from probes.nvml import RecordedNvml, RecordingNvml
-from probes.topology import Host, PciDevice
+from probes.topology import Gpu, Host, PciDevice
 
 MACHINES = sorted((Path(__file__).parents[2] / "machines").glob("linux-*"))
 
@@ -254,10 +254,18 @@ def test_a_slot_limits_what_a_link_can():
     gpu = GpuHealth("0000:01:00.0", pcie_gts_most=32.0, pcie_width_most=16)
     slot = PciDevice("0000:00:01.0", "sysfs", max_speed_gts=16.0, max_width=8)
     card = PciDevice("0000:01:00.0", "sysfs", parent="0000:00:01.0")
-    (limited,) = limited_by_slots((gpu,), Host("h", "sysfs", pci=(slot, card)))
+    (limited,) = with_pci_tree((gpu,), Host("h", "sysfs", pci=(slot, card)))
     assert (limited.pcie_gts_most, limited.pcie_width_most) == (16.0, 8)
     unknown = dataclasses.replace(gpu, bus_id="0000:99:00.0")
-    assert limited_by_slots((unknown,), Host("h", "sysfs", pci=(slot, card))) == (unknown,)
+    assert with_pci_tree((unknown,), Host("h", "sysfs", pci=(slot, card))) == (unknown,)
+
+
+def test_a_lost_gpu_has_the_bus_id_that_no_other_answers_for():
+    names = ("0000:01:00.0", "0000:02:00.0", "0000:03:00.0")
+    host = Host("h", "sysfs", gpus=tuple(Gpu(name, "sysfs", vendor="nvidia") for name in names))
+    gpus = (GpuHealth(names[0]), GpuHealth("gpu1", failure="GPU is lost"), GpuHealth(names[2]))
+    assert tuple(gpu.bus_id for gpu in with_pci_tree(gpus, host)) == names
+    assert with_pci_tree(gpus[:2], host) == gpus[:2]
 
 
 def test_a_recording_keeps_the_answers_on_health(tmp_path):
