@@ -23,7 +23,10 @@ _Variables = dict[str, tuple[str, str]]
 
 _UP = ("up", "active")
 # Names of interfaces that containers and virtual machines make; other hosts are not behind them.
-_LOCAL = ("docker", "veth", "br-", "virbr", "vnet", "tap", "tun", "cni", "cali", "flannel", "cilium", "lxc")
+_LOCAL = (
+    *("docker", "veth", "br-", "virbr", "vnet", "tap", "tun", "cni", "cali", "flannel", "cilium", "lxc"),
+    *("kube", "vxlan", "ifb", "dummy"),
+)
 # Paths beyond the reach within which NCCL uses GPUDirect RDMA by default (PXB: several PCIe switches).
 _BEYOND: tuple[PathType, ...] = ("PHB", "NODE", "SYS", "?")
 
@@ -43,7 +46,7 @@ def environment(host: Host, health: HostHealth, interface: str = "") -> _Variabl
 
 
 def nic_of_gpus(host: Host) -> dict[str, Nic]:
-    """Return the RDMA port that is nearest to each GPU in use and up, by the GPU's bus id."""
+    """Return the nearest RDMA port that is up for each usable GPU, by the GPU's bus id."""
     usable = replace(host, nics=tuple(nic for nic in host.physical_nics if _is_rdma(nic)))
     found = {gpu.bus_id: nearest_nic(usable, gpu) for gpu in host.usable_gpus}
     return {bus_id: nic for bus_id, nic in found.items() if nic is not None}
@@ -70,10 +73,10 @@ def default_interface(root: Path = Path("/")) -> str:
 
 def source_file(variables: Mapping[str, tuple[str, str]]) -> str:
     """Return the variables as lines for a shell: a comment with the reason, then the export."""
-    lines = []
+    text = ""
     for name, (value, reason) in variables.items():
-        lines += [f"# {' '.join(reason.split())}", f"export {name}={shlex.quote(value)}"]
-    return "".join(f"{line}\n" for line in lines)
+        text += f"# {' '.join(reason.split())}\nexport {name}={shlex.quote(value)}\n"
+    return text
 
 
 def _is_rdma(nic: Nic) -> bool:
