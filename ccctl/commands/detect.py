@@ -275,13 +275,14 @@ def _found(options: DetectOptions) -> Topology:
 
 def _record(folder: Path) -> None:
     """Write the raw inputs without addresses, so that the files can be sent."""
+    from probes.health import read_gpus
     from probes.live import recorded
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CannotWriteError(f"{folder}: {error.strerror}") from error
-    for name, content in recorded.record().items():
+    for name, content in recorded.record(readers=[read_gpus]).items():
         write_atomically(folder / name, content.encode())
     console.note(f"recorded in {folder}: {recorded.SYSFS} and {recorded.NVML}")
 

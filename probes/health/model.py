@@ -38,6 +38,8 @@ class GpuHealth:
     ``throttled`` names the reasons for which clocks are held down now ("hw_slowdown", "sw_power_cap"…).
     ``nvlinks`` counts links that are up, ``nvlinks_expected`` those of the model. Clocks are in MHz, power in
     W. Counts of memory errors are since the driver was loaded, remapped rows since manufacture.
+    ``failure`` is the driver's reason if it cannot use the GPU ("GPU is lost"); the bus id of a GPU that does
+    not tell its own is "gpu<index>". ``sram_worn`` is the driver's flag of repeated errors in a bank of SRAM.
     """
 
     bus_id: str
@@ -71,6 +73,9 @@ class GpuHealth:
     compute_mode: str = ""
     mig: bool | None = None
     processes: int | None = None
+    failure: str = ""
+    ecc_default: bool | None = None
+    sram_worn: bool | None = None
 
 
 @dataclass(frozen=True)

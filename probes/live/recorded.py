@@ -7,6 +7,7 @@ Addresses of network cards and hosts are left out.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,22 @@ from probes.nvml import RecordedNvml, RecordingNvml, gpus
 from probes.sysfs import kfd, machine, packed, unpack
 from probes.topology import Topology
 
-__all__ = ["NVML", "SYSFS", "read", "record"]
+__all__ = ["NVML", "SYSFS", "driver_of", "read", "record"]
 
 SYSFS, NVML = "sysfs.txt", "nvml.json"
 
 
-def record(root: Path = Path("/"), driver: Any = None) -> dict[str, str]:
-    """Return the files of a recording of this machine, by name; ``driver`` replaces the module pynvml."""
+def record(
+    root: Path = Path("/"), driver: Any = None, readers: Iterable[Callable[[Any], object]] = ()
+) -> dict[str, str]:
+    """Return the files of a recording of this machine, by name; ``driver`` replaces the module pynvml.
+
+    Each of ``readers`` is called with the driver, so that the answers to its questions are recorded too.
+    """
     recording = RecordingNvml(driver or import_module("pynvml"))
     gpus.read("", recording)
+    for reader in readers:
+        reader(recording)
     answers = json.dumps(recording.answers, indent=1, sort_keys=True, ensure_ascii=False)
     # A recording without SYSFS is not valid, so that file is written last.
     return {NVML: answers + "\n", SYSFS: packed(root)}
@@ -45,15 +53,15 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
             f"{folder}: a folder, and no recording of a machine: {SYSFS} is not in it",
             hint=f"ccctl detect --record {folder / 'machine'} makes one; else give a file.",
         )
-    listing, answers = _text(folder / SYSFS), _answers(folder / NVML)
+    listing, driver = _text(folder / SYSFS), driver_of(folder)
     with temporary_folders.folder("ccctl-recorded-") as place:
         root = place.resolve()
         unpack(listing, root, str(folder / SYSFS))
         parts = (machine.read(name, root), kfd.read(name, root))
-    if answers is None:
+    if driver is None:
         return parts
     try:
-        told = gpus.read(name, RecordedNvml(answers, import_module("pynvml")))
+        told = gpus.read(name, driver)
         # A value of the wrong type would fail later, far from here.
         msgspec.convert(msgspec.to_builtins(told), Topology)
         return (*parts, told)
@@ -69,6 +77,15 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
         # A driver's answers have the types that its library declares; those of a file may have any.
         problem = f"an answer that no driver gives: {error}"
         raise DataError(str(folder / NVML), [problem], hint="Record it again: detect --record.") from error
+
+
+def driver_of(folder: Path) -> RecordedNvml | None:
+    """Return the driver of the machine recorded in ``folder``; None if the recording has no answers of it.
+
+    Raises DataError if the recording is damaged.
+    """
+    answers = _answers(folder / NVML)
+    return None if answers is None else RecordedNvml(answers, import_module("pynvml"))
 
 
 def _text(path: Path) -> str:

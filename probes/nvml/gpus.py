@@ -16,10 +16,10 @@ from probes.nvml.call import Driver, bus_id_of
 from probes.nvml.links import peers_of, read_links, read_matrices
 from probes.topology import Gpu, Host, PciDevice, Topology
 
-__all__ = ["METHOD", "read"]
+__all__ = ["METHOD", "MOST_GPUS", "PCIE_GTS", "read"]
 
 METHOD = "nvml"
-_PCIE_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+PCIE_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _FabricState: TypeAlias = Literal["not supported", "not started", "in progress", "completed", ""]
 _FABRIC_STATES: Mapping[int, _FabricState] = {
     0: "not supported",
@@ -30,7 +30,7 @@ _FABRIC_STATES: Mapping[int, _FabricState] = {
 _NO_DRIVER = "no NVIDIA driver answers"
 
 # Most GPUs read from one host: more than any host has. It bounds the number that a recording may state.
-_MOST_GPUS = 1024
+MOST_GPUS = 1024
 
 
 def read(host: str, nvml: Any) -> Topology:
@@ -57,7 +57,7 @@ def read(host: str, nvml: Any) -> Topology:
 def _host(host: str, driver: Driver) -> Host:
     handles: dict[str, Any] = {}
     gpus, pci, fabric = [], [], []
-    for index in range(min(driver.ask("nvmlDeviceGetCount") or 0, _MOST_GPUS)):
+    for index in range(min(driver.ask("nvmlDeviceGetCount") or 0, MOST_GPUS)):
         handle = driver.ask("nvmlDeviceGetHandleByIndex", index)
         place = None if handle is None else driver.ask("nvmlDeviceGetPciInfo", handle)
         if place is None:
@@ -126,8 +126,8 @@ def _pci(driver: Driver, handle: Any, bus_id: str, place: Any) -> PciDevice:
         method=METHOD,
         vendor=f"0x{place.pciDeviceId & 0xFFFF:04x}",
         device=f"0x{place.pciDeviceId >> 16:04x}",
-        speed_gts=_PCIE_GTS.get(now),
+        speed_gts=PCIE_GTS.get(now),
         width=driver.ask("nvmlDeviceGetCurrPcieLinkWidth", handle, quiet=True) or None,
-        max_speed_gts=_PCIE_GTS.get(most),
+        max_speed_gts=PCIE_GTS.get(most),
         max_width=driver.ask("nvmlDeviceGetMaxPcieLinkWidth", handle, quiet=True) or None,
     )

@@ -13,7 +13,7 @@ from probes.base import is_hidden
 from probes.nvml.call import Driver, bus_id_of
 from probes.topology import FabricLink, Gpu, Matrix
 
-__all__ = ["peers_of", "read_links", "read_matrices"]
+__all__ = ["link_states", "peers_of", "read_links", "read_matrices"]
 
 # NVML_FI_DEV_NVLINK_LINK_COUNT and NVML_FI_DEV_NVLINK_GET_SPEED (MB/s) in nvml.h.
 _LINK_COUNT_FIELD = 91
@@ -41,7 +41,7 @@ def read_links(
 ) -> list[FabricLink]:
     """Return the links of one GPU, grouped by far end; links that are down form their own group."""
     found: dict[tuple[str, str], FabricLink] = {}
-    for number, is_up in _states(driver, handle):
+    for number, is_up in link_states(driver, handle):
         target, kind = _far_end(driver, handle, number, gpus) if is_up else ("", "unknown")
         version = driver.ask("nvmlDeviceGetNvLinkVersion", handle, number, quiet=True)
         rate_mbs = driver.field(handle, _LINK_SPEED_FIELD, number) if is_up else None
@@ -63,7 +63,7 @@ def read_links(
     return [*found.values(), *_to_cpu(driver, handle, source, method)]
 
 
-def _states(driver: Driver, handle: Any) -> Iterator[tuple[int, bool]]:
+def link_states(driver: Driver, handle: Any) -> Iterator[tuple[int, bool]]:
     """Yield (number, is it up) of each link. Past the last link, drivers return either of two errors."""
     nvml = driver.nvml
     for number in range(driver.field(handle, _LINK_COUNT_FIELD) or _MOST_LINKS):

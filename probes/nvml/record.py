@@ -129,11 +129,13 @@ def _plain(answer: Any) -> Any:
         return answer.decode(errors="replace")
     if isinstance(answer, ctypes.Structure):
         return {name: _plain(getattr(answer, name)) for name, *_ in answer._fields_}
-    if isinstance(answer, SimpleNamespace):
-        return {name: _plain(value) for name, value in vars(answer).items()}
     if isinstance(answer, ctypes.Array | list | tuple):
         return [_plain(entry) for entry in answer]
-    return answer if isinstance(answer, int | float | str | None) else str(answer)
+    if isinstance(answer, int | float | str | None):
+        return answer
+    # A process is an object of the module pynvml, whose fields are attributes.
+    fields = getattr(answer, "__dict__", None)
+    return str(answer) if fields is None else {name: _plain(value) for name, value in fields.items()}
 
 
 def _fill(structure: Any, answer: dict[str, Any]) -> None:

@@ -25,4 +25,4 @@ from .pci_tree import (
     states_fabric as states_fabric,
     uplink as uplink,
 )
-from .reasons import nvlink_of as nvlink_of
+from .reasons import PEER_REFUSALS as PEER_REFUSALS, nvlink_of as nvlink_of

@@ -19,9 +19,10 @@ from probes.paths.path_type import PathType
 from probes.paths.pci_tree import chain, flat, functions, numa_of, states_fabric, uplink
 from probes.topology import FabricLink, Gpu, Host, Matrix, Nic, label
 
-__all__ = ["nvlink_of", "reasons"]
+__all__ = ["PEER_REFUSALS", "nvlink_of", "reasons"]
 
-_P2P = {
+# The driver's words for pairs of GPUs that cannot reach each other directly.
+PEER_REFUSALS = {
     "CNS": "the chipset does not support it",
     "GNS": "these GPUs do not support it",
     "TNS": "the topology does not support it",
@@ -144,9 +145,9 @@ def _of_peers(host: Host, a: Gpu, b: Gpu) -> Iterator[str]:
     for matrix in host.matrices:
         for one, other in ((a, b), (b, a)):
             word = matrix.cell(one.bus_id, other.bus_id)
-            if matrix.what in _ABILITIES and word in _P2P:
+            if matrix.what in _ABILITIES and word in PEER_REFUSALS:
                 yield (
-                    f"{label(a)} and {label(b)} cannot {_ABILITIES[matrix.what]}: {_P2P[word]} "
+                    f"{label(a)} and {label(b)} cannot {_ABILITIES[matrix.what]}: {PEER_REFUSALS[word]} "
                     f"({_source(matrix)} says {word})"
                 )
                 break

@@ -129,6 +129,15 @@ def test_a_recording_without_nvml_is_a_machine_too(tmp_path):
     assert len(merge.read_recording(tmp_path).hosts[0].gpus) == 1
 
 
+def test_the_driver_of_a_recording_is_there_if_it_answered(tmp_path):
+    assert recorded.driver_of(tmp_path) is None
+    (tmp_path / "nvml.json").write_text('{"nvmlDeviceGetCount": {"*": 3}}')
+    assert recorded.driver_of(tmp_path).nvmlDeviceGetCount() == 3
+    (tmp_path / "nvml.json").write_text("3")
+    with pytest.raises(DataError, match=r"nvml\.json"):
+        recorded.driver_of(tmp_path)
+
+
 def test_answers_are_kept_by_their_arguments_and_replayed(machine):
     first = machine("linux-dell-h100pcie").nvml
     recording = RecordingNvml(first)
