@@ -1,12 +1,3 @@
-from .model import (
-    ClusterHealth as ClusterHealth,
-    GpuHealth as GpuHealth,
-    HostHealth as HostHealth,
-    HostProblem as HostProblem,
-    KernelEvent as KernelEvent,
-    NicHealth as NicHealth,
-)
-
 # GPUs.
 from .environment import (
     default_interface as default_interface,
@@ -17,4 +8,12 @@ from .environment import (
 from .gpu_load import pcie_load as pcie_load
 from .gpu_rules import gpu_problems as gpu_problems
 from .gpus import read_gpus as read_gpus, with_pci_tree as with_pci_tree
+from .model import (
+    ClusterHealth as ClusterHealth,
+    GpuHealth as GpuHealth,
+    HostHealth as HostHealth,
+    HostProblem as HostProblem,
+    KernelEvent as KernelEvent,
+    NicHealth as NicHealth,
+)
 from .peers import missing_peers as missing_peers, peer_problems as peer_problems
