@@ -7,3 +7,4 @@ from .certificate import (
     Verdict as Verdict,
     WholeRow as WholeRow,
 )
+from .compare import Changes as Changes, WholeChange as WholeChange, changes as changes
