@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from exec.acceptance import Certificate, Changes, Cost, Culprit, Spares, WholeRow
 
 __all__ = [
+    "bound_notes",
     "change_lines",
     "cost_text",
     "headline",
@@ -53,8 +54,12 @@ def _counts(certificate: Certificate) -> str:
 
 
 def sentence(culprit: Culprit) -> str:
-    """Return what is wrong in a sentence that names the part."""
-    return culprit.text if culprit.part in culprit.text else f"{culprit.part}: {culprit.text}"
+    """Return what is wrong in a sentence that names the part and its host."""
+    if culprit.part in culprit.text:
+        return culprit.text
+    host = next((one for one in culprit.hosts if culprit.part.startswith(f"{one} ")), "")
+    device = culprit.part.removeprefix(f"{host} ")
+    return f"{host if host and device in culprit.text else culprit.part}: {culprit.text}"
 
 
 def surely(culprit: Culprit) -> str:
@@ -108,11 +113,19 @@ def skipped_groups(certificate: Certificate) -> dict[str, list[str]]:
 
 def moments(certificate: Certificate) -> tuple[datetime, datetime] | None:
     """Return when the acceptance started and ended, in UTC; None if the certificate does not say."""
-    took_s = sum(max(0.0, stage.seconds) for stage in certificate.stages)
+    started = _moment(certificate.started)
     try:
-        started = datetime.fromisoformat(certificate.started)
-        started = started.replace(tzinfo=started.tzinfo or UTC).astimezone(UTC)
-        return started, started + timedelta(seconds=took_s)
+        took = timedelta(seconds=sum(max(0.0, stage.seconds) for stage in certificate.stages))
+        return (started, started + took) if started else None
+    except OverflowError:
+        return None
+
+
+def _moment(text: str) -> datetime | None:
+    """Return a time of ISO 8601 in UTC, which it is in unless it says otherwise; None for other text."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
@@ -139,19 +152,27 @@ def whole_columns(rows: Iterable[WholeRow]) -> list[Column]:
     return [one for one in _WHOLE_COLUMNS if any(one.cell(row) not in ("-", "unchecked") for row in found)]
 
 
+def bound_notes(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield what 100 % means in the columns with shares."""
+    heads = {column.head for column in columns}
+    for head, network in (("of possible", "this network as it is"), ("of bought", "the network as bought")):
+        if head in heads:
+            yield f"{head}: 100 % is the proven bound for {network}"
+
+
 def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:
     """Yield the changes since an earlier acceptance as (word, sentence), the verdict first."""
-    since = f" of {changes.started_before}" if changes.started_before else ""
+    begun = _moment(changes.started_before)
+    since = f" of {begun:%Y-%m-%d %H:%M} UTC" if begun else " before"
     if changes.verdict == changes.verdict_before:
         yield "verdict", f"{changes.verdict}, as in the acceptance{since}"
     else:
         yield "verdict", f"{changes.verdict}; it was {changes.verdict_before} in the acceptance{since}"
-    for word, found in (
-        ("new", changes.new),
-        ("gone", changes.gone),
-        ("not tested", changes.untested),
-        ("still there", changes.standing),
-    ):
+    # The culprits of today are told in full elsewhere.
+    for word, found in (("new", changes.new), ("still there", changes.standing)):
+        for culprit in found:
+            yield word, f"{culprit.part} ({surely(culprit)}: {culprit.kind})"
+    for word, found in (("gone", changes.gone), ("not tested", changes.untested)):
         for culprit in found:
             yield word, f"{surely(culprit)}: {sentence(culprit)}"
     for word, rows in (("slower", changes.slower), ("faster", changes.faster)):

@@ -145,7 +145,7 @@ def _reason(host: str, faults: Sequence[Culprit]) -> str:
     doubt = "" if first.sure == "certain" else f"{first.sure}: "
     more = f" (and {plural(len(others), 'more fault')})" if others else ""
     # Slurm shows the name of the node beside the reason.
-    words = visible(sentence(first).removeprefix(f"{host} "))
+    words = visible(sentence(first).removeprefix(host).lstrip(": "))
     return shlex.quote(_cut(f"ccctl: {doubt}{words}", _MOST_REASON - len(more)) + more)
 
 

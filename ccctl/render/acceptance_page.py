@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ccctl.render.acceptance import (
+    bound_notes,
     change_lines,
     cost_text,
     headline,
@@ -55,7 +56,6 @@ color:var(--amber)}.fault .badge{color:var(--alarm)}
 .bar i{display:block;height:14px;min-width:2px;background:var(--link)}.bar.now i{background:var(--amber)}
 .fault .bar.now i{background:var(--alarm)}
 .do{margin:8px 0}.evidence{margin:6px 0;padding-left:20px}
-.rows dt{font-weight:600;margin-top:8px}.rows dd{margin:0 0 0 16px}
 .long td{white-space:normal;vertical-align:top}.long td:first-child{min-width:5em;max-width:16em}
 pre{background:var(--soft);padding:8px 12px;white-space:pre-wrap}
 @media screen and (max-width:760px){.verdict{padding:14px}.verdict h1{font-size:27px}
@@ -85,7 +85,8 @@ def page(
         "Collectives": _whole(certificate),
         "Spares": _list(map(spares_text, certificate.spares)),
         "Hosts": _hosts(certificate),
-        "Left out": _left_out(certificate),
+        "Not read": _unread(certificate),
+        "Stages": _stages(certificate),
     }
     written = {name: "".join(block) for name, block in blocks.items()}
     pictures = list(dict.fromkeys(part.section for part in parts))
@@ -122,15 +123,21 @@ def _verdict(certificate: Certificate) -> Iterator[str]:
         f"plan {certificate.plan}" if certificate.plan else "",
     ]
     if span := moments(certificate):
-        about.append(f"{span[0]:%Y-%m-%d %H:%M} UTC, took {_minutes((span[1] - span[0]).total_seconds())}")
-    yield f"<header class='verdict {name}'><h1>{as_content(certificate.verdict.capitalize())}</h1>"
-    yield f"<p>{as_content(reason)}</p>"
+        about.append(f"{span[0]:%Y-%m-%d %H:%M} UTC")
+    if took_s := sum(stage.seconds for stage in certificate.stages):
+        about.append(f"took {_minutes(took_s)}")
+    yield f"<header class='verdict {name}'><h1>{as_content(_capital(certificate.verdict))}</h1>"
+    yield f"<p>{as_content(_capital(reason))}</p>"
     yield f"<p class='faint'>{as_content(', '.join(filter(None, about)))}</p></header>"
 
 
 def _minutes(took_s: float) -> str:
     whole_s = round(took_s)
     return f"{whole_s // 60} min {whole_s % 60} s" if whole_s >= 60 else f"{took_s:.1f} s"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _culprits(certificate: Certificate) -> Iterator[str]:
@@ -152,7 +159,7 @@ def _card(culprit: Culprit) -> Iterator[str]:
         yield f"<p class='do'><b>To do:</b> {as_content(culprit.remedy)}</p>"
     if culprit.evidence:
         lines = "".join(f"<li>{as_content(words)}</li>" for words in culprit.evidence)
-        yield f"<details><summary>Evidence ({plural(len(culprit.evidence), 'measurement')})</summary>"
+        yield f"<details><summary>Evidence ({len(culprit.evidence)})</summary>"
         yield f"<ul class='evidence'>{lines}</ul></details>"
     yield "</li>"
 
@@ -160,7 +167,7 @@ def _card(culprit: Culprit) -> Iterator[str]:
 def _cost(cost: Cost) -> Iterator[str]:
     """Yield the cost in words, and a bar for the time now and one for the time without the culprit."""
     longest = max(cost.with_s, cost.without_s)
-    yield f"<div class='cost'><p>{as_content(cost_text(cost).capitalize())}</p>"
+    yield f"<div class='cost'><p>{as_content(_capital(cost_text(cost)))}</p>"
     for name, label, time_s in (("now", "now", cost.with_s), ("sound", "without it", cost.without_s)):
         share = 100 * max(0.0, time_s) / longest if longest > 0 else 0.0
         bar = f"<span><i style='width:{share:.1f}%'></i></span>"
@@ -177,10 +184,10 @@ def _changes(changes: Changes) -> Iterator[str]:
 def _whole(certificate: Certificate) -> Iterator[str]:
     if not certificate.whole:
         return
-    heads, rows = cells(whole_columns(certificate.whole), certificate.whole)
+    columns = whole_columns(certificate.whole)
+    heads, rows = cells(columns, certificate.whole)
     yield table_html(HtmlTable("collectives", tuple(heads), tuple(map(tuple, rows))))
-    yield "<p class='faint'>Of possible: 100 % is the proven bound for this network as it is. "
-    yield "Of bought: for the network as it was bought.</p>"
+    yield from (f"<p class='faint'>{as_content(_capital(words))}</p>" for words in bound_notes(columns))
 
 
 def _list(entries: Iterable[str]) -> Iterator[str]:
@@ -188,37 +195,36 @@ def _list(entries: Iterable[str]) -> Iterator[str]:
 
 
 def _hosts(certificate: Certificate) -> Iterator[str]:
-    """Yield a table: hosts with culprits one by one, then those skipped, then all others together."""
-    rows, well = [], []
+    """Yield a table: hosts with the same culprits together, then those skipped, then all others."""
+    groups: dict[tuple[Culprit, ...], list[str]] = {}
     for host in certificate.tested:
-        if found := of_host(certificate, host):
-            words = "; ".join(f"{surely(one)}: {sentence(one)}" for one in found)
-            rows.append((host, f"{found[0].severity}", words))
-        else:
-            well.append(host)
+        groups.setdefault(tuple(of_host(certificate, host)), []).append(host)
+    well = groups.pop((), [])
+    rows = [
+        (fold(hosts), surely(found[0]), " ".join(map(sentence, found))) for found, hosts in groups.items()
+    ]
     rows += [(fold(hosts), "skipped", reason) for reason, hosts in skipped_groups(certificate).items()]
     if well:
-        rows.append((fold(well), "well", f"{plural(len(well), 'host')} without a fault or remark"))
+        rows.append((fold(well), "well", f"nothing, on {plural(len(well), 'host')}"))
     if rows:
-        table = table_html(HtmlTable("hosts", ("host", "", "what was found"), tuple(rows)))
+        table = table_html(HtmlTable("hosts", ("host", "state", "what was found"), tuple(rows)))
         yield f"<div class='long'>{table}</div>"
 
 
-def _left_out(certificate: Certificate) -> Iterator[str]:
-    """Yield what could not be read, then the stages with what each left out."""
-    yield from _definitions("Could not be read", certificate.unread.items())
-    stages = []
-    for stage in certificate.stages:
-        done = "" if stage.done else ", not done"
-        left = f"; left out: {'; '.join(stage.left_out)}" if stage.left_out else ""
-        stages.append((stage.name, f"{stage.seconds:.1f} s{done}{left}"))
-    yield from _definitions("Stages", stages)
+def _unread(certificate: Certificate) -> Iterator[str]:
+    if certificate.unread:
+        rows = tuple(certificate.unread.items())
+        yield f"<div class='long'>{table_html(HtmlTable('not read', ('what', 'why'), rows))}</div>"
 
 
-def _definitions(title: str, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    rows = "".join(f"<dt>{as_content(name)}</dt><dd>{as_content(words)}</dd>" for name, words in pairs)
+def _stages(certificate: Certificate) -> Iterator[str]:
+    rows = tuple(
+        (stage.name, f"{stage.seconds:.1f} s" if stage.done else "not done", "; ".join(stage.left_out))
+        for stage in certificate.stages
+    )
     if rows:
-        yield f"<h3>{title}</h3><dl class='rows'>{rows}</dl>"
+        table = table_html(HtmlTable("stages", ("stage", "took", "left out"), rows))
+        yield f"<div class='long'>{table}</div>"
 
 
 def _proof(certificate: Certificate, made: str, file: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ CABLE = Culprit(
     "fault",
     "gpu007 mlx5_2 sends at 52 % of the rate of the other NICs: 24.1 GB/s, normal is 46.3 GB/s.",
     (
-        "88 of 88 links from gpu007 through mlx5_2 carry 23.8 to 24.4 GB/s; the others carry 45.9 to 46.8 GB/s",
+        "88 of 88 links from gpu007 through mlx5_2 carry 23.8 to 24.4 GB/s; others carry 45.9 to 46.8 GB/s",
         "links to gpu007 through mlx5_2 carry 46.2 GB/s: it receives as it should",
         "symbol errors of mlx5_2 rose by 1,204 in 61 s, those of the other NICs by 0",
     ),

@@ -81,10 +81,7 @@ def _whole(certificate: Certificate, width: int | None) -> Iterator[str]:
     columns = acceptance.whole_columns(certificate.whole)
     for line in console.aligned(*cells(columns, certificate.whole)):
         yield f"  {line}"
-    heads = {column.head for column in columns}
-    for head, network in (("of possible", "this network as it is"), ("of bought", "the network as bought")):
-        if head in heads:
-            yield from _wrapped("  ", f"{head}: 100 % is the proven bound for {network}", width)
+    yield from _list(acceptance.bound_notes(columns), width)
 
 
 def _hosts(certificate: Certificate, width: int | None) -> Iterator[str]:
