@@ -17,7 +17,6 @@ from .fields import (
 )
 from .finding import (
     ArtifactFinding as ArtifactFinding,
-    bench_bounds as bench_bounds,
     findings as findings,
     unproven as unproven,
 )

@@ -160,9 +160,9 @@ def _cut(words: str, most: int) -> str:
 def node_conditions(certificate: Certificate) -> bytes:
     """Return a patch of the condition CcctlAccepted for each host, as a list in JSON.
 
-    Each entry names its node, and is what ``kubectl patch node NAME --subresource=status --patch`` takes. The
-    condition is False on hosts with a fault, and Unknown on those that were not tested, that only share a
-    fault between hosts, or in an undecided acceptance.
+    Each entry names its node, and is a strategic merge patch of the node's status, as ``kubectl patch node``
+    takes it for the subresource "status". The condition is False on hosts with a fault, and Unknown on those
+    that were not tested, that only share a fault between hosts, or in an undecided acceptance.
     """
     span = moments(certificate)
     hosts = dict.fromkeys((*certificate.tested, *certificate.skipped))
@@ -251,7 +251,7 @@ def _add_rows(exposition: Exposition, rows: Sequence[WholeRow]) -> None:
     for row in rows:
         labels = {"collective": row.collective, "size_bytes": str(row.size_bytes), "library": row.library}
         for name, meaning, value in (
-            ("seconds", "Median time of the collective on all ranks.", row.time_s),
+            ("seconds", "Time of the collective on all ranks.", row.time_s),
             ("bound_seconds", "Proven least time on the network as it is.", row.bound_s),
             ("bought_bound_seconds", "Proven least time on the network as bought.", row.bought_bound_s),
             ("wrong", "Number of wrong elements.", row.wrong),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ccctl.render.finding import bench_bounds, unproven
 from ccctl.render.svg import NARROW, STYLE, WIDE, Drawing, draw, element
 from ccctl.render.units import about, percent, seconds
 from probes.base import as_attribute, as_content, plural, without_domain
@@ -182,8 +183,6 @@ def sections(artifacts: Sequence[Artifact]) -> list[PageSection]:
 
     Artifacts that are not proven or have no picture are left out.
     """
-    from ccctl.render import bench_bounds, unproven
-
     order = list(_SECTIONS)
     parts = []
     for one in sorted(artifacts, key=lambda artifact: order.index(artifact.kind)):

@@ -23,25 +23,19 @@ from certificates import (
 )
 from hypothesis import given, settings
 
-from ccctl.render.acceptance_exports import (
-    add_acceptance,
-    as_ctrf,
-    as_junit,
-    drain_script,
-    node_conditions,
-)
+from ccctl.render import acceptance_exports
 from ccctl.render.prometheus import Exposition
 
 ODD = "a'b\"c$(touch x)`y`\\\n\x1b[31m;rm -rf /\ud800"
 
 
 def suite(certificate):
-    return ElementTree.fromstring(as_junit(certificate)).find("testsuite")
+    return ElementTree.fromstring(acceptance_exports.as_junit(certificate)).find("testsuite")
 
 
 def exposition(certificate):
     found = Exposition()
-    add_acceptance(found, certificate)
+    acceptance_exports.add_acceptance(found, certificate)
     return found.render()
 
 
@@ -120,23 +114,23 @@ def check_ctrf(document):
 @pytest.mark.parametrize("name", CERTIFICATES)
 def test_ctrf_follows_its_schema_and_has_the_tests_of_junit(name):
     certificate = CERTIFICATES[name]
-    document = json.loads(as_ctrf(certificate))
+    document = json.loads(acceptance_exports.as_ctrf(certificate))
     check_ctrf(document)
     tests = document["results"]["tests"]
     assert [test["name"] for test in tests] == [case.get("name") for case in suite(certificate)]
 
 
 def test_ctrf_says_when_it_was_in_milliseconds():
-    summary = json.loads(as_ctrf(refused()))["results"]["summary"]
+    summary = json.loads(acceptance_exports.as_ctrf(refused()))["results"]["summary"]
     assert summary["start"] == 1_795_672_800_000
     assert summary["stop"] - summary["start"] == 541_700
-    without = json.loads(as_ctrf(replace(refused(), started="")))["results"]["summary"]
+    without = json.loads(acceptance_exports.as_ctrf(replace(refused(), started="")))["results"]["summary"]
     assert (without["start"], without["stop"]) == (0, 0)
 
 
 @given(certificates())
 def test_any_acceptance_is_ctrf(certificate):
-    content = as_ctrf(certificate)
+    content = acceptance_exports.as_ctrf(certificate)
     assert b"\x1b" not in content
     check_ctrf(json.loads(content))
 
@@ -150,33 +144,35 @@ def commands(script):
 
 
 def test_each_host_with_a_fault_is_drained_once_with_its_reason():
-    assert commands(drain_script(refused())) == [
+    assert commands(acceptance_exports.drain_script(refused())) == [
         ["scontrol", "update", "nodename=gpu007", "state=drain", f"reason=ccctl: {CABLE.text[7:]}"],
         ["scontrol", "update", "nodename=gpu011", "state=drain", f"reason=ccctl: likely: {SLOT.text}"],
     ]
-    between = [line for line in drain_script(refused()).splitlines() if "between hosts" in line]
+    between = [
+        line for line in acceptance_exports.drain_script(refused()).splitlines() if "between hosts" in line
+    ]
     assert len(between) == 1 and "rack B to rack C" in between[0]
 
 
 def test_remarks_and_an_accepted_cluster_drain_nothing():
     for certificate in (accepted(), remarks()):
-        assert commands(drain_script(certificate)) == []
-        assert "# no host to drain" in drain_script(certificate)
+        assert commands(acceptance_exports.drain_script(certificate)) == []
+        assert "# no host to drain" in acceptance_exports.drain_script(certificate)
 
 
 def test_more_faults_of_a_host_are_counted():
     twice = replace(accepted(), culprits=(CABLE, replace(CABLE, kind="ingress", text="x" * 500)))
-    ((*_, reason),) = commands(drain_script(twice))
+    ((*_, reason),) = commands(acceptance_exports.drain_script(twice))
     assert reason.endswith("(and 1 more fault)")
     long = replace(accepted(), culprits=twice.culprits[::-1])
-    ((*_, reason),) = commands(drain_script(long))
+    ((*_, reason),) = commands(acceptance_exports.drain_script(long))
     assert len(reason) == len("reason=") + 200 and reason.endswith("… (and 1 more fault)")
 
 
 @pytest.mark.parametrize("host", ["gpu[1-4]", "a,b", "ALL", "-x", "", "a b", "$(reboot)"])
 def test_a_name_that_slurm_reads_as_several_nodes_is_not_drained(host):
     culprit = replace(CABLE, hosts=(host,), part=host)
-    script = drain_script(replace(accepted(), tested=(host,), culprits=(culprit,)))
+    script = acceptance_exports.drain_script(replace(accepted(), tested=(host,), culprits=(culprit,)))
     assert commands(script) == [] and "not the name of one node" in script
 
 
@@ -184,7 +180,7 @@ def test_a_name_that_slurm_reads_as_several_nodes_is_not_drained(host):
 @given(certificates())
 def test_any_script_is_read_by_a_shell_and_only_drains(certificate):
     odd = replace(CABLE, hosts=("gpu001",), text=ODD, part=certificate.plan)
-    script = drain_script(replace(certificate, culprits=(*certificate.culprits, odd)))
+    script = acceptance_exports.drain_script(replace(certificate, culprits=(*certificate.culprits, odd)))
     assert subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True).stderr == b""
     found = commands(script)
     assert found
@@ -200,7 +196,7 @@ def test_a_shell_gives_scontrol_what_was_meant(tmp_path):
     tool = tmp_path / "scontrol"
     tool.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     tool.chmod(0o755)
-    script = drain_script(replace(accepted(), culprits=(odd,)))
+    script = acceptance_exports.drain_script(replace(accepted(), culprits=(odd,)))
     path = f"{tmp_path}:/usr/bin:/bin"
     done = subprocess.run(
         ["sh"], input=script, capture_output=True, text=True, cwd=tmp_path, env={"PATH": path}
@@ -215,7 +211,7 @@ def test_a_shell_gives_scontrol_what_was_meant(tmp_path):
 
 
 def conditions(certificate):
-    patches = json.loads(node_conditions(certificate))
+    patches = json.loads(acceptance_exports.node_conditions(certificate))
     return {one["metadata"]["name"]: one["status"]["conditions"][0] for one in patches}
 
 
@@ -248,7 +244,7 @@ def test_without_a_time_or_a_verdict_no_host_is_accepted():
 
 @given(certificates())
 def test_any_condition_is_one_that_kubernetes_takes(certificate):
-    content = node_conditions(certificate)
+    content = acceptance_exports.node_conditions(certificate)
     assert b"\x1b" not in content
     for one in conditions(certificate).values():
         assert one["type"] == "CcctlAccepted" and one["status"] in ("True", "False", "Unknown")

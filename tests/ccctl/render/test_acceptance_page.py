@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from slow_host import profile_with_slow_host, report_beside
 
 from ccctl.artifacts.codec import Artifact
-from ccctl.render.acceptance_page import page
+from ccctl.render import acceptance_page
 from exec.acceptance import changes
 
 EMPTY = {"meta", "br"}
@@ -56,10 +56,12 @@ def full():
         Artifact("profile", profile, "profile.json", ""),
         Artifact("report", report, "bench.json", ""),
     ]
-    return page(refused(), artifacts, changes(remarks(), refused()), made="ccctl 1", file="c.json")
+    return acceptance_page.page(
+        refused(), artifacts, changes(remarks(), refused()), made="ccctl 1", file="c.json"
+    )
 
 
-PAGES = {**{name: page(one) for name, one in CERTIFICATES.items()}, "full": full()}
+PAGES = {**{name: acceptance_page.page(one) for name, one in CERTIFICATES.items()}, "full": full()}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -120,8 +122,10 @@ def test_the_bars_of_a_cost_are_in_proportion():
 @given(certificates(), certificates())
 @settings(max_examples=40)
 def test_any_text_is_text(before, certificate):
-    found = parsed(page(certificate, (), changes(before, certificate), made="<b>", file="<i>&'"))
-    usual = parsed(page(refused(), (), changes(remarks(), refused())))
+    found = parsed(
+        acceptance_page.page(certificate, (), changes(before, certificate), made="<b>", file="<i>&'")
+    )
+    usual = parsed(acceptance_page.page(refused(), (), changes(remarks(), refused())))
     assert found.names <= usual.names | {"br"} | parsed(PAGES["accepted"]).names
     assert found.attributes <= usual.attributes | parsed(PAGES["accepted"]).attributes
 
@@ -129,7 +133,9 @@ def test_any_text_is_text(before, certificate):
 def test_marks_in_names_are_not_marks():
     odd = "<script>alert(1)</script>'\" onload=x"
     culprit = replace(CABLE, part=odd, text=odd, evidence=(odd,), remedy=odd)
-    text = page(replace(accepted(), verdict="refused", reason=odd, tested=(odd,), culprits=(culprit,)))
+    text = acceptance_page.page(
+        replace(accepted(), verdict="refused", reason=odd, tested=(odd,), culprits=(culprit,))
+    )
     assert "<script" not in text and text.count("&lt;script&gt;") >= 5
 
 

@@ -7,7 +7,7 @@ import pytest
 from certificates import CERTIFICATES, accepted, certificates, refused, remarks
 from hypothesis import given
 
-from ccctl.render.text.acceptance import draw, lines, summary
+from ccctl.render.text import acceptance
 from exec.acceptance import changes
 from probes.base import visible
 
@@ -16,11 +16,11 @@ from probes.base import visible
 def test_every_line_fits_on_a_terminal_of_80_columns(name):
     certificate = CERTIFICATES[name]
     since = changes(remarks(), certificate)
-    assert max(map(len, lines(certificate, 78, since, ("accepted/certificate.json",)))) <= 78
+    assert max(map(len, acceptance.lines(certificate, 78, since, ("accepted/certificate.json",)))) <= 78
 
 
 def test_the_verdict_comes_first_and_then_the_culprits_in_their_order():
-    told = list(lines(refused()))
+    told = list(acceptance.lines(refused()))
     assert told[0] == "refused: 3 faults on 10 of 12 hosts"
     heads = [line for line in told if line[:1].isdigit()]
     assert heads == [
@@ -38,7 +38,7 @@ def test_the_verdict_comes_first_and_then_the_culprits_in_their_order():
 
 
 def test_all_that_was_measured_and_what_was_not_is_told():
-    told = list(lines(refused(), None, None, ("accepted/certificate.json",)))
+    told = list(acceptance.lines(refused(), None, None, ("accepted/certificate.json",)))
     for line in (
         "  12 tested: gpu[001-012]",
         "  2 skipped: gpu[013-014]: no answer to ssh within 10 s",
@@ -52,7 +52,7 @@ def test_all_that_was_measured_and_what_was_not_is_told():
 
 
 def test_what_is_not_known_has_no_heading():
-    assert list(lines(accepted())) == [
+    assert list(acceptance.lines(accepted())) == [
         "accepted: nothing found on 12 hosts",
         "",
         "hosts",
@@ -62,26 +62,28 @@ def test_what_is_not_known_has_no_heading():
 
 def test_a_stage_that_was_not_done_is_marked():
     stage = replace(refused().stages[0], done=False, left_out=("everything: no time was left",))
-    told = list(lines(replace(accepted(), stages=(stage,))))
+    told = list(acceptance.lines(replace(accepted(), stages=(stage,))))
     assert any(line.split() == ["hosts", "41.2", "s", "not", "done"] for line in told)
     assert "  hosts left out: everything: no time was left" in told
 
 
 def test_draw_prints_the_lines(capsys):
-    draw(refused(), changes(remarks(), refused()))
-    assert capsys.readouterr().out.splitlines() == list(lines(refused(), None, changes(remarks(), refused())))
+    acceptance.draw(refused(), changes(remarks(), refused()))
+    assert capsys.readouterr().out.splitlines() == list(
+        acceptance.lines(refused(), None, changes(remarks(), refused()))
+    )
 
 
 @given(certificates(), certificates())
 def test_no_text_controls_the_terminal_or_breaks_a_line(before, certificate):
     for width in (None, 78):
-        for line in lines(certificate, width, changes(before, certificate), ("a\x1b\nb",)):
+        for line in acceptance.lines(certificate, width, changes(before, certificate), ("a\x1b\nb",)):
             assert visible(line) == line or len(line) > 1000
             assert "\n" not in line and "\x1b" not in line
 
 
 def test_the_summary_has_units_in_its_names():
-    told = summary(refused(), changes(remarks(), refused()))
+    told = acceptance.summary(refused(), changes(remarks(), refused()))
     assert (told["verdict"], told["faults"], told["remarks"], told["ranks"]) == ("refused", 3, 1, 96)
     assert told["seconds"] == pytest.approx(541.7)
     first = told["culprits"][0]
@@ -99,10 +101,10 @@ def test_the_summary_has_units_in_its_names():
     assert told["hosts_skipped"]["gpu013"] == "no answer to ssh within 10 s"
     assert [one["part"] for one in told["since"]["standing"]] == ["governor"]
     assert told["since"]["slower"][0]["ratio"] == pytest.approx(34 / 20.9)
-    assert "since" not in summary(accepted())
+    assert "since" not in acceptance.summary(accepted())
 
 
 @given(certificates())
 def test_any_summary_is_json(certificate):
-    told = summary(certificate, changes(certificate, certificate))
+    told = acceptance.summary(certificate, changes(certificate, certificate))
     assert json.loads(json.dumps(told))["verdict"] == certificate.verdict
