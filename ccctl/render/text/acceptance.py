@@ -18,6 +18,8 @@ __all__ = ["draw", "lines", "summary"]
 
 # The names of a culprit's lines ("evidence") stand in a column of this width.
 _NAMES = 10
+# Three screens of culprits; the page has all of them, folded.
+_MOST_CULPRITS = 30
 _STAGES = (
     Column("stage", "name"),
     Column("took", "seconds", lambda value_s: f"{value_s:.1f} s"),
@@ -43,9 +45,14 @@ def lines(
     earlier acceptance, ``written`` the names of files to mention.
     """
     yield from _wrapped("", acceptance.headline(certificate), width)
-    for number, culprit in enumerate(certificate.culprits, start=1):
+    for number, culprit in enumerate(certificate.culprits[:_MOST_CULPRITS], start=1):
         yield ""
         yield from _culprit(number, culprit, width)
+    if (more := len(certificate.culprits) - _MOST_CULPRITS) > 0:
+        yield from (
+            "",
+            f"… and {plural(more, 'more culprit')}: the certificate and its page have all of them",
+        )
     for heading, block in (
         ("since the last acceptance", _changes(changes, width) if changes else ()),
         (f"collectives on {plural(certificate.ranks, 'rank')}", _whole(certificate, width)),

@@ -67,6 +67,13 @@ def test_a_stage_that_was_not_done_is_marked():
     assert "  hosts left out: everything: no time was left" in told
 
 
+def test_very_many_culprits_are_counted():
+    many = tuple(replace(refused().culprits[0], part=f"gpu{number}") for number in range(45))
+    told = list(acceptance.lines(replace(refused(), culprits=many)))
+    assert sum(line[:1].isdigit() for line in told) == 30
+    assert "… and 15 more culprits: the certificate and its page have all of them" in told
+
+
 def test_draw_prints_the_lines(capsys):
     acceptance.draw(refused(), changes(remarks(), refused()))
     assert capsys.readouterr().out.splitlines() == list(
