@@ -56,7 +56,9 @@ color:var(--amber)}.fault .badge{color:var(--alarm)}
 .bar i{display:block;height:14px;min-width:2px;background:var(--link)}.bar.now i{background:var(--amber)}
 .fault .bar.now i{background:var(--alarm)}
 .do{margin:8px 0}.evidence{margin:6px 0;padding-left:20px}
-.long td{white-space:normal;vertical-align:top}.long td:first-child{min-width:5em;max-width:16em}
+.long td{vertical-align:top}
+.long td:first-child,.long td:last-child{white-space:normal;overflow-wrap:anywhere}
+.long td:first-child{min-width:5em;max-width:16em}
 pre{background:var(--soft);padding:8px 12px;white-space:pre-wrap}
 @media screen and (max-width:760px){.verdict{padding:14px}.verdict h1{font-size:27px}
 .bar{grid-template-columns:70px 1fr 64px}}

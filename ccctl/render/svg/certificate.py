@@ -43,7 +43,7 @@ def _costs(costs: Sequence[tuple[Culprit, Cost]], width: int) -> Drawing:
         ]
     more = len(costs) - _MOST_CULPRITS
     entries = [("", f"and {plural(more, 'more culprit')}")] if more > 0 else []
-    title = f"what {plural(len(costs), 'culprit')} cost{'s' if len(costs) == 1 else ''}"
+    title = f"cost of {plural(len(costs), 'culprit')}"
     about = "The time of a collective now, as a multiple of its time without the culprit."
     axis = Axis("time now, × that without the culprit", "{:g}".format)
     return lanes(title, about, LaneChart(shown, axis, pitch=18), width, entries)

@@ -61,7 +61,28 @@ def full():
     )
 
 
-PAGES = {**{name: acceptance_page.page(one) for name, one in CERTIFICATES.items()}, "full": full()}
+def wide():
+    """The page of a certificate with words that no screen has room for."""
+    word = "x" * 120
+    culprit = replace(CABLE, part=word, text=word, evidence=(word,), remedy=word)
+    return acceptance_page.page(
+        replace(
+            refused(),
+            reason="the cluster was refused: " + "many words and " * 8,
+            spec=word,
+            culprits=(culprit,),
+            skipped={word: word},
+            unread={word: word},
+            files={word: word},
+        )
+    )
+
+
+PAGES = {
+    **{name: acceptance_page.page(one) for name, one in CERTIFICATES.items()},
+    "full": full(),
+    "wide": wide(),
+}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -167,9 +188,18 @@ def test_the_verdict_is_the_first_thing_seen_and_nothing_overflows(opened, name,
     assert tab.messages() == []
     assert tab.run("return document.documentElement.scrollWidth <= innerWidth")
     first = tab.run("return document.querySelector('.verdict h1').textContent")
-    assert first.lower() == CERTIFICATES["refused" if name == "full" else name].verdict
+    assert first.lower() == CERTIFICATES.get(name, refused()).verdict
     assert tab.run(BOX.format(".verdict", "top")) < 40
-    assert tab.run(BOX.format(".verdict", "bottom")) < 300
+    assert tab.run(BOX.format(".verdict", "bottom")) < 600
+
+
+def test_sentences_are_wrapped_on_a_narrow_screen(opened):
+    hidden = """
+return [...document.querySelectorAll('.long .scroll')].filter(one => one.scrollWidth > one.clientWidth)
+  .map(one => one.textContent);
+"""
+    for name in ("full", "wide"):
+        assert opened(name, width=390).run(hidden) == []
 
 
 @pytest.mark.parametrize("width", [1280, 390])

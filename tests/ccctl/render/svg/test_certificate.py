@@ -13,11 +13,11 @@ from ccctl.render.svg.drawing import document
 
 def test_each_cost_and_each_collective_with_a_bound_is_drawn():
     costs, shares = draw("certificate", refused())
-    assert costs.title == "what 3 culprits cost"
+    assert costs.title == "cost of 3 culprits"
     assert any("34 ms, not 21 ms" in part for part in costs.parts)
     assert any("55.9 %" in part for part in shares.parts)
     one = draw("certificate", replace(accepted(), culprits=(CABLE,)))
-    assert [drawing.title for drawing in one] == ["what 1 culprit costs"]
+    assert [drawing.title for drawing in one] == ["cost of 1 culprit"]
 
 
 def test_bars_of_costs_are_in_proportion():
