@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from certificates import remarks
 from hypothesis import settings
 from limits import HANG_S
 from racked_networks import racked
@@ -22,6 +23,7 @@ from exec.benchmark.breakdown import Breakdown, Busy, Forecast, Part, RankTimes
 from exec.benchmark.report import Measurement, Report, Row, Spread
 from exec.training.workloads.report import TrainedMode, TrainingReport
 from probes.base.columns import bytes_of, floats, ints, longs
+from probes.health import ClusterHealth, HostHealth, KernelEvent
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.profiling.history import Event, History
 from probes.topology import Host, Nic, NumaNode, Topology
@@ -295,4 +297,14 @@ def samples(schedule):
             events=(Event(60.0, "drift", "1 → 0: bandwidth 1 → 0.5 GB/s, 50% of the baseline"),),
         ),
         "groups": plan_groups(racked([4, 4]), 1 << 20).groups,
+        "health": ClusterHealth(
+            (
+                HostHealth(
+                    "node1", {"driver": "570.124.06"}, events=(KernelEvent("xid", "3b:00.0", 79, "lost"),)
+                ),
+                HostHealth("node2", {"driver": "565.57.01"}, unread={"kernel log": "needs root"}),
+            ),
+            {"node3": "no answer to ssh"},
+        ),
+        "certificate": remarks(),
     }

@@ -40,7 +40,11 @@ OTHERS = {
     "a training script": "--bucket",
 }
 # Names of custom properties of style sheets look like options.
-STYLES = {ROOT / "ccctl/render/html_page.py", ROOT / "ccctl/render/svg/drawing.py"}
+STYLES = {
+    ROOT / "ccctl/render/acceptance_page.py",
+    ROOT / "ccctl/render/html_page.py",
+    ROOT / "ccctl/render/svg/drawing.py",
+}
 
 
 @cache

@@ -11,12 +11,12 @@ import typer
 
 from ccctl import console
 from ccctl.arguments import GeneralOptions, Page
-from ccctl.artifacts import codec, write_output
+from ccctl.artifacts import write_output
 from ccctl.render import figures
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Gathered
-    from ccctl.render import ArtifactFinding, html_page
+    from ccctl.render import ArtifactFinding
 
 __all__ = ["EXAMPLES", "report"]
 
@@ -25,21 +25,6 @@ EXAMPLES = (
     ("ccctl report profile.json bench.json -o report.html", "a profile, and a benchmark beside its bound"),
     ("ccctl report out/", "print the findings"),
 )
-
-# The order of the sections on the page.
-_SECTIONS = {
-    "profile": "Links",
-    "topology": "Machines",
-    **dict.fromkeys(codec.SCHEDULE_KINDS, "Schedules"),
-    "program": "Programs",
-    "report": "Benchmarks",
-    "history": "Watch",
-    "training": "Training",
-    "groups": "Training",
-    "fusion": "Training",
-    "model": "Training",
-    "tuning": "Training",
-}
 
 
 @dataclass(frozen=True)
@@ -99,7 +84,7 @@ def _page(title: str, gathered: Gathered, found: list[ArtifactFinding]) -> str:
         f"ccctl report: {title}",
         f"ccctl {__version__}, {created()}",
         [replace(one, source=short[one.source]) for one in found],
-        [replace(part, source=short[part.source]) for part in _parts(gathered)],
+        [replace(part, source=short[part.source]) for part in html_page.sections(gathered.artifacts)],
         [(short[source], what, digest) for source, what, digest in files],
     )
 
@@ -110,24 +95,3 @@ def _short(sources: list[str]) -> dict[str, str]:
         return {source: source for source in sources}
     folder = os.path.commonpath([Path(source).parent for source in sources])
     return {source: os.path.relpath(source, folder or ".") for source in sources}
-
-
-def _parts(gathered: Gathered) -> list[html_page.PageSection]:
-    """Return the pictures and tables of each artifact, in the order of the page's sections.
-
-    Artifacts that are not proven or have no picture are left out.
-    """
-    from ccctl.render import bench_bounds, html_page, unproven
-    from ccctl.render.svg import NARROW, WIDE, draw
-
-    order = list(_SECTIONS)
-    parts = []
-    for one in sorted(gathered.artifacts, key=lambda artifact: order.index(artifact.kind)):
-        if unproven(one):
-            continue
-        bounds_s = bench_bounds(one.body, gathered.artifacts) if one.kind == "report" else {}
-        wide, narrow = (tuple(draw(one.kind, one.body, width, bounds_s)) for width in (WIDE, NARROW))
-        if wide:
-            told = tuple(html_page.tables(one.kind, one.body, bounds_s))
-            parts.append(html_page.PageSection(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, told))
-    return parts

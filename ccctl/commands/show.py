@@ -54,16 +54,17 @@ class ShowOptions(GeneralOptions):
 def show(options: ShowOptions) -> None:
     """Draw an artifact as text, SVG or PNG.
 
-    Takes every kind of artifact: topology, profile, schedule, periodic, symmetric, selection, program,
-    report, history, model, fusion, tuning, groups and training; and nccl-tests' output, as a report. With -o
-    FILE.svg or FILE.png it draws the pictures of ccctl report.
+    Takes every kind of artifact: topology, profile, health, schedule, periodic, symmetric, selection,
+    program, report, history, model, fusion, tuning, groups, training and certificate; and nccl-tests' output,
+    as a report. With -o FILE.svg or FILE.png it draws the pictures of ccctl report; health has none.
 
     A topology shows the devices of each host below its NUMA nodes and PCIe switches, and its NVLinks. A
     profile: what each host sends and receives, and a heat map of the links. A schedule: how busy links and
     ranks are over time; a periodic one in its first periods. A selection or report: bandwidth and time over
     size, and where the time went if bench --explain wrote it. A program: the steps of each threadblock. A
     history: the links over time. A model: its layers. A fusion plan: one iteration. A tuning: its trials.
-    Groups: who averages with whom. A training: loss and error.
+    Groups: who averages with whom. A training: loss and error. Health: each host, and how hosts differ. A
+    certificate: what each culprit costs, and what share of their bounds the collectives reach.
 
     Bandwidths and times are those in the file; a schedule is timed again on its own network. No times are
     shown for a schedule, selection or groups that are wrong.

@@ -1,4 +1,12 @@
-from . import html_page as html_page, manual_page as manual_page, prometheus as prometheus, trace as trace
+from . import (
+    acceptance as acceptance,
+    acceptance_exports as acceptance_exports,
+    acceptance_page as acceptance_page,
+    html_page as html_page,
+    manual_page as manual_page,
+    prometheus as prometheus,
+    trace as trace,
+)
 from .chrome_trace import write_trace as write_trace
 from .fields import (
     Column as Column,
@@ -9,7 +17,6 @@ from .fields import (
 )
 from .finding import (
     ArtifactFinding as ArtifactFinding,
-    bench_bounds as bench_bounds,
     findings as findings,
     unproven as unproven,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from ccctl.render.acceptance import sentence
 from ccctl.render.units import about
 from probes.base import plural, some
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArtifactFinding", "bench_bounds", "findings", "unproven"]
 
-# In the order of findings: dead hosts, wrong results, slow parts, then all others.
-Kind = Literal["dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind"]
+# In the order of findings: dead hosts, wrong results, faults, slow parts, then all others.
+Kind = Literal["dead", "wrong", "fault", "slow", "unproven", "incomplete", "unread", "doubtful", "behind"]
 # A finding without its source.
 _Pair = tuple[Kind, str]
 _ORDER = get_args(Kind)
@@ -138,6 +139,9 @@ def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[_Pair]:
         yield from _of_history(body)
     elif kind == "report":
         yield from _of_report(body, others)
+    elif kind == "certificate":
+        for culprit in body.culprits:
+            yield "fault" if culprit.severity == "fault" else "doubtful", sentence(culprit)
     elif kind == "training":
         if body.interrupted:
             yield "incomplete", f"interrupted: {body.interrupted}"

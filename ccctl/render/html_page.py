@@ -12,19 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ccctl.render.svg import STYLE, Drawing, element
+from ccctl.render.finding import bench_bounds, unproven
+from ccctl.render.svg import NARROW, STYLE, WIDE, Drawing, draw, element
 from ccctl.render.units import about, percent, seconds
 from probes.base import as_attribute, as_content, plural, without_domain
 from synth.schedules import SCHEDULE_KINDS
 
 if TYPE_CHECKING:
+    from ccctl.artifacts import Artifact
     from ccctl.render import ArtifactFinding
     from ccctl.render.svg import Bounds
     from exec.benchmark import Report
     from probes.link_costs import Profile
     from synth.schedules import Outcome
 
-__all__ = ["HtmlTable", "PageSection", "page", "tables"]
+__all__ = [
+    "HtmlTable",
+    "PageSection",
+    "anchor",
+    "document",
+    "menu",
+    "page",
+    "section_html",
+    "sections",
+    "table_html",
+    "tables",
+]
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#222;--faint:#5f6368;--paper:#fff;--soft:#f0f1f3;--line:#d0d4d9;
@@ -62,6 +75,7 @@ figure,li,tr{break-inside:avoid}h2,h3,.source,figcaption{break-after:avoid}.scro
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _WORDS = {
     "dead": "dead host",
+    "fault": "fault",
     "wrong": "wrong result",
     "slow": "slow",
     "unproven": "not proven",
@@ -69,6 +83,22 @@ _WORDS = {
     "unread": "not readable",
     "doubtful": "doubtful",
     "behind": "behind the library",
+}
+# The order of the sections on the page.
+_SECTIONS = {
+    "certificate": "Acceptance",
+    "profile": "Links",
+    "topology": "Machines",
+    "health": "Machines",
+    **dict.fromkeys(SCHEDULE_KINDS, "Schedules"),
+    "program": "Programs",
+    "report": "Benchmarks",
+    "history": "Watch",
+    "training": "Training",
+    "groups": "Training",
+    "fusion": "Training",
+    "model": "Training",
+    "tuning": "Training",
 }
 
 
@@ -105,34 +135,69 @@ def page(
     files: Sequence[Sequence[str]],
 ) -> str:
     """Return the HTML; ``files`` are rows of (file, kind, digest or why it could not be read)."""
-    sections = list(dict.fromkeys(part.section for part in parts))
-    links = [("findings", "Findings"), *((_anchor(one), one) for one in sections), ("files", "Files")]
-    menu = "".join(f"<li><a href='#{anchor}'>{as_content(name)}</a></li>" for anchor, name in links)
-    body = [
-        "<a class='skip' href='#findings'>Skip to the findings</a>",
-        f"<header><h1>{as_content(title)}</h1><p class='faint'>{as_content(made)}</p></header>",
-        "<main>",
-        *_findings(findings),
-        f"<nav aria-label='Sections'><ul>{menu}</ul></nav>",
-    ]
-    for section in sections:
-        body.append(f"<section id='{_anchor(section)}'><h2>{as_content(section)}</h2>")
-        for part in parts:
-            if part.section == section:
-                body += _part(part)
-        body.append("</section>")
-    table = _table(HtmlTable("Files", ("file", "kind", "sha256, or why not read"), tuple(map(tuple, files))))
-    body += ["<section id='files' class='files'><h2>Files</h2>", table, "</section></main>"]
+    names = list(dict.fromkeys(part.section for part in parts))
+    table = HtmlTable("Files", ("file", "kind", "sha256, or why not read"), tuple(map(tuple, files)))
+    return document(
+        title,
+        [
+            "<a class='skip' href='#findings'>Skip to the findings</a>",
+            f"<header><h1>{as_content(title)}</h1><p class='faint'>{as_content(made)}</p></header>",
+            "<main>",
+            *_findings(findings),
+            menu(["Findings", *names, "Files"]),
+            *section_html(parts),
+            f"<section id='files' class='files'><h2>Files</h2>{table_html(table)}</section></main>",
+        ],
+    )
+
+
+def document(title: str, body: Iterable[str], style: str = "") -> str:
+    """Return a page of the project's style and ``style`` that loads nothing."""
     head = (
         "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
         f"<meta http-equiv='Content-Security-Policy' content={as_attribute(_POLICY)}>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{as_content(title)}</title><style>{_STYLE}{STYLE}</style></head><body>"
+        f"<title>{as_content(title)}</title><style>{_STYLE}{STYLE}{style}</style></head><body>"
     )
     return "\n".join([head, *body, "</body></html>\n"])
 
 
-def _anchor(section: str) -> str:
+def menu(names: Iterable[str]) -> str:
+    """Return links to the sections of these names."""
+    links = "".join(f"<li><a href='#{anchor(name)}'>{as_content(name)}</a></li>" for name in names)
+    return f"<nav aria-label='Sections'><ul>{links}</ul></nav>"
+
+
+def section_html(parts: Sequence[PageSection]) -> Iterable[str]:
+    """Yield each section with its pictures and numbers."""
+    for name in dict.fromkeys(part.section for part in parts):
+        yield f"<section id='{anchor(name)}'><h2>{as_content(name)}</h2>"
+        for part in parts:
+            if part.section == name:
+                yield from _part(part)
+        yield "</section>"
+
+
+def sections(artifacts: Sequence[Artifact]) -> list[PageSection]:
+    """Return the pictures and tables of each artifact, in the order of the page's sections.
+
+    Artifacts that are not proven or have no picture are left out.
+    """
+    order = list(_SECTIONS)
+    parts = []
+    for one in sorted(artifacts, key=lambda artifact: order.index(artifact.kind)):
+        if unproven(one):
+            continue
+        bounds_s = bench_bounds(one.body, artifacts) if one.kind == "report" else {}
+        wide, narrow = (tuple(draw(one.kind, one.body, width, bounds_s)) for width in (WIDE, NARROW))
+        if wide:
+            told = tuple(tables(one.kind, one.body, bounds_s))
+            parts.append(PageSection(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, told))
+    return parts
+
+
+def anchor(section: str) -> str:
+    """Return the id of the section of this name."""
     return section.lower().replace(" ", "-")
 
 
@@ -160,10 +225,11 @@ def _part(part: PageSection) -> Iterable[str]:
         yield f"<figure><figcaption>{as_content(wide.title)}</figcaption>"
         yield f"<div class='wide'>{element(wide)}</div><div class='narrow'>{element(narrow)}</div></figure>"
     for table in part.tables:
-        yield f"<details><summary>Numbers: {as_content(table.title)}</summary>{_table(table)}</details>"
+        yield f"<details><summary>Numbers: {as_content(table.title)}</summary>{table_html(table)}</details>"
 
 
-def _table(table: HtmlTable) -> str:
+def table_html(table: HtmlTable) -> str:
+    """Return the table in a region that scrolls where the screen is narrower."""
     heads = "".join(f"<th scope='col'>{as_content(name)}</th>" for name in table.columns)
     rows = "".join(
         "<tr>" + "".join(f"<td>{as_content(cell)}</td>" for cell in row) + "</tr>" for row in table.rows

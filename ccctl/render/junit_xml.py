@@ -14,7 +14,9 @@ from xml.etree import ElementTree
 
 from probes.base import visible
 
-__all__ = ["Case", "junit"]
+__all__ = ["Case", "Outcome", "junit"]
+
+Outcome = Literal["passed", "failed", "skipped"]
 
 # Characters that XML 1.0 forbids.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -22,12 +24,13 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True)
 class Case:
-    """One check: its name, its seconds, its outcome, and the reason."""
+    """One check: its name, its seconds, its outcome, the reason, and the group of checks that it is in."""
 
     name: str
     time_s: float
-    outcome: Literal["passed", "failed", "skipped"]
+    outcome: Outcome
     why: str = ""
+    group: str = ""
 
 
 def junit(suite: str, cases: Sequence[Case]) -> bytes:
@@ -38,7 +41,8 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
     root = ElementTree.Element("testsuites", counts)
     inner = ElementTree.SubElement(root, "testsuite", {"name": _legal(suite), **counts})
     for case in cases:
-        told = {"classname": _legal(suite), "name": _legal(case.name), "time": f"{case.time_s:.9f}"}
+        place = f"{suite}.{case.group}" if case.group else suite
+        told = {"classname": _legal(place), "name": _legal(case.name), "time": f"{case.time_s:.9f}"}
         element = ElementTree.SubElement(inner, "testcase", told)
         if case.outcome == "failed":
             ElementTree.SubElement(element, "failure", {"message": _legal(case.why)}).text = _legal(case.why)

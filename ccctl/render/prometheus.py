@@ -38,19 +38,20 @@ class Exposition:
     """Samples of gauges grouped by name, each name with one HELP and one TYPE line."""
 
     def __init__(self) -> None:
-        self._gauges: dict[str, tuple[str, list[str]]] = {}
+        self._gauges: dict[str, tuple[str, dict[str, float]]] = {}
 
     def add(self, name: str, meaning: str, value: float, **labels: str) -> None:
-        """Add one sample."""
+        """Add one sample, or replace the one with the same labels: the collector refuses two of them."""
         named = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        sample = f"{name}{{{named}}} {value!r}" if named else f"{name} {value!r}"
-        self._gauges.setdefault(name, (meaning, []))[1].append(sample)
+        series = f"{name}{{{named}}}" if named else name
+        self._gauges.setdefault(name, (meaning, {}))[1][series] = value
 
     def render(self) -> str:
         """Return the text format that node_exporter reads."""
         lines = []
         for name, (meaning, samples) in self._gauges.items():
-            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge", *samples]
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
+            lines += [f"{series} {value!r}" for series, value in samples.items()]
         return "\n".join(lines) + "\n"
 
 

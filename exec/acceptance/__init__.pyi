@@ -7,4 +7,5 @@ from .certificate import (
     Verdict as Verdict,
     WholeRow as WholeRow,
 )
+from .compare import Changes as Changes, WholeChange as WholeChange, changes as changes
 from .verdict import Measured as Measured, Terms as Terms, judge as judge

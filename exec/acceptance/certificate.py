@@ -133,3 +133,5 @@ class Certificate:
             yield from not_finite(row, f"whole[{at}]")
         for at, spares in enumerate(self.spares):
             yield from not_finite(spares, f"spares[{at}]")
+        for at, stage in enumerate(self.stages):
+            yield from not_finite(stage, f"stages[{at}]")

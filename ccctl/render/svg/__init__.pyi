@@ -3,6 +3,7 @@ from .files import (
     NARROW as NARROW,
     SUFFIXES as SUFFIXES,
     WIDE as WIDE,
+    WITHOUT_PICTURE as WITHOUT_PICTURE,
     draw as draw,
     write_pictures as write_pictures,
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ccctl.render.svg.report import Bounds
 
-__all__ = ["NARROW", "SUFFIXES", "WIDE", "draw", "png", "write_pictures"]
+__all__ = ["NARROW", "SUFFIXES", "WIDE", "WITHOUT_PICTURE", "draw", "png", "write_pictures"]
 
 # Widths in pixels: a text column on a desktop, and a phone without margins.
 WIDE, NARROW = 960, 358
@@ -29,6 +29,8 @@ _SEVERAL = {
     **dict.fromkeys(("schedule", "periodic", "symmetric", "selection"), "schedules"),
     **dict.fromkeys(("model", "fusion", "tuning", "groups", "training"), "training"),
 }
+# Facts of hosts are read, not drawn.
+WITHOUT_PICTURE = ("health",)
 # Scale of the PNG, so that it is sharp on high-resolution screens.
 _ZOOM = 2
 _LETTERS = "<svg xmlns='http://www.w3.org/2000/svg' width='20' height='20'>{}</svg>"
@@ -39,6 +41,8 @@ def draw(kind: str, body: Any, width: int = WIDE, bounds_s: Bounds | None = None
 
     ``bounds_s`` are the proven bounds of a report's rows.
     """
+    if kind in WITHOUT_PICTURE:
+        return []
     module = importlib.import_module(f"ccctl.render.svg.{_SEVERAL.get(kind, kind)}")
     pictures = getattr(module, kind if kind in _SEVERAL else "pictures")
     return list(pictures(body, width, bounds_s) if kind == "report" else pictures(body, width))

@@ -1,4 +1,5 @@
 from . import (
+    acceptance as acceptance,
     adaptive as adaptive,
     declared as declared,
     dumps as dumps,

@@ -12,6 +12,7 @@ _ELSEWHERE = {
     "symmetric": "schedule:draw",
     "model": "fusion:draw_model",
     "tuning": "fusion:draw_tuning",
+    "certificate": "acceptance:draw",
 }
 
 

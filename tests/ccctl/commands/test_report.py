@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from certificates import refused
 from slow_host import fill, profile_with_slow_host
 
 from ccctl.artifacts import codec
@@ -29,6 +30,15 @@ def test_the_slow_host_comes_first_and_what_cannot_be_read_is_a_finding(folder, 
     assert "body.ranks: expected a list" in unread["text"]
     # What somebody noted beside them is no broken artifact.
     assert not any("notes.txt" in one["source"] for one in told["findings"])
+
+
+def test_faults_of_an_acceptance_are_severe_and_its_remarks_are_not(run_ccctl, tmp_path):
+    codec.write(str(tmp_path / "c.json"), "certificate", refused())
+    found = json.loads(run_ccctl("report", "c.json", "--json").stdout)["findings"]
+    assert [(one["what"], one["severe"]) for one in found] == [("fault", True)] * 3 + [("doubtful", False)]
+    assert found[0]["text"] == refused().culprits[0].text
+    page = run_ccctl("report", "c.json", "-o", "-").stdout
+    assert "<h2>Acceptance</h2>" in page and "cost of 3 culprits" in page
 
 
 def test_links_left_out_are_not_slow_and_stand_below_the_slow_host(run_ccctl, tmp_path):

@@ -1,0 +1,196 @@
+"""The words in which text, page and files for other tools all tell an acceptance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ccctl.render.fields import Column
+from ccctl.render.units import about, percent, seconds
+from probes.base import plural, some
+
+if TYPE_CHECKING:
+    from exec.acceptance import Certificate, Changes, Cost, Culprit, Spares, WholeChange, WholeRow
+
+__all__ = [
+    "bound_notes",
+    "change_lines",
+    "cost_text",
+    "headline",
+    "is_in_hosts",
+    "moments",
+    "of_host",
+    "row_name",
+    "sentence",
+    "size_text",
+    "skipped_groups",
+    "spares_text",
+    "surely",
+    "whole_columns",
+]
+
+# Culprits of these kinds lie between hosts: none of their hosts is at fault by itself.
+_BETWEEN_HOSTS = frozenset(("pair", "one_way_pair", "trunk", "fabric"))
+# The most culprits or hosts that a line about changes names.
+_MOST_NAMED = 6
+
+
+def headline(certificate: Certificate) -> str:
+    """Return the verdict in one line: "refused: 2 faults on 2 of 12 hosts"."""
+    told = certificate.reason or _counts(certificate)
+    return told if told.startswith(certificate.verdict) else f"{certificate.verdict}: {told}"
+
+
+def _counts(certificate: Certificate) -> str:
+    """Return how many faults there are, else how many remarks, and on how many hosts."""
+    for severity in ("fault", "remark"):
+        found = [one for one in certificate.culprits if one.severity == severity]
+        if found:
+            hosts = {host for one in found for host in one.hosts}
+            where = f" on {len(hosts)} of {plural(len(certificate.tested), 'host')}" if hosts else ""
+            return f"{plural(len(found), severity)}{where}"
+    return f"nothing found on {plural(len(certificate.tested), 'host')}"
+
+
+def sentence(culprit: Culprit) -> str:
+    """Return what is wrong in a sentence that names the part and its host."""
+    if culprit.part in culprit.text:
+        return culprit.text
+    host = next((one for one in culprit.hosts if culprit.part.startswith(f"{one} ")), "")
+    device = culprit.part.removeprefix(f"{host} ")
+    return f"{host if host and device in culprit.text else culprit.part}: {culprit.text}"
+
+
+def surely(culprit: Culprit) -> str:
+    """Return the severity in a word or two: "fault", "likely fault", "possible remark"."""
+    return culprit.severity if culprit.sure == "certain" else f"{culprit.sure} {culprit.severity}"
+
+
+def is_in_hosts(culprit: Culprit) -> bool:
+    """Return whether the culprit is a part of its hosts, and not of the network between them."""
+    return culprit.kind not in _BETWEEN_HOSTS
+
+
+def of_host(certificate: Certificate, host: str) -> list[Culprit]:
+    """Return the culprits that are a part of this host, the worst first."""
+    return [one for one in certificate.culprits if host in one.hosts and is_in_hosts(one)]
+
+
+def cost_text(cost: Cost) -> str:
+    """Return the cost of a culprit: the time of a collective without it, and the time now."""
+    kind = f"{'an' if cost.collective[:1] in 'aeiou' else 'a'} {cost.collective}"
+    now, without = seconds(cost.with_s), seconds(cost.without_s)
+    if now == without:
+        return f"{kind} of {size_text(cost.size_bytes)} takes {now} with it and without it"
+    return f"without it {kind} of {size_text(cost.size_bytes)} takes {without} instead of {now}"
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size in binary units: 1 GiB, 512 bytes."""
+    short = about(size_bytes)
+    return f"{short[:-1]} {short[-1]}iB" if short[-1:].isalpha() else f"{short} bytes"
+
+
+def spares_text(spares: Spares) -> str:
+    """Return which hosts to leave out, and how fast the others are then."""
+    hosts, total = list(spares.left_out), spares.kept + len(spares.left_out)
+    named = f"{', '.join(hosts[:-1])} and {hosts[-1]}" if len(hosts) > 1 else "".join(hosts)
+    advice = f"leave out {named}" if hosts else "no host needs to be left out"
+    return (
+        f"{spares.kept} of {plural(total, 'host')} at {spares.percent:.0f} % of a sound cluster of as many "
+        f"({spares.collective} of {size_text(spares.size_bytes)}): {advice}"
+    )
+
+
+def skipped_groups(certificate: Certificate) -> dict[str, list[str]]:
+    """Return the hosts that did not take part, by reason."""
+    groups: dict[str, list[str]] = {}
+    for host, reason in certificate.skipped.items():
+        groups.setdefault(reason, []).append(host)
+    return groups
+
+
+def moments(certificate: Certificate) -> tuple[datetime, datetime] | None:
+    """Return when the acceptance started and ended, in UTC; None if the certificate does not say."""
+    started = _moment(certificate.started)
+    try:
+        took = timedelta(seconds=sum(max(0.0, stage.seconds) for stage in certificate.stages))
+        return (started, started + took) if started else None
+    except OverflowError:
+        return None
+
+
+def _moment(text: str) -> datetime | None:
+    """Return a time of ISO 8601 in UTC, which it is in unless it says otherwise; None for other text."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _share(bound_s: float | None, time_s: float) -> str | None:
+    return percent(bound_s / time_s) if bound_s and time_s > 0 else None
+
+
+# The columns of the table of collectives, with names short enough for 80 characters.
+_WHOLE_COLUMNS = (
+    Column("collective", "collective"),
+    Column("size", "size_bytes", size_text),
+    Column("library", "library"),
+    Column("time", "time_s"),
+    Column("of possible", lambda row: _share(row.bound_s, row.time_s)),
+    Column("of bought", lambda row: _share(row.bought_bound_s, row.time_s)),
+    Column("wrong", lambda row: "unchecked" if row.wrong is None else row.wrong),
+)
+
+
+def whole_columns(rows: Iterable[WholeRow]) -> list[Column]:
+    """Return the columns that at least one of the rows fills."""
+    found = list(rows)
+    return [one for one in _WHOLE_COLUMNS if any(one.cell(row) not in ("-", "unchecked") for row in found)]
+
+
+def bound_notes(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield what 100 % means in the columns with shares."""
+    heads = {column.head for column in columns}
+    for head, network in (("of possible", "this network as it is"), ("of bought", "the network as bought")):
+        if head in heads:
+            yield f"{head}: 100 % is the proven bound for {network}"
+
+
+def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:
+    """Yield the changes since an earlier acceptance as (word, sentence), the verdict first."""
+    begun = _moment(changes.started_before)
+    since = f" of {begun:%Y-%m-%d %H:%M} UTC" if begun else " before"
+    if changes.verdict == changes.verdict_before:
+        yield "verdict", f"{changes.verdict}, as in the acceptance{since}"
+    else:
+        yield "verdict", f"{changes.verdict}; it was {changes.verdict_before} in the acceptance{since}"
+    # The culprits of today are told in full elsewhere.
+    for word, found in (("new", changes.new), ("still there", changes.standing)):
+        for culprit in found:
+            yield word, f"{culprit.part} ({surely(culprit)}: {culprit.kind})"
+    for word, found in (("gone", changes.gone), ("not tested", changes.untested)):
+        for culprit in found:
+            yield word, f"{surely(culprit)}: {sentence(culprit)}"
+    for word, rows in (("slower", changes.slower), ("faster", changes.faster)):
+        for row in rows:
+            yield word, _whole_change(row)
+    for word, names in (("hosts new", changes.hosts_new), ("hosts gone", changes.hosts_gone)):
+        if names:
+            yield word, some(names, _MOST_NAMED)
+    for stage in changes.stages_missing:
+        yield "not done", f"{stage}: done before and not now, so its culprits may be gone unseen"
+    if changes.none:
+        yield "same", "nothing else changed" if changes.standing else "nothing changed"
+
+
+def _whole_change(row: WholeChange) -> str:
+    return f"{row_name(row.now)}: {seconds(row.now.time_s)}, was {seconds(row.before.time_s)}"
+
+
+def row_name(row: WholeRow) -> str:
+    """Return a collective with its size and its library."""
+    return f"{row.collective} of {size_text(row.size_bytes)} by {row.library}"

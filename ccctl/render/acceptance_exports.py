@@ -1,0 +1,260 @@
+"""An acceptance as files for other tools: JUnit, CTRF, Slurm, Kubernetes, Prometheus."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccctl import __version__
+from ccctl.render.acceptance import (
+    cost_text,
+    headline,
+    is_in_hosts,
+    moments,
+    of_host,
+    row_name,
+    sentence,
+    surely,
+)
+from ccctl.render.junit_xml import Case, Outcome, junit
+from ccctl.render.units import seconds
+from probes.base import plural, unsteered_json, visible
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ccctl.render.prometheus import Exposition
+    from exec.acceptance import Certificate, Culprit, WholeRow
+
+__all__ = ["add_acceptance", "as_ctrf", "as_junit", "drain_script", "node_conditions"]
+
+_SUITE = "ccctl accept"
+# CTRF's schema asks for a version of this form; its own reporters write this one.
+_CTRF_VERSION = "0.0.0"
+# The most characters of a reason: `sinfo -R` prints it on the line of the node.
+_MOST_REASON = 200
+# A name of exactly one node: brackets and commas would make scontrol drain others, too.
+_NODE = re.compile(r"(?!all$)[A-Za-z0-9_][A-Za-z0-9_.-]*", re.IGNORECASE)
+_CONDITION = "CcctlAccepted"
+_NOT_LETTERS = re.compile("[^A-Za-z0-9]+")
+_VERDICTS = ("accepted", "accepted with remarks", "refused", "undecided")
+
+
+def as_junit(certificate: Certificate) -> bytes:
+    """Return the acceptance as JUnit's XML: the verdict, hosts, parts between hosts, collectives, stages."""
+    return junit(_SUITE, list(_cases(certificate)))
+
+
+def as_ctrf(certificate: Certificate) -> bytes:
+    """Return the acceptance in the Common Test Report Format (ctrf.io): the tests are those of JUnit.
+
+    Times are in milliseconds; start and stop are 0 if the certificate does not say when it was made.
+    """
+    cases = list(_cases(certificate))
+    span = moments(certificate)
+    start, stop = (round(1000 * one.timestamp()) for one in span) if span else (0, 0)
+    count = {name: sum(case.outcome == name for case in cases) for name in ("passed", "failed", "skipped")}
+    summary = {"tests": len(cases), **count, "pending": 0, "other": 0, "start": start, "stop": stop}
+    results = {
+        "tool": {"name": "ccctl", "version": __version__},
+        "summary": summary,
+        "tests": [_ctrf_test(case) for case in cases],
+        "extra": {"verdict": certificate.verdict, "seal": certificate.seal},
+    }
+    return _json({"reportFormat": "CTRF", "specVersion": _CTRF_VERSION, "results": results})
+
+
+def _ctrf_test(case: Case) -> dict[str, Any]:
+    test = {"name": case.name or "-", "status": case.outcome, "duration": round(1000 * case.time_s)}
+    return {**test, "suite": [_SUITE, case.group], **({"message": case.why} if case.why else {})}
+
+
+def _cases(certificate: Certificate) -> Iterator[Case]:
+    """Yield the checks of an acceptance; faults fail, remarks only stand in the text of what passed."""
+    refused, undecided = certificate.verdict == "refused", certificate.verdict == "undecided"
+    outcome: Outcome = "failed" if refused else "skipped" if undecided else "passed"
+    yield Case("accepted", 0.0, outcome, headline(certificate), "verdict")
+    for host in certificate.tested:
+        yield _culprits_case(host, of_host(certificate, host), "hosts")
+    for host, reason in certificate.skipped.items():
+        yield Case(host, 0.0, "skipped", reason, "hosts")
+    for culprit in certificate.culprits:
+        if not (is_in_hosts(culprit) and set(culprit.hosts) & set(certificate.tested)):
+            yield _culprits_case(culprit.part, [culprit], "cluster")
+    for row in certificate.whole:
+        yield _row_case(row)
+    for stage in certificate.stages:
+        yield Case(
+            stage.name,
+            max(0.0, stage.seconds),
+            "passed" if stage.done else "skipped",
+            "\n".join(f"left out: {words}" for words in stage.left_out),
+            "stages",
+        )
+
+
+def _culprits_case(name: str, culprits: Sequence[Culprit], group: str) -> Case:
+    failed = any(one.severity == "fault" for one in culprits)
+    why = "\n".join(line for one in culprits for line in _culprit_lines(one))
+    return Case(name, 0.0, "failed" if failed else "passed", why, group)
+
+
+def _culprit_lines(culprit: Culprit) -> Iterator[str]:
+    yield f"{surely(culprit)}: {sentence(culprit)}"
+    if culprit.cost is not None:
+        yield f"cost: {cost_text(culprit.cost)}"
+    if culprit.remedy:
+        yield f"to do: {culprit.remedy}"
+    yield from (f"evidence: {words}" for words in culprit.evidence)
+
+
+def _row_case(row: WholeRow) -> Case:
+    wrong = f"{plural(row.wrong, 'wrong element')}; " if row.wrong else ""
+    outcome: Outcome = "failed" if row.wrong else "passed"
+    return Case(row_name(row), max(0.0, row.time_s), outcome, f"{wrong}{seconds(row.time_s)}", "collectives")
+
+
+def drain_script(certificate: Certificate) -> str:
+    """Return a shell script that drains each host with a fault in Slurm.
+
+    Faults between hosts drain none and are comments, and so are hosts whose name Slurm would read as several.
+    """
+    lines = ["#!/bin/sh", f"# {_one_line(headline(certificate))}"]
+    drained = 0
+    for host in dict.fromkeys(host for one in certificate.culprits for host in one.hosts):
+        faults = [one for one in of_host(certificate, host) if one.severity == "fault"]
+        if not faults:
+            continue
+        if _NODE.fullmatch(host):
+            drained += 1
+            lines.append(f"scontrol update nodename={host} state=drain reason={_reason(host, faults)}")
+        else:
+            lines.append(f"# not drained, as this is not the name of one node: {_one_line(host)}")
+    for culprit in certificate.culprits:
+        if culprit.severity == "fault" and not is_in_hosts(culprit):
+            lines.append(f"# no host to drain, as it lies between hosts: {_one_line(sentence(culprit))}")
+    return "\n".join(lines if drained else [*lines, "# no host to drain"]) + "\n"
+
+
+def _reason(host: str, faults: Sequence[Culprit]) -> str:
+    """Return the reason of a drain, quoted for a shell: the worst fault, and how many more there are."""
+    first, *others = faults
+    doubt = "" if first.sure == "certain" else f"{first.sure}: "
+    more = f" (and {plural(len(others), 'more fault')})" if others else ""
+    # Slurm shows the name of the node beside the reason.
+    words = visible(sentence(first).removeprefix(host).lstrip(": "))
+    return shlex.quote(_cut(f"ccctl: {doubt}{words}", _MOST_REASON - len(more)) + more)
+
+
+def _one_line(words: str) -> str:
+    return _cut(visible(words), _MOST_REASON)
+
+
+def _cut(words: str, most: int) -> str:
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def node_conditions(certificate: Certificate) -> bytes:
+    """Return a patch of the condition CcctlAccepted for each host, as a list in JSON.
+
+    Each entry names its node, and is a strategic merge patch of the node's status, as ``kubectl patch node``
+    takes it for the subresource "status". The condition is False on hosts with a fault, and Unknown on those
+    that were not tested, that only share a fault between hosts, or in an undecided acceptance.
+    """
+    span = moments(certificate)
+    hosts = dict.fromkeys((*certificate.tested, *certificate.skipped))
+    return _json([_patch(host, _condition(certificate, host), span and span[1]) for host in hosts])
+
+
+def _patch(host: str, told: tuple[str, str, str], ended: datetime | None) -> dict[str, Any]:
+    status, reason, message = told
+    condition = {"type": _CONDITION, "status": status, "reason": reason, "message": visible(message)}
+    if ended is not None:
+        moment = f"{ended:%Y-%m-%dT%H:%M:%SZ}"
+        condition |= {"lastHeartbeatTime": moment, "lastTransitionTime": moment}
+    return {"metadata": {"name": host}, "status": {"conditions": [condition]}}
+
+
+def _condition(certificate: Certificate, host: str) -> tuple[str, str, str]:
+    """Return the status, the reason and the message of a host's condition."""
+    if host not in certificate.tested:
+        return "Unknown", "NotTested", certificate.skipped[host]
+    own = of_host(certificate, host)
+    faults = [one for one in own if one.severity == "fault"]
+    shared = [one for one in certificate.culprits if host in one.hosts and one.severity == "fault"]
+    if faults:
+        return "False", _camel(faults[0].kind), "; ".join(map(sentence, faults))
+    if shared:
+        return "Unknown", _camel(shared[0].kind), "; ".join(map(sentence, shared))
+    if certificate.verdict == "undecided":
+        return "Unknown", "Undecided", headline(certificate)
+    if own:
+        return "True", "Remarks", "; ".join(map(sentence, own))
+    return "True", "NoFaults", "no fault was found in this host"
+
+
+def _camel(kind: str) -> str:
+    """Return a kind such as pcie_width as PcieWidth; Kubernetes wants a word that begins with a letter."""
+    word = "".join(part[:1].upper() + part[1:] for part in _NOT_LETTERS.split(kind))
+    return word if word[:1].isalpha() else f"Fault{word}"
+
+
+def _json(value: object) -> bytes:
+    # A host's name may hold a half of a surrogate pair, which UTF-8 cannot.
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return (unsteered_json(text) + "\n").encode()
+
+
+def add_acceptance(exposition: Exposition, certificate: Certificate) -> None:
+    """Add the verdict, each host, each culprit with its cost, and each collective beside its bounds."""
+    severities = [one.severity for one in certificate.culprits]
+    for verdict in _VERDICTS:
+        value = int(certificate.verdict == verdict)
+        exposition.add(
+            "ccctl_acceptance_verdict", "1 for the verdict on the cluster.", value, verdict=verdict
+        )
+    for name, meaning, number in (
+        ("faults", "Number of faults.", severities.count("fault")),
+        ("remarks", "Number of remarks.", severities.count("remark")),
+        ("ranks", "Number of ranks that took part.", certificate.ranks),
+        ("hosts_tested", "Number of hosts that took part.", len(certificate.tested)),
+        ("hosts_skipped", "Number of hosts that did not take part.", len(certificate.skipped)),
+    ):
+        exposition.add(f"ccctl_acceptance_{name}", meaning, number)
+    if span := moments(certificate):
+        ended = "Time at which the acceptance ended."
+        exposition.add("ccctl_acceptance_timestamp_seconds", ended, span[1].timestamp())
+    for host in certificate.tested:
+        faults = sum(one.severity == "fault" for one in of_host(certificate, host))
+        exposition.add("ccctl_acceptance_host_faults", "Number of faults in the host.", faults, host=host)
+    _add_culprits(exposition, certificate.culprits)
+    _add_rows(exposition, certificate.whole)
+    for stage in certificate.stages:
+        meaning = "Duration of the stage."
+        exposition.add("ccctl_acceptance_stage_seconds", meaning, stage.seconds, stage=stage.name)
+
+
+def _add_culprits(exposition: Exposition, culprits: Sequence[Culprit]) -> None:
+    for one in culprits:
+        labels = {"part": one.part, "kind": one.kind, "severity": one.severity}
+        meaning = "1 for each part that is not as it should be."
+        exposition.add("ccctl_acceptance_culprit", meaning, 1, **labels, sure=one.sure)
+        if one.cost is not None:
+            meaning = "The time of the collective as a multiple of the time without the culprit."
+            exposition.add("ccctl_acceptance_culprit_cost_ratio", meaning, one.cost.times, **labels)
+
+
+def _add_rows(exposition: Exposition, rows: Sequence[WholeRow]) -> None:
+    for row in rows:
+        labels = {"collective": row.collective, "size_bytes": str(row.size_bytes), "library": row.library}
+        for name, meaning, value in (
+            ("seconds", "Time of the collective on all ranks.", row.time_s),
+            ("bound_seconds", "Proven least time on the network as it is.", row.bound_s),
+            ("bought_bound_seconds", "Proven least time on the network as bought.", row.bought_bound_s),
+            ("wrong", "Number of wrong elements.", row.wrong),
+        ):
+            if value is not None:
+                exposition.add(f"ccctl_acceptance_collective_{name}", meaning, value, **labels)

@@ -1,0 +1,91 @@
+"""The changes from one acceptance of a cluster to the next: culprits, hosts, collectives, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from exec.acceptance.certificate import Certificate, Culprit, Verdict, WholeRow
+
+__all__ = ["Changes", "WholeChange", "changes"]
+
+# Medians of the same collective differ by up to this share from run to run on a quiet cluster, so a smaller
+# change is no news. `ccctl bench` allows twice as much (10 %), as it compares single runs of any machine.
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class WholeChange:
+    """One collective that became slower or faster."""
+
+    before: WholeRow
+    now: WholeRow
+
+    @property
+    def ratio(self) -> float:
+        """The time now as a multiple of the time before: above 1 it became slower."""
+        return self.now.time_s / self.before.time_s
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes between two certificates of a cluster.
+
+    A culprit is the same in both if its kind and its part are. ``new`` and ``standing`` are culprits of the
+    later certificate. ``gone`` and ``untested`` are those of the earlier one that the later does not have:
+    the hosts of ``gone`` were all tested again, those of ``untested`` were not. ``stages_missing`` were done
+    before and not now, so that culprits may be gone only because nothing looked for them.
+    """
+
+    verdict_before: Verdict
+    verdict: Verdict
+    started_before: str = ""
+    new: tuple[Culprit, ...] = ()
+    gone: tuple[Culprit, ...] = ()
+    untested: tuple[Culprit, ...] = ()
+    standing: tuple[Culprit, ...] = ()
+    hosts_new: tuple[str, ...] = ()
+    hosts_gone: tuple[str, ...] = ()
+    stages_missing: tuple[str, ...] = ()
+    slower: tuple[WholeChange, ...] = ()
+    faster: tuple[WholeChange, ...] = ()
+
+    @property
+    def none(self) -> bool:
+        """Whether nothing changed; culprits that are still there are no change."""
+        changed = (self.new, self.gone, self.untested, self.hosts_new, self.hosts_gone, self.stages_missing)
+        return self.verdict == self.verdict_before and not any((*changed, self.slower, self.faster))
+
+
+def changes(before: Certificate, now: Certificate) -> Changes:
+    """Return the changes from ``before`` to ``now``; rows count beyond a change of 5 % of their time."""
+    known, found = set(map(_key, before.culprits)), set(map(_key, now.culprits))
+    left = [one for one in before.culprits if _key(one) not in found]
+    tested_before, tested = set(before.tested), set(now.tested)
+    done = {stage.name for stage in now.stages if stage.done}
+    rows = _common_rows(before.whole, now.whole)
+    return Changes(
+        verdict_before=before.verdict,
+        verdict=now.verdict,
+        started_before=before.started,
+        new=tuple(one for one in now.culprits if _key(one) not in known),
+        gone=tuple(one for one in left if tested.issuperset(one.hosts)),
+        untested=tuple(one for one in left if not tested.issuperset(one.hosts)),
+        standing=tuple(one for one in now.culprits if _key(one) in known),
+        hosts_new=tuple(host for host in now.tested if host not in tested_before),
+        hosts_gone=tuple(host for host in before.tested if host not in tested),
+        stages_missing=tuple(one.name for one in before.stages if one.done and one.name not in done),
+        slower=tuple(row for row in rows if row.ratio > 1 + TOLERANCE),
+        faster=tuple(row for row in rows if row.ratio < 1 / (1 + TOLERANCE)),
+    )
+
+
+def _key(culprit: Culprit) -> tuple[str, str]:
+    return culprit.kind, culprit.part
+
+
+def _common_rows(before: Sequence[WholeRow], now: Sequence[WholeRow]) -> list[WholeChange]:
+    """Return the rows that both have, in the order of ``now``; a row without a time is left out."""
+    old = {(row.collective, row.size_bytes, row.library): row for row in before if row.time_s > 0}
+    pairs = ((old.get((row.collective, row.size_bytes, row.library)), row) for row in now if row.time_s > 0)
+    return [WholeChange(first, row) for first, row in pairs if first is not None]

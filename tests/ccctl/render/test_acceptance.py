@@ -1,0 +1,116 @@
+"""The words of an acceptance: verdict, cost, culprits, spares and changes in sentences."""
+
+from dataclasses import replace
+
+import pytest
+from certificates import (
+    CABLE,
+    GIB,
+    GOVERNOR,
+    HOSTS,
+    SLOT,
+    TRUNK,
+    WHOLE,
+    accepted,
+    certificates,
+    refused,
+    remarks,
+)
+from hypothesis import given
+
+from ccctl.render import acceptance
+from exec.acceptance import Cost, Spares, changes
+
+
+def test_the_verdict_is_one_line():
+    assert acceptance.headline(refused()) == "refused: 3 faults on 10 of 12 hosts"
+    assert acceptance.headline(replace(refused(), reason="")) == "refused: 3 faults on 8 of 12 hosts"
+    assert acceptance.headline(replace(remarks(), reason="")) == (
+        "accepted with remarks: 1 remark on 2 of 12 hosts"
+    )
+    assert acceptance.headline(accepted()) == "accepted: nothing found on 12 hosts"
+    assert acceptance.headline(replace(accepted(), reason="accepted, as before")) == "accepted, as before"
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        (
+            Cost("all_reduce", GIB, 34e-3, 21e-3),
+            "without it an all_reduce of 1 GiB takes 21 ms instead of 34 ms",
+        ),
+        (
+            Cost("broadcast", 512, 3e-6, 2e-6),
+            "without it a broadcast of 512 bytes takes 2 us instead of 3 us",
+        ),
+        (Cost("broadcast", 2048, 3e-6, 3e-6), "a broadcast of 2 KiB takes 3 us with it and without it"),
+    ],
+)
+def test_a_cost_is_a_sentence(cost, words):
+    assert acceptance.cost_text(cost) == words
+
+
+def test_a_sentence_names_the_part_once():
+    assert acceptance.sentence(CABLE) == CABLE.text
+    assert acceptance.sentence(SLOT) == f"gpu011: {SLOT.text}"
+    assert acceptance.sentence(GOVERNOR) == GOVERNOR.text
+    assert acceptance.sentence(replace(TRUNK, text="slow")) == "rack B to rack C: slow"
+
+
+def test_parts_between_hosts_belong_to_no_host():
+    assert acceptance.of_host(refused(), "gpu007") == [CABLE]
+    assert acceptance.of_host(refused(), "gpu004") == [GOVERNOR]
+    assert acceptance.of_host(refused(), "gpu009") == []
+
+
+def test_spares_say_which_hosts_to_leave_out():
+    told = acceptance.spares_text(Spares(62, ("gpu017", "gpu040"), "all_reduce", GIB, 1.0, 0.98))
+    assert told.startswith("62 of 64 hosts at 98 % of a sound cluster")
+    assert told.endswith("leave out gpu017 and gpu040")
+    assert acceptance.spares_text(Spares(64, (), "all_reduce", GIB, 1.0, 1.0)).endswith(
+        "no host needs to be left out"
+    )
+
+
+def test_columns_that_nobody_fills_are_left_out():
+    heads = [one.head for one in acceptance.whole_columns(WHOLE)]
+    assert heads == ["collective", "size", "library", "time", "of possible", "of bought", "wrong"]
+    bare = replace(WHOLE[0], bound_s=None, bought_bound_s=None, wrong=None)
+    assert [one.head for one in acceptance.whole_columns([bare])] == heads[:4]
+    cells = {one.head: one.cell(WHOLE[0]) for one in acceptance.whole_columns(WHOLE)}
+    assert (cells["of possible"], cells["of bought"], cells["wrong"]) == ("91.2 %", "55.9 %", "0")
+
+
+def test_changes_are_told_by_word():
+    before = replace(
+        remarks(), culprits=(GOVERNOR, replace(CABLE, kind="ingress")), tested=(*HOSTS, "gpu099")
+    )
+    told = list(acceptance.change_lines(changes(before, refused())))
+    assert told[0] == (
+        "verdict",
+        "refused; it was accepted with remarks in the acceptance of 2026-11-19 06:00 UTC",
+    )
+    assert ("new", "gpu007 mlx5_2 (fault: egress)") in told
+    assert ("still there", "governor (remark: differs)") in told
+    assert ("gone", f"fault: {CABLE.text}") in told
+    assert ("hosts gone", "gpu099") in told
+    assert ("slower", "all_reduce of 1 GiB by ccctl: 34 ms, was 20.9 ms") in told
+    same = list(acceptance.change_lines(changes(accepted(), accepted())))
+    assert [word for word, _ in same] == ["verdict", "same"]
+
+
+@pytest.mark.parametrize("started", ["", "yesterday", "0001-01-01T00:00:00+23:59"])
+def test_a_certificate_without_a_time_has_no_moments(started):
+    assert acceptance.moments(replace(refused(), started=started)) is None
+
+
+def test_an_acceptance_ends_when_its_stages_are_over():
+    started, ended = acceptance.moments(replace(refused(), started="2026-11-26T07:00:00+01:00"))
+    assert f"{started:%H:%M %Z}" == "06:00 UTC"
+    assert (ended - started).total_seconds() == pytest.approx(541.7)
+
+
+@given(certificates(), certificates())
+def test_any_text_has_words(before, now):
+    assert acceptance.headline(now).startswith(now.verdict)
+    assert list(acceptance.change_lines(changes(before, now)))

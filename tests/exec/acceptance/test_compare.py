@@ -1,0 +1,81 @@
+"""Changes between two acceptances: which culprits are new, gone or there still, and what became slower."""
+
+from dataclasses import replace
+
+import pytest
+from certificates import CABLE, GOVERNOR, HOSTS, SLOT, STAGES, TRUNK, WHOLE, accepted, certificates, refused
+from hypothesis import given
+
+from exec.acceptance import changes
+
+
+def test_culprits_are_matched_by_kind_and_part():
+    before = replace(accepted(), culprits=(CABLE, GOVERNOR))
+    now = replace(refused(), culprits=(replace(CABLE, text="worse", severity="remark"), SLOT))
+    found = changes(before, now)
+    assert [one.part for one in found.new] == [SLOT.part]
+    assert [one.text for one in found.standing] == ["worse"]
+    assert found.gone == (GOVERNOR,)
+    assert (found.verdict_before, found.verdict) == ("accepted", "refused")
+    # The same part with another fault is another culprit.
+    other = changes(before, replace(now, culprits=(replace(CABLE, kind="ingress"),)))
+    assert (len(other.new), other.standing) == (1, ())
+
+
+def test_a_culprit_on_a_host_that_took_no_part_is_not_gone():
+    before = replace(accepted(), culprits=(CABLE, TRUNK, GOVERNOR))
+    found = changes(before, replace(accepted(), tested=HOSTS[:6]))
+    assert found.untested == (CABLE, TRUNK)
+    assert found.gone == (GOVERNOR,)
+    assert found.hosts_gone == HOSTS[6:]
+    assert changes(replace(before, tested=HOSTS[:6]), before).hosts_new == HOSTS[6:]
+
+
+@pytest.mark.parametrize(
+    ("times", "slower", "faster"),
+    [(1.0, 0, 0), (1.04, 0, 0), (1.06, 1, 0), (0.96, 0, 0), (0.94, 0, 1)],
+)
+def test_collectives_count_beyond_five_percent(times, slower, faster):
+    row = WHOLE[0]
+    before = replace(accepted(), whole=(row,))
+    found = changes(before, replace(accepted(), whole=(replace(row, time_s=times * row.time_s),)))
+    assert (len(found.slower), len(found.faster)) == (slower, faster)
+    for one in (*found.slower, *found.faster):
+        assert one.ratio == pytest.approx(times)
+
+
+def test_only_rows_of_the_same_collective_size_and_library_are_compared():
+    row = WHOLE[0]
+    for other in (
+        replace(row, library="mpi", time_s=1.0),
+        replace(row, size_bytes=8, time_s=1.0),
+        replace(row, collective="broadcast", time_s=1.0),
+        replace(row, time_s=0.0),
+    ):
+        found = changes(replace(accepted(), whole=(row,)), replace(accepted(), whole=(other,)))
+        assert (found.slower, found.faster) == ((), ())
+
+
+def test_a_stage_that_was_not_done_again_is_named():
+    before = replace(accepted(), stages=STAGES)
+    now = replace(accepted(), stages=(STAGES[0], replace(STAGES[1], done=False)))
+    assert changes(before, now).stages_missing == ("links", "whole")
+    assert changes(now, before).stages_missing == ()
+
+
+@given(certificates())
+def test_a_certificate_beside_itself_has_no_changes(certificate):
+    found = changes(certificate, certificate)
+    assert found.none
+    assert (found.new, found.gone, found.untested) == ((), (), ())
+    assert found.standing == certificate.culprits
+
+
+@given(certificates(), certificates())
+def test_each_culprit_is_told_once_and_both_ways_mirror_each_other(before, now):
+    found, back = changes(before, now), changes(now, before)
+    assert sorted(map(repr, (*found.new, *found.standing))) == sorted(map(repr, now.culprits))
+    left = {repr(one) for one in (*found.gone, *found.untested)}
+    assert left <= {repr(one) for one in before.culprits}
+    assert left == {repr(one) for one in back.new}
+    assert (found.hosts_new, found.hosts_gone) == (back.hosts_gone, back.hosts_new)
