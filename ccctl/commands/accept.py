@@ -18,7 +18,7 @@ from probes.base import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from ccctl.acceptance import AcceptanceFolder, AcceptanceRequest
-    from exec.acceptance import Certificate, Terms
+    from exec.acceptance import Certificate, Changes, Terms
 
 __all__ = ["EXAMPLES", "accept"]
 
@@ -142,6 +142,7 @@ def accept(options: AcceptOptions) -> None:
     interrupted acceptance goes on with --resume.
     """
     from ccctl.acceptance import AcceptanceRun, opened, write_outputs
+    from exec.acceptance import changes
 
     before = _earlier(options.since)
     terms, kept = _terms(options)
@@ -157,8 +158,9 @@ def accept(options: AcceptOptions) -> None:
             folder.keep(name, content)
         run.measure()
         found = _judged(run, folder, terms, options)
-        written = write_outputs(folder, found, before) if options.output is not None else ()
-        _tell(found, before, written, options)
+        changed = None if before is None else changes(before, found)
+        written = write_outputs(folder, found, changed) if options.output is not None else ()
+        _tell(found, changed, written, options)
     if found.verdict == "refused":
         raise FoundProblem(f"refused: {found.reason}")
     if found.verdict == "undecided":
@@ -246,11 +248,12 @@ def _judged(run: Any, folder: AcceptanceFolder, terms: Terms, options: AcceptOpt
 
 
 def _tell(
-    found: Certificate, before: Certificate | None, written: tuple[str, ...], options: AcceptOptions
+    found: Certificate, changed: Changes | None, written: tuple[str, ...], options: AcceptOptions
 ) -> None:
     from ccctl.render.text import acceptance as text
 
     if options.json:
-        console.summary(text.summary(found, before))
+        console.summary(text.summary(found, changed))
     else:
-        text.draw(found, before, options.output, written)
+        with console.spoken(found.verdict == "refused"):
+            text.draw(found, changed, written)
