@@ -7,3 +7,14 @@ from .certificate import (
     Verdict as Verdict,
     WholeRow as WholeRow,
 )
+from .cost import collective_time_s as collective_time_s, costs as costs, spares as spares
+from .network_bought import (
+    LinkClass as LinkClass,
+    LinkCosts as LinkCosts,
+    link_classes as link_classes,
+    repaired as repaired,
+    sound_network as sound_network,
+    usual_costs as usual_costs,
+    without_hosts as without_hosts,
+)
+from .spec import GOODPUT as GOODPUT, bought as bought
