@@ -41,6 +41,8 @@ _PIECES = (1, 8, 64)
 _PROMISING = 2.0
 # Links are compared, and the cheapest of parallel ones chosen, by the time of this many bytes.
 _LARGE_BYTES = 1 << 20
+# Ordering the direct sends of more ranks by their starts takes more than 0.1 s.
+_MOST_LISTED = 64
 # Loads of fewer than one link in so many are added up for these links only.
 _SPARSE = 16
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter")
@@ -246,13 +248,13 @@ def _direct_schedule(
 ) -> Schedule:
     """Return the schedule in which each pair's part goes in its turn; all_reduce sends all sums back.
 
-    The parts of an all_to_all go as soon as links and ports are free, because in fixed turns the short sends
-    within hosts would wait for the long ones between hosts.
+    In fixed turns, short sends within hosts wait for long ones between hosts. So up to 64 ranks, and in an
+    all_to_all, which has no other algorithm, sends go as soon as links and ports are free (`synth.methods`).
     """
     ranks = network.ranks
-    if kind == "all_to_all":
-        return direct.synthesize(network, collective(kind, ranks), chunk_bytes)
     done = collective(kind, ranks, ranks if kind in ("all_reduce", "reduce_scatter", "scatter") else 1)
+    if kind == "all_to_all" or ranks <= _MOST_LISTED:
+        return direct.synthesize(network, done, chunk_bytes)
     chunk = {
         "all_reduce": dst,
         "reduce_scatter": dst,
