@@ -17,4 +17,5 @@ from .network_bought import (
     usual_costs as usual_costs,
     without_hosts as without_hosts,
 )
+from .plan import read_plan as read_plan
 from .spec import GOODPUT as GOODPUT, bought as bought
