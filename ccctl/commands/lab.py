@@ -22,6 +22,10 @@ EXAMPLES = (
     ("ccctl lab run -- ccctl profile --quick -o lab-profile.json", "measure the lab's links from inside"),
     ("ccctl lab run -v --on gpu2 -- uname -n", "run a command in another host; tell the bytes that crossed"),
     ("ccctl lab shape 'gpu1 -> gpu2 = 5Mbit/s' 'gpu3.egress = 10Mbit/s'", "change rates while it runs"),
+    (
+        "ccctl lab shape 'gpu2.egress = 2ms' 'gpu3.ingress = 1%'",
+        "delay packets of one host, lose those of another",
+    ),
     ("ccctl lab shape --down-host gpu4", "pull a cable; --up-host puts it back"),
     ("ccctl lab status --json", "its hosts, rates and byte counters as one object"),
     ("ccctl lab list", "the labs that are up, and their hosts"),
@@ -54,6 +58,10 @@ def up(
     hosts in several racks: racks, a list with the hosts of each, and trunk, what each rack's uplink carries
     in each direction. A table [rates] sets other rates by target: "gpu1", "gpu1.egress", "gpu1.ingress",
     "gpu1/eth1", "gpu1 -> gpu2".
+
+    Tables [delays], such as "gpu1.egress" = "2ms", and [losses], such as gpu1 = "1%", make packets of hosts
+    late, or lose a share of them at random. A table [mtu], such as gpu1 = 576, sets the largest packets that
+    hosts send. Delays need a kernel with netem, losses one with clsact and bpf.
 
     If it fails or is interrupted, nothing of the lab stays. Exit status 75 if the name is in use.
     """
@@ -125,12 +133,18 @@ def shape(
     changes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TARGET=RATE]...",
-            help="TARGET: gpu1, gpu1.egress, gpu1.ingress, 'gpu1 -> gpu2' or trunk.",
+            metavar="[TARGET=VALUE]...",
+            help="TARGET: gpu1, gpu1.egress, gpu1.ingress, 'gpu1 -> gpu2' or trunk. VALUE: a rate; for hosts "
+            "also a delay (2ms) or a loss (1%). Or gpu1.mtu=BYTES.",
         ),
     ] = None,
     file: Annotated[
-        str | None, typer.Option("--from", metavar="FILE", help="Take all rates from an edited description.")
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Take all rates, delays, losses and MTUs from an edited description.",
+        ),
     ] = None,
     down_host: Annotated[
         list[str] | None, typer.Option("--down-host", metavar="HOST", help="Pull the cable of HOST.")
@@ -142,10 +156,10 @@ def shape(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Change the rates of a lab that is up, or cut a host off.
+    """Change the rates, delays and losses of a lab that is up, or cut a host off.
 
-    A rate is in force at once, also for what runs in the lab; unlimited takes a limit away. A host
-    without its cable still runs, but hears and reaches nobody.
+    A change is in force at once, also for what runs in the lab; unlimited takes a rate's limit away, 0ms and
+    0% a delay and a loss. A host without its cable still runs, but hears and reaches nobody.
     """
     from ccctl.lab import reshaped, state
     from exec.lab import lifecycle as kernel
@@ -224,7 +238,7 @@ VERBS = (up, run, shape, status, list_, down)
 
 
 def _edited(file: str, standing: Lab) -> Lab:
-    """Return the lab that ``file`` describes; only its rates may differ from ``standing``."""
+    """Return the lab that ``file`` describes; its hosts, racks and NICs must be those of ``standing``."""
     from ccctl.lab import read_lab
 
     edited = read_lab(file)
@@ -233,7 +247,8 @@ def _edited(file: str, standing: Lab) -> Lab:
     ]
     if fixed[0] != fixed[1]:
         raise UsageError(
-            f"{file}: only rates can change, and more than its rates differ from lab {standing.name}",
+            f"{file}: expected the hosts, racks and NICs of lab {standing.name}; only their rates, delays, "
+            "losses and MTUs can change",
             hint=f"ccctl lab down --lab {standing.name} && ccctl lab up {file}",
         )
     return edited

@@ -1,30 +1,48 @@
-"""The rates of a lab as people write them: one grammar for the table in lab.toml and for ``lab shape``.
+"""The rates of a lab as people write them: one grammar for the tables in lab.toml and for ``lab shape``.
 
 ``gpu1`` stands for both directions of each NIC of a host, ``gpu1.egress`` and ``gpu1.ingress`` for one
 direction. ``gpu1/eth1`` stands for one NIC, ``gpu1 -> gpu2`` for a directed pair of hosts, and ``trunk`` for
 the connection between the racks. Hosts may be written as node sets. The rate ``unlimited`` removes a limit.
+
+Hosts and their directions may also have a delay (``gpu1.egress = 2ms``) and a loss (``gpu1 = 1%``), and hosts
+an MTU (``gpu1.mtu = 576``).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from typing import Any
 
 from ccctl.errors import UsageError
-from exec.lab import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, NicRate, PairRate
+from exec.lab import (
+    LEAST_BYTES_PER_S,
+    LEAST_MTU_BYTES,
+    MOST_BYTES_PER_S,
+    MOST_DELAY_S,
+    MOST_HOSTS,
+    MOST_MTU_BYTES,
+    Lab,
+    NicRate,
+    PairRate,
+)
 from exec.launcher import parse
-from probes.base import format_rate, parse_rate, quoted
+from probes.base import decimal, format_rate, parse_rate, parse_seconds, quoted, whole
 
 __all__ = ["LabRates", "names_of", "reshaped"]
 
 _ARROW = "->"
 _WAYS = ("egress", "ingress")
 _NO_LIMIT = "unlimited"
+_MTU = ".mtu"
+# A time as ``parse_seconds`` reads it, which no rate looks like.
+_TIME = re.compile(r"[0-9.]+\s*(s|ms|us|µs|μs|ns)?")
 # Most rates that may be set in all: four times the number of hosts and pairs of the largest lab.
 _MOST_CHANGES = 250_000
 
 
 def reshaped(lab: Lab, changes: list[str]) -> Lab:
-    """Return ``lab`` after changes such as ``gpu1 -> gpu2 = 10Mbit/s``.
+    """Return ``lab`` after changes such as ``gpu1 -> gpu2 = 10Mbit/s``, ``gpu1.egress = 2ms``, ``gpu1 = 1%``.
 
     Raises UsageError that names the change.
     """
@@ -33,10 +51,11 @@ def reshaped(lab: Lab, changes: list[str]) -> Lab:
         target, equals, rate = change.rpartition("=")
         if not equals:
             raise UsageError(
-                f"expected TARGET=RATE, found {quoted(change)}", hint="For example 'gpu1 -> gpu2 = 10Mbit/s'."
+                f"expected TARGET=VALUE, found {quoted(change)}",
+                hint="For example 'gpu1 -> gpu2 = 10Mbit/s', 'gpu1.egress = 2ms' or 'gpu1 = 1%'.",
             )
         try:
-            rates.set(target.strip(), rate)
+            rates.change(target.strip(), rate.strip())
         except UsageError as error:
             raise UsageError(f"{quoted(target.strip())}: {error.message}", hint=error.hint) from error
     return rates.lab()
@@ -53,6 +72,42 @@ class LabRates:
         self._nics = {(rate.host, rate.nic): rate for rate in lab.nic_rates}
         self._changes = 0
 
+    def change(self, target: str, value: str) -> None:
+        """Change the rate, delay, loss or MTU of a target, whichever the value and the target show."""
+        if target.endswith(_MTU):
+            self.set_mtu(target.removesuffix(_MTU), value)
+        elif value.endswith("%"):
+            self.set_loss(target, value)
+        elif _TIME.fullmatch(value):
+            self.set_delay(target, value)
+        else:
+            self.set(target, value)
+
+    def set_delay(self, target: str, delay: str) -> None:
+        """Change the delay of hosts; raises UsageError for a wrong delay or target."""
+        delay_s = parse_seconds(delay, "delay")
+        if delay_s > MOST_DELAY_S:
+            raise UsageError(f"delay: expected up to {MOST_DELAY_S:g}s, found {quoted(delay)}")
+        self._set_fields(target, {"egress": "egress_delay_s", "ingress": "ingress_delay_s"}, delay_s)
+
+    def set_loss(self, target: str, loss: str) -> None:
+        """Change the share of lost packets of hosts; raises UsageError for a wrong share or target."""
+        percent = decimal(loss.removesuffix("%").strip(), 0, 100) if loss.endswith("%") else None
+        if percent is None:
+            raise UsageError(f"loss: expected 0% to 100%, found {quoted(loss)}")
+        self._set_fields(target, {"egress": "egress_loss", "ingress": "ingress_loss"}, percent / 100)
+
+    def set_mtu(self, hosts: str, mtu: str) -> None:
+        """Change the largest packet of hosts; raises UsageError for a wrong size or target."""
+        size_bytes = whole(mtu, LEAST_MTU_BYTES, MOST_MTU_BYTES)
+        if size_bytes is None:
+            ends = f"{LEAST_MTU_BYTES} to {MOST_MTU_BYTES}"
+            raise UsageError(
+                f"MTU: expected {ends} bytes, which the lab's switches carry, found {quoted(mtu)}"
+            )
+        for name in self._counted(hosts):
+            self._hosts[name] = dataclasses.replace(self._hosts[name], mtu_bytes=size_bytes)
+
     def set(self, target: str, rate: str) -> None:
         """Change the rate of a target; raises UsageError for a wrong rate, and for what is not in the lab."""
         bytes_per_s = _bytes_per_s(rate)
@@ -61,14 +116,12 @@ class LabRates:
         elif _ARROW in target:
             self._set_pairs(target, bytes_per_s)
         else:
-            name, dot, way = target.rpartition(".")
-            named = bool(dot) and way in _WAYS
-            hosts, slash, device = (name if named else target).rpartition("/")
-            ways = (way,) if named else _WAYS
+            named, ways = _with_ways(target)
+            hosts, slash, device = named.rpartition("/")
             if slash:
                 self._set_nics(names_of(self._lab, hosts), device.strip(), ways, bytes_per_s)
             else:
-                self._set_hosts(names_of(self._lab, name if named else target), ways, bytes_per_s)
+                self._set_hosts(names_of(self._lab, named), ways, bytes_per_s)
 
     def set_all(self, rate: str) -> None:
         """Change what every host sends and receives; raises UsageError for a wrong rate."""
@@ -89,6 +142,19 @@ class LabRates:
                 self._nics[key] for key in sorted(self._nics, key=lambda key: (numbers[key[0]], key[1]))
             ),
         )
+
+    def _set_fields(self, target: str, field_of: dict[str, str], value: float) -> None:
+        named, ways = _with_ways(target)
+        for name in self._counted(named):
+            changes: dict[str, Any] = {field_of[way]: value for way in ways}
+            self._hosts[name] = dataclasses.replace(self._hosts[name], **changes)
+
+    def _counted(self, hosts: str) -> list[str]:
+        if hosts == "trunk" or _ARROW in hosts or "/" in hosts:
+            raise UsageError(f"expected hosts such as gpu1 or gpu1.egress, found {quoted(hosts)}")
+        names = names_of(self._lab, hosts)
+        self._count(len(names))
+        return names
 
     def _set_hosts(self, names: list[str], ways: tuple[str, ...], bytes_per_s: float | None) -> None:
         self._count(len(names))
@@ -140,6 +206,12 @@ class LabRates:
         self._changes += changes
         if self._changes > _MOST_CHANGES:
             raise UsageError(f"expected at most {_MOST_CHANGES} rates of hosts and pairs in all, found more")
+
+
+def _with_ways(target: str) -> tuple[str, tuple[str, ...]]:
+    """Return (hosts, directions) of ``gpu1`` or ``gpu1.egress``."""
+    name, dot, way = target.rpartition(".")
+    return (name, (way,)) if dot and way in _WAYS else (target, _WAYS)
 
 
 def _changed(rate: NicRate, ways: tuple[str, ...], bytes_per_s: float | None) -> NicRate:

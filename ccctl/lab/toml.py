@@ -7,7 +7,8 @@ import re
 import reprlib
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ _BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother = 2, _SHOWN, _SHOWN
 _MOST_BYTES = 4 << 20
 # Stands for a name that was refused.
 _UNNAMED = "unnamed"
-_KEYS = ("name", "hosts", "slots", "nics", "racks", "rate", "trunk", "rates")
+_KEYS = ("name", "hosts", "slots", "nics", "racks", "rate", "trunk", "rates", "delays", "losses", "mtu")
+# Tables of values by target, and an example of the value.
+_TABLES = {"rates": '"100Mbit/s"', "delays": '"2ms"', "losses": '"1%"', "mtu": "576"}
 
 
 def read_lab(path: str) -> Lab:
@@ -43,9 +46,17 @@ def read_lab(path: str) -> Lab:
     bare = Lab(_name(document, path, problems), hosts)
     nics = _nics(document, problems)
     rates = LabRates(Lab(bare.name, hosts, racks=_racks(document, bare, problems), nics=nics))
-    for where, target, rate in _rates(document, problems):
+    setters: dict[str, Callable[[str, str], None]] = {
+        "rates": rates.set,
+        "delays": rates.set_delay,
+        "losses": rates.set_loss,
+        "mtu": rates.set_mtu,
+    }
+    for table, where, target, value in _values(document, problems):
         # If no host could be read, an error for each unknown target would only repeat that.
-        _set(rates, where, target if hosts else None, rate, problems)
+        if hosts or target is None or table == "rates":
+            setter = rates.set_all if target is None or not hosts else partial(setters[table], target)
+            _set(setter, where, value, _TABLES[table], problems)
     if problems:
         raise DataError(path, problems, hint="ccctl lab up --help says what a description holds.")
     return rates.lab()
@@ -142,18 +153,19 @@ def _racks(document: dict[str, Any], lab: Lab, problems: list[str]) -> tuple[tup
     return tuple(racks)
 
 
-def _rates(document: dict[str, Any], problems: list[str]) -> Iterator[tuple[str, str | None, object]]:
-    """Yield (path, target, rate) of every rate, general ones first; target None is every host."""
+def _values(document: dict[str, Any], problems: list[str]) -> Iterator[tuple[str, str, str | None, object]]:
+    """Yield (table, path, target, value) of every value, general rates first; target None is every host."""
     if "rate" in document:
-        yield "rate", None, document["rate"]
+        yield "rates", "rate", None, document["rate"]
     if "trunk" in document:
-        yield "trunk", "trunk", document["trunk"]
-    rates = document.get("rates", {})
-    if not isinstance(rates, dict):
-        problems.append(f"rates: expected a table of rates, found {_shown(rates)}")
-        return
-    for target, rate in _flat(rates):
-        yield f"rates.{json.dumps(target[:_SHOWN])}", target, rate
+        yield "rates", "trunk", "trunk", document["trunk"]
+    for table in _TABLES:
+        values = document.get(table, {})
+        if not isinstance(values, dict):
+            problems.append(f"{table}: expected a table of targets, found {_shown(values)}")
+            continue
+        for target, value in _flat(values):
+            yield table, f"{table}.{json.dumps(target[:_SHOWN])}", target, value
 
 
 def _flat(table: dict[str, Any]) -> Iterator[tuple[str, object]]:
@@ -166,15 +178,12 @@ def _flat(table: dict[str, Any]) -> Iterator[tuple[str, object]]:
             yield f"{name}.{inner}", rate
 
 
-def _set(rates: LabRates, where: str, target: str | None, rate: object, problems: list[str]) -> None:
-    if not isinstance(rate, str):
-        problems.append(f'{where}: expected a rate such as "100Mbit/s", found {_shown(rate)}')
+def _set(setter: Callable[[str], None], where: str, value: object, example: str, problems: list[str]) -> None:
+    if type(value) is not (str if example.startswith('"') else int):
+        problems.append(f"{where}: expected a value such as {example}, found {_shown(value)}")
         return
     try:
-        if target is None:
-            rates.set_all(rate)
-        else:
-            rates.set(target, rate)
+        setter(_shown(value) if type(value) is int else str(value))
     except UsageError as error:
         problems.append(f"{where}: {error.message}")
 

@@ -8,4 +8,16 @@ from .certificate import (
     WholeRow as WholeRow,
 )
 from .compare import Changes as Changes, WholeChange as WholeChange, changes as changes
+from .cost import collective_time_s as collective_time_s, costs as costs, spares as spares
+from .network_bought import (
+    LinkClass as LinkClass,
+    LinkCosts as LinkCosts,
+    link_classes as link_classes,
+    repaired as repaired,
+    sound_network as sound_network,
+    usual_costs as usual_costs,
+    without_hosts as without_hosts,
+)
+from .plan import read_plan as read_plan
+from .spec import GOODPUT as GOODPUT, bought as bought
 from .verdict import Measured as Measured, Terms as Terms, judge as judge

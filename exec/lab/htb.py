@@ -3,6 +3,8 @@
 A host's own interface holds its egress rate and its directed pairs; its port at the switch holds its ingress
 rate. A `Class` only describes a class of the kernel. ``commands`` turns two sets of them, before and after,
 into lines for ``tc -batch``, so that a rate of a running lab changes without losing a packet.
+
+A delay is a queue of its own (tc netem) in front of the token buckets of the same interface.
 """
 
 from __future__ import annotations
@@ -11,14 +13,18 @@ from dataclasses import dataclass
 
 from exec.lab.model import Lab, LabHost
 
-__all__ = ["Class", "commands", "port", "shapes", "uplink_ports"]
+__all__ = ["Class", "commands", "delays", "port", "shapes", "uplink_ports"]
 
+# Handle of the queue that delays; that of the token buckets is 1.
+_DELAY = 2
 # Minor numbers of classes: a host's total, its traffic without a pair's rate, its first pair.
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
 # The burst of a rate is what passes in ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
 # tokens collected while a link is idle are spent at once and make short messages look fast.
 _LEAST_BURST_BYTES = 4 << 10
 _BURST_S = 5e-4
+# Packets that a delay holds at once, at most: 10 ms at 100 Gbit/s in packets of 1500 bytes are 83,000.
+_DELAYED_PACKETS = 100_000
 # The quantum is one jumbo frame. The kernel would derive it from the rate, and warn if the result is small or
 # large.
 _QUANTUM_BYTES = 9000
@@ -62,20 +68,40 @@ def shapes(lab: Lab) -> dict[Device, tuple[Class, ...]]:
     return made
 
 
-def commands(device: str, before: tuple[Class, ...], after: tuple[Class, ...]) -> list[str]:
+def delays(lab: Lab) -> dict[Device, float]:
+    """Return the delay in seconds of every interface that has one."""
+    made: dict[Device, float] = {}
+    for number, host in enumerate(lab.hosts):
+        for nic, device in enumerate(lab.devices()):
+            made[lab.namespace(host.name), device] = host.egress_delay_s
+            made[lab.switch, port(number, nic)] = host.ingress_delay_s
+    return {device: delay_s for device, delay_s in made.items() if delay_s}
+
+
+def commands(
+    device: str,
+    before: tuple[Class, ...],
+    after: tuple[Class, ...],
+    delay_s: tuple[float, float] = (0.0, 0.0),
+) -> list[str]:
     """Return the lines for ``tc -batch`` that change one interface from ``before`` to ``after``.
 
-    If only rates differ, the classes are changed in place. Otherwise the whole shape is replaced, and the
-    packets queued in it are lost.
+    ``delay_s`` is its delay before and after. If only rates or delays differ, they are changed in place.
+    Otherwise the whole shape is replaced, and the packets queued in it are lost.
     """
-    if _structure(before) == _structure(after):
+    late, later = delay_s
+    if _structure(before) == _structure(after) and bool(late) == bool(later):
+        lines = [_delay_line("change", device, later)] if late != later else []
         changed = [new for old, new in zip(before, after, strict=True) if old != new]
-        return [_class_line("change", device, one) for one in changed]
-    lines = [f"qdisc del dev {device} root"] if before else []
+        return lines + [_class_line("change", device, one) for one in changed]
+    lines = [f"qdisc del dev {device} root"] if before or late else []
+    if later:
+        lines.append(_delay_line("add", device, later))
     if not after:
         return lines
     default = next((one.minor for one in reversed(after) if not one.dst), 0)
-    lines.append(f"qdisc add dev {device} root handle 1: htb default {default:x}")
+    place = f"parent {_DELAY}:1" if later else "root"
+    lines.append(f"qdisc add dev {device} {place} handle 1: htb default {default:x}")
     for one in after:
         lines.append(_class_line("add", device, one))
         if one.dst:
@@ -110,6 +136,11 @@ def _egress(lab: Lab, host: LabHost, total: float | None) -> tuple[Class, ...]:
 
 def _structure(classes: tuple[Class, ...]) -> list[tuple[int, int, str]]:
     return [(one.minor, one.parent, one.dst) for one in classes]
+
+
+def _delay_line(verb: str, device: str, delay_s: float) -> str:
+    delay = f"delay {round(delay_s * 1e6)}us limit {_DELAYED_PACKETS}"
+    return f"qdisc {verb} dev {device} root handle {_DELAY}: netem {delay}"
 
 
 def _class_line(verb: str, device: str, one: Class) -> str:

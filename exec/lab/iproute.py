@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -16,13 +17,23 @@ __all__ = ["batch", "in_namespace", "ip", "ip_json", "namespaces", "require"]
 
 _NAMESPACES = Path("/run/netns")
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "setpriv": "util-linux", "sh": "dash"}
+# (part of the message, part of the line that failed, reason); the first that matches counts.
 _LACKS = (
-    ("qdisc kind is unknown", "the kernel lacks the htb queue (CONFIG_NET_SCH_HTB)"),
-    ("classifier", "the kernel lacks the u32 classifier (CONFIG_NET_CLS_U32)"),
-    ("Unknown device type", "the kernel lacks veth pairs or bridges (CONFIG_VETH, CONFIG_BRIDGE)"),
-    ("Operation not permitted", "root here is not allowed to (CAP_SYS_ADMIN and CAP_NET_ADMIN)"),
-    ("Invalid argument", "the kernel may lack network namespaces (CONFIG_NET_NS)"),
+    ("qdisc kind is unknown", "netem", "the kernel lacks the netem queue (CONFIG_NET_SCH_NETEM): no delays"),
+    (
+        "qdisc kind is unknown",
+        "clsact",
+        "the kernel lacks the clsact queue (CONFIG_NET_SCH_INGRESS): no losses",
+    ),
+    ("qdisc kind is unknown", "", "the kernel lacks the htb queue (CONFIG_NET_SCH_HTB)"),
+    ("classifier", "bpf", "the kernel lacks the bpf classifier (CONFIG_NET_CLS_BPF): no losses"),
+    ("classifier", "", "the kernel lacks the u32 classifier (CONFIG_NET_CLS_U32)"),
+    ("Unknown device type", "", "the kernel lacks veth pairs or bridges (CONFIG_VETH, CONFIG_BRIDGE)"),
+    ("Operation not permitted", "", "root here is not allowed to (CAP_SYS_ADMIN and CAP_NET_ADMIN)"),
+    ("Invalid argument", "", "the kernel may lack network namespaces (CONFIG_NET_NS)"),
 )
+# How ip and tc name the line of a batch that failed.
+_FAILED = re.compile(r"Command failed -:([0-9]+)")
 
 
 def require() -> None:
@@ -73,5 +84,7 @@ def _run(command: Sequence[str], stdin: str = "") -> str:
     if done.returncode == 0:
         return done.stdout
     said = " ".join((done.stderr or done.stdout).split()) or f"status {done.returncode}"
-    why = next((reason for mark, reason in _LACKS if mark in said), "")
+    number = _FAILED.search(said)
+    line = stdin.splitlines()[int(number[1]) - 1] if number else stdin
+    why = next((reason for mark, word, reason in _LACKS if mark in said and word in line), "")
     raise UnavailableError(f"{' '.join(command)}: {said}", hint=why)

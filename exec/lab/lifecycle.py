@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from exec.errors import NameTakenError
-from exec.lab.htb import commands, port, shapes, uplink_ports
+from exec.lab import losses
+from exec.lab.htb import commands, delays, port, shapes, uplink_ports
 from exec.lab.iproute import batch, in_namespace, ip, ip_json, namespaces, require
-from exec.lab.model import SUBNET, Lab, refuse_name
+from exec.lab.model import SUBNET, Lab, LabHost, refuse_name
 from probes.base import UnavailableError
 from probes.files import ownership
 
@@ -55,8 +56,8 @@ def up(lab: Lab) -> None:
         _create(lab)
         _write_hosts(lab)
         _wire(lab)
-        for device, classes in shapes(lab).items():
-            batch("tc", commands(device[1], (), classes), device[0])
+        _require_delays(lab)
+        _apply(Lab(lab.name, tuple(LabHost(host.name) for host in lab.hosts), nics=lab.nics), lab)
     except BaseException:
         down(lab.name)
         raise
@@ -89,11 +90,14 @@ def standing(name: str) -> list[str]:
 
 
 def shape(before: Lab, after: Lab) -> None:
-    """Change the rates of a running lab from ``before`` to ``after``, which has the same hosts and racks."""
+    """Change a running lab from ``before`` to ``after``, which has the same hosts, racks and NICs.
+
+    Rates, delays, losses and MTUs may differ. Raises UnavailableError for a delay if the kernel cannot delay,
+    before anything is changed.
+    """
     require()
-    old = shapes(before)
-    for device, classes in shapes(after).items():
-        batch("tc", commands(device[1], old[device], classes), device[0])
+    _require_delays(after)
+    _apply(before, after)
 
 
 def set_cable(lab: Lab, host: str, *, connected: bool) -> None:
@@ -118,6 +122,26 @@ def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
         own = [counters[port(number, nic)] for nic in range(lab.nics)]
         found[host.name] = (sum(one["rx"]["bytes"] for one in own), sum(one["tx"]["bytes"] for one in own))
     return found
+
+
+def _apply(before: Lab, after: Lab) -> None:
+    old_shapes, old_delays, old_losses = shapes(before), delays(before), losses.losses(before)
+    late, lossy = delays(after), losses.losses(after)
+    for device, classes in shapes(after).items():
+        delay_s = old_delays.get(device, 0.0), late.get(device, 0.0)
+        lines = commands(device[1], old_shapes.get(device, ()), classes, delay_s)
+        lines += losses.commands(device[1], old_losses.get(device, 0.0), lossy.get(device, 0.0))
+        batch("tc", lines, device[0])
+    for old, new in zip(before.hosts, after.hosts, strict=True):
+        if old.mtu_bytes != new.mtu_bytes:
+            lines = [f"link set dev {device} mtu {new.mtu_bytes}" for device in after.devices()]
+            batch("ip", lines, after.namespace(new.name))
+
+
+def _require_delays(lab: Lab) -> None:
+    """Raise UnavailableError if ``lab`` has delays and the kernel cannot delay; try it on a loopback."""
+    if delays(lab):
+        batch("tc", ["qdisc add dev lo root netem delay 1ms", "qdisc del dev lo root"], lab.switch)
 
 
 def _claim(lab: Lab) -> None:

@@ -1,7 +1,8 @@
 """The model of an emulated cluster: its hosts, their rates, and the links between them.
 
 The rate of a path is the lowest of four limits: its sender's, its receiver's, that of the directed pair, and
-that of the trunks between their racks. None means no limit.
+that of the trunks between their racks. None means no limit. The delay of a path is the sum of its sender's
+and its receiver's, and a packet must escape the losses of both.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from probes.base import UsageError
 __all__ = [
     "DEVICE",
     "LEAST_BYTES_PER_S",
+    "LEAST_MTU_BYTES",
     "MOST_BYTES_PER_S",
+    "MOST_DELAY_S",
     "MOST_HOSTS",
     "MOST_HOST_LETTERS",
+    "MOST_MTU_BYTES",
     "MOST_NICS",
     "SUBNET",
     "Lab",
@@ -34,6 +38,10 @@ MOST_NICS = 8
 # Limits of htb, the kernel's traffic shaper: a smaller rate rounds to zero when divided into shares, and a
 # larger one overflows the burst size.
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
+# A path with such a delay each way looks dead to most programs.
+MOST_DELAY_S = 10.0
+# Every host accepts IPv4 packets of 576 bytes (RFC 791). The lab's switches carry those of Ethernet.
+LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 1500
 # The kernel's limit for a host name.
 MOST_HOST_LETTERS = 63
 # A lab's name is part of names of namespaces and folders.
@@ -52,12 +60,21 @@ def refuse_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class LabHost:
-    """One host: the number of its ranks, and the rate of each of its network interfaces each way."""
+    """One host: the number of its ranks, and the rate of each of its network interfaces each way.
+
+    Packets are late by ``egress_delay_s`` and ``ingress_delay_s``, and the shares ``egress_loss`` and
+    ``ingress_loss`` of them are lost. The host sends packets of up to ``mtu_bytes``.
+    """
 
     name: str
     slots: int = 1
     egress_bytes_per_s: float | None = None
     ingress_bytes_per_s: float | None = None
+    egress_delay_s: float = 0.0
+    ingress_delay_s: float = 0.0
+    egress_loss: float = 0.0
+    ingress_loss: float = 0.0
+    mtu_bytes: int = MOST_MTU_BYTES
 
 
 @dataclass(frozen=True)

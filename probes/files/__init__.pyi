@@ -8,6 +8,7 @@ from .bounded_read import (
     read_stream as read_stream,
     read_text as read_text,
 )
+from .documents import parse_document as parse_document
 from .file_cache import FileCache as FileCache, ShippedFiles as ShippedFiles, user_folder as user_folder
 from .host_lock import FileLock as FileLock, held as held
 from .ownership import opened as opened

@@ -4,7 +4,7 @@ from .contention import (
     held_up as held_up,
     kept_waiting as kept_waiting,
 )
-from .model import Share as Share, is_of as is_of, ports as ports
+from .model import Share as Share, is_of as is_of, nic_name as nic_name, ports as ports
 from .nics import contradicted as contradicted, nic_shares as nic_shares
 from .trials import (
     ContentionTrials as ContentionTrials,

@@ -14,4 +14,4 @@ from . import (
     two_step as two_step,
 )
 from .ilp import both_halves as both_halves
-from .tree import parents as parents
+from .tree import parents as parents, rooted as rooted

@@ -16,7 +16,7 @@ from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends
 from synth.tree_packing import depths
 
-__all__ = ["parents", "synthesize"]
+__all__ = ["parents", "rooted", "synthesize"]
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
@@ -27,7 +27,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if collective.kind not in ("all_reduce", "broadcast", "reduce"):
         raise NotApplicableError(f"tree does not serve {collective.kind}")
     table = link_table(network, chunk_bytes)
-    trees = [np.array(_rooted(tree, collective)) for tree in parents(network.ranks)]
+    trees = [np.array(rooted(tree, collective)) for tree in parents(network.ranks)]
     sends = Sends()
     for number, parent in enumerate(trees):
         depth = depths(parent)
@@ -66,7 +66,7 @@ def parents(ranks: int) -> tuple[list[int], list[int]]:
     return first, second
 
 
-def _rooted(parent: list[int], collective: Collective) -> list[int]:
+def rooted(parent: list[int], collective: Collective) -> list[int]:
     """Return the tree, rerooted at the collective's root, if any: edges above it are reversed."""
     if collective.kind == "all_reduce":
         return parent

@@ -5,8 +5,10 @@ from .connectivity import (
 )
 from .declared_ports import with_declared_ports as with_declared_ports
 from .dgx import (
+    Machine as Machine,
     hosts_named as hosts_named,
     is_pod as is_pod,
+    machine_of as machine_of,
     pod as pod,
     pod_names as pod_names,
     pods_of as pods_of,

@@ -46,7 +46,10 @@ _NIC_GBIT = (0.1, 6400.0)
 
 @dataclass(frozen=True)
 class Machine:
-    """A host: GPUs, NICs, direct ``links`` (GPU, GPU, number); () if a switch joins all GPUs."""
+    """A host: GPUs of a ``model`` such as "H100", NICs, direct ``links`` (GPU, GPU, number).
+
+    ``links`` is () if a switch joins all GPUs.
+    """
 
     gpus: int
     link_gbs: float
@@ -55,6 +58,7 @@ class Machine:
     nic_gbs: float
     link_alpha_s: float = _LINK_ALPHA_S
     nic_alpha_s: float = _NIC_ALPHA_S
+    model: str = ""
 
 
 def pod_names() -> tuple[str, ...]:
@@ -162,7 +166,8 @@ def machine_of(spec: str) -> tuple[Machine, int]:
         raise UsageError(
             f"network {spec[:60]}: expected at most {most} of these machines, {MOST_RANKS} ranks"
         )
-    return Machine(values["gpus"], values["link_gbs"], links, nics, nic_gbs), count
+    model = _gpu_of(values)
+    return Machine(values["gpus"], values["link_gbs"], links, nics, nic_gbs, model=model), count
 
 
 def _nics(spec: str, values: dict[str, Any]) -> tuple[int, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ccctl import console
 from ccctl.render import Column, figures, print_table
-from exec.lab import Lab
+from exec.lab import MOST_MTU_BYTES, Lab
 from probes.base import format_rate
 
 __all__ = ["draw", "summary"]
@@ -21,7 +21,7 @@ def summary(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> dict[str,
     return {
         "name": lab.name,
         "hosts": [
-            figures(host, "name slots egress_bytes_per_s ingress_bytes_per_s")
+            figures(host, _FIGURES)
             | {"address": lab.address(host.name), "cable": cables[host.name]}
             | dict(zip(("sent_bytes", "received_bytes"), traffic[host.name], strict=True))
             for host in lab.hosts
@@ -35,14 +35,31 @@ def summary(lab: Lab, traffic: Traffic, cables: Mapping[str, bool]) -> dict[str,
     }
 
 
+# Fields of a host in the object of --json.
+_FIGURES = (
+    "name slots egress_bytes_per_s ingress_bytes_per_s egress_delay_s ingress_delay_s egress_loss "
+    "ingress_loss mtu_bytes"
+)
+
+
 def draw(told: dict[str, Any]) -> None:
     """Print the object of --json: a row for each host, then a row of rates for each sender."""
-    print_table(_HOSTS, told["hosts"])
+    hosts = told["hosts"]
+    faults = [column for column in _FAULTS if any(column.cell(host) != "-" for host in hosts)]
+    print_table((*_HOSTS, *faults), hosts)
     console.data("")
-    names = [host["name"] for host in told["hosts"]]
+    names = [host["name"] for host in hosts]
     rates = {(path["src"], path["dst"]): _rate(path["bytes_per_s"]) for path in told["paths"]}
     paths = [[src, *(rates.get((src, dst), "-") for dst in names)] for src in names]
     console.table(("one flow from", *(f"to {name}" for name in names)), paths)
+
+
+def _duration(seconds: float) -> str:
+    return f"{1e3 * seconds:g}ms"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"
 
 
 def _rate(bytes_per_s: float | None) -> str:
@@ -58,4 +75,12 @@ _HOSTS = (
     Column("cable", lambda host: "up" if host["cable"] else "pulled"),
     Column("sent (B)", "sent_bytes", "{}"),
     Column("received (B)", "received_bytes", "{}"),
+)
+# Columns of what few labs have, left out where no host has it.
+_FAULTS = (
+    Column("delay out", lambda host: host["egress_delay_s"] or None, _duration),
+    Column("delay in", lambda host: host["ingress_delay_s"] or None, _duration),
+    Column("loss out", lambda host: host["egress_loss"] or None, _percent),
+    Column("loss in", lambda host: host["ingress_loss"] or None, _percent),
+    Column("MTU", lambda host: None if host["mtu_bytes"] == MOST_MTU_BYTES else host["mtu_bytes"], "{}"),
 )

@@ -256,3 +256,64 @@ def test_nics_that_cannot_be_are_refused(described, text, path):
     with pytest.raises(DataError) as refused:
         described(f"hosts = 'a,b'\n{text}")
     assert path in str(refused.value.problems)
+
+
+def faults(lab):
+    names = ["egress_delay_s", "ingress_delay_s", "egress_loss", "ingress_loss", "mtu_bytes"]
+    return {host.name: tuple(getattr(host, name) for name in names) for host in lab.hosts}
+
+
+FAULTY = """
+hosts = "a,b,c"
+rate = "8Mbit/s"
+[delays]
+"a.egress" = "2ms"
+b = "500us"
+[losses]
+a.ingress = "1.5%"
+"b,c" = "3 %"
+[mtu]
+"b,c" = 576
+"""
+
+
+def test_delays_losses_and_mtus_of_hosts(described):
+    assert faults(described(FAULTY)) == {
+        "a": (2e-3, 0, 0, 0.015, 1500),
+        "b": (5e-4, 5e-4, 0.03, 0.03, 576),
+        "c": (0, 0, 0.03, 0.03, 576),
+    }
+
+
+def test_shape_knows_a_value_by_its_form(described):
+    lab = reshaped(described(FAULTY), ["a = 0", "a.egress=4ms", "b = 0%", "c.mtu = 1500", "c = 4Mbit/s"])
+    assert faults(lab) == {
+        "a": (4e-3, 0, 0, 0.015, 1500),
+        "b": (5e-4, 5e-4, 0, 0, 576),
+        "c": (0, 0, 0.03, 0.03, 1500),
+    }
+    assert (rates(lab)["ab"], rates(lab)["ac"], rates(lab)["cb"]) == (8, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[delays]\na = '2Mbit/s'", 'delays."a": delay: expected a time with its unit'),
+        ("[delays]\na = 2", 'delays."a": expected a value such as "2ms", found 2'),
+        ("[delays]\na = '11s'", 'delays."a": delay: expected up to 10s'),
+        ("[delays]\ntrunk = '1ms'", 'delays."trunk": expected hosts such as gpu1 or gpu1.egress'),
+        ("[delays]\n'a -> b' = '1ms'", "expected hosts such as gpu1 or gpu1.egress"),
+        ("[losses]\n'a/eth0' = '1%'", "expected hosts such as gpu1 or gpu1.egress"),
+        ("[losses]\na = '1'", 'losses."a": loss: expected 0% to 100%'),
+        ("[losses]\na = '101%'", 'losses."a": loss: expected 0% to 100%'),
+        ("[losses]\nz = '1%'", 'losses."z": expected a host of lab small'),
+        ("[mtu]\na = 9000", 'mtu."a": MTU: expected 576 to 1500 bytes'),
+        ("[mtu]\na = '576'", 'mtu."a": expected a value such as 576'),
+        ("[mtu]\n'a.egress' = 576", 'mtu."a.egress": expected a host of lab small'),
+        ("delays = 3", "delays: expected a table of targets, found 3"),
+    ],
+)
+def test_wrong_delays_losses_and_mtus(described, text, said):
+    with pytest.raises(DataError) as refused:
+        described(f"hosts = 'a,b'\n{text}\n")
+    assert any(said in problem for problem in refused.value.problems)

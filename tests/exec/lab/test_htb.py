@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from lab_traffic import MBIT, sample_lab
 
-from exec.lab.htb import commands, port, shapes
+from exec.lab.htb import commands, delays, port, shapes
 from exec.lab.model import DEVICE, Lab, LabHost, NicRate, PairRate
 from probes.base.errors import UsageError
 
@@ -109,3 +109,35 @@ def test_no_limit_is_no_queue():
     assert set(shapes(lab).values()) == {()}
     limited = sample_lab(2)
     assert commands("eth0", egress(limited), egress(lab)) == ["qdisc del dev eth0 root"]
+
+
+def test_a_delay_stands_before_the_token_buckets():
+    lab = sample_lab(2, rate_mbit=8)
+    classes = shapes(lab)[lab.namespace("a"), DEVICE]
+    both = commands(DEVICE, (), classes, (0.0, 2e-3))
+    assert both[0] == "qdisc add dev eth0 root handle 2: netem delay 2000us limit 100000"
+    assert both[1] == "qdisc add dev eth0 parent 2:1 handle 1: htb default 1"
+    assert commands(DEVICE, (), (), (0.0, 2e-3)) == both[:1]
+
+
+def test_a_delay_changes_in_place_but_comes_and_goes_with_the_whole_shape():
+    lab = sample_lab(2, rate_mbit=8)
+    classes = shapes(lab)[lab.namespace("a"), DEVICE]
+    changed = commands(DEVICE, classes, classes, (2e-3, 5e-3))
+    assert changed == ["qdisc change dev eth0 root handle 2: netem delay 5000us limit 100000"]
+    assert commands(DEVICE, classes, classes, (2e-3, 2e-3)) == []
+    for delay_s in ((0.0, 2e-3), (2e-3, 0.0)):
+        lines = commands(DEVICE, classes, classes, delay_s)
+        assert lines[0] == "qdisc del dev eth0 root"
+        assert lines[1:] == commands(DEVICE, (), classes, (0.0, delay_s[1]))
+    assert commands(DEVICE, (), (), (2e-3, 0.0)) == ["qdisc del dev eth0 root"]
+
+
+def test_delays_are_where_packets_leave():
+    lab = Lab("any", (LabHost("a", egress_delay_s=2e-3), LabHost("b", ingress_delay_s=1e-3)), nics=2)
+    assert delays(lab) == {
+        (lab.namespace("a"), "eth0"): 2e-3,
+        (lab.namespace("a"), "eth1"): 2e-3,
+        (lab.switch, port(1, 0)): 1e-3,
+        (lab.switch, port(1, 1)): 1e-3,
+    }

@@ -187,3 +187,109 @@ def test_a_lab_needs_root(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(UnavailableError, match="needs root"):
         kernel.up(Lab("never", ()))
+
+
+ARRIVED = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+    receiver.bind(("", 5001))
+    receiver.settimeout(1)
+    print("listening", flush=True)
+    got = 0
+    try:
+        while True:
+            receiver.recv(100)
+            got += 1
+    except TimeoutError:
+        print(got)
+"""
+SEND = """
+import socket, sys, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    for number in range(int(sys.argv[2])):
+        sender.sendto(b"x", (sys.argv[1], 5001))
+        if number % 50 == 49:
+            time.sleep(0.005)
+"""
+ECHO = """
+import socket, sys, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    one.bind(("", 5002))
+    print("listening", flush=True)
+    for _ in range(5):
+        one.sendto(*one.recvfrom(100))
+"""
+ROUND_TRIP = """
+import socket, sys, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    best_s = 9
+    for _ in range(5):
+        started_s = time.perf_counter()
+        one.sendto(b"x", (sys.argv[1], 5002))
+        one.recv(100)
+        best_s = min(best_s, time.perf_counter() - started_s)
+    print(best_s)
+"""
+
+
+def arrived_share(lab, src, dst, packets=4000):
+    """The share of small packets from src that arrive at dst."""
+    with python_in(lab, dst, ARRIVED) as receiver:
+        assert receiver.stdout.readline() == "listening\n"
+        with python_in(lab, src, SEND, lab.address(dst), packets) as sender:
+            assert sender.wait() == 0
+        return int(receiver.communicate(timeout=30)[0]) / packets
+
+
+def with_hosts(lab, **changes):
+    """The same lab with other fields of host a."""
+    return dataclasses.replace(lab, hosts=(dataclasses.replace(lab.hosts[0], **changes), *lab.hosts[1:]))
+
+
+def test_packets_get_lost_in_the_direction_that_is_lossy(build):
+    lab = build(with_hosts(sample_lab(2, rate_mbit=None), egress_loss=0.2))
+    assert arrived_share(lab, "a", "b") == pytest.approx(0.8, abs=0.04)
+    assert arrived_share(lab, "b", "a") == 1
+    after = with_hosts(lab, egress_loss=0.0, ingress_loss=0.5)
+    kernel.shape(lab, after)
+    assert arrived_share(after, "a", "b") == 1
+    assert arrived_share(after, "b", "a") == pytest.approx(0.5, abs=0.04)
+    final = with_hosts(after, ingress_loss=0.1)
+    kernel.shape(after, final)
+    assert arrived_share(final, "b", "a") == pytest.approx(0.9, abs=0.04)
+
+
+def test_a_host_with_a_small_mtu_sends_smaller_packets(build):
+    lab = build(with_hosts(sample_lab(2), mtu_bytes=576))
+    # Of each 590 bytes on the wire, 52 + 14 are headers.
+    assert rate_mbit(lab, "a", "b", 2_000_000) == pytest.approx(100 * 524 / 590, rel=0.03)
+    after = with_hosts(lab, mtu_bytes=1500)
+    kernel.shape(lab, after)
+    assert rate_mbit(after, "a", "b", 2_000_000) == pytest.approx(100 * GOODPUT, rel=0.03)
+
+
+def round_trip_s(lab, src, dst):
+    with python_in(lab, dst, ECHO) as echo:
+        assert echo.stdout.readline() == "listening\n"
+        with python_in(lab, src, ROUND_TRIP, lab.address(dst)) as asking:
+            found = float(asking.communicate(timeout=30)[0])
+        assert echo.wait() == 0
+    return found
+
+
+def test_a_delay_makes_packets_late_or_is_refused_before_anything_changes(build):
+    """Kernels without netem (CONFIG_NET_SCH_NETEM) cannot delay."""
+    lab = build(sample_lab(2))
+    late = with_hosts(lab, egress_delay_s=5e-3, ingress_delay_s=20e-3)
+    try:
+        kernel.shape(lab, late)
+    except UnavailableError as refused:
+        assert "netem" in refused.hint
+        assert rate_mbit(lab, "a", "b", 1_000_000) == pytest.approx(100 * GOODPUT, rel=0.03)
+        with pytest.raises(UnavailableError, match="unknown"):
+            kernel.up(dataclasses.replace(late, name=f"{lab.name}-late"))
+        assert not kernel.standing(f"{lab.name}-late")
+        return
+    assert 25e-3 <= round_trip_s(late, "a", "b") < 60e-3
+    kernel.shape(late, with_hosts(late, egress_delay_s=0.0))
+    assert 20e-3 <= round_trip_s(late, "b", "a") < 25e-3

@@ -1,0 +1,197 @@
+"""The offer in one line: a machine and its NICs, or bare rates, as operators write what they bought.
+
+| text                       | meaning                                                                 |
+|----------------------------|-------------------------------------------------------------------------|
+| ``dgx-h100``               | a machine of ``synth.networks`` with the NICs that it is sold with       |
+| ``dgx-a100/8x200``         | the same with 8 NICs of 200 Gbit/s each                                  |
+| ``hgx-b200/8x400``         | a board of GPUs, which comes without NICs, in a host with 8 NICs         |
+| ``8x400``, ``8x400Gbit/s`` | hosts with 8 NICs of 400 Gbit/s each                                     |
+| ``50GB/s``                 | hosts with one NIC of 50 GB/s                                            |
+
+After commas may follow the latency from rank to rank (``50us``) and a fabric of ``GOODPUT`` (``roce``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from probes.base import (
+    UsageError,
+    decimal,
+    format_rate,
+    meant,
+    parse_rate,
+    parse_seconds,
+    plural,
+    quoted,
+    whole,
+)
+from probes.localization import Bought
+from probes.paths import architecture_of_model, load
+from synth.networks import Machine, is_pod, machine_of, pod_names
+
+__all__ = ["GOODPUT", "bought"]
+
+# Bytes on the wire around an Ethernet frame's payload (IEEE 802.3): preamble and start of frame 8, header 14,
+# checksum 4, gap 12.
+_FRAME_BYTES: Final = 38
+# IPv4 header 20 (RFC 791), TCP header 20 with 12 bytes of timestamps (RFC 9293, RFC 7323).
+_IP_TCP_BYTES: Final = 52
+# RoCEv2 in a frame: IPv4 20, UDP 8, base transport header 12, invariant checksum 4 (InfiniBand Architecture
+# Specification, Annex A17). InfiniBand: local route header 8, base transport header 12, checksums 4 and 2.
+_ROCE_BYTES: Final = 44
+_INFINIBAND_BYTES: Final = 26
+# The largest MTU of RDMA, which fabrics of GPU clusters use.
+_RDMA_MTU_BYTES: Final = 4096
+
+
+def _tcp(mtu_bytes: int) -> float:
+    return (mtu_bytes - _IP_TCP_BYTES) / (mtu_bytes + _FRAME_BYTES)
+
+
+# The share of a NIC's rate that is payload, by fabric and MTU. A lab's token buckets count headers, but
+# neither preamble, checksum nor gap, so its share is a little above that of "tcp": 1448 of 1514 bytes.
+GOODPUT: Final = {
+    "tcp": _tcp(1500),
+    "tcp9000": _tcp(9000),
+    "roce": _RDMA_MTU_BYTES / (_RDMA_MTU_BYTES + _ROCE_BYTES + _FRAME_BYTES),
+    "infiniband": _RDMA_MTU_BYTES / (_RDMA_MTU_BYTES + _INFINIBAND_BYTES),
+}
+# From this rate on, collectives of GPU clusters run over RDMA: the slowest NIC that dgx.json names, the 100
+# Gbit/s of DGX-1, has it. Slower NICs are taken for TCP on Ethernet with its standard MTU.
+_RDMA_BYTES_PER_S: Final = 12.5e9
+# The most NICs of a host: a machine of dgx.json has up to 16 GPUs, and two NICs each is the most sold.
+_MOST_NICS: Final = 32
+# Gbit/s of a NIC, as `synth.networks` accepts them.
+_NIC_GBIT: Final = (0.1, 6400.0)
+_COUNTED = re.compile(r"([0-9]{1,4})\s*x\s*(.+)", re.IGNORECASE)
+_BARE = re.compile(r"([0-9.]+)\s*g?", re.IGNORECASE)
+# A board of GPUs has the fabric of the machine of the same GPUs.
+_BOARD, _MACHINE = "hgx-", "dgx-"
+_FORMS = "For example dgx-h100/8x400, 8x400, 400Gbit/s, or 100Mbit/s,50us."
+
+
+def bought(text: str) -> Bought:
+    """Return what a line such as ``dgx-h100/8x400`` or ``100Mbit/s,50us`` says was bought.
+
+    The rate inside a host is the delivered rate of its NVLink or xGMI (`probes.paths`) from one GPU to any
+    other; None where the machine does not link all pairs alike. Raises UsageError with the known machines for
+    an unknown name.
+    """
+    first, *others = (part.strip() for part in text.split(","))
+    latency_s, fabric = _qualifiers(others, text)
+    name = first.lower().replace("_", "-")
+    machine = name.partition("/")[0]
+    inside_bytes_per_s = None
+    if re.match(r"[a-z]", name):
+        nics, rate = _machine_nics(name, text)
+        inside_bytes_per_s = _inside_bytes_per_s(_as_machine(machine))
+    else:
+        nics, rate = _counted(first, text)
+    usual = "roce" if rate >= _RDMA_BYTES_PER_S else "tcp"
+    return Bought(text.strip(), rate, nics, GOODPUT[fabric or usual], latency_s, inside_bytes_per_s)
+
+
+def _qualifiers(parts: list[str], text: str) -> tuple[float | None, str]:
+    """Return (latency in seconds or None, fabric or "") from what follows the first comma."""
+    latency_s, fabric = None, ""
+    for part in parts:
+        if part.lower() in GOODPUT and not fabric:
+            fabric = part.lower()
+        elif latency_s is None and re.match(r"[0-9.]", part):
+            latency_s = parse_seconds(part, "latency", positive=True)
+        else:
+            raise UsageError(
+                f"what was bought: expected a latency such as 50us or a fabric ({', '.join(GOODPUT)}), each "
+                f"once, behind the comma of {quoted(text)}, found {quoted(part)}"
+            )
+    return latency_s, fabric
+
+
+def _as_machine(name: str) -> str:
+    return name.replace(_BOARD, _MACHINE, 1) if name.startswith(_BOARD) else name
+
+
+def _machine_nics(name: str, text: str) -> tuple[int, float]:
+    """Return (NICs a host, bytes/s of each) of a named machine."""
+    machine, slash, _ = name.partition("/")
+    if ":" in name:
+        raise UsageError(
+            f"what was bought: expected one machine without a number of hosts, found {quoted(text)}"
+        )
+    if not is_pod(_as_machine(machine)):
+        known = sorted(pod_names())
+        close = meant(machine, [*known, *(one.replace(_MACHINE, _BOARD, 1) for one in known)])
+        raise UsageError(
+            f"what was bought: there is no machine {quoted(machine)}",
+            hint=f"{close + '; ' if close else ''}known: {', '.join(known)}. {_FORMS}",
+        )
+    if machine.startswith(_BOARD) and not slash:
+        raise UsageError(
+            f"what was bought: {machine} is a board of GPUs without NICs",
+            hint=f"Add the NICs of the host: {machine}/8x400.",
+        )
+    found, _ = machine_of(_as_machine(name))
+    return found.nics, found.nic_gbs * 1e9
+
+
+def _counted(first: str, text: str) -> tuple[int, float]:
+    """Return (NICs a host, bytes/s of each) of ``8x400``, ``8x400Gbit/s`` or ``50GB/s``."""
+    counted = _COUNTED.fullmatch(first)
+    if counted is None:
+        return 1, _rate(first, text, bare=False)
+    nics = whole(counted[1], 1, _MOST_NICS)
+    if nics is None:
+        raise UsageError(
+            f"what was bought: expected 1 to {plural(_MOST_NICS, 'NIC')} a host, found {quoted(text)}"
+        )
+    return nics, _rate(counted[2], text, bare=True)
+
+
+def _rate(written: str, text: str, *, bare: bool) -> float:
+    """Return bytes/s; a bare number is Gbit/s if ``bare``. ``parse_rate`` tells bits and bytes by case."""
+    number = _BARE.fullmatch(written)
+    if bare and number:
+        gbit = decimal(number[1], *_NIC_GBIT)
+        if gbit is not None:
+            return gbit / 8 * 1e9
+        ends = " to ".join(format_rate(end / 8 * 1e9) for end in _NIC_GBIT)
+        raise UsageError(f"what was bought: expected NICs of {ends}, found {quoted(text)}")
+    try:
+        return parse_rate(_with_usual_case(written), "what was bought")
+    except UsageError as error:
+        raise UsageError(
+            f"what was bought: expected a machine, or a rate with its unit, found {quoted(text)}",
+            hint=_FORMS,
+        ) from error
+
+
+def _with_usual_case(written: str) -> str:
+    """Return a rate with the spelling that ``parse_rate`` reads; "B" alone tells bytes from bits."""
+    return re.sub(r"(?i)bit|ps$|/s$", lambda found: found[0].lower(), written)
+
+
+def _inside_bytes_per_s(name: str) -> float | None:
+    """Return the delivered rate from a GPU to any other of its host; None if pairs differ or are unlinked."""
+    machine, _ = machine_of(name)
+    links = _links_of_each_pair(machine)
+    arch = architecture_of_model(machine.model)
+    xgmi = load().xgmi.get(_XGMI.get(machine.model, ""))
+    generation = load().nvlink.get(arch) or xgmi
+    if generation is None or links == 0:
+        return None
+    return 1e9 * generation.gbs * (generation.most if links is None else links)
+
+
+# The architecture of AMD's accelerators (https://rocm.docs.amd.com, "GPU hardware specifications").
+_XGMI: Final = {"MI250X": "gfx90a", "MI300X": "gfx942"}
+
+
+def _links_of_each_pair(machine: Machine) -> int | None:
+    """Return the direct links of every pair of GPUs, 0 if pairs differ; None behind a switch."""
+    if not machine.links:
+        return None
+    numbers = {parallel for *_, parallel in machine.links}
+    alike = len(numbers) == 1 and len(machine.links) == machine.gpus * (machine.gpus - 1) // 2
+    return numbers.pop() if alike else 0
