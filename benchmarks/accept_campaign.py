@@ -7,7 +7,8 @@ alone, 30 trains, of which some are disturbed; the best of them has a noise of 1
 alarm.
 
 Two rivals judge the same networks; of them only the part must be right. Thresholds: a pair of hosts with a
-link below 80 % of the median is slow, and a host of which over half of the links are. Bisection: groups of
+link below 80 % of the median is slow, and a host of which over half of the links from it, or to it, are.
+Bisection: groups of
 hosts run a collective, which is as fast as its slowest link; a group below 80 % of normal is halved until it
 has two hosts, and each host of a slow pair is tried with a good one.
 
@@ -65,6 +66,7 @@ class Network:
     needs_plan: bool = False
     needs_offer: bool = False
     planned_rack: list[int] = field(default_factory=list)
+    planned_trunk: float | None = None
 
     @property
     def host_of(self) -> np.ndarray:
@@ -94,7 +96,7 @@ class Network:
         ]
 
     def plan(self) -> FabricPlan:
-        return FabricPlan({f"rack{at}": tuple(hosts) for at, hosts in enumerate(self.racks())})
+        return FabricPlan({f"rack{at}": tuple(hosts) for at, hosts in enumerate(self.racks())}, {}, self.planned_trunk)
 
     def offer(self) -> Bought:
         return Bought("drawn", self.normal_rate / GOODPUT, self.nics, GOODPUT)
@@ -124,8 +126,9 @@ def drawn(rng: np.random.Generator, *, racks: int = 0, nics: int = 0, far: bool 
         alphas[here[:, None] != here[None, :]] += alpha_s * rng.uniform(0.2, 1.0)
     trunk = None
     if wanted > 1 and rng.random() < 0.5:
-        sizes = np.bincount(rack) * per_host
-        trunk = rate * np.maximum(1.5, sizes / rng.choice([2.0, 3.0, 4.0]))
+        # Every leaf switch has as many uplinks as any other.
+        hosts_of_rack = count * per_host / wanted
+        trunk = np.full(wanted, rate * max(1.5, hosts_of_rack / rng.choice([2.0, 3.0, 4.0])))
     zeros = np.zeros((ranks, ranks))
     return Network(
         hosts, per_host, rack, rate * differs, alphas, rate, alpha_s, rng.uniform(0.01, 0.03),
@@ -188,6 +191,8 @@ def trunk_ports(net: Network, src: np.ndarray, dst: np.ndarray) -> Iterable[Shar
         return
     rack = np.array(net.rack)
     for number, rate in enumerate(net.trunk_rate):
+        if rate > 0.9 * net.normal_rate * net.nics * int((rack == number).sum()):
+            continue
         sides = [",".join(h for h, r in zip(net.hosts, rack, strict=True) if (r == number) == near) for near in (True, False)]
         for names, (one, other) in ((sides, (src, dst)), (sides[::-1], (dst, src))):
             rows = np.flatnonzero((rack[one] == number) & (rack[other] != number))
@@ -267,11 +272,15 @@ def slow_trunk(net: Network) -> None:
 def thin_trunk(net: Network) -> None:
     """The uplinks of a rack carry single flows at full rate, and fewer of them at once than the others."""
     sizes = np.bincount(net.rack) * net.nics
-    net.trunk_rate = np.full(len(sizes), 2.0 * net.normal_rate * max(1.0, float(sizes.min()) / 2))
-    rack = int(net.rng.integers(len(sizes)))
-    net.trunk_rate[rack] *= net.rng.uniform(0.3, 0.65)
+    rack = int(sizes.argmax())
+    usual = max(2.0, 0.6 * float(np.median(sizes)))
+    net.trunk_rate = np.full(len(sizes), usual * net.normal_rate)
+    net.trunk_rate[rack] *= max(1.0 / usual, net.rng.uniform(0.3, 0.65))
     hosts = [host for host, of in zip(net.hosts, net.rack, strict=True) if of == rack]
     net.injected.append(("trunk", frozenset(hosts)))
+    # Without the plan, the rate of a trunk is compared with those of other trunks.
+    if int((0.9 * sizes > usual).sum()) < 3:
+        net.needs_plan, net.planned_trunk = True, usual * net.normal_rate
 
 
 def loss(net: Network) -> None:
@@ -429,9 +438,10 @@ def thresholds(profile: Profile, net: Network) -> set[frozenset[str]]:
     low = between & (rate < THRESHOLD * normal)
     found: set[frozenset[str]] = set()
     count = len(net.hosts)
-    bad = np.bincount(src[low], minlength=count) + np.bincount(dst[low], minlength=count)
-    every = np.bincount(src[between], minlength=count) + np.bincount(dst[between], minlength=count)
-    slow = set(np.flatnonzero(bad > every / 2).tolist())
+    slow: set[int] = set()
+    for end in (src, dst):
+        bad, every = (np.bincount(end[these], minlength=count) for these in (low, between))
+        slow |= set(np.flatnonzero(bad > every / 2).tolist())
     found |= {frozenset([net.hosts[at]]) for at in slow}
     for a, b in set(zip(src[low].tolist(), dst[low].tolist(), strict=True)):
         if not slow & {a, b}:

@@ -38,9 +38,13 @@ _LEVELS = (0.5, 0.15)
 _WORSE = 1.0
 # Parts of the same family are added together with the best if their gain is at least this share of its gain.
 _TOGETHER = 0.5
+# A cause that was added stays until its slowdown is below this share of the least one that counts, so that
+# refinement does not drop what it has just added.
+_KEEP = 0.9
 # Rounds of adding, refining and removing; two suffice almost always.
 _MOST_ROUNDS, _REFINEMENTS = 4, 3
 _MOST_STEPS = 200
+_ENDS: tuple[FaultKind, ...] = ("host", "egress", "ingress")
 
 
 class Model(Protocol):
@@ -58,8 +62,8 @@ class Model(Protocol):
     def put(self, state: Floats, severity: Floats | float, at: Indices | slice = ...) -> Floats:
         """Return the state of the links ``at`` with one more cause."""
 
-    def depth(self, severity: Floats) -> Floats:
-        """Return the logarithm of the slowdown that a severity causes."""
+    def slowdown(self, state: Floats, after: Floats) -> Floats:
+        """Return by how much links are slower in one state than in another, as a logarithm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +85,8 @@ class Ceiling:
     def put(self, state: Floats, severity: Floats | float, at: Indices | slice = slice(None)) -> Floats:
         return np.minimum(state, -np.asarray(severity))
 
-    def depth(self, severity: Floats) -> Floats:
-        return severity
+    def slowdown(self, state: Floats, after: Floats) -> Floats:
+        return state - after
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +109,8 @@ class Sum:
     def put(self, state: Floats, severity: Floats | float, at: Indices | slice = slice(None)) -> Floats:
         return state + severity
 
-    def depth(self, severity: Floats) -> Floats:
-        return np.log1p(np.maximum(severity, 0.0) / float(np.median(self.normal)))
+    def slowdown(self, state: Floats, after: Floats) -> Floats:
+        return np.log(after / state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +120,8 @@ class Family:
     ``least`` is the smallest slowdown that counts, as a logarithm, for each part or all of them. ``cost`` is
     added to the penalty of kinds that are rarer, or that other kinds imitate. ``possible`` masks the parts
     whose links are enough to tell them from another kind. ``subject`` describes the links, with "{0}" and
-    "{1}" for the names of the part.
+    "{1}" for the names of the part. Of the links that tell a part at fault from a sound one, at least the share
+    ``agree`` must favour the fault.
     """
 
     kind: FaultKind
@@ -127,6 +132,7 @@ class Family:
     cost: float
     possible: Mask
     subject: str
+    agree: float = _AGREE
 
     def links(self, part: int) -> Indices:
         """Return the links of a part."""
@@ -177,16 +183,31 @@ class _Candidate:
 
 
 def explain(model: Model, families: Sequence[Family]) -> Explanation:
-    """Return the fewest causes among the parts of ``families`` that explain the links."""
-    causes: list[Cause] = []
-    state = model.start()
+    """Return the fewest causes among the parts of ``families`` that explain the links.
+
+    A cause that was added early may be in the way of a better one. So the search is repeated from the causes
+    of hosts and NICs alone, as long as that explains more: many pairs are often one host.
+    """
+    best = _search(model, families, ())
+    for _ in range(_MOST_ROUNDS):
+        ends = [cause for cause in best.causes if cause.kind in _ENDS]
+        if len(ends) == len(best.causes):
+            break
+        again = _search(model, families, ends)
+        if again.total >= best.total:
+            break
+        best = again
+    return best
+
+
+def _search(model: Model, families: Sequence[Family], known: Sequence[Cause]) -> Explanation:
+    """Return the causes that a greedy search from ``known`` ones adds and keeps."""
+    causes, state = list(known), _state(model, known)
     for _ in range(_MOST_ROUNDS):
         added = _added(model, families, causes, state)
-        if not added and causes:
-            break
-        causes, state = _settled(model, [*causes, *added])
         if not added:
             break
+        causes, state = _settled(model, [*causes, *added])
     total = float(_loss(model.worse(state)).sum()) + sum(cause.penalty for cause in causes)
     return Explanation(tuple(causes), state, total)
 
@@ -233,9 +254,11 @@ def _candidates(model: Model, family: Family, state: Floats, before: Floats) -> 
     penalty = _penalty(family)
     for share in _LEVELS:
         levels = quantiles(label, values, family.count, share)
-        levels[~family.possible | ~(model.depth(levels) >= family.least)] = np.nan
-        gain, agree, contradict = _gains(model, family, state, before, levels)
-        net = np.where(agree >= _AGREE * (agree + contradict), gain - penalty, 0.0)
+        levels[~family.possible | ~(levels > 0)] = np.nan
+        effect = _effects(model, family, state, before, levels)
+        told = effect.agree + effect.contradict
+        counts = (effect.agree >= family.agree * told) & (effect.slowdown >= family.least)
+        net = np.where(counts, effect.gain - penalty, 0.0)
         better = net > best_net
         best_net[better], best_level[better] = net[better], levels[better]
     return [
@@ -244,20 +267,31 @@ def _candidates(model: Model, family: Family, state: Floats, before: Floats) -> 
     ]
 
 
-def _gains(
-    model: Model, family: Family, state: Floats, before: Floats, levels: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return by how much each part at its level lowers the misfit, and how many links favour it or not."""
-    gain, agree, contradict = np.zeros(family.count), np.zeros(family.count), np.zeros(family.count)
+@dataclass(frozen=True, eq=False)
+class _Effects:
+    """For each part: by how much it lowers the misfit, links that favour it or not, and the mean slowdown."""
+
+    gain: Floats
+    agree: Floats
+    contradict: Floats
+    slowdown: Floats
+
+
+def _effects(model: Model, family: Family, state: Floats, before: Floats, levels: Floats) -> _Effects:
+    """Return what each part at its level would change; the slowdown is of the links that favour it."""
+    gain, agree, contradict, slower = (np.zeros(family.count) for _ in range(4))
     wanted = np.append(np.isfinite(levels), False)  # the last one is for label -1
     for labels in family.labels:
         at = np.flatnonzero(wanted[labels])
         label = labels[at]
-        lower = _loss(before[at]) - _loss(model.worse(model.put(state[at], levels[label], at), at))
+        after = model.put(state[at], levels[label], at)
+        lower = _loss(before[at]) - _loss(model.worse(after, at))
+        favours = lower > 0
         gain += np.bincount(label, lower, family.count)
-        agree += np.bincount(label, lower > 0, family.count)
+        agree += np.bincount(label, favours, family.count)
         contradict += np.bincount(label, lower < 0, family.count)
-    return gain, agree, contradict
+        slower += np.bincount(label, favours * model.slowdown(state[at], after), family.count)
+    return _Effects(gain, agree, contradict, slower / np.maximum(agree, 1))
 
 
 def _penalty(family: Family) -> Floats:
@@ -272,16 +306,14 @@ def _settled(model: Model, causes: Sequence[Cause]) -> tuple[list[Cause], Floats
     while True:
         for _ in range(_REFINEMENTS):
             left = _refined(model, left)
-        gains, state = _own_gains(model, left)
+        gains, slowdowns, state = _own_effects(model, left)
         left = [
             Cause(one.family, one.part, one.severity, one.links, one.penalty, gain)
             for one, gain in zip(left, gains, strict=True)
         ]
         nets = [one.gain - one.penalty for one in left]
         weak = [
-            at
-            for at, one in enumerate(left)
-            if nets[at] <= 0 or float(model.depth(np.array([one.severity]))[0]) < one.family.least
+            at for at, one in enumerate(left) if nets[at] <= 0 or slowdowns[at] < _KEEP * one.family.least
         ]
         if not weak:
             return left, state
@@ -315,15 +347,22 @@ def _state(model: Model, causes: Sequence[Cause], at: Indices | None = None) -> 
     return state if at is None else state[at]
 
 
-def _own_gains(model: Model, causes: Sequence[Cause]) -> tuple[list[float], Floats]:
-    """Return by how much the misfit would grow without each cause, and the state under all of them."""
+def _own_effects(model: Model, causes: Sequence[Cause]) -> tuple[list[float], list[float], Floats]:
+    """Return by how much the misfit would grow without each cause, its own slowdown, and the common state.
+
+    The slowdown is the median of the links that the cause makes clearly slower. Others may be held back by
+    another part as much.
+    """
     state = _state(model, causes)
     now = _loss(model.worse(state))
-    gains = []
+    gains, slowdowns = [], []
     for at, cause in enumerate(causes):
         without = _state(model, [*causes[:at], *causes[at + 1 :]], cause.links)
         gains.append(float((_loss(model.worse(without, cause.links)) - now[cause.links]).sum()))
-    return gains, state
+        slower = model.slowdown(without, state[cause.links])
+        clearly = slower[slower > 0.5 * cause.family.least]
+        slowdowns.append(float(np.median(clearly)) if len(clearly) else 0.0)
+    return gains, slowdowns, state
 
 
 def _loss(worse: Floats) -> Floats:

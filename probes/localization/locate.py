@@ -13,7 +13,7 @@ from probes.link_costs import Profile
 from probes.localization.fit import Cause, Explanation
 from probes.localization.latency import Latencies, latencies, one_a_pair
 from probes.localization.links import LinkTable, tables_of
-from probes.localization.model import Bought, FabricPlan, Fault, FaultKind
+from probes.localization.model import Bought, FabricPlan, Fault, joined
 from probes.localization.normal import normal, slots
 from probes.localization.parts import WHOLE, is_trunk
 from probes.localization.racks import Racks, by_latency, by_plan, by_ports, moved
@@ -68,7 +68,7 @@ def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | No
     if len(table):
         between = _between(profile, table, bought, plan)
         found = list(_of_links(between, bought, plan))
-        found = _with_lossy(found, between, profile)
+        found = _without_variations(_with_lossy(found, between, profile))
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
         found += between.misplaced
     found += inside_hosts(inside, bought)
@@ -81,16 +81,20 @@ def _between(profile: Profile, table: LinkTable, bought: Bought | None, plan: Fa
     slot, misplaced = _rails(table, plan)
     classes = slots(table, slot)
     once = one_a_pair(table)
-    racks, moves = _racks(profile, table, once, slot, plan)
+    racks, moves = _racks(table, once, slot, plan)
     misplaced += moves
-    divisions = [racks] if racks is not None and racks.is_division else []
+    # Racks that only trunks show have no latency of their own.
+    distant = [racks] if racks is not None and racks.is_division else []
+    trunks = by_ports(profile.ports, hosts) if plan is None or not plan.racks else None
+    known = {one.key() for one in distant}
+    divisions = [*distant, *([trunks] if trunks is not None and trunks.key() not in known else [])]
     bought_s = bought.latency_s if bought is not None else None
     return _Between(
         table,
-        latencies(once, slots(once, slot), divisions, bought_s),
+        latencies(once, slots(once, slot), distant, bought_s),
         rates(table, classes, divisions, bought, plan),
-        unsteadiness(table, table.wander, divisions),
-        racks if racks is not None else Racks(longs([-1] * len(hosts)), ()),
+        unsteadiness(table, divisions),
+        divisions[0] if divisions else racks,
         misplaced,
     )
 
@@ -131,14 +135,13 @@ def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fau
 
 
 def _racks(
-    profile: Profile, table: LinkTable, once: LinkTable, slot: Indices, plan: FabricPlan | None
+    table: LinkTable, once: LinkTable, slot: Indices, plan: FabricPlan | None
 ) -> tuple[Racks | None, list[Fault]]:
     """Return the racks as they are, and the hosts that are not in the rack of the plan."""
     hosts = table.ends.host_names
     plain = once.alpha + normal(once, -once.alpha, slots(once, slot)).level if len(once) else once.alpha
     if plan is None or not plan.racks:
-        measured = by_ports(profile.ports, hosts)
-        return (measured or by_latency(once, plain, hosts)) if len(once) else measured, []
+        return by_latency(once, plain, hosts), []
     racks = by_plan(plan, hosts)
     moves = moved(racks, longs([once.src_host, once.dst_host]), plain)
     division = racks.of_host.copy()
@@ -189,23 +192,7 @@ def _by_part(faults: Iterable[Fault]) -> _Ends:
     for fault in faults:
         parts = tuple(sorted(fault.parts))
         before = found.get(parts)
-        if before is None:
-            found[parts] = fault
-            continue
-        kind: FaultKind = before.kind
-        if before.kind != fault.kind:
-            kind = "pair" if "pair" in before.kind else "host"
-        elif before.kind == "one_way_pair" and before.parts != fault.parts:
-            kind = "pair"
-        found[parts] = replace(
-            before,
-            kind=kind,
-            parts=parts if kind == "pair" else before.parts,
-            level=min(before.level, fault.level),
-            extra_s=max(before.extra_s, fault.extra_s),
-            rows=tuple(sorted({*before.rows, *fault.rows})),
-            evidence=(*before.evidence, *fault.evidence),
-        )
+        found[parts] = fault if before is None else joined(before, fault)
     return found
 
 
@@ -235,13 +222,13 @@ def _latency_fault(cause: Cause, found: Latencies) -> Fault:
 
 def _flapping_fault(cause: Cause, table: LinkTable) -> Fault:
     at = cause.links
-    times, usual = float(np.exp(np.median(table.wander[at]))), float(np.exp(np.median(table.wander)))
+    times, usual = (np.exp(np.median(one)) for one in (table.late[at], table.late))
     text = (
-        f"{len(at)} {cause.subject} are unsteady: a message in the middle takes {times:.2f} times as long "
+        f"{len(at)} {cause.subject} are unsteady: one message of ten takes {times:.2f} times as long "
         f"as the fastest, normal is {usual:.2f}"
     )
     rows = tuple(table.row[at].tolist())
-    return Fault("flapping", cause.parts, usual / times, 0.0, rows, (text,), _sureness(cause))
+    return Fault("flapping", cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,), _sureness(cause))
 
 
 def _sureness(cause: Cause) -> Literal["certain", "likely", "possible"]:
@@ -267,7 +254,7 @@ def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> 
     for fault in found:
         at = longs([place[row] for row in fault.rows])
         senders = {names[host] for host in between.table.src_host[at]} if len(at) else set()
-        host = fault.parts[0].split(" ")[0]
+        host = _host_of(fault.parts[0])
         of_sender = [name for name in lossy if name in senders and name in {*fault.parts, host}]
         of_target = bool(target) and target in fault.parts
         varies = fault.kind == "flapping" or _varies(between.table, at)
@@ -293,16 +280,27 @@ def _one_loss_each(faults: Sequence[Fault]) -> list[Fault]:
     found: dict[tuple[str, tuple[str, ...]], Fault] = {}
     for fault in faults:
         key = (fault.kind, tuple(sorted(fault.parts)))
-        if key in found and fault.kind == "loss":
-            before = found[key]
-            fault = replace(
-                before,
-                level=min(before.level, fault.level),
-                rows=tuple(sorted({*before.rows, *fault.rows})),
-                evidence=tuple(dict.fromkeys((*before.evidence, *fault.evidence))),
-            )
-        found[key] = fault
+        found[key] = joined(found[key], fault) if key in found else fault
     return list(found.values())
+
+
+def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
+    """Return the faults without pairs and NICs of hosts that are unsteady: their links differ by chance."""
+    unsteady = {
+        fault.parts[0] for fault in faults if fault.kind in ("flapping", "loss") and len(fault.parts) == 1
+    }
+
+    def is_part_of_one(fault: Fault) -> bool:
+        hosts = {_host_of(part) for part in fault.parts}
+        return bool(hosts & unsteady) and (len(fault.parts) == 2 or fault.parts[0] not in hosts)
+
+    links = ("flapping", "loss", "pair", "one_way_pair", "egress", "ingress", "host")
+    return [fault for fault in faults if fault.kind not in links or not is_part_of_one(fault)]
+
+
+def _host_of(part: str) -> str:
+    """Return the host of a part; NICs and ranks are named after their host."""
+    return part.split(" ")[0]
 
 
 def _varies(table: LinkTable, at: Indices) -> bool:
@@ -314,8 +312,13 @@ def _varies(table: LinkTable, at: Indices) -> bool:
 
 
 def _other_trunks(found: Sequence[Fault], trunks: Iterable[Fault]) -> list[Fault]:
-    named = {frozenset(fault.parts) for fault in found if fault.kind == "trunk"}
-    return [fault for fault in trunks if frozenset(fault.parts) not in named]
+    """Return the ``trunks`` that are not found yet, which have other links."""
+    named = [set(fault.rows) for fault in found if fault.kind == "trunk"]
+    return [
+        trunk
+        for trunk in trunks
+        if not any(2 * len(rows.intersection(trunk.rows)) > len(trunk.rows) for rows in named)
+    ]
 
 
 def _with_processors(found: Sequence[Fault], processors: Sequence[Fault]) -> list[Fault]:
@@ -327,12 +330,7 @@ def _with_processors(found: Sequence[Fault], processors: Sequence[Fault]) -> lis
         if by is None or fault.level < by.level / _BY_CPU or fault.kind in ("loss", "miswired"):
             kept.append(fault)
         else:
-            slow[by.parts[0]] = replace(
-                by,
-                extra_s=max(by.extra_s, fault.extra_s),
-                rows=tuple(sorted({*by.rows, *fault.rows})),
-                evidence=(*by.evidence, *fault.evidence),
-            )
+            slow[by.parts[0]] = replace(joined(by, fault), kind="cpu", level=by.level)
     return [*kept, *slow.values()]
 
 

@@ -26,6 +26,8 @@ _NEAR = 0.10
 _ALIKE = 0.05
 # The share of a host's links that may be slow without hiding what it can carry.
 _SLOW_LINKS = 0.75
+# Two of six hosts that are as bought have a fifteenth of the links between themselves.
+_AS_BOUGHT = 0.05
 _FEWEST_HOSTS, _FEWEST_IN_CLASS = 3, 6
 # The first window of the noise, in logarithms, and how many standard deviations the next ones have.
 _WINDOW, _SIGMAS = 0.2, 4.5
@@ -70,12 +72,13 @@ def normal(
     if bought is None:
         return Normal(found)
     short = bought - float(found.max())
-    if short < SHORT:
-        return Normal(found)
-    near = np.abs(values - bought) < SHORT
-    if near.sum() >= 2:
-        short += float(np.median(values[near])) - bought
-    return Normal(found + short, short)
+    near = np.isfinite(values) & (np.abs(values - bought) < SHORT)
+    expected = float(np.median(values[near])) if near.sum() >= 2 else bought
+    found += max(0.0, expected - float(found.max())) if short >= SHORT else 0.0
+    # If some links of a class are as bought, the class is not slower by design, however many of them are slow.
+    every, reached = np.bincount(classes), np.bincount(classes[near], minlength=int(classes.max()) + 1)
+    as_bought = (reached >= _AS_BOUGHT * every) & (reached >= 2)
+    return Normal(np.where(as_bought[classes], np.maximum(found, expected), found), short)
 
 
 def level(values: Floats, source: Indices, count: int, target: Indices | None = None) -> float:

@@ -18,6 +18,8 @@ FABRIC = "fabric"
 WHOLE = (FABRIC,)
 # Rarer kinds cost more: a rank or a pair is blamed only if no host explains as much, and one way of a pair
 # only if the other is sound. A fault of two links is as likely as two of one.
+# A fault of the fabric, or of a trunk, holds back all its links. If only most of them are slow, most hosts are.
+_ALL, _TRUNK = 0.97, 0.9
 _OF_HOST, _OF_TRUNK, _OF_NIC, _OF_PAIR, _OF_END_PAIR = 0.0, 1.0, 1.0, 2.0, 4.0
 
 
@@ -28,27 +30,31 @@ def families(
     *,
     directed: bool = True,
     fabric: bool = False,
+    end_pairs: bool = True,
 ) -> list[Family]:
     """Return the families of parts of the links of ``table``.
 
-    ``least`` has the smallest slowdown that counts, as a logarithm, of "end", "pair" and "trunk". Without
-    ``directed`` both ways of a part are one. With ``fabric``, one cause may hold back all links.
+    ``least`` has the smallest slowdown that counts, as a logarithm, of "end", "pair", "one way" (of a pair) and "trunk". Without
+    ``directed`` both ways of a part are one. With ``fabric``, one cause may hold back all links. With
+    ``end_pairs``, pairs of NICs and of ranks are parts, too.
     """
     ends = table.ends
     found = list(_of_ends(table, ends.host, ends.host_names, _OF_HOST, least, directed))
     found += _of_pairs(table, ends.host, ends.host_names, _OF_PAIR, least, directed)
     if ends.has_nics:
         found += _of_ends(table, ends.nic, ends.nic_names, _OF_NIC, least, directed)
-        found += _of_pairs(table, ends.nic, ends.nic_names, _OF_END_PAIR, least, directed)
+        if end_pairs:
+            found += _of_pairs(table, ends.nic, ends.nic_names, _OF_END_PAIR, least, directed)
     if ends.has_ranks:
         ranks = np.arange(len(ends.host))
         found += _of_ends(table, ranks, ends.rank_names, _OF_NIC, least, directed)
-        found += _of_pairs(table, ranks, ends.rank_names, _OF_END_PAIR, least, directed)
+        if end_pairs:
+            found += _of_pairs(table, ranks, ends.rank_names, _OF_END_PAIR, least, directed)
     for racks in divisions:
         found += _of_racks(table, racks, least["trunk"], directed)
     if fabric:
         labels = np.zeros(len(table), dtype=np.int64)
-        found.append(Family("fabric", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links between hosts"))
+        found.append(Family("fabric", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links between hosts", _ALL))
     return found
 
 
@@ -65,7 +71,7 @@ def families_inside(table: LinkTable, least: dict[str, float], *, fabric: bool) 
             lambda part: (ends.host_names[part],),
             least["end"],
             _OF_HOST,
-            np.bincount(host, minlength=count) > 2,
+            np.bincount(host, minlength=count) > 1,
             "links inside {0}",
         ),
         *_of_ends(table, ranks, ends.rank_names, _OF_NIC, least, directed=True),
@@ -74,7 +80,7 @@ def families_inside(table: LinkTable, least: dict[str, float], *, fabric: bool) 
     if fabric:
         labels = np.zeros(len(table), dtype=np.int64)
         found.append(
-            Family("inside", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links inside hosts")
+            Family("inside", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links inside hosts", _ALL)
         )
     return found
 
@@ -110,7 +116,8 @@ def _of_pairs(
     def family(kind: FaultKind, first: Indices, second: Indices, subject: str) -> Family:
         codes, labels = np.unique(first * count + second, return_inverse=True)
         name, every = _pair_name(codes, names), _yes(len(codes))
-        return Family(kind, (labels,), len(codes), name, least["pair"], cost, every, subject)
+        smallest = least["pair"] if kind == "pair" else least.get("one way", least["pair"])
+        return Family(kind, (labels,), len(codes), name, smallest, cost, every, subject)
 
     yield family("pair", np.minimum(src, dst), np.maximum(src, dst), "links between {0} and {1}")
     if directed:
@@ -131,7 +138,7 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
         codes = codes[skipped:]
         several = np.bincount(labels, minlength=len(codes) + skipped)[skipped:] > 2
         name = _pair_name(codes, racks.names)
-        return Family("trunk", (labels - skipped,), len(codes), name, least, _OF_TRUNK, several, subject)
+        return Family("trunk", (labels - skipped,), len(codes), name, least, _OF_TRUNK, several, subject, _TRUNK)
 
     yield family(np.minimum(here, there), np.maximum(here, there), "links between racks {0} and {1}")
     if directed:
@@ -146,7 +153,7 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
             return (racks.names[part],)
 
         def uplinks(labels: tuple[Indices, ...], subject: str) -> Family:
-            return Family("trunk", labels, count, name, least, _OF_TRUNK, several, subject)
+            return Family("trunk", labels, count, name, least, _OF_TRUNK, several, subject, _TRUNK)
 
         yield uplinks((src, dst), "links between rack {0} and other racks")
         if directed:

@@ -104,22 +104,20 @@ def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks |
         if near.sum() < 2:
             continue
         found = _components(count, first[near], second[near])
-        within = found[first] == found[second]
         division = _without_single(found)
         if len(set(division[division >= 0].tolist())) < 2:
             continue
-        both = (division[first] >= 0) & (division[second] >= 0)
-        within, near_here = within & both, near & both
-        across = both & ~within
-        if not across.any() or near_here[within].mean() < _CLEAN:
+        within = (division[first] >= 0) & (division[first] == division[second])
+        across = ~within
+        if not across.any() or near[within].mean() < _CLEAN:
             continue
-        apart = float(np.median(values[across]) - np.median(values[within]))
+        levels = float(np.median(values[within])), float(np.median(values[across]))
         spread = max(_mad(values[within]), _mad(values[across]))
-        if apart < max(_LEAST_GAP, _APART * spread):
+        if levels[1] - levels[0] < max(_LEAST_GAP, _APART * spread):
             continue
-        score = apart / max(spread, _LEAST_GAP / _APART) * float(np.sqrt(min(within.sum(), across.sum())))
-        if best is None or score > best[0]:
-            best = score, division
+        misfit = float(np.abs(values - np.where(within, *levels)).sum())
+        if best is None or misfit < best[0]:
+            best = misfit, division
     if best is None:
         return None
     return _named(hosts, [int(rack) if rack >= 0 else None for rack in best[1]])

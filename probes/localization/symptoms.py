@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from probes.base import Floats, ints, rate_text
-from probes.link_costs import HostMemory, Profile, SentSegments
+from probes.link_costs import HostMemory, Profile, SentSegments, SharedPort
 from probes.localization.fit import Ceiling, explain
 from probes.localization.groups import MAD_TO_SIGMA
 from probes.localization.links import LinkTable
-from probes.localization.model import Bought, Fault, FabricPlan
+from probes.localization.model import Bought, FabricPlan, Fault, joined
 from probes.localization.normal import SHORT, level, noise, slots
 from probes.localization.parts import FABRIC, families_inside
 from probes.localization.racks import Racks
@@ -86,27 +86,29 @@ def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) 
     Such a trunk may carry a single link at its full rate, and yet too few of them at once.
     """
     trunks = [port for port in profile.ports if port.name.startswith(_TRUNK) and port.s_per_byte > 0]
-    if not trunks:
-        return
-    carried = np.array([1 / port.s_per_byte for port in trunks])
     planned = plan.trunk_bytes_per_s if plan is not None else None
-    normal = planned or (float(np.median(carried)) if len(trunks) >= _FEWEST_HOSTS else 0.0)
+    if not trunks or not (planned or len(trunks) >= _FEWEST_HOSTS):
+        return
+    usual = planned or float(np.median([1 / port.s_per_byte for port in trunks]))
     found: dict[tuple[str, ...], Fault] = {}
-    for port, rate in zip(trunks, carried, strict=True):
-        if rate < _SLOW_TRUNK * normal:
-            sides = port.name.removeprefix(_TRUNK).split(" → ")
-            parts = _trunk_parts([side.split(",") for side in sides], racks, profile)
-            text = f"flows through {port.name} carry {rate_text(rate)} in all, normal is {rate_text(normal)}"
+    for port in trunks:
+        carried = 1 / port.s_per_byte
+        sides = [side.split(",") for side in port.name.removeprefix(_TRUNK).split(" → ")]
+        # A trunk of few hosts need not carry more than they send.
+        normal = min(usual, _sent_by(min(sides, key=len), port, profile))
+        if carried < _SLOW_TRUNK * normal:
+            parts = _trunk_parts(sides, racks, profile)
+            text = f"flows through {port.name} carry {rate_text(carried)} in all, normal is {rate_text(normal)}"
+            fault = Fault("trunk", parts, carried / normal, 0.0, port.links, (text,), "certain" if planned else "likely")
             before = found.get(parts)
-            found[parts] = Fault(
-                "trunk",
-                parts,
-                level=min(rate / normal, before.level if before else 1.0),
-                rows=tuple(sorted({*port.links, *(before.rows if before else ())})),
-                evidence=(*(before.evidence if before else ()), text),
-                sure="certain" if planned else "likely",
-            )
+            found[parts] = fault if before is None else joined(before, fault)
     yield from found.values()
+
+
+def _sent_by(hosts: Sequence[str], port: SharedPort, profile: Profile) -> float:
+    """Return what the hosts can send together: one transfer each NIC, at the fastest rate through the port."""
+    nics = {(one.host, one.nic) for one in profile.ranks if one.host in set(hosts)}
+    return len(nics) / float(profile.links.beta_s_per_byte[list(port.links)].min())
 
 
 def inside_hosts(table: LinkTable, bought: Bought | None) -> Iterator[Fault]:
