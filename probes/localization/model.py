@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-__all__ = ["Bought", "FabricPlan", "Fault", "FaultKind"]
+__all__ = ["Bought", "FabricPlan", "Fault", "FaultKind", "joined"]
 
 FaultKind = Literal[
     "egress",
@@ -74,3 +74,21 @@ class Fault:
     rows: tuple[int, ...] = ()
     evidence: tuple[str, ...] = ()
     sure: Literal["certain", "likely", "possible"] = "certain"
+
+
+def joined(one: Fault, other: Fault) -> Fault:
+    """Return the fault that two faults of the same parts are: both ways of a host or a pair, the worse level."""
+    kind, parts = one.kind, one.parts
+    if "pair" in kind and (kind != other.kind or parts != other.parts):
+        kind, parts = "pair", tuple(sorted(parts))
+    elif kind in ("egress", "ingress") and kind != other.kind:
+        kind = "host"
+    return replace(
+        one,
+        kind=kind,
+        parts=parts,
+        level=min(one.level, other.level),
+        extra_s=max(one.extra_s, other.extra_s),
+        rows=tuple(sorted({*one.rows, *other.rows})),
+        evidence=tuple(dict.fromkeys((*one.evidence, *other.evidence))),
+    )

@@ -1,0 +1,370 @@
+"""The fewest causes that explain the deviations of links from their normal values.
+
+A cause is a level of one part (a host, a pair of hosts, a trunk …) that all its links share. Causes combine in
+one of two ways. A rate is that of the slowest part on the way (`Ceiling`); a latency is the sum of what all
+parts add (`Sum`). Causes are added greedily, by how much better they explain the links, less a penalty for
+each. Then their levels are refined, and causes that others explain as well are removed.
+
+The misfit of a link is Huber's loss (1964) of its deviation in standard deviations, so that a disturbed link
+has a bounded pull. The penalty is that of the Bayesian information criterion (Schwarz 1978), with the choice
+among all parts of a kind added (Chen and Chen 2008), because each of many parts gets a chance to look bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from probes.base import Floats, Indices, Mask
+from probes.localization.groups import quantiles
+from probes.localization.model import FaultKind
+
+__all__ = ["Cause", "Ceiling", "Explanation", "Family", "Model", "Sum", "explain"]
+
+# Huber's loss is quadratic up to this many standard deviations. Beyond 3 a normal value is one of 370.
+_HUBER = 3.0
+# A cause must be at least so much better than none: a likelihood ratio of e^8 is one chance in 3,000.
+_LEAST_GAIN = 8.0
+# Of the links that tell a cause from none, at least this share must favour it. A part that is at fault slows
+# all its links; the rest of the share is for noise.
+_AGREE = 0.75
+# Levels that are tried for a part: the middle of its unexplained links, and that of its mildest ones, if
+# slower parts hold most of them back.
+_LEVELS = (0.5, 0.15)
+# Links this many standard deviations worse than explained are used to estimate a level.
+_WORSE = 1.0
+# Parts of the same family are added together with the best if their gain is at least this share of its gain.
+_TOGETHER = 0.5
+# A cause that was added stays until its slowdown is below this share of the least one that counts, so that
+# refinement does not drop what it has just added.
+_KEEP = 0.9
+# Rounds of adding, refining and removing; two suffice almost always.
+_MOST_ROUNDS, _REFINEMENTS = 4, 3
+_MOST_STEPS = 200
+_ENDS: tuple[FaultKind, ...] = ("host", "egress", "ingress")
+
+
+class Model(Protocol):
+    """Deviations of links, and how causes combine. ``severity`` is a cause's level, 0 for none."""
+
+    def start(self) -> Floats:
+        """Return the state of every link without any cause."""
+
+    def worse(self, state: Floats, at: Indices | slice = ...) -> Floats:
+        """Return by how many standard deviations links are worse than a state."""
+
+    def severity(self, state: Floats, at: Indices) -> Floats:
+        """Return the severity of one more cause that would explain each link exactly."""
+
+    def put(self, state: Floats, severity: Floats | float, at: Indices | slice = ...) -> Floats:
+        """Return the state of the links ``at`` with one more cause."""
+
+    def slowdown(self, state: Floats, after: Floats) -> Floats:
+        """Return by how much links are slower in one state than in another, as a logarithm."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ceiling:
+    """The slowest part decides. ``values`` are logarithms of the rates, relative to the normal ones."""
+
+    values: Floats
+    sigma: Floats
+
+    def start(self) -> Floats:
+        return np.zeros(len(self.values))
+
+    def worse(self, state: Floats, at: Indices | slice = slice(None)) -> Floats:
+        return (state - self.values[at]) / self.sigma[at]
+
+    def severity(self, state: Floats, at: Indices) -> Floats:
+        return -self.values[at]
+
+    def put(self, state: Floats, severity: Floats | float, at: Indices | slice = slice(None)) -> Floats:
+        return np.minimum(state, -np.asarray(severity))
+
+    def slowdown(self, state: Floats, after: Floats) -> Floats:
+        return state - after
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Extra latencies add up. ``values`` and ``normal`` are seconds, ``sigma`` is relative."""
+
+    values: Floats
+    normal: Floats
+    sigma: Floats
+
+    def start(self) -> Floats:
+        return self.normal.copy()
+
+    def worse(self, state: Floats, at: Indices | slice = slice(None)) -> Floats:
+        return np.log(self.values[at] / state) / self.sigma[at]
+
+    def severity(self, state: Floats, at: Indices) -> Floats:
+        return self.values[at] - state
+
+    def put(self, state: Floats, severity: Floats | float, at: Indices | slice = slice(None)) -> Floats:
+        return state + severity
+
+    def slowdown(self, state: Floats, after: Floats) -> Floats:
+        return np.log(after / state)
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Parts of one kind. ``labels`` has the part of each link, -1 for none; two arrays for two ends.
+
+    ``least`` is the smallest slowdown that counts, as a logarithm, for each part or all of them. ``cost`` is
+    added to the penalty of kinds that are rarer, or that other kinds imitate. ``possible`` masks the parts
+    whose links are enough to tell them from another kind. ``subject`` describes the links, with "{0}" and
+    "{1}" for the names of the part. Of the links that tell a part at fault from a sound one, at least the share
+    ``agree`` must favour the fault.
+    """
+
+    kind: FaultKind
+    labels: tuple[Indices, ...]
+    count: int
+    name: Callable[[int], tuple[str, ...]]
+    least: float
+    cost: float
+    possible: Mask
+    subject: str
+    agree: float = _AGREE
+
+    def links(self, part: int) -> Indices:
+        """Return the links of a part."""
+        return np.flatnonzero(np.logical_or.reduce([labels == part for labels in self.labels]))
+
+
+@dataclass(frozen=True, eq=False)
+class Cause:
+    """A part at fault, with its severity; ``gain`` is how much better it explains its ``links``."""
+
+    family: Family
+    part: int
+    severity: float
+    links: Indices
+    penalty: float
+    gain: float = 0.0
+
+    @property
+    def kind(self) -> FaultKind:
+        return self.family.kind
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return self.family.name(self.part)
+
+    @property
+    def subject(self) -> str:
+        """The words for its links."""
+        return self.family.subject.format(*self.parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The causes, the state of every link under all of them, and the total of misfits and penalties."""
+
+    causes: tuple[Cause, ...] = ()
+    state: Floats = field(default_factory=lambda: np.zeros(0))
+    total: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    family: Family
+    part: int
+    severity: float
+    penalty: float
+    net: float
+
+
+def explain(model: Model, families: Sequence[Family]) -> Explanation:
+    """Return the fewest causes among the parts of ``families`` that explain the links.
+
+    A cause that was added early may be in the way of a better one. So the search is repeated from the causes
+    of hosts and NICs alone, as long as that explains more: many pairs are often one host.
+    """
+    best = _search(model, families, ())
+    for _ in range(_MOST_ROUNDS):
+        ends = [cause for cause in best.causes if cause.kind in _ENDS]
+        if len(ends) == len(best.causes):
+            break
+        again = _search(model, families, ends)
+        if again.total >= best.total:
+            break
+        best = again
+    return best
+
+
+def _search(model: Model, families: Sequence[Family], known: Sequence[Cause]) -> Explanation:
+    """Return the causes that a greedy search from ``known`` ones adds and keeps."""
+    causes, state = list(known), _state(model, known)
+    for _ in range(_MOST_ROUNDS):
+        added = _added(model, families, causes, state)
+        if not added:
+            break
+        causes, state = _settled(model, [*causes, *added])
+    total = float(_loss(model.worse(state)).sum()) + sum(cause.penalty for cause in causes)
+    return Explanation(tuple(causes), state, total)
+
+
+def _added(model: Model, families: Sequence[Family], known: Sequence[Cause], state: Floats) -> list[Cause]:
+    """Return further causes, each the best in the state that the ones before it leave."""
+    taken = {(id(cause.family), cause.part) for cause in known}
+    found: list[Cause] = []
+    state = state.copy()
+    for _ in range(_MOST_STEPS):
+        before = model.worse(state)
+        every = [
+            one
+            for family in families
+            for one in _candidates(model, family, state, before)
+            if (id(family), one.part) not in taken
+        ]
+        if not every:
+            break
+        best = max(every, key=lambda one: one.net)
+        for one in every:
+            if one.family is best.family and one.net >= _TOGETHER * best.net:
+                links = one.family.links(one.part)
+                found.append(Cause(one.family, one.part, one.severity, links, one.penalty))
+                state[links] = model.put(state[links], one.severity, links)
+                taken.add((id(one.family), one.part))
+    return found
+
+
+def _candidates(model: Model, family: Family, state: Floats, before: Floats) -> list[_Candidate]:
+    """Return the parts of a family that explain more than they cost, each at its better level."""
+    unexplained = np.flatnonzero(before > _WORSE)
+    if not len(unexplained):
+        return []
+    severity = model.severity(state[unexplained], unexplained)
+    chosen = [(labels[unexplained], severity) for labels in family.labels]
+    label = np.concatenate([labels for labels, _ in chosen])
+    values = np.concatenate([each for _, each in chosen])
+    label, values = label[label >= 0], values[label >= 0]
+    if not len(label):
+        return []
+    best_net = np.zeros(family.count)
+    best_level = np.zeros(family.count)
+    penalty = _penalty(family)
+    for share in _LEVELS:
+        levels = quantiles(label, values, family.count, share)
+        levels[~family.possible | ~(levels > 0)] = np.nan
+        effect = _effects(model, family, state, before, levels)
+        told = effect.agree + effect.contradict
+        counts = (effect.agree >= family.agree * told) & (effect.slowdown >= family.least)
+        net = np.where(counts, effect.gain - penalty, 0.0)
+        better = net > best_net
+        best_net[better], best_level[better] = net[better], levels[better]
+    return [
+        _Candidate(family, int(part), float(best_level[part]), float(penalty[part]), float(best_net[part]))
+        for part in np.flatnonzero(best_net > 0)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Effects:
+    """For each part: by how much it lowers the misfit, links that favour it or not, and the mean slowdown."""
+
+    gain: Floats
+    agree: Floats
+    contradict: Floats
+    slowdown: Floats
+
+
+def _effects(model: Model, family: Family, state: Floats, before: Floats, levels: Floats) -> _Effects:
+    """Return what each part at its level would change; the slowdown is of the links that favour it."""
+    gain, agree, contradict, slower = (np.zeros(family.count) for _ in range(4))
+    wanted = np.append(np.isfinite(levels), False)  # the last one is for label -1
+    for labels in family.labels:
+        at = np.flatnonzero(wanted[labels])
+        label = labels[at]
+        after = model.put(state[at], levels[label], at)
+        lower = _loss(before[at]) - _loss(model.worse(after, at))
+        favours = lower > 0
+        gain += np.bincount(label, lower, family.count)
+        agree += np.bincount(label, favours, family.count)
+        contradict += np.bincount(label, lower < 0, family.count)
+        slower += np.bincount(label, favours * model.slowdown(state[at], after), family.count)
+    return _Effects(gain, agree, contradict, slower / np.maximum(agree, 1))
+
+
+def _penalty(family: Family) -> Floats:
+    sizes = sum(np.bincount(labels[labels >= 0], minlength=family.count) for labels in family.labels)
+    choices = max(1, int(family.possible.sum()))
+    return _LEAST_GAIN + family.cost + np.log(choices) + 0.5 * np.log(np.maximum(sizes, 1))
+
+
+def _settled(model: Model, causes: Sequence[Cause]) -> tuple[list[Cause], Floats]:
+    """Refine the severities, and remove the causes that the others make needless; the weakest goes first."""
+    left = list(causes)
+    while True:
+        for _ in range(_REFINEMENTS):
+            left = _refined(model, left)
+        gains, slowdowns, state = _own_effects(model, left)
+        left = [
+            Cause(one.family, one.part, one.severity, one.links, one.penalty, gain)
+            for one, gain in zip(left, gains, strict=True)
+        ]
+        nets = [one.gain - one.penalty for one in left]
+        weak = [
+            at for at, one in enumerate(left) if nets[at] <= 0 or slowdowns[at] < _KEEP * one.family.least
+        ]
+        if not weak:
+            return left, state
+        # Two causes may each be needless while the other is there, so one goes at a time.
+        del left[min(weak, key=lambda at: nets[at])]
+
+
+def _refined(model: Model, causes: Sequence[Cause]) -> list[Cause]:
+    """Return the causes, each at the median severity of the links that it decides."""
+    found = list(causes)
+    for at, cause in enumerate(found):
+        others = _state(model, [*found[:at], *found[at + 1 :]], cause.links)
+        severity = model.severity(others, cause.links)
+        decides = severity >= 0.5 * cause.severity
+        if isinstance(model, Ceiling):
+            # Links that another part holds back further do not show the level of this one.
+            decides &= -others < cause.severity
+            decides &= severity <= 2.0 * cause.severity + 3.0 * model.sigma[cause.links]
+        if decides.any():
+            found[at] = Cause(
+                cause.family, cause.part, float(np.median(severity[decides])), cause.links, cause.penalty
+            )
+    return found
+
+
+def _state(model: Model, causes: Sequence[Cause], at: Indices | None = None) -> Floats:
+    """Return the state of the links ``at`` (all by default) under the causes."""
+    state = model.start()
+    for cause in causes:
+        state[cause.links] = model.put(state[cause.links], cause.severity, cause.links)
+    return state if at is None else state[at]
+
+
+def _own_effects(model: Model, causes: Sequence[Cause]) -> tuple[list[float], list[float], Floats]:
+    """Return by how much the misfit would grow without each cause, its own slowdown, and the common state.
+
+    The slowdown is the median of the links that the cause makes clearly slower. Others may be held back by
+    another part as much.
+    """
+    state = _state(model, causes)
+    now = _loss(model.worse(state))
+    gains, slowdowns = [], []
+    for at, cause in enumerate(causes):
+        without = _state(model, [*causes[:at], *causes[at + 1 :]], cause.links)
+        gains.append(float((_loss(model.worse(without, cause.links)) - now[cause.links]).sum()))
+        slower = model.slowdown(without, state[cause.links])
+        clearly = slower[slower > 0.5 * cause.family.least]
+        slowdowns.append(float(np.median(clearly)) if len(clearly) else 0.0)
+    return gains, slowdowns, state
+
+
+def _loss(worse: Floats) -> Floats:
+    size = np.abs(worse)
+    return np.where(size < _HUBER, 0.5 * size * size, _HUBER * (size - 0.5 * _HUBER))

@@ -1,0 +1,60 @@
+"""Parts that add latency: the latencies of links as sums of what all parts on the way add."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.base import Floats, Indices
+from probes.localization.fit import Explanation, Sum, explain
+from probes.localization.links import LinkTable
+from probes.localization.normal import noise, normal
+from probes.localization.parts import families
+from probes.localization.racks import Racks
+
+__all__ = ["Latencies", "latencies", "one_a_pair"]
+
+# Smallest latencies that count, relative to the normal one. Scheduling and cables of other lengths differ by
+# less; whatever else is wrong adds several times as much.
+_LEAST = {"end": float(np.log(1.35)), "pair": float(np.log(1.5)), "trunk": float(np.log(1.5))}
+_SHORT_OF_BOUGHT = float(np.log(2.0))
+# Round trips vary by some per cent even when nothing disturbs them.
+_LEAST_SIGMA = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class Latencies:
+    """Latencies by links, one a pair of ranks, their normal values (s), and the explanation."""
+
+    table: LinkTable
+    alpha_s: Floats
+    normal_s: Floats
+    found: Explanation
+
+
+def one_a_pair(table: LinkTable) -> LinkTable:
+    """Return the links with a latency, one of both ways: a round trip cannot tell one way from the other."""
+    known = np.flatnonzero(np.isfinite(table.alpha))
+    low = np.minimum(table.src[known], table.dst[known]).astype(np.int64)
+    high = np.maximum(table.src[known], table.dst[known])
+    _, first = np.unique(low * len(table.ends.host) + high, return_index=True)
+    return table.at(known[np.sort(first)])
+
+
+def latencies(
+    table: LinkTable, classes: Indices, divisions: Sequence[Racks], bought_s: float | None
+) -> Latencies:
+    """Explain the latencies of ``table``, which has one link a pair of ranks."""
+    rack = divisions[0].of_host if divisions else None
+    level = -normal(table, -table.alpha, classes, rack).level
+    if bought_s is not None and level.min() > np.log(bought_s) + _SHORT_OF_BOUGHT:
+        fast = table.alpha[table.alpha < np.log(bought_s) + _SHORT_OF_BOUGHT]
+        expected = float(np.median(fast)) if len(fast) > 1 else float(np.log(bought_s))
+        level = level - level.min() + expected
+    sigma = noise(table.alpha - level, _LEAST_SIGMA)
+    model = Sum(np.exp(table.alpha), np.exp(level), np.full(len(table), sigma))
+    least = {**_LEAST, "fabric": _SHORT_OF_BOUGHT}
+    parts = families(table, divisions, least, directed=False, fabric=bought_s is not None)
+    return Latencies(table, model.values, model.normal, explain(model, parts))

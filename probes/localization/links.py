@@ -1,0 +1,144 @@
+"""The measured links of a profile as columns, with the hosts, NICs and ranks at their ends as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from probes.base import Floats, Indices, Ints, Mask, floats, ints
+from probes.link_costs import Profile
+
+__all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
+
+# A latency of 0 has no logarithm. No link of any machine takes less than a nanosecond.
+_LEAST_ALPHA_S = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """The ranks of a profile, each with the number of its host, of its NIC, and its position in its host.
+
+    Ranks of a host without names of NICs count as one NIC.
+    """
+
+    host: Ints
+    nic: Ints
+    slot: Ints
+    host_names: tuple[str, ...]
+    nic_names: tuple[str, ...]
+    rank_names: tuple[str, ...]
+
+    @property
+    def has_nics(self) -> bool:
+        """Whether some host has several NICs."""
+        return len(self.nic_names) > len(self.host_names)
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether some NIC serves several ranks."""
+        return len(self.rank_names) > len(self.nic_names)
+
+
+@dataclass(frozen=True, eq=False)
+class LinkTable:
+    """Links as columns: the ranks at both ends, the row in the profile, and what was measured.
+
+    ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is the logarithm of the
+    median time per byte over the best, ``late`` that of the 90th percentile. ``width`` is the standard error
+    of ``rate`` from the bootstrap interval. ``alpha`` is NaN where an end waited for a core.
+    """
+
+    ends: Ends
+    src: Ints
+    dst: Ints
+    row: Ints
+    rate: Floats
+    alpha: Floats
+    wander: Floats
+    late: Floats
+    width: Floats
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def at(self, rows: Indices) -> LinkTable:
+        """Return the links of these rows of the table."""
+        columns = (name for name in self.__dataclass_fields__ if name != "ends")
+        return LinkTable(self.ends, *(getattr(self, name)[rows] for name in columns))
+
+    @cached_property
+    def src_host(self) -> Ints:
+        return self.ends.host[self.src]
+
+    @cached_property
+    def dst_host(self) -> Ints:
+        return self.ends.host[self.dst]
+
+
+def ends_of(profile: Profile) -> Ends:
+    """Return the ends of a profile's links."""
+    hosts: dict[str, int] = {}
+    nics: dict[tuple[str, str], int] = {}
+    counts: dict[str, int] = {}
+    host, nic, slot = [], [], []
+    for rank in profile.ranks:
+        host.append(hosts.setdefault(rank.host, len(hosts)))
+        nic.append(nics.setdefault((rank.host, rank.nic), len(nics)))
+        slot.append(counts.get(rank.host, 0))
+        counts[rank.host] = slot[-1] + 1
+    several = {name for name in hosts if sum(where == name for where, _ in nics) > 1}
+    return Ends(
+        host=ints(host),
+        nic=ints(nic),
+        slot=ints(slot),
+        host_names=tuple(hosts),
+        nic_names=tuple(f"{where} {name}".strip() if where in several else where for where, name in nics),
+        rank_names=tuple(
+            f"{one.host} rank {one.rank}" if counts[one.host] > 1 else one.host for one in profile.ranks
+        ),
+    )
+
+
+def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
+    """Return the measured links between hosts, and those inside hosts.
+
+    Links that were inferred from others are left out, because they are no further evidence.
+    """
+    ends, links = ends_of(profile), profile.links
+    measured = (
+        ~links.flagged("inferred") if any("inferred" in words for words in links.flags) else _all(links.src)
+    )
+    late = links.flagged("preempted") if any("preempted" in words for words in links.flags) else None
+    alpha = np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S))
+    if late is not None:
+        alpha[late] = np.nan
+    inside = ends.host[links.src] == ends.host[links.dst]
+    best = links.beta_s_per_byte
+    columns = {
+        "rate": -np.log(best),
+        "alpha": alpha,
+        "wander": np.log(np.maximum(links.beta_median_s_per_byte, best) / best),
+        "late": np.log(np.maximum(links.beta_p90_s_per_byte, best) / best),
+        # A 95 % interval of normal values is 3.92 standard deviations wide.
+        "width": np.log(
+            np.maximum(links.beta_high_s_per_byte, best) / np.minimum(links.beta_low_s_per_byte, best)
+        )
+        / 3.92,
+    }
+    between, within = (
+        LinkTable(
+            ends,
+            ints(links.src[rows]),
+            ints(links.dst[rows]),
+            ints(rows),
+            **{name: floats(values[rows]) for name, values in columns.items()},
+        )
+        for rows in (np.flatnonzero(measured & ~inside), np.flatnonzero(measured & inside))
+    )
+    return between, within
+
+
+def _all(column: Ints) -> Mask:
+    return np.ones(len(column), dtype=np.bool_)

@@ -1,0 +1,343 @@
+"""Localization: from a profile to the fewest faults that explain it, each named with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from probes.base import Floats, Indices, longs, rate_text
+from probes.link_costs import Profile
+from probes.localization.fit import Cause, Explanation
+from probes.localization.latency import Latencies, latencies, one_a_pair
+from probes.localization.links import LinkTable, tables_of
+from probes.localization.model import Bought, FabricPlan, Fault, joined
+from probes.localization.normal import normal, slots
+from probes.localization.parts import WHOLE, is_trunk
+from probes.localization.racks import Racks, by_latency, by_plan, by_ports, moved
+from probes.localization.rates import Rates, rates, unsteadiness
+from probes.localization.symptoms import (
+    inside_hosts,
+    lossy_hosts,
+    shunned,
+    slow_processors,
+    slow_trunks,
+)
+
+__all__ = ["locate"]
+
+# A cause with less than twice the gain that it needs is likely, not certain.
+_CLEAR = 2.0
+# A slow processor explains rates and latencies of its host that are worse by at most this factor more.
+_BY_CPU = 1.4
+# Bytes that a TCP connection has in flight at most, by Linux's default limit of its receive buffer
+# (net.ipv4.tcp_rmem, 6 MiB) less what a short measurement leaves unused. A link with less in flight than it
+# could carry is slow because it is long.
+_IN_FLIGHT_BYTES = 1 << 20
+_LONG = float(np.log(3.0))
+# Links that lose packets vary by at least this much more than others (logarithm of slow over best).
+_LOSS_VARIES = 0.1
+
+_Ends = dict[tuple[str, ...], Fault]
+
+
+@dataclass(frozen=True, eq=False)
+class _Between:
+    """What is known about the links between hosts."""
+
+    table: LinkTable
+    latencies: Latencies
+    rates: Rates
+    steady: Explanation
+    racks: Racks | None
+    misplaced: list[Fault]
+
+
+def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | None = None) -> list[Fault]:
+    """Return the fewest faults that explain the profile, the worst first; none if all is normal.
+
+    Normal is what most parts of the cluster reach; with ``bought``, what was paid for. ``plan`` says which
+    hosts and NICs share switches; without it, racks are inferred where latencies or rates show them. Takes
+    O(n² log n) for n ranks and each of the faults.
+    """
+    table, inside = tables_of(profile)
+    processors = list(slow_processors(profile.memory))
+    found: list[Fault] = []
+    if len(table):
+        between = _between(profile, table, bought, plan)
+        found = list(_of_links(between, bought, plan))
+        found = _without_variations(_with_lossy(found, between, profile))
+        found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
+        found += between.misplaced
+    found += inside_hosts(inside, bought)
+    return sorted(_with_processors(found, processors), key=_badness)
+
+
+def _between(profile: Profile, table: LinkTable, bought: Bought | None, plan: FabricPlan | None) -> _Between:
+    """Explain latencies, rates and unsteadiness of the links between hosts."""
+    hosts = table.ends.host_names
+    slot, misplaced = _rails(table, plan)
+    classes = slots(table, slot)
+    once = one_a_pair(table)
+    racks, moves = _racks(table, once, slot, plan)
+    misplaced += moves
+    # Racks that only trunks show have no latency of their own.
+    distant = [racks] if racks is not None and racks.is_division else []
+    trunks = by_ports(profile.ports, hosts) if plan is None or not plan.racks else None
+    known = {one.key() for one in distant}
+    divisions = [*distant, *([trunks] if trunks is not None and trunks.key() not in known else [])]
+    bought_s = bought.latency_s if bought is not None else None
+    return _Between(
+        table,
+        latencies(once, slots(once, slot), distant, bought_s),
+        rates(table, classes, divisions, bought, plan),
+        unsteadiness(table, divisions),
+        divisions[0] if divisions else racks,
+        misplaced,
+    )
+
+
+def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fault]]:
+    """Return the rail of each rank (by default, its position in its host), and NICs on a wrong rail."""
+    ends = table.ends
+    if plan is None or not plan.rails:
+        return ends.slot, []
+    by_name = {f"{host} {nic}": rail for (host, nic), rail in plan.rails.items()}
+    by_name |= {host: rail for (host, _), rail in plan.rails.items() if host in ends.nic_names}
+    planned = longs([by_name.get(name, -1) for name in ends.nic_names])
+    if (planned < 0).any():
+        return ends.slot, []
+    once = one_a_pair(table)
+    # Relative to the nearest NICs of the same two hosts, the distance between racks does not matter.
+    codes = once.src_host.astype(np.int64) * len(ends.host_names) + once.dst_host
+    codes = np.unique(codes, return_inverse=True)[1]
+    nearest = np.full(int(codes.max(initial=0)) + 1, np.inf)
+    np.minimum.at(nearest, codes, once.alpha)
+    count = int(planned.max()) + 1
+    rails = Racks(planned, tuple(map(str, range(count))))
+    nics = longs([ends.nic[once.src], ends.nic[once.dst]])
+    moves = moved(rails, nics, once.alpha - nearest[codes])
+    faults = [
+        Fault(
+            "miswired",
+            (ends.nic_names[nic],),
+            evidence=(
+                f"latencies of {ends.nic_names[nic]} are those of rail {rail}, the plan says rail {planned[nic]}",
+            ),
+        )
+        for nic, rail in sorted(moves.items())
+    ]
+    actual = planned.copy()
+    actual[list(moves)] = list(moves.values())
+    return actual[ends.nic], faults
+
+
+def _racks(
+    table: LinkTable, once: LinkTable, slot: Indices, plan: FabricPlan | None
+) -> tuple[Racks | None, list[Fault]]:
+    """Return the racks as they are, and the hosts that are not in the rack of the plan."""
+    hosts = table.ends.host_names
+    plain = once.alpha + normal(once, -once.alpha, slots(once, slot)).level if len(once) else once.alpha
+    if plan is None or not plan.racks:
+        return by_latency(once, plain, hosts), []
+    racks = by_plan(plan, hosts)
+    moves = moved(racks, longs([once.src_host, once.dst_host]), plain)
+    division = racks.of_host.copy()
+    division[list(moves)] = list(moves.values())
+    faults = [
+        Fault(
+            "miswired",
+            (hosts[host],),
+            evidence=(
+                f"latencies of {hosts[host]} are those of rack {racks.names[rack]}, "
+                f"the plan says rack {racks.names[racks.of_host[host]]}",
+            ),
+        )
+        for host, rack in sorted(moves.items())
+    ]
+    return Racks(division, racks.names), faults
+
+
+def _of_links(between: _Between, bought: Bought | None, plan: FabricPlan | None) -> Iterator[Fault]:
+    """Yield the faults that links show: one for each part, of the kind that explains the most."""
+    known = plan is not None or bought is not None
+    slow = _by_part(_rate_fault(cause, between.rates, known=known) for cause in between.rates.found.causes)
+    late = _by_part(_latency_fault(cause, between.latencies) for cause in between.latencies.found.causes)
+    unsteady = _by_part(_flapping_fault(cause, between.table) for cause in between.steady.causes)
+    for parts, fault in unsteady.items():
+        by_rate = slow.get(parts)
+        if by_rate is None:
+            yield fault
+        elif fault.level < by_rate.level:
+            yield replace(fault, evidence=(*fault.evidence, *by_rate.evidence))
+            del slow[parts]
+    for parts, fault in slow.items():
+        if parts not in late:
+            yield fault
+    for parts, fault in late.items():
+        if parts not in slow:
+            yield fault
+        elif _is_long(fault, between):
+            yield replace(fault, level=slow[parts].level, evidence=(*fault.evidence, *slow[parts].evidence))
+        else:
+            evidence = (*slow[parts].evidence, *fault.evidence)
+            yield replace(slow[parts], extra_s=fault.extra_s, evidence=evidence)
+
+
+def _by_part(faults: Iterable[Fault]) -> _Ends:
+    """Return the faults by the names of their parts; both ways of one part become one fault."""
+    found: _Ends = {}
+    for fault in faults:
+        parts = tuple(sorted(fault.parts))
+        before = found.get(parts)
+        found[parts] = fault if before is None else joined(before, fault)
+    return found
+
+
+def _rate_fault(cause: Cause, rates: Rates, *, known: bool) -> Fault:
+    at = cause.links
+    slow = at[rates.deviation[at] < -0.5 * cause.severity]
+    measured, usual = (float(np.exp(np.median(values[slow]))) for values in (rates.table.rate, rates.level))
+    text = (
+        f"{len(slow)} of {len(at)} {cause.subject} carry {rate_text(measured)}, normal is {rate_text(usual)}"
+    )
+    sure = _sureness(cause)
+    # Two racks may be connected by a thin trunk by design.
+    if is_trunk(cause.family) and not known and len(cause.parts) == 2:
+        sure = "possible"
+    rows = tuple(rates.table.row[slow].tolist())
+    return Fault(cause.kind, cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,), sure)
+
+
+def _latency_fault(cause: Cause, found: Latencies) -> Fault:
+    at = cause.links
+    late = at[found.alpha_s[at] > found.normal_s[at] + 0.5 * cause.severity]
+    measured, usual = float(np.median(found.alpha_s[late])), float(np.median(found.normal_s[late]))
+    text = f"{len(late)} of {len(at)} {cause.subject} take {_time(measured)}, normal is {_time(usual)}"
+    rows = tuple(found.table.row[late].tolist())
+    return Fault("latency", cause.parts, 1.0, cause.severity, rows, (text,), _sureness(cause))
+
+
+def _flapping_fault(cause: Cause, table: LinkTable) -> Fault:
+    at = cause.links
+    times, usual = (np.exp(np.median(one)) for one in (table.late[at], table.late))
+    text = (
+        f"{len(at)} {cause.subject} are unsteady: one message of ten takes {times:.2f} times as long "
+        f"as the fastest, normal is {usual:.2f}"
+    )
+    rows = tuple(table.row[at].tolist())
+    return Fault("flapping", cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,), _sureness(cause))
+
+
+def _sureness(cause: Cause) -> Literal["certain", "likely", "possible"]:
+    return "certain" if cause.gain >= _CLEAR * cause.penalty else "likely"
+
+
+def _is_long(fault: Fault, between: _Between) -> bool:
+    """Return whether links of this extra latency cannot have enough bytes in flight for their normal rate."""
+    usual_s = float(np.median(between.latencies.normal_s))
+    rate = float(np.exp(np.median(between.rates.level)))
+    round_trip_s = 2 * (usual_s + fault.extra_s)
+    return bool(np.log(1 + fault.extra_s / usual_s) > _LONG and rate * round_trip_s > _IN_FLIGHT_BYTES)
+
+
+def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> list[Fault]:
+    """Return the faults; those that lost packets explain are named so, and silent losses are added."""
+    lossy = lossy_hosts(profile.segments)
+    target = shunned(profile.segments)
+    place = {row: at for at, row in enumerate(between.table.row.tolist())}
+    names = between.table.ends.host_names
+    result: list[Fault] = []
+    explained: set[str] = set()
+    for fault in found:
+        at = longs([place[row] for row in fault.rows])
+        senders = {names[host] for host in between.table.src_host[at]} if len(at) else set()
+        host = _host_of(fault.parts[0])
+        of_sender = [name for name in lossy if name in senders and name in {*fault.parts, host}]
+        of_target = bool(target) and target in fault.parts
+        varies = fault.kind == "flapping" or _varies(between.table, at)
+        if fault.kind != "trunk" and fault.parts != WHOLE and (of_sender or of_target) and varies:
+            explained.update(of_sender)
+            text = tuple(lossy[name].told for name in of_sender) or (
+                f"all hosts but {target} retransmitted TCP segments: packets to it get lost",
+            )
+            result.append(replace(fault, kind="loss", evidence=(*text, *fault.evidence)))
+        else:
+            explained.update(of_sender)
+            result.append(fault)
+    result += [
+        Fault("loss", (name,), evidence=(one.told,), sure="likely")
+        for name, one in lossy.items()
+        if name not in explained
+    ]
+    return _one_loss_each(result)
+
+
+def _one_loss_each(faults: Sequence[Fault]) -> list[Fault]:
+    """Return the faults with one loss for each part."""
+    found: dict[tuple[str, tuple[str, ...]], Fault] = {}
+    for fault in faults:
+        key = (fault.kind, tuple(sorted(fault.parts)))
+        found[key] = joined(found[key], fault) if key in found else fault
+    return list(found.values())
+
+
+def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
+    """Return the faults without pairs and NICs of hosts that are unsteady: their links differ by chance."""
+    unsteady = {
+        fault.parts[0] for fault in faults if fault.kind in ("flapping", "loss") and len(fault.parts) == 1
+    }
+
+    def is_part_of_one(fault: Fault) -> bool:
+        hosts = {_host_of(part) for part in fault.parts}
+        return bool(hosts & unsteady) and (len(fault.parts) == 2 or fault.parts[0] not in hosts)
+
+    links = ("flapping", "loss", "pair", "one_way_pair", "egress", "ingress", "host")
+    return [fault for fault in faults if fault.kind not in links or not is_part_of_one(fault)]
+
+
+def _host_of(part: str) -> str:
+    """Return the host of a part; NICs and ranks are named after their host."""
+    return part.split(" ")[0]
+
+
+def _varies(table: LinkTable, at: Indices) -> bool:
+    """Return whether these links vary more than most."""
+    if not len(at):
+        return False
+    more: list[Floats] = [table.wander, table.late]
+    return any(float(np.median(one[at]) - np.median(one)) > _LOSS_VARIES for one in more)
+
+
+def _other_trunks(found: Sequence[Fault], trunks: Iterable[Fault]) -> list[Fault]:
+    """Return the ``trunks`` that are not found yet, which have other links."""
+    named = [set(fault.rows) for fault in found if fault.kind == "trunk"]
+    return [
+        trunk
+        for trunk in trunks
+        if not any(2 * len(rows.intersection(trunk.rows)) > len(trunk.rows) for rows in named)
+    ]
+
+
+def _with_processors(found: Sequence[Fault], processors: Sequence[Fault]) -> list[Fault]:
+    """Return the faults without those that slow processors explain."""
+    slow = {fault.parts[0]: fault for fault in processors}
+    kept = []
+    for fault in found:
+        by = slow.get(fault.parts[0]) if len(fault.parts) == 1 else None
+        if by is None or fault.level < by.level / _BY_CPU or fault.kind in ("loss", "miswired"):
+            kept.append(fault)
+        else:
+            slow[by.parts[0]] = replace(joined(by, fault), kind="cpu", level=by.level)
+    return [*kept, *slow.values()]
+
+
+def _badness(fault: Fault) -> tuple[float, tuple[str, ...]]:
+    return fault.level - fault.extra_s, fault.parts
+
+
+def _time(seconds: float) -> str:
+    """Return a time in ms or us with three digits."""
+    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"

@@ -1,0 +1,149 @@
+"""Normal values of links, and their noise: what a sound link of each class carries, and its latency.
+
+A class is a pair of positions in a host (NIC 0 to NIC 2 crosses rails, NIC 0 to NIC 0 does not), within a rack
+or between racks. What is normal comes from the fast links of most hosts, so that slow hosts, up to half of
+them, do not count. What was bought replaces it if the cluster as a whole falls short of that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.base import Floats, Indices, Mask
+from probes.localization.groups import MAD_TO_SIGMA, quantiles, upper_median
+from probes.localization.links import LinkTable
+
+__all__ = ["SHORT", "Normal", "level", "noise", "normal", "slots"]
+
+# What was bought is taken for normal if the fast links fall short of it by over a tenth. The share that
+# payload reaches is not known better than that before the first measurement.
+SHORT = -float(np.log(0.9))
+# Links within this distance of the first estimate (as a logarithm) refine it.
+_NEAR = 0.10
+# Classes whose levels differ by less than this are one class, which is known better than each of them.
+_ALIKE = 0.05
+# The share of a host's links that may be slow without hiding what it can carry.
+_SLOW_LINKS = 0.75
+# Two of six hosts that are as bought have a fifteenth of the links between themselves.
+_AS_BOUGHT = 0.05
+_FEWEST_HOSTS, _FEWEST_IN_CLASS = 3, 6
+# The first window of the noise, in logarithms, and how many standard deviations the next ones have.
+_WINDOW, _SIGMAS = 0.2, 4.5
+# Clocks and the choice of sizes make equal links differ by about 1 %.
+_LEAST_SIGMA = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Normal:
+    """The normal logarithm of each link; ``short`` is by how much the whole falls short of what was bought."""
+
+    level: Floats
+    short: float = 0.0
+
+
+def normal(
+    table: LinkTable,
+    values: Floats,
+    classes: Indices,
+    rack: Indices | None = None,
+    bought: float | None = None,
+) -> Normal:
+    """Return the normal value of each link; larger ``values`` are better.
+
+    ``classes`` has the class of each link. With ``rack``, the rack of each host (-1 if unknown), links
+    between racks may have a lower level by design. ``bought`` is the value that was bought.
+    """
+    found = np.empty(len(values))
+    src_host, count = table.src_host, len(table.ends.host_names)
+    across = np.zeros(len(values), dtype=np.bool_)
+    if rack is not None:
+        here, there = rack[src_host], rack[table.dst_host]
+        across = (here >= 0) & (there >= 0) & (here != there)
+    if (~across).any():
+        found[~across] = _by_class(values, classes, ~across, src_host, count)
+    if rack is not None and across.any():
+        found[across] = _by_class(values, classes, across, here, int(rack.max()) + 1, there)
+    if across.any() and (~across).any():
+        gap = float(np.median(found[~across]) - np.median(found[across]))
+        if abs(gap) < _ALIKE:
+            found[across] += gap
+    if bought is None:
+        return Normal(found)
+    short = bought - float(found.max())
+    near = np.isfinite(values) & (np.abs(values - bought) < SHORT)
+    expected = float(np.median(values[near])) if near.sum() >= 2 else bought
+    found += max(0.0, expected - float(found.max())) if short >= SHORT else 0.0
+    # If some links of a class are as bought, the class is not slower by design, however many of them are slow.
+    every, reached = np.bincount(classes), np.bincount(classes[near], minlength=int(classes.max()) + 1)
+    as_bought = (reached >= _AS_BOUGHT * every) & (reached >= 2)
+    return Normal(np.where(as_bought[classes], np.maximum(found, expected), found), short)
+
+
+def level(values: Floats, source: Indices, count: int, target: Indices | None = None) -> float:
+    """Return the level that the fast links of most of ``count`` sources reach.
+
+    A source is a host. With ``target``, sources and targets are racks, and each pair of racks counts once,
+    because a small rack has few links.
+    """
+    ok = np.isfinite(values)
+    source = source[ok]
+    if target is None:
+        best = upper_median(quantiles(source, values[ok], count, _SLOW_LINKS))
+    else:
+        pairs = quantiles(source * count + target[ok], values[ok], count * count, 0.5).reshape(count, count)
+        best = upper_median(np.where(np.isfinite(pairs), pairs, -np.inf).max(axis=1))
+    values = values[ok]
+    near = values[np.abs(values - best) < _NEAR]
+    return float(np.median(near)) if len(near) else best
+
+
+def noise(deviation: Floats, least: float = _LEAST_SIGMA) -> float:
+    """Return the standard deviation of the links near their normal value."""
+    deviation = deviation[np.isfinite(deviation)]
+    window, sigma = _WINDOW, least
+    for _ in range(3):
+        near = deviation[np.abs(deviation) < window]
+        if not len(near):
+            return sigma
+        sigma = max(least, MAD_TO_SIGMA * float(np.median(np.abs(near - np.median(near)))))
+        window = _SIGMAS * sigma
+    return sigma
+
+
+def slots(table: LinkTable, slot: Indices) -> Indices:
+    """Return the class of each link by the positions of its ends in their hosts; one if hosts differ."""
+    ends = table.ends
+    sizes = np.bincount(ends.host)
+    hosts = len(sizes)
+    if hosts < _FEWEST_HOSTS or (sizes != sizes[0]).any():
+        return np.zeros(len(table), dtype=np.int64)
+    return slot[table.src].astype(np.int64) * int(slot.max() + 1) + slot[table.dst]
+
+
+def _by_class(
+    values: Floats,
+    classes: Indices,
+    these: Mask,
+    source: Indices,
+    count: int,
+    target: Indices | None = None,
+) -> Floats:
+    """Return the normal value of the links ``these``; classes with alike levels, or few links, are one."""
+    ok = these & np.isfinite(values)
+    if not ok.any():
+        return np.zeros(int(these.sum()))
+
+    def level_of(here: Mask) -> float:
+        return level(values[here], source[here], count, None if target is None else target[here])
+
+    whole = level_of(ok)
+    found = np.full(int(classes.max()) + 1, whole)
+    sizes = np.bincount(classes[ok], minlength=len(found))
+    used = np.flatnonzero(sizes)
+    if len(used) > 1 and sizes[used].min() >= _FEWEST_IN_CLASS:
+        found[used] = [level_of(ok & (classes == one)) for one in used]
+        if np.ptp(found[used]) < _ALIKE:
+            found[used] = whole
+    return found[classes[these]]

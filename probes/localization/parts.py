@@ -1,0 +1,179 @@
+"""The parts that links cross, as families of possible causes: hosts, NICs, ranks, pairs, trunks, the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from probes.base import Indices, Mask
+from probes.localization.fit import Family
+from probes.localization.links import LinkTable
+from probes.localization.model import FaultKind
+from probes.localization.racks import Racks
+
+__all__ = ["FABRIC", "WHOLE", "families", "families_inside", "is_trunk"]
+
+FABRIC = "fabric"
+WHOLE = (FABRIC,)
+# Rarer kinds cost more: a rank or a pair is blamed only if no host explains as much, and one way of a pair
+# only if the other is sound. A fault of two links is as likely as two of one.
+# A fault of the fabric, or of a trunk, holds back all its links. If only most of them are slow, most hosts are.
+_ALL, _TRUNK = 0.97, 0.9
+_OF_HOST, _OF_TRUNK, _OF_NIC, _OF_PAIR, _OF_END_PAIR = 0.0, 1.0, 1.0, 2.0, 4.0
+
+
+def families(
+    table: LinkTable,
+    divisions: Sequence[Racks],
+    least: dict[str, float],
+    *,
+    directed: bool = True,
+    fabric: bool = False,
+    end_pairs: bool = True,
+) -> list[Family]:
+    """Return the families of parts of the links of ``table``.
+
+    ``least`` has the smallest slowdown that counts, as a logarithm, of "end", "pair", "one way" (of a pair) and "trunk". Without
+    ``directed`` both ways of a part are one. With ``fabric``, one cause may hold back all links. With
+    ``end_pairs``, pairs of NICs and of ranks are parts, too.
+    """
+    ends = table.ends
+    found = list(_of_ends(table, ends.host, ends.host_names, _OF_HOST, least, directed))
+    found += _of_pairs(table, ends.host, ends.host_names, _OF_PAIR, least, directed)
+    if ends.has_nics:
+        found += _of_ends(table, ends.nic, ends.nic_names, _OF_NIC, least, directed)
+        if end_pairs:
+            found += _of_pairs(table, ends.nic, ends.nic_names, _OF_END_PAIR, least, directed)
+    if ends.has_ranks:
+        ranks = np.arange(len(ends.host))
+        found += _of_ends(table, ranks, ends.rank_names, _OF_NIC, least, directed)
+        if end_pairs:
+            found += _of_pairs(table, ranks, ends.rank_names, _OF_END_PAIR, least, directed)
+    for racks in divisions:
+        found += _of_racks(table, racks, least["trunk"], directed)
+    if fabric:
+        labels = np.zeros(len(table), dtype=np.int64)
+        found.append(Family("fabric", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links between hosts", _ALL))
+    return found
+
+
+def families_inside(table: LinkTable, least: dict[str, float], *, fabric: bool) -> list[Family]:
+    """Return the families of parts of links inside hosts: ranks, pairs of ranks, and all of a host."""
+    ends = table.ends
+    host, count = table.src_host.astype(np.int64), len(ends.host_names)
+    ranks = np.arange(len(ends.host))
+    found = [
+        Family(
+            "inside",
+            (host,),
+            count,
+            lambda part: (ends.host_names[part],),
+            least["end"],
+            _OF_HOST,
+            np.bincount(host, minlength=count) > 1,
+            "links inside {0}",
+        ),
+        *_of_ends(table, ranks, ends.rank_names, _OF_NIC, least, directed=True),
+        *_of_pairs(table, ranks, ends.rank_names, _OF_PAIR, least, directed=True),
+    ]
+    if fabric:
+        labels = np.zeros(len(table), dtype=np.int64)
+        found.append(
+            Family("inside", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links inside hosts", _ALL)
+        )
+    return found
+
+
+def is_trunk(family: Family) -> bool:
+    """Return whether the parts of the family are trunks."""
+    return family.kind == "trunk"
+
+
+def _of_ends(
+    table: LinkTable, unit: Indices, names: Sequence[str], cost: float, least: dict[str, float], directed: bool
+) -> Iterator[Family]:
+    """Yield the families of what sends, of what receives, and of both."""
+    src, dst = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64)
+    count = len(names)
+    sends, receives = _several_peers(src, dst, count), _several_peers(dst, src, count)
+
+    def name(part: int) -> tuple[str, ...]:
+        return (names[part],)
+
+    yield Family("host", (src, dst), count, name, least["end"], cost, sends | receives, "links from and to {0}")
+    if directed:
+        yield Family("egress", (src,), count, name, least["end"], cost, sends, "links from {0}")
+        yield Family("ingress", (dst,), count, name, least["end"], cost, receives, "links to {0}")
+
+
+def _of_pairs(
+    table: LinkTable, unit: Indices, names: Sequence[str], cost: float, least: dict[str, float], directed: bool
+) -> Iterator[Family]:
+    """Yield the families of pairs, both ways and one way; only measured pairs are parts."""
+    src, dst, count = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64), len(names)
+
+    def family(kind: FaultKind, first: Indices, second: Indices, subject: str) -> Family:
+        codes, labels = np.unique(first * count + second, return_inverse=True)
+        name, every = _pair_name(codes, names), _yes(len(codes))
+        smallest = least["pair"] if kind == "pair" else least.get("one way", least["pair"])
+        return Family(kind, (labels,), len(codes), name, smallest, cost, every, subject)
+
+    yield family("pair", np.minimum(src, dst), np.maximum(src, dst), "links between {0} and {1}")
+    if directed:
+        yield family("one_way_pair", src, dst, "links from {0} to {1}")
+
+
+def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> Iterator[Family]:
+    """Yield the families of trunks: between two racks, and, if there are more, those of each rack."""
+    here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
+    across = (here >= 0) & (there >= 0) & (here != there)
+    if not across.any():
+        return
+    count = len(racks)
+
+    def family(first: Indices, second: Indices, subject: str) -> Family:
+        codes, labels = np.unique(np.where(across, first * count + second, -1), return_inverse=True)
+        skipped = int(codes[0] == -1)
+        codes = codes[skipped:]
+        several = np.bincount(labels, minlength=len(codes) + skipped)[skipped:] > 2
+        name = _pair_name(codes, racks.names)
+        return Family("trunk", (labels - skipped,), len(codes), name, least, _OF_TRUNK, several, subject, _TRUNK)
+
+    yield family(np.minimum(here, there), np.maximum(here, there), "links between racks {0} and {1}")
+    if directed:
+        yield family(here, there, "links from rack {0} to rack {1}")
+    if len(set(here[across].tolist()) | set(there[across].tolist())) > 2:
+        src, dst = np.where(across, here, -1), np.where(across, there, -1)
+        sizes = np.bincount(racks.of_host[racks.of_host >= 0], minlength=count)
+        # The trunk of a rack of one host is that host.
+        several = sizes > 1
+
+        def name(part: int) -> tuple[str, ...]:
+            return (racks.names[part],)
+
+        def uplinks(labels: tuple[Indices, ...], subject: str) -> Family:
+            return Family("trunk", labels, count, name, least, _OF_TRUNK, several, subject, _TRUNK)
+
+        yield uplinks((src, dst), "links between rack {0} and other racks")
+        if directed:
+            yield uplinks((src,), "links from rack {0} to other racks")
+            yield uplinks((dst,), "links from other racks to rack {0}")
+
+
+def _pair_name(codes: Indices, names: Sequence[str]) -> Callable[[int], tuple[str, ...]]:
+    def name(part: int) -> tuple[str, ...]:
+        first, second = divmod(int(codes[part]), len(names))
+        return names[first], names[second]
+
+    return name
+
+
+def _several_peers(unit: Indices, peer: Indices, count: int) -> Mask:
+    """Return which units have links with several others; otherwise a slow pair explains as much."""
+    pairs = np.unique(unit * count + peer) // count
+    return np.bincount(pairs, minlength=count) > 1
+
+
+def _yes(count: int) -> Mask:
+    return np.ones(count, dtype=np.bool_)

@@ -1,0 +1,224 @@
+"""Racks: which hosts share a leaf switch, from the plan, from latencies, or from what shares a trunk.
+
+Hosts of one rack reach each other over one switch, hosts of different racks over three or more. So latencies
+between hosts have two levels, unless something else dominates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from probes.base import Floats, Indices, Mask, longs
+from probes.link_costs import SharedPort
+from probes.localization.groups import MAD_TO_SIGMA, quantiles
+from probes.localization.links import LinkTable
+from probes.localization.model import FabricPlan
+
+__all__ = ["Racks", "by_latency", "by_plan", "by_ports", "by_reach", "moved"]
+
+# The levels of latency within and between racks must differ by so many standard deviations of a latency, and
+# by at least this ratio (as a logarithm), to be two levels.
+_APART, _LEAST_GAP = 4.0, 0.05
+# At most so many gaps between sorted latencies are tried; a host with a slow start makes one each.
+_MOST_GAPS = 24
+# Of the pairs of hosts that a division puts on one side of the gap, at least this share must be there.
+_CLEAN = 0.95
+_TRUNK = "trunk "
+# A host belongs to another rack if its links then fit better by this much (logarithm of the likelihood), and
+# if all but a few of them fit: a misfit counts at most so many standard deviations.
+_MOVES, _MOST_MISFIT = 20.0, 4.0
+_FITS = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Racks:
+    """A division of hosts: the rack of each host, -1 if unknown, and the names of the racks."""
+
+    of_host: Indices
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def key(self) -> tuple[frozenset[int], ...]:
+        """Return the division without names."""
+        sides = (frozenset(np.flatnonzero(self.of_host == rack).tolist()) for rack in range(len(self)))
+        return tuple(sorted(sides, key=sorted))
+
+    @property
+    def is_division(self) -> bool:
+        """Whether there are two racks, at least one of them with several hosts."""
+        sizes = np.bincount(self.of_host[self.of_host >= 0], minlength=len(self))
+        return int((sizes > 0).sum()) > 1 and int(sizes.max()) > 1
+
+
+def by_plan(plan: FabricPlan, hosts: Sequence[str]) -> Racks:
+    """Return the planned racks."""
+    names = tuple(plan.racks)
+    number = {host: at for at, rack in enumerate(names) for host in plan.racks[rack]}
+    return Racks(longs([number.get(host, -1) for host in hosts]), names)
+
+
+def by_ports(ports: Iterable[SharedPort], hosts: Sequence[str]) -> Racks | None:
+    """Return the racks that the names of measured trunks imply; hosts on the same sides are together."""
+    sides: dict[str, list[str]] = {host: [] for host in hosts}
+    for port in sorted(port.name for port in ports if port.name.startswith(_TRUNK) and " → " in port.name):
+        near, _, far = port.removeprefix(_TRUNK).partition(" → ")
+        near_hosts, far_hosts = set(near.split(",")), set(far.split(","))
+        for host in hosts:
+            sides[host].append("near" if host in near_hosts else "far" if host in far_hosts else "")
+    keys = {host: tuple(found) for host, found in sides.items() if any(found)}
+    if not keys:
+        return None
+    return _named(hosts, [keys.get(host) for host in hosts])
+
+
+def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks | None:
+    """Return the racks that latencies between hosts show; None if they are of one level.
+
+    ``alpha`` are logarithms without the differences between classes of NICs.
+    """
+    count = len(hosts)
+    known = np.isfinite(alpha)
+    if count < 4 or not known.any():
+        return None
+    low, high = (
+        np.minimum(table.src_host, table.dst_host)[known],
+        np.maximum(table.src_host, table.dst_host)[known],
+    )
+    pairs = quantiles(longs(low.astype(np.int64) * count + high), alpha[known], count * count, 0.5)
+    first, second = np.divmod(np.flatnonzero(np.isfinite(pairs)), count)
+    values = pairs[np.isfinite(pairs)]
+    ordered = np.sort(values)
+    gaps = np.diff(ordered)
+    best: tuple[float, Indices] | None = None
+    for at in np.argsort(-gaps)[:_MOST_GAPS]:
+        if gaps[at] < _LEAST_GAP / 4:
+            break
+        near = values <= ordered[at]
+        if near.sum() < 2:
+            continue
+        found = _components(count, first[near], second[near])
+        division = _without_single(found)
+        if len(set(division[division >= 0].tolist())) < 2:
+            continue
+        within = (division[first] >= 0) & (division[first] == division[second])
+        across = ~within
+        if not across.any() or near[within].mean() < _CLEAN:
+            continue
+        levels = float(np.median(values[within])), float(np.median(values[across]))
+        spread = max(_mad(values[within]), _mad(values[across]))
+        if levels[1] - levels[0] < max(_LEAST_GAP, _APART * spread):
+            continue
+        misfit = float(np.abs(values - np.where(within, *levels)).sum())
+        if best is None or misfit < best[0]:
+            best = misfit, division
+    if best is None:
+        return None
+    return _named(hosts, [int(rack) if rack >= 0 else None for rack in best[1]])
+
+
+def by_reach(table: LinkTable, normal: Mask, hosts: Sequence[str]) -> Racks | None:
+    """Return groups of hosts within which links are ``normal`` both ways; None if there is one group."""
+    count = len(hosts)
+    total = np.zeros((count, count))
+    good = np.zeros((count, count))
+    np.add.at(total, (table.src_host, table.dst_host), 1.0)
+    np.add.at(good, (table.src_host, table.dst_host), normal.astype(np.float64))
+    with np.errstate(invalid="ignore"):
+        share = np.where(total > 0, good / total, np.nan)
+    both = np.fmin(share, share.T)
+    first, second = np.nonzero(np.nan_to_num(both) >= 0.5)
+    division = _without_single(_components(count, first, second))
+    found = _named(hosts, [int(rack) if rack >= 0 else None for rack in division])
+    return found if found.is_division else None
+
+
+def moved(racks: Racks, groups: Indices, values: Floats) -> dict[int, int]:
+    """Return the hosts (or NICs) whose links fit another rack (or rail) than that of ``racks``, with it.
+
+    ``groups`` has the units of the links' ends, two columns. ``values`` are logarithms that are low within a
+    rack and high between racks. One unit at a time is moved, the clearest first.
+    """
+    division, found = racks.of_host.copy(), {}
+    count = len(division)
+    for _ in range(count):
+        best = _clearest_move(division, len(racks), groups, values, set(found))
+        if best is None:
+            break
+        unit, rack = best
+        found[unit] = rack
+        division[unit] = rack
+    return {unit: rack for unit, rack in found.items() if rack != racks.of_host[unit]}
+
+
+def _clearest_move(
+    division: Indices, racks: int, groups: Indices, values: Floats, done: set[int]
+) -> tuple[int, int] | None:
+    src, dst = groups
+    here, there = division[src], division[dst]
+    known = (here >= 0) & (there >= 0) & np.isfinite(values)
+    same = known & (here == there)
+    across = known & (here != there)
+    if same.sum() < 2 or across.sum() < 2:
+        return None
+    near, far = float(np.median(values[same])), float(np.median(values[across]))
+    sigma = max(min(_mad(values[same]), _mad(values[across])), 0.01)
+    if far - near < max(_LEAST_GAP, _FITS * sigma):
+        return None
+
+    def misfit(expected_far: Mask, at: Indices) -> Floats:
+        size = np.abs(values[at] - np.where(expected_far, far, near)) / sigma
+        return np.minimum(size, _MOST_MISFIT) ** 2 / 2
+
+    ends = [(src[known], there[known]), (dst[known], here[known])]
+    rows = np.flatnonzero(known)
+    count = len(division)
+    total = np.zeros((racks, count))
+    links = np.zeros(count)
+    for unit, other in ends:
+        links += np.bincount(unit, minlength=count)
+        for rack in range(racks):
+            total[rack] += np.bincount(unit, misfit(other != rack, rows), count)
+    units = np.flatnonzero((division >= 0) & (links > 0))
+    now = total[division[units], units]
+    best_rack = total[:, units].argmin(axis=0)
+    gain = now - total[best_rack, units]
+    # The links must fit well there, or the unit has another fault.
+    gain[total[best_rack, units] > _FITS * links[units]] = 0.0
+    gain[np.isin(units, list(done))] = 0.0
+    if not len(gain) or gain.max() < _MOVES:
+        return None
+    at = int(gain.argmax())
+    return int(units[at]), int(best_rack[at])
+
+
+def _components(count: int, first: Indices, second: Indices) -> Indices:
+    graph = coo_matrix((np.ones(len(first)), (first, second)), shape=(count, count))
+    return longs(connected_components(graph, directed=False)[1])
+
+
+def _without_single(division: Indices) -> Indices:
+    """Return the division with -1 for hosts that are alone: their rack cannot be told from themselves."""
+    sizes = np.bincount(division)
+    return np.where(sizes[division] > 1, division, -1)
+
+
+def _named(hosts: Sequence[str], keys: Sequence[object]) -> Racks:
+    """Return racks numbered by their first host and named after their hosts."""
+    numbers: dict[object, int] = {}
+    of_host = [-1 if key is None else numbers.setdefault(key, len(numbers)) for key in keys]
+    names = (
+        ",".join(host for host, rack in zip(hosts, of_host, strict=True) if rack == number)
+        for number in range(len(numbers))
+    )
+    return Racks(longs(of_host), tuple(names))
+
+
+def _mad(values: Floats) -> float:
+    return MAD_TO_SIGMA * float(np.median(np.abs(values - np.median(values))))

@@ -1,0 +1,158 @@
+"""Parts that hold rates back: the rate of a link is that of the slowest part on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.base import Floats, Indices, Mask
+from probes.localization.fit import Ceiling, Explanation, Family, explain
+from probes.localization.groups import quantiles
+from probes.localization.links import LinkTable
+from probes.localization.model import Bought, FabricPlan
+from probes.localization.normal import SHORT, noise, normal
+from probes.localization.parts import families, is_trunk
+from probes.localization.racks import Racks, by_reach
+
+__all__ = ["Rates", "rates", "unsteadiness"]
+
+# Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
+# a packet); single links differ by more than hosts, each of which has many links.
+_LEAST = {"end": -float(np.log(0.95)), "pair": -float(np.log(0.9)), "trunk": -float(np.log(0.9)), "fabric": SHORT}
+# If hosts differ anyway, one must be so many standard deviations of hosts below normal, but one below this
+# share of the normal rate is slow however unequal the others are.
+_Z, _SLOW_ANYWAY = 4.5, -float(np.log(2 / 3))
+# A rack of a trunk of unknown rate is told by the links that reach this share of normal.
+_REACHED = -float(np.log(0.93))
+# Smallest unsteadiness that counts. A disturbance of one pass makes a fifth of the samples of one link late,
+# by a factor that is seldom above 2; it does not hit both ways of a pair, nor most links of a host.
+_LEAST_UNSTEADY = {
+    "end": float(np.log(1.25)),
+    "pair": float(np.log(1.75)),
+    "one way": float(np.log(2.0)),
+    "trunk": float(np.log(1.25)),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """Normal rates of the links, as logarithms, deviations from them, and the explanation."""
+
+    table: LinkTable
+    level: Floats
+    deviation: Floats
+    sigma: float
+    short: float
+    found: Explanation
+
+
+def rates(
+    table: LinkTable,
+    classes: Indices,
+    divisions: Sequence[Racks],
+    bought: Bought | None,
+    plan: FabricPlan | None,
+) -> Rates:
+    """Explain the rates of ``table``."""
+    several = next((racks for racks in divisions if len(racks) > 2), None)
+    expected = None
+    goodput = 1.0
+    if bought is not None and bought.nic_bytes_per_s:
+        goodput = bought.goodput
+        expected = float(np.log(bought.nic_bytes_per_s * goodput))
+    # Links between racks may be slower by design, but not slower than was bought.
+    rack = several.of_host if several is not None and expected is None else None
+    usual = normal(table, table.rate, classes, rack, expected)
+    level = usual.level
+    if plan is not None and plan.trunk_bytes_per_s and divisions:
+        level = _through_trunks(table, level, divisions[0], float(np.log(plan.trunk_bytes_per_s * goodput)))
+    deviation = table.rate - level
+    sigma = noise(deviation)
+    model = Ceiling(deviation, np.maximum(sigma, table.width))
+    least = {**_LEAST, "end": _least_of_hosts(table, deviation, sigma)}
+
+    def parts(divisions: Sequence[Racks]) -> list[Family]:
+        return families(table, divisions, least, fabric=expected is not None)
+
+    tried = _with_reach(table, deviation > -_REACHED, divisions)
+    found = _fewest(model, parts(tried))
+    # Groups may show only when it is known which hosts are slow anyway.
+    again = _with_reach(table, _explained_without_trunks(model, found), tried)
+    if len(again) > len(tried):
+        second = _fewest(model, parts(again))
+        found = min(found, second, key=lambda one: one.total)
+    return Rates(table, level, deviation, sigma, usual.short, found)
+
+
+def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Explanation:
+    """Explain which parts are often slower than at their best.
+
+    The measure of a link is the geometric mean of two ratios to its best time: the median, and the 90th
+    percentile, which shows a part that is slow less than half of the time.
+    """
+    times = 0.5 * (table.wander + table.late)
+    deviation = float(np.median(times)) - times
+    sigma = noise(deviation, least=0.02)
+    model = Ceiling(deviation, np.full(len(times), sigma))
+    found = _fewest(model, families(table, divisions, _LEAST_UNSTEADY, end_pairs=False))
+    # One disturbed pass makes a few messages of a single link late, but not half of them.
+    sure = (
+        cause
+        for cause in found.causes
+        if cause.kind != "one_way_pair" or np.median(table.wander[cause.links]) > _LEAST_UNSTEADY["end"]
+    )
+    return replace(found, causes=tuple(sure))
+
+
+def _fewest(model: Ceiling, parts: Sequence[Family]) -> Explanation:
+    """Return the better of two explanations, with trunks and without.
+
+    A trunk of a small rack has more links than each of its hosts, so it is tried first even if the hosts
+    explain more.
+    """
+    found = explain(model, parts)
+    if any(is_trunk(cause.family) for cause in found.causes):
+        without = explain(model, [family for family in parts if not is_trunk(family)])
+        found = min(found, without, key=lambda one: one.total)
+    return found
+
+
+def _explained_without_trunks(model: Ceiling, found: Explanation) -> Mask:
+    """Return the links that are about as fast as the causes other than trunks allow."""
+    state = model.start()
+    for cause in found.causes:
+        if not is_trunk(cause.family):
+            state[cause.links] = model.put(state[cause.links], cause.severity, cause.links)
+    reached: Mask = state - model.values < _REACHED
+    return reached
+
+
+def _with_reach(table: LinkTable, normal_links: Mask, divisions: Sequence[Racks]) -> list[Racks]:
+    """Return the divisions, with one by what reaches what if that is another."""
+    found = by_reach(table, normal_links, table.ends.host_names)
+    known = {racks.key() for racks in divisions}
+    return [*divisions, found] if found is not None and found.key() not in known else list(divisions)
+
+
+def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float) -> Floats:
+    """Return the level, where links between racks carry what the planned trunk does, at most a NIC's rate."""
+    here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
+    across = (here >= 0) & (there >= 0) & (here != there)
+    most = float(np.median(level[~across])) if (~across).any() else float(level.max())
+    return np.where(across, np.maximum(level, min(most, trunk)), level)
+
+
+def _least_of_hosts(table: LinkTable, deviation: Floats, sigma: float) -> float:
+    """Return the smallest slowdown of a host that counts among hosts as unequal as these."""
+    count = len(table.ends.host_names)
+    middle = np.concatenate(
+        [quantiles(host, deviation, count, 0.5) for host in (table.src_host, table.dst_host)]
+    )
+    # Slow hosts are below normal, so those above it show how unequal the others are. The variance of a median
+    # of n values is pi/2 times that of their mean.
+    above = middle[middle > 0]
+    by_chance = 0.5 * np.pi * sigma**2 * 2 * count / max(1, 2 * len(table))
+    unequal = max(0.0, float(np.mean(above**2)) - by_chance) if len(above) else 0.0
+    return max(_LEAST["end"], min(_Z * float(np.sqrt(unequal)), _SLOW_ANYWAY))
