@@ -7,3 +7,9 @@ from .certificate import (
     Verdict as Verdict,
     WholeRow as WholeRow,
 )
+from .evidence import (
+    Evidence as Evidence,
+    evidence_of as evidence_of,
+    is_evidence as is_evidence,
+    read_evidence as read_evidence,
+)
