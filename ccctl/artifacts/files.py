@@ -12,7 +12,7 @@ from typing import Any
 from ccctl.errors import DataError, MissingInputError
 from probes.files import read_bytes, read_stream, read_text
 
-__all__ = ["exists", "is_file", "is_folder", "parse_document", "read_document", "read_input"]
+__all__ = ["exists", "is_folder", "parse_document", "read_document", "read_input"]
 
 # The time to parse a key grows with the square of its parts, so longer ones are refused.
 _MOST_KEY_PARTS = 64
@@ -70,11 +70,6 @@ def exists(path: str) -> bool:
     False for what cannot be a name, such as a very long text.
     """
     return os.path.exists(path)  # noqa: PTH110 - Path.exists raises where a name is too long
-
-
-def is_file(path: str) -> bool:
-    """Return whether a regular file has that name; False for what cannot be a name."""
-    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises where a name is too long
 
 
 def is_folder(path: str) -> bool:

@@ -27,7 +27,7 @@ __all__ = ["dcgm_evidence", "is_dcgm"]
 
 _TOOL = "DCGM"
 _WHAT = "the JSON of dcgmi diag -j"
-_NAMED = re.compile(rb'\{[^{}]{0,65536}?"DCGM (?:GPU )?Diagnostic"\s*:\s*\{')
+_NAMED = re.compile(rb'"DCGM (?:GPU )?Diagnostic"\s*:\s*\{')
 # dcgmErrorSeverity_t: 1 "can perform workload, but needs to be monitored", 5 "can be configured".
 _MONITOR, _CONFIGURE = 1, 5
 # dcgmErrorCategory_t: configuration of software and its other errors, such as persistence mode that is off.
