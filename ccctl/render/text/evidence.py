@@ -50,7 +50,7 @@ def _job(log: NcclLog) -> dict[str, Any]:
     names = "versions size communicators channels collnet environment warnings"
     hosts = "name nics other_nics interface sockets network without_rdma plugin without_plugin gdr nvlink"
     ranks = "rank host device bus_id network complete channels nvls_channels p2p_channels graph_channels"
-    paths = "source target transport channels nics receiving_nics gdr"
+    paths = "source target transport channels nics receiving_nics gdr receiving_gdr"
     choices = "collective least_bytes most_bytes algorithm protocol channels"
     return {
         **figures(log, names),
@@ -92,8 +92,13 @@ def _job_lines(job: dict[str, Any]) -> Iterator[str]:
 def _path_lines(job: dict[str, Any]) -> Iterator[str]:
     counts: dict[str, int] = {}
     for path in job["paths"]:
-        rdma = {True: " with GPU Direct RDMA", False: " without GPU Direct RDMA", None: ""}[path["gdr"]]
-        name = path["transport"] + (rdma if path["transport"] != "NET/Socket" else "")
+        ends = {path["gdr"], path["receiving_gdr"]} - {None}
+        rdma = {(True,): "with", (False,): "without", (False, True): "with, on one end,"}.get(
+            tuple(sorted(ends)), ""
+        )
+        name = path["transport"]
+        if rdma and name != "NET/Socket":
+            name += f" {rdma} GPU Direct RDMA"
         counts[name] = counts.get(name, 0) + 1
     for name, count in counts.items():
         yield f"{name}: {plural(count, 'directed pair')} of ranks"

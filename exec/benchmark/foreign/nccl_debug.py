@@ -131,13 +131,12 @@ class _Member:
 
 @dataclass
 class _PathLines:
-    """The lines on one path: what is certain of its NICs is told by both ends."""
+    """The lines on one path; ``gdr`` counts those of each end with and without GPU Direct RDMA."""
 
     channels: set[int] = field(default_factory=set)
     nics: set[int] = field(default_factory=set)
     receiving_nics: set[int] = field(default_factory=set)
-    with_gdr: int = 0
-    without_gdr: int = 0
+    gdr: Counter[tuple[str, bool]] = field(default_factory=Counter)
 
 
 @dataclass
@@ -405,9 +404,7 @@ def _add_path(own: _Communicator, found: re.Match[str]) -> None:
     path.channels.add(int(found["channel"]))
     if net:
         (path.receiving_nics if found["end"] == "receive" else path.nics).add(int(net["nic"]))
-        # Lines of several processes may be torn, so the path is of the kind that most of its lines tell.
-        path.with_gdr += "GDRDMA" in net["rest"]
-        path.without_gdr += "GDRDMA" not in net["rest"]
+        path.gdr[found["end"] or "send", "GDRDMA" in net["rest"]] += 1
 
 
 def _transport(via: str) -> str:
@@ -530,10 +527,17 @@ def _paths(own: _Communicator) -> tuple[NcclPath, ...]:
             tuple(sorted(lines.channels)),
             tuple(sorted(lines.nics)),
             tuple(sorted(lines.receiving_nics)),
-            lines.with_gdr > lines.without_gdr if lines.with_gdr + lines.without_gdr else None,
+            _is_direct(lines, "send"),
+            _is_direct(lines, "receive"),
         )
         for (source, target, transport), lines in sorted(own.paths.items())
     )
+
+
+def _is_direct(lines: _PathLines, end: str) -> bool | None:
+    """Return whether an end uses GPU Direct RDMA as most of its lines tell; some may be torn."""
+    direct, other = lines.gdr[end, True], lines.gdr[end, False]
+    return direct > other if direct + other else None
 
 
 def _ranges(choices: Mapping[tuple[str, int], tuple[str, str, int | None]]) -> tuple[NcclChoice, ...]:

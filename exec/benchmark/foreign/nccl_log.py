@@ -139,8 +139,9 @@ class NcclRank:
 class NcclPath:
     """The connection from one rank to another: "P2P/CUMEM", "SHM", "NET/IB"…, and the channels on it.
 
-    ``nics`` are the numbers of the NICs that send and ``receiving_nics`` of those that receive. ``gdr`` tells
-    whether they read and write the memory of the GPU directly, None inside a host.
+    ``nics`` are the numbers of the NICs that send and ``receiving_nics`` of those that receive. ``gdr`` and
+    ``receiving_gdr`` tell whether they reach the memory of the GPU directly, None inside a host and where the
+    log of that end is missing.
     """
 
     source: int
@@ -150,6 +151,7 @@ class NcclPath:
     nics: tuple[int, ...] = ()
     receiving_nics: tuple[int, ...] = ()
     gdr: bool | None = None
+    receiving_gdr: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,14 @@ def _versions(log: NcclLog) -> Iterator[Evidence]:
 
 def _sockets(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
     """Yield the hosts whose traffic goes over sockets, with the reason if the log tells one."""
-    pairs = Counter(log.host_of(path.source) for path in log.paths if path.transport == _SOCKET)
+    # Each end logs its own line.
+    pairs = Counter(
+        log.host_of(rank)
+        for path in log.paths
+        if path.transport == _SOCKET
+        for rank, numbers in ((path.source, path.nics), (path.target, path.receiving_nics))
+        if numbers
+    )
     with_nics = [host.name for host in log.hosts if host.nics]
     several = len({rank.host for rank in log.ranks}) > 1
     for host in log.hosts:
@@ -419,10 +428,16 @@ def _gdr(log: NcclLog) -> Iterator[Evidence]:
     """Yield the hosts whose NICs do not reach the memory of GPUs directly."""
     over_net: Counter[str] = Counter()
     without: Counter[str] = Counter()
-    for path in log.paths:
-        if path.gdr is not None and path.transport != _SOCKET:
-            over_net[log.host_of(path.source)] += 1
-            without[log.host_of(path.source)] += not path.gdr
+    ends = (
+        (log.host_of(rank), direct)
+        for path in log.paths
+        if path.transport != _SOCKET
+        for rank, direct in ((path.source, path.gdr), (path.target, path.receiving_gdr))
+        if direct is not None
+    )
+    for name, direct in ends:
+        over_net[name] += 1
+        without[name] += not direct
     sound = [host.name for host in log.hosts if over_net[host.name] and not without[host.name]]
     for host in log.hosts:
         off = {name: reason for name, reason in host.gdr.items() if reason}
@@ -432,10 +447,8 @@ def _gdr(log: NcclLog) -> Iterator[Evidence]:
         reasons = [f"{name} ({reason})" if reason != "disabled" else name for name, reason in off.items()]
         why = f": off for {some(reasons, _MOST_NAMED)}" if off else ""
         why += _gdr_cause(off.values()) + _reason(log, host.name, ("NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"))
-        pairs = over_net[host.name]
-        share = (
-            f"{without[host.name]} of {plural(pairs, 'connection')} between hosts" if pairs else "all NICs"
-        )
+        most = over_net[host.name]
+        share = f"{without[host.name]} of {plural(most, 'connection')} to other hosts" if most else "all NICs"
         beside = f", on {some(sound, _MOST_NAMED)} it is on" if sound else ""
         text = f"GPU Direct RDMA is off for {share}{why}{beside}"
         yield _found("fault" if sound else "remark", host.name, "NICs", "gdr_off", text)
