@@ -18,9 +18,13 @@ from .files import (
 from .folder import Gathered as Gathered, gather as gather
 from .foreign import (
     Dumps as Dumps,
+    ForeignFiles as ForeignFiles,
+    dumps_in as dumps_in,
+    evidence_in as evidence_in,
+    logs_in as logs_in,
     read_any as read_any,
-    read_dumps as read_dumps,
-    read_recorded as read_recorded,
-    read_sent as read_sent,
+    read_files as read_files,
+    recorded_in as recorded_in,
+    sent_in as sent_in,
 )
 from .json_schema import nested as nested

@@ -1,17 +1,18 @@
-"""Reports from files: our artifact, or what nccl-tests, the OSU benchmarks or NCCL's Inspector wrote."""
+"""Files of other tools: reports beside our own, dumps of jobs, logs of NCCL, checks of hosts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ccctl import console
 from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
-from ccctl.artifacts.files import is_file, is_folder, read_input
+from ccctl.artifacts.files import is_folder, read_input
 from ccctl.errors import DataError
 from probes.base import some
 from probes.files import MOST_TEXT_BYTES, inflated
@@ -21,7 +22,18 @@ if TYPE_CHECKING:
     from exec.benchmark.foreign import Inspected, Recorded, SentMessages
     from synth.collective import Kind
 
-__all__ = ["Dumps", "is_log", "read_any", "read_dumps", "read_recorded", "read_sent"]
+__all__ = [
+    "Dumps",
+    "ForeignFiles",
+    "dumps_in",
+    "evidence_in",
+    "is_log",
+    "logs_in",
+    "read_any",
+    "read_files",
+    "recorded_in",
+    "sent_in",
+]
 
 # How an artifact begins: JSON, perhaps after a byte order mark, or gzip.
 _GZIP = b"\x1f\x8b"
@@ -40,36 +52,62 @@ def read_any(
     return _decoded(*read_input(path), kinds, ranks, collective)
 
 
-def read_recorded(
-    path: str, ranks: Callable[[], int] | None, collective: Kind | None = None
+@dataclass(frozen=True)
+class ForeignFiles:
+    """The inflated contents of files by name; ``source`` names them all in messages.
+
+    ``single`` tells whether one file was named, or stdin, and not a folder.
+    """
+
+    source: str
+    contents: Mapping[str, bytes]
+    single: bool
+
+
+def read_files(paths: Sequence[str]) -> ForeignFiles:
+    """Return files, the files of folders, and stdin (-), each read once, because a pipe is then empty.
+
+    Raises MissingInputError, DataError.
+    """
+    contents: dict[str, bytes] = {}
+    for path in paths:
+        names = [path]
+        if path != "-" and is_folder(path):
+            names = sorted(str(one) for one in Path(path).iterdir() if one.is_file())
+        for name in names:
+            content, source = read_input(name)
+            contents[source] = inflated(content, source)
+    first = "stdin" if paths[0] == "-" else paths[0]
+    single = len(paths) == 1 and (paths[0] == "-" or not is_folder(paths[0]))
+    return ForeignFiles(some([first, *paths[1:]], 1), contents, single)
+
+
+def recorded_in(
+    files: ForeignFiles, ranks: Callable[[], int] | None, collective: Kind | None = None
 ) -> tuple[Report, Inspected | None]:
     """Return (the report, all that NCCL's Inspector recorded; None for other files).
 
-    Raises what `read_any` raises, and DataError for a folder without the Inspector's files.
+    ``ranks`` and ``collective`` are those of `read_any`. Raises what it raises, and DataError for several
+    files without the Inspector's.
     """
     from exec.benchmark.foreign import inspected, is_inspector_text
 
-    if path != "-" and is_folder(path):
-        files = _files(path)
-        records = {name: content for name, content in files.items() if is_inspector_text(content)}
-        if not records:
-            names = some([Path(name).name for name in files], _MOST_NAMED) or "no file"
-            raise DataError(
-                path,
-                [
-                    "expected files of NCCL's Inspector, its RAS or PyTorch's flight recorder, found none "
-                    f"of these: {names}"
-                ],
-                hint="What benchmarks printed is explained one file at a time: ccctl explain FOLDER/FILE",
-            )
-        _tell_left_out(path, files, records, "NCCL's Inspector")
-        told = inspected(records)
-        return told.report, told
-    # Once: what comes through a pipe is gone afterwards.
-    content, source = read_input(path)
-    if is_inspector_text(lines := inflated(content, source)):
-        found = inspected({source: lines})
+    records = {name: content for name, content in files.contents.items() if is_inspector_text(content)}
+    if records:
+        _tell_left_out(files, records, "NCCL's Inspector")
+        found = inspected(records)
         return found.report, found
+    if not files.single:
+        names = some([Path(name).name for name in files.contents], _MOST_NAMED) or "no file"
+        raise DataError(
+            files.source,
+            [
+                "expected files of NCCL's Inspector, its RAS or PyTorch's flight recorder, logs of NCCL or "
+                f"checks of hosts, found none of these: {names}"
+            ],
+            hint="What benchmarks printed is explained one file at a time: ccctl explain FOLDER/FILE",
+        )
+    [(source, content)] = files.contents.items()
     return _decoded(content, source, ("report",), ranks, collective).body, None
 
 
@@ -77,9 +115,8 @@ def read_recorded(
 Dumps: TypeAlias = "tuple[Recorded, Inspected | None]"
 
 
-def read_dumps(path: str) -> Dumps | None:
-    """Return the dumps of NCCL's RAS or PyTorch's flight recorder in a file or folder; None where
-    there are none.
+def dumps_in(files: ForeignFiles) -> Dumps | None:
+    """Return the dumps of NCCL's RAS or PyTorch's flight recorder among files; None where there are none.
 
     Raises DataError for a dump that cannot be read.
     """
@@ -94,45 +131,60 @@ def read_dumps(path: str) -> Dumps | None:
         ras_recorded,
     )
 
-    # A pipe can be read only once.
-    if path == "-" or not (is_folder(path) or is_file(path)):
-        return None
-    files = _files(path)
-    if ras := {name: content for name, content in files.items() if is_ras(content)}:
-        _tell_left_out(path, files, ras, "NCCL's RAS")
+    contents = files.contents
+    if ras := {name: content for name, content in contents.items() if is_ras(content)}:
+        _tell_left_out(files, ras, "NCCL's RAS")
         return ras_recorded(ras), None
     flight = {
         name: content
-        for name, content in files.items()
+        for name, content in contents.items()
         if is_flight_pickle(content) or is_flight_text(content)
     }
     if flight:
-        _tell_left_out(path, files, flight, "PyTorch's flight recorder")
+        _tell_left_out(files, flight, "PyTorch's flight recorder")
         return flight_recorded(flight), of_calls(as_timed_calls(flight_calls(flight)), "flight-recorder")
     return None
 
 
-def read_sent(path: str) -> tuple[SentMessages, str]:
-    """Return (messages between two ranks that NCCL's Inspector timed, its name), of one file or a folder."""
+def evidence_in(files: ForeignFiles) -> dict[str, bytes]:
+    """Return the contents of checks, diagnostics and logs of NCCL among files, by name.
+
+    There are none where files hold a benchmark or NCCL's Inspector, which are judged by their rows.
+    """
+    from exec.acceptance import is_evidence
+    from exec.benchmark.foreign import is_inspector_text
+
+    contents = files.contents
+    if any(map(is_inspector_text, contents.values())):
+        return {}
+    if files.single and any(_parser(content) for content in contents.values()):
+        return {}
+    found = {name: content for name, content in contents.items() if is_evidence(content)}
+    if found:
+        _tell_left_out(files, found, "a tool that is read here")
+    return found
+
+
+def logs_in(files: ForeignFiles) -> dict[str, bytes]:
+    """Return the contents with lines of NCCL's log, by name."""
+    from exec.benchmark.foreign import is_nccl_debug
+
+    return {name: content for name, content in files.contents.items() if is_nccl_debug(content)}
+
+
+def sent_in(files: ForeignFiles) -> tuple[SentMessages, str]:
+    """Return (messages between two ranks that NCCL's Inspector timed, its name)."""
     from exec.benchmark.foreign import SentMessages, is_inspector_text, sends_of
 
-    records = {name: content for name, content in _files(path).items() if is_inspector_text(content)}
+    records = {name: content for name, content in files.contents.items() if is_inspector_text(content)}
     return SentMessages(*sends_of(records)), "NCCL Inspector"
 
 
-def _files(path: str) -> dict[str, bytes]:
-    """Return the inflated content of a file, or of all files of a folder, by name."""
-    names = [path]
-    if is_folder(path):
-        names = sorted(str(one) for one in Path(path).iterdir() if one.is_file())
-    return {name: inflated(*read_input(name)) for name in names}
-
-
-def _tell_left_out(path: str, files: Iterable[str], read: Mapping[str, bytes], tool: str) -> None:
-    """Name the files of a folder that a tool did not write."""
-    if left := [Path(name).name for name in files if name not in read]:
+def _tell_left_out(files: ForeignFiles, read: Mapping[str, bytes], tool: str) -> None:
+    """Name the files that a tool did not write."""
+    if left := [Path(name).name for name in files.contents if name not in read]:
         are = "is" if len(left) == 1 else "are"
-        console.note(f"{path}: {some(left, _MOST_NAMED)} {are} left out, not written by {tool}")
+        console.note(f"{files.source}: {some(left, _MOST_NAMED)} {are} left out, not written by {tool}")
 
 
 def _decoded(

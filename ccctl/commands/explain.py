@@ -1,7 +1,8 @@
-"""`ccctl explain`: is this bandwidth normal, and what is the most that this network can do?"""
+"""`ccctl explain`: is this bandwidth normal, what is the most that this network can do, what do logs tell?"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
@@ -20,13 +21,14 @@ from ccctl.arguments import (
 )
 from ccctl.artifacts import write_output
 from ccctl.errors import FoundProblem, UsageError
-from probes.base import parse_size
+from probes.base import parse_size, some
 
 if TYPE_CHECKING:
-    from ccctl.artifacts import Dumps
+    from ccctl.artifacts import Dumps, ForeignFiles
     from ccctl.render.text import Explained
     from exec.benchmark import JudgedRow, Report, RowChange
     from exec.benchmark.foreign import Inspected, Recorded
+    from probes.topology import Topology
     from synth.network import Network
 
 __all__ = ["EXAMPLES", "explain"]
@@ -45,6 +47,14 @@ EXAMPLES = (
         "ccctl explain flight/",
         "dumps of PyTorch's flight recorder, or of ncclras: which rank do the others wait for?",
     ),
+    (
+        "ccctl explain nccl-debug.log --network system.xml",
+        "a log of NCCL_DEBUG=INFO: transports, NICs, rings, and what is wrong with them",
+    ),
+    (
+        "ccctl explain dcgm-*.json",
+        "dcgmi diag -j of several hosts: which GPU failed, and why?",
+    ),
     ("ccctl explain hosts.log --network dgx-a100/4x200", "each host a DGX A100 with 4 NICs of 200G"),
     (
         "ccctl explain nccl.log --at-least 60% --junit explain.xml",
@@ -55,6 +65,8 @@ EXAMPLES = (
         "exit with 1 where it became slower than it was",
     ),
 )
+
+_MOST_NAMED = 16
 
 
 def _share(text: str) -> float:
@@ -71,13 +83,14 @@ def _share(text: str) -> float:
 class ExplainOptions(GeneralOptions, NetworkOptions):
     """The arguments and options of ``explain``."""
 
-    path: Annotated[
-        str,
+    paths: Annotated[
+        list[str],
         typer.Argument(
-            metavar="FILE",
+            metavar="FILE…",
             help="Output of nccl-tests, rccl-tests or the OSU benchmarks (osu_allreduce …); JSON "
             "of nccl-tests -J; a report of bench; a file of NCCL's Inspector, ncclras or "
-            "PyTorch's flight recorder, or the folder with all of them; - reads stdin.",
+            "PyTorch's flight recorder; a log of NCCL_DEBUG=INFO; JSON of dcgmi diag -j, nvbandwidth -j, "
+            "SuperBench or gcm. Several files of one job or cluster, or their folder; - reads stdin.",
         ),
     ]
     network: Annotated[
@@ -158,31 +171,98 @@ def explain(options: ExplainOptions) -> None:
     From a recording of NCCL's Inspector it tells how long ranks waited for the last one, which is no fault of
     the network. From dumps of NCCL's RAS or PyTorch's flight recorder it names the ranks that the others wait
     for (exit 1). Wrong results are printed first (exit 1). --timeout limits the search of --synth.
+
+    From a log of NCCL_DEBUG=INFO it tells the transports, NICs, rings, trees and settings, and what is wrong
+    with them: sockets although there are NICs, host memory although there are NVLinks, GPU Direct RDMA that
+    is off, hosts that differ. From files of dcgmi, nvbandwidth, SuperBench and gcm it names the parts that
+    failed or are slower than the others. A fault exits with 1, a remark does not. With a topology as
+    --network, NICs and copy rates are compared with it.
     """
-    from ccctl.artifacts import read_dumps
+    from ccctl.artifacts import dumps_in, evidence_in, read_files
 
     if [options.markdown, options.junit].count("-") + options.json > 1:
         raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
     if options.profile == "-":
         raise UsageError("--profile -: stdout is for the rows", hint="Name a file: --profile passive.json.")
-    if options.profile is not None and options.path == "-":
-        raise UsageError("--profile: stdin is read once, for the rows", hint="Write it to a file first.")
-    dumps = read_dumps(options.path)
+    files = read_files(options.paths)
+    dumps = dumps_in(files)
+    if dumps is None and (contents := evidence_in(files)):
+        _explain_evidence(options, files.source, contents)
+        return
     if options.profile is not None:
-        _write_profile(options.path, options.profile, dumps)
+        _write_profile(files, options.profile, dumps)
     dump, timed = dumps or (None, None)
     if dump is not None:
-        _tell_late(options.path, dump, timed, json=options.json)
+        _tell_late(files.source, dump, timed, json=options.json)
         if timed is None or options.network is None or options.json:
-            _judge_late(options.path, dump)
+            _judge_late(files.source, dump)
             return
-    told = _explained(options, timed)
+    _tell_log(files)
+    told = _explained(options, files, timed)
     _tell(told, options.json, options.markdown, options.junit)
     if dump is not None:
-        _judge_late(options.path, dump)
+        _judge_late(files.source, dump)
     if told.failures:
         raise FoundProblem(told.failures)
     console.next_step(f"ccctl synth --network {options.network or told.network}")
+
+
+def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[str, bytes]) -> None:
+    """Tell what checks, diagnostics and logs of NCCL found; raises FoundProblem for a fault."""
+    from ccctl.render.text import evidence
+    from exec.acceptance import evidence_of
+    from exec.benchmark.foreign import is_nccl_debug, parse_nccl_debug
+    from probes.base import plural
+
+    given = {
+        "--markdown": options.markdown,
+        "--junit": options.junit,
+        "--at-least": options.at_least,
+        "--from": options.from_size,
+        "--baseline": options.baseline,
+        "--profile": options.profile,
+    }
+    if named := [name for name, value in given.items() if value is not None]:
+        raise UsageError(f"{', '.join(named)}: for tables of a benchmark; {source} is a check or a log")
+    logs = {name: content for name, content in contents.items() if is_nccl_debug(content)}
+    log = parse_nccl_debug(logs) if logs else None
+    found = evidence_of(contents, topology=_topology(options.network))
+    told = evidence.summary(source, found, log)
+    (console.summary if options.json else evidence.draw)(told)
+    faults = [one for one in found if one.severity == "fault"]
+    if faults:
+        hosts = [one.host for one in faults if one.host]
+        names = list(dict.fromkeys(hosts or [one.part for one in faults if one.part]))
+        shown = some(names, _MOST_NAMED)
+        raise FoundProblem(f"{source}: {plural(len(faults), 'fault')}{f': {shown}' if shown else ''}")
+
+
+def _topology(network: str | None) -> Topology | None:
+    """Return the topology that --network names; None where it names something else, which is told."""
+    from ccctl.arguments import read_or_described
+    from ccctl.artifacts import exists
+    from synth.schedules import SCHEDULE_KINDS
+
+    if network is None:
+        return None
+    if exists(network) and not network.endswith((".csv", ".links")):
+        artifact = read_or_described(network, "topology", "profile", *SCHEDULE_KINDS)
+        if artifact.kind == "topology":
+            topology: Topology = artifact.body
+            return topology
+    console.note(f"--network {network}: not a topology, so GPUs and NICs are not compared with it")
+    return None
+
+
+def _tell_log(files: ForeignFiles) -> None:
+    """Note what NCCL's log tells, where its lines stand in the output of a benchmark."""
+    from ccctl.artifacts import logs_in
+    from exec.benchmark.foreign import parse_nccl_debug
+
+    if logs := logs_in(files):
+        for one in parse_nccl_debug(logs).findings()[:_MOST_NAMED]:
+            host = f"{one.host}: " if one.host else ""
+            console.note(f"{files.source}: NCCL's log: {one.severity}: {host}{one.text}")
 
 
 def _tell_late(source: str, found: Recorded, timed: Inspected | None, *, json: bool) -> None:
@@ -203,19 +283,19 @@ def _judge_late(source: str, found: Recorded) -> None:
         )
 
 
-def _explained(options: ExplainOptions, timed: Inspected | None) -> Explained:
+def _explained(options: ExplainOptions, files: ForeignFiles, timed: Inspected | None) -> Explained:
     """Return the report judged against its network; ``timed`` has the rows if dumps gave them."""
-    from ccctl.artifacts import read_any, read_recorded
+    from ccctl.artifacts import read_any, recorded_in
     from ccctl.render.text import Explained
     from exec.benchmark import judged
     from synth.collective import kind_of
 
-    source = "stdin" if options.path == "-" else options.path
+    source = files.source
     least = None if options.at_least is None else _share(options.at_least)
     declared = cache(partial(_declared, source, options))
     ranks = None if options.network is None else lambda: declared().ranks
     kind = None if options.collective is None else kind_of(options.collective)
-    report, recorded = (timed.report, timed) if timed else read_recorded(options.path, ranks, kind)
+    report, recorded = (timed.report, timed) if timed else recorded_in(files, ranks, kind)
     before = None
     if options.baseline is not None:
         before = read_any(options.baseline, "report", ranks=ranks, collective=kind).body
@@ -253,15 +333,15 @@ def _network_of(report: Report, options: ExplainOptions) -> Network:
     return network_of(report, *named, unwind=options.unwind, failed=options.without)
 
 
-def _write_profile(path: str, output: str, dumps: Dumps | None) -> None:
+def _write_profile(files: ForeignFiles, output: str, dumps: Dumps | None) -> None:
     """Write a profile of the timed sends between two ranks; raises UsageError where there are none."""
-    from ccctl.artifacts import codec, read_sent
+    from ccctl.artifacts import codec, sent_in
     from probes.base import plural
 
-    sent, library = read_sent(path) if dumps is None else (dumps[0].sent, dumps[0].tool)
+    sent, library = sent_in(files) if dumps is None else (dumps[0].sent, dumps[0].tool)
     found = sent.profile(library)
     if found is None:
-        raise UsageError(f"--profile: {path} has no timed message between two ranks")
+        raise UsageError(f"--profile: {files.source} has no timed message between two ranks")
     codec.write(output, "profile", found)
     console.note(f"{output}: {plural(len(found.links.src), 'link')} that carried timed messages")
 

@@ -3,6 +3,7 @@ from . import (
     adaptive as adaptive,
     declared as declared,
     dumps as dumps,
+    evidence as evidence,
     groups as groups,
     lab as lab,
     nccl_graphs as nccl_graphs,

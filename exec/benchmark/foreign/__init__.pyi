@@ -1,3 +1,5 @@
+from .dcgm import dcgm_evidence as dcgm_evidence, is_dcgm as is_dcgm
+from .evidence import Evidence as Evidence, worst_first as worst_first
 from .flight_recorder import (
     as_timed_calls as as_timed_calls,
     flight_calls as flight_calls,
@@ -5,11 +7,22 @@ from .flight_recorder import (
     is_flight_pickle as is_flight_pickle,
     is_flight_text as is_flight_text,
 )
+from .gcm import gcm_evidence as gcm_evidence, is_gcm as is_gcm
 from .lateness import Recorded as Recorded, SentMessages as SentMessages
+from .nccl_debug import is_nccl_debug as is_nccl_debug, parse_nccl_debug as parse_nccl_debug
 from .nccl_inspector import (
     inspected as inspected,
     is_inspector_text as is_inspector_text,
     sends_of as sends_of,
+)
+from .nccl_log import (
+    NcclChoice as NcclChoice,
+    NcclHost as NcclHost,
+    NcclLog as NcclLog,
+    NcclNic as NcclNic,
+    NcclPath as NcclPath,
+    NcclRank as NcclRank,
+    NcclWarning as NcclWarning,
 )
 from .nccl_ras import is_ras as is_ras, ras_recorded as ras_recorded
 from .nccl_tests import (
@@ -20,5 +33,13 @@ from .nccl_tests import (
     parse_nccl_text as parse_nccl_text,
     parse_rccl_lines as parse_rccl_lines,
 )
+from .nvbandwidth import (
+    CopyRates as CopyRates,
+    CopyTest as CopyTest,
+    is_nvbandwidth as is_nvbandwidth,
+    nvbandwidth_evidence as nvbandwidth_evidence,
+    parse_nvbandwidth as parse_nvbandwidth,
+)
 from .osu import is_osu_text as is_osu_text, parse_osu_text as parse_osu_text
+from .superbench import is_superbench as is_superbench, superbench_evidence as superbench_evidence
 from .timed_calls import Inspected as Inspected, WaitTime as WaitTime, of_calls as of_calls

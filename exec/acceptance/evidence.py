@@ -1,0 +1,104 @@
+"""Evidence for an acceptance in files of other tools: health checks, diagnostics, benchmarks, logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from exec.benchmark.foreign import (
+    Evidence,
+    dcgm_evidence,
+    flight_recorded,
+    gcm_evidence,
+    is_dcgm,
+    is_flight_pickle,
+    is_flight_text,
+    is_gcm,
+    is_nccl_debug,
+    is_nvbandwidth,
+    is_ras,
+    is_superbench,
+    nvbandwidth_evidence,
+    parse_nccl_debug,
+    ras_recorded,
+    superbench_evidence,
+    worst_first,
+)
+from probes.base import DataError
+from probes.topology import Topology
+
+__all__ = ["Evidence", "evidence_of", "is_evidence", "read_evidence"]
+
+_EXPECTED = (
+    "expected a file of DCGM (dcgmi diag -j), nvbandwidth (-j), SuperBench (results-summary.jsonl or its "
+    "diagnosis), gcm, NCCL's RAS or PyTorch's flight recorder, or a log of NCCL (NCCL_DEBUG=INFO)"
+)
+# Files of these formats are about one job, and only all of them together tell which ranks differ.
+_OF_A_JOB: tuple[tuple[Callable[[bytes], bool], str], ...] = (
+    (is_flight_pickle, "flight"),
+    (is_ras, "ras"),
+    (is_flight_text, "flight"),
+    (is_nccl_debug, "nccl"),
+)
+_OF_A_HOST: tuple[tuple[Callable[[bytes], bool], str], ...] = (
+    (is_nvbandwidth, "nvbandwidth"),
+    (is_dcgm, "dcgm"),
+    (is_gcm, "gcm"),
+    (is_superbench, "superbench"),
+)
+
+
+def is_evidence(content: bytes) -> bool:
+    """Return whether the content is of a format that `read_evidence` reads."""
+    return bool(_format(content))
+
+
+def read_evidence(
+    content: bytes, source: str, *, host: str = "", topology: Topology | None = None
+) -> list[Evidence]:
+    """Return what a file of another tool found wrong, faults first; the format is told by the content.
+
+    ``host`` is taken where the file does not name one. ``topology`` is that of the hosts: with it, copies are
+    also compared with what their path carries, and NICs with those that the host has. Raises DataError if the
+    file is of none of the formats, or damaged.
+    """
+    return evidence_of({source: content}, host=host, topology=topology)
+
+
+def evidence_of(
+    documents: Mapping[str, bytes], *, host: str = "", topology: Topology | None = None
+) -> list[Evidence]:
+    """Return what files of other tools found wrong, faults first; ``documents`` maps names to contents.
+
+    Logs of NCCL count as those of one job, and so do dumps of RAS and of the flight recorder. Raises
+    DataError for the first file that is of no known format, or damaged.
+    """
+    found: list[Evidence] = []
+    of_jobs: dict[str, dict[str, bytes]] = {}
+    for source, content in documents.items():
+        kind = _format(content)
+        if kind == "dcgm":
+            found += dcgm_evidence(content, source, host)
+        elif kind == "nvbandwidth":
+            found += nvbandwidth_evidence(content, source, host, topology)
+        elif kind == "gcm":
+            found += gcm_evidence(content, source)
+        elif kind == "superbench":
+            found += superbench_evidence(content, source)
+        elif kind:
+            of_jobs.setdefault(kind, {})[source] = content
+        else:
+            raise DataError(source, [f"{_EXPECTED}, found none of these"])
+    if "nccl" in of_jobs:
+        found += parse_nccl_debug(of_jobs["nccl"]).findings(topology)
+    for kind, read in (("ras", ras_recorded), ("flight", flight_recorded)):
+        if kind in of_jobs:
+            recorded = read(of_jobs[kind])
+            found += [
+                Evidence(recorded.tool, lag.host, f"rank {lag.rank}", lag.what, "fault", lag.text)
+                for lag in recorded.lags
+            ]
+    return worst_first(found)
+
+
+def _format(content: bytes) -> str:
+    return next((kind for matches, kind in (*_OF_A_HOST, *_OF_A_JOB) if matches(content)), "")

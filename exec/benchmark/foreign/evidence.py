@@ -1,0 +1,70 @@
+"""Evidence: one thing that another tool found wrong with a host or a part of it.
+
+Parsers of health checks, diagnostics and logs return lists of it, so that a verdict can cite all of them in
+the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from probes.base import DataError
+from probes.files import MOST_TEXT_BYTES
+
+__all__ = ["START_BYTES", "Evidence", "Severity", "decoded_json", "text_of", "worst_first"]
+
+Severity = Literal["fault", "remark"]
+T = TypeVar("T")
+# The beginning of a file that a format is recognized by: all formats name themselves in their first lines.
+START_BYTES = 1 << 16
+# A message of a tool is cut here; longer ones are dumps of memory or of whole commands.
+_MOST_CHARACTERS = 400
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One finding of another tool.
+
+    ``host`` is "" if the tool does not name it. ``part`` names the device, pair or setting ("GPU 3",
+    "mlx5_0", "rank 4"). ``kind`` is a stable word ("diagnostic", "copy_rate", "socket_fallback"…). A "fault"
+    speaks against accepting the part, a "remark" does not. ``text`` is one sentence. ``value`` is the
+    measured number in ``unit``, ``normal`` the number that it should have; None where the tool gives none.
+    """
+
+    tool: str
+    host: str
+    part: str
+    kind: str
+    severity: Severity
+    text: str
+    value: float | None = None
+    unit: str = ""
+    normal: float | None = None
+
+
+def worst_first(found: Iterable[Evidence]) -> list[Evidence]:
+    """Return the findings without repetitions, faults first, otherwise in the given order."""
+    return sorted(dict.fromkeys(found), key=lambda one: one.severity != "fault")
+
+
+def decoded_json(content: bytes, source: str, kind: type[T], what: str) -> T:
+    """Return a JSON document as ``kind``; raises DataError that says ``what`` was expected."""
+    if len(content) > MOST_TEXT_BYTES:
+        raise DataError(
+            source, [f"expected {what}, at most {MOST_TEXT_BYTES} bytes, found {len(content)} bytes"]
+        )
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(source, [f"expected {what}: {error}"]) from error
+
+
+def text_of(message: Any) -> str:
+    """Return a tool's message as one line of bounded length."""
+    line = re.sub(r"\s+", " ", str(message)).strip()
+    return line if len(line) <= _MOST_CHARACTERS else line[: _MOST_CHARACTERS - 1] + "…"

@@ -1,0 +1,92 @@
+"""Results of the health checks of Meta's GPU Cluster Monitoring (gcm, the package gpucm).
+
+Its exporter "stdout" writes a JSON list of results for each check, its exporter "file" a line for each
+result, whose fields are sorted by type ("int", "double", "normal", "tags"). The formats are those of
+https://github.com/facebookresearch/gcm (gcm/schemas/health_check/log.py, gcm/exporters/). Results are those
+of Nagios: 0 is fine, 1 a warning, 2 critical, 3 unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from exec.benchmark.foreign.evidence import (
+    START_BYTES,
+    Evidence,
+    Severity,
+    decoded_json,
+    text_of,
+    worst_first,
+)
+from probes.base import DataError
+
+__all__ = ["gcm_evidence", "is_gcm"]
+
+_TOOL = "gcm"
+_WHAT = "results of gcm's health checks"
+_OK = 0
+_TOLD: dict[int, tuple[Severity, str]] = {
+    1: ("remark", "warns"),
+    2: ("fault", "is critical"),
+    3: ("remark", "could not tell"),
+}
+
+
+class _Check(msgspec.Struct):
+    """One result."""
+
+    health_check: str
+    result: int
+    node: str = ""
+    message: str = msgspec.field(default="", name="_msg")
+
+
+class _Sorted(msgspec.Struct):
+    """One result whose fields are sorted by type."""
+
+    integers: dict[str, int] = msgspec.field(name="int")
+    texts: dict[str, str] = msgspec.field(name="normal")
+
+
+def is_gcm(content: bytes) -> bool:
+    """Return whether ``content`` holds results of health checks, by either exporter."""
+    start = content[:START_BYTES]
+    return start.lstrip()[:1] in (b"{", b"[") and b'"health_check"' in start and b'"result"' in start
+
+
+def gcm_evidence(content: bytes, source: str) -> list[Evidence]:
+    """Return the checks that warned or failed; raises DataError for lines that are no results."""
+    checks = [
+        check
+        for number, line in enumerate(content.splitlines(), start=1)
+        if line.strip()
+        for check in _checks(line, f"{source}: line {number}")
+    ]
+    if not checks:
+        raise DataError(source, [f"expected {_WHAT}, found none"])
+    return worst_first(_evidence(check) for check in checks if check.result != _OK)
+
+
+def _checks(line: bytes, source: str) -> Iterator[_Check]:
+    line = line.strip()
+    if line.startswith(b"["):
+        yield from decoded_json(line, source, list[_Check], _WHAT)
+    elif b'"normal"' in line:
+        fields = decoded_json(line, source, _Sorted, _WHAT)
+        texts, name = fields.texts, fields.texts.get("health_check")
+        result = fields.integers.get("result")
+        if name is None or result is None:
+            raise DataError(source, [f"expected {_WHAT}: the fields health_check and result"])
+        yield _Check(name, result, texts.get("node", ""), texts.get("_msg", ""))
+    else:
+        yield decoded_json(line, source, _Check, _WHAT)
+
+
+def _evidence(check: _Check) -> Evidence:
+    severity, verb = _TOLD.get(check.result, ("remark", f"gave the unknown result {check.result}"))
+    text = f"the check {check.health_check!r} {verb}"
+    if check.message.strip():
+        text += f": {text_of(check.message)}"
+    return Evidence(_TOOL, text_of(check.node), "", "health_check", severity, text)
