@@ -64,7 +64,7 @@ _SETTINGS = (
     *(f"sys/module/{name}/version" for name in ("nvidia", "amdgpu", "mlx5_core", "efa", "gdrdrv")),
 )
 # Folders whose presence alone says something: a module that is loaded.
-_MODULES = ("nvidia_peermem", "nv_peer_mem", "ib_uverbs")
+_MODULES = ("nvidia_peermem", "nv_peer_mem")
 _GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
 # Addresses of the documentation (RFC 5737, RFC 3849) and the least link-local one.
 _IPV4_GID = "0000:0000:0000:0000:0000:ffff:c000:0201"
@@ -153,7 +153,8 @@ def _settings(root: Path) -> Iterator[tuple[Path, str]]:
     for name, kept in (("etc/os-release", _is_release), ("proc/swaps", bool)):
         content = [line for line in lines(root / name).splitlines() if kept(line)]
         if name == "proc/swaps":
-            content = ["swap " + " ".join(line.split()[1:3]) for line in content[1:]] or ["none"]
+            # The first line names the columns; the names of files and disks are left out.
+            content = [*content[:1], *("swap " + " ".join(line.split()[1:3]) for line in content[1:])]
         if (root / name).exists():
             yield (root / name).parent, f"{Path(name).name} = " + "\\n".join(content)
     options = [word for word in lines(root / "proc/cmdline").split() if word.split("=")[0] in KERNEL_OPTIONS]
