@@ -58,7 +58,7 @@ def iommu_state(root: Path, peers: Iterable[str]) -> str:
     groups = root / "sys/kernel/iommu_groups"
     if not groups.is_dir():
         return ""
-    if not any(groups.iterdir()):
+    if not any(groups.glob("*")):
         return "off"
     linked = [root / "sys/bus/pci/devices" / name / "iommu_group/type" for name in peers]
     types = {text(place) for place in linked if place.exists()}

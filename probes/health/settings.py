@@ -166,9 +166,9 @@ def _numa_nodes(root: Path) -> str:
 def _memory(root: Path) -> str:
     """Return the memory that is online: whole blocks, so that equal machines state equal sizes."""
     folder = root / "sys/devices/system/memory"
-    block_bytes = int(text(folder / "block_size_bytes") or "0", 16)
+    digits = re.fullmatch(r"[0-9a-f]{1,12}", text(folder / "block_size_bytes"))
     blocks = len(list(folder.glob("memory[0-9]*")))
-    return f"{block_bytes * blocks / 2**30:g} GiB" if block_bytes and blocks else ""
+    return f"{int(digits[0], 16) * blocks / 2**30:g} GiB" if digits and blocks else ""
 
 
 def _driver(root: Path) -> str:

@@ -25,7 +25,7 @@ _MOST_SECONDS = 86_400.0
 class HealthRequest:
     """A request for the health of each host: its counters are read twice, ``seconds`` apart.
 
-    5 s are enough for a link that breaks one frame in a million at 1 Gbit/s. 0 reads the counters once.
+    At 10 Gbit/s, 5 s carry four million frames of 1500 bytes. 0 reads the counters once.
     """
 
     seconds: float = 5.0
