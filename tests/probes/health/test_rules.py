@@ -122,6 +122,13 @@ INFINIBAND = {port(g, "link_layer"): "InfiniBand" for g in GROUPS}
             "is 1; 0 is normal",
         ),
         (
+            {"sys/module/nvidia_peermem/refcnt": None, "proc/sys/kernel/osrelease": "5.4.0-150-generic"},
+            "GPUDirect RDMA",
+            "peer_memory",
+            "remark",
+            "nvidia_peermem is not loaded",
+        ),
+        (
             {
                 "sys/module/nvidia_peermem/refcnt": None,
                 "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07",
@@ -230,6 +237,17 @@ def test_settings_matter_only_where_they_cost():
     (found,) = of(nic(), alike=off)
     assert found.kind == "memlock"
     assert "8192 KiB" in found.text
+
+
+def test_what_stands_between_devices_matters_only_if_there_are_two():
+    one = (GpuHealth("0000:1b:00.0", name="H100"),)
+    assert of(gpus=one, iommu="translating", acs=("0000:12:00.0",)) == []
+    assert {found.kind for found in of(nic(), gpus=one, iommu="translating", acs=("0000:12:00.0",))} == {
+        "acs",
+        "iommu",
+    }
+    # The hypervisor's own translation is not seen in a guest, and the guest's is the provider's choice.
+    assert of(nic(), gpus=one, iommu="translating", virtual_machine="KVM") == []
 
 
 def test_a_virtual_machine_that_hides_its_switches_is_told():
