@@ -1,4 +1,10 @@
-# GPUs.
+from .alike import (
+    Digest as Digest,
+    differences as differences,
+    differences_of as differences_of,
+    digest as digest,
+    merged as merged,
+)
 from .environment import (
     default_interface as default_interface,
     environment as environment,
@@ -8,6 +14,8 @@ from .environment import (
 from .gpu_load import pcie_load as pcie_load
 from .gpu_rules import gpu_problems as gpu_problems
 from .gpus import read_gpus as read_gpus, with_pci_tree as with_pci_tree
+from .host import read_host as read_host, read_ports as read_ports
+from .kernel_log import kernel_events as kernel_events
 from .model import (
     ClusterHealth as ClusterHealth,
     GpuHealth as GpuHealth,
@@ -16,4 +24,12 @@ from .model import (
     KernelEvent as KernelEvent,
     NicHealth as NicHealth,
 )
+from .nics import regrown as regrown
 from .peers import missing_peers as missing_peers, peer_problems as peer_problems
+from .rules import host_problems as host_problems
+from .task import (
+    HealthRequest as HealthRequest,
+    HostReading as HostReading,
+    cluster_health as cluster_health,
+    health_task as health_task,
+)

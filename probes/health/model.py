@@ -83,7 +83,9 @@ class NicHealth:
     """One network port. Speeds are in Mbit/s, ``counters`` are totals since the driver was loaded.
 
     ``grew`` has the counters that rose between two readings, ``seconds`` apart, with how much. ``gid_index``
-    is the index to use, of type ``gid_type`` ("RoCE v2", "IB/RoCE v1", "IB").
+    is the index to use, of type ``gid_type`` ("RoCE v2", "IB/RoCE v1", "IB"); ``gid_routable`` is False if
+    its address reaches no other network. ``state`` is that of an RDMA port ("active", "down"), or of an
+    interface without one ("up", "down").
     """
 
     name: str
@@ -109,6 +111,8 @@ class NicHealth:
     pcie_width_most: int | None = None
     relaxed_ordering: bool | None = None
     virtual: bool = False
+    physical_state: str = ""
+    gid_routable: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,9 @@ class HostHealth:
     Names in ``alike`` are those of what an operator sets or installs: "kernel", "driver", "cuda", "nccl",
     "mpi", "ofed", "governor", "numa_balancing", "memlock", "hugepages", "mtu eth0", "firmware mlx5_0"…
     ``acs`` lists bridges with Access Control Services that redirect peer-to-peer traffic. ``environment``
-    maps a variable for communication libraries to (value, reason).
+    maps a variable for communication libraries to (value, reason). ``iommu`` is "off", "passthrough" or
+    "translating", ``virtual_machine`` the name of the hypervisor or its product. ``pcie_switches`` counts the
+    PCIe switches that the host shows above GPUs and RDMA ports.
     """
 
     host: str
@@ -132,6 +138,7 @@ class HostHealth:
     peer_to_peer_missing: tuple[str, ...] = ()
     environment: dict[str, tuple[str, str]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    pcie_switches: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from probes.base import whole
 from probes.sysfs.text import decimal, number, text
 from probes.topology import Nic, PciDevice
 
-__all__ = ["ERROR_COUNTERS", "read_nics"]
+__all__ = ["ERROR_COUNTERS", "INTERFACE_COUNTERS", "TRANSPORT_COUNTERS", "read_nics"]
 
-
+# Errors of the wire that an RDMA port counts (counters/), of its transport (hw_counters/), and those of a
+# network interface (statistics/).
 ERROR_COUNTERS = (
     "symbol_error",
     "link_error_recovery",
@@ -27,6 +28,27 @@ ERROR_COUNTERS = (
     "port_xmit_discards",
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
+)
+TRANSPORT_COUNTERS = (
+    "out_of_sequence",
+    "packet_seq_err",
+    "local_ack_timeout_err",
+    "implied_nak_seq_err",
+    "rnr_nak_retry_err",
+    "out_of_buffer",
+    "rx_icrc_encapsulated",
+    "np_cnp_sent",
+    "rp_cnp_handled",
+    "roce_adp_retrans",
+)
+INTERFACE_COUNTERS = (
+    "rx_crc_errors",
+    "rx_errors",
+    "rx_dropped",
+    "rx_missed_errors",
+    "tx_errors",
+    "tx_dropped",
+    "tx_carrier_errors",
 )
 
 

@@ -1,7 +1,11 @@
-"""The part of /sys and /proc that detection reads, packed into one text that can be sent to others.
+"""The part of /sys and /proc that detection and health read, packed into one text that can be sent to others.
 
-The text has `[folder]` lines, then `file = content` and `link -> target`, all below the root of the file
-system. A line end in content is written as \\n. Addresses of network cards are left out.
+The text has `[folder]` lines, then `file = content`, `file := bytes in hexadecimal` and `link -> target`, all
+below the root of the file system. A line end in content is written as \\n.
+
+Nothing in it names a machine or its place in a network: addresses of network cards, GUIDs and serial numbers
+are left out. Addresses in a port's table of GIDs are replaced by the documentation's addresses of the same
+kind. Only known options of the kernel's command line are kept.
 """
 
 from __future__ import annotations
@@ -12,10 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from probes.base import DataError
-from probes.sysfs.net import ERROR_COUNTERS
+from probes.sysfs import pci_config
+from probes.sysfs.net import ERROR_COUNTERS, INTERFACE_COUNTERS, TRANSPORT_COUNTERS
 from probes.sysfs.text import lines
 
-__all__ = ["packed", "unpack"]
+__all__ = ["CPU_MARKS", "KERNEL_OPTIONS", "packed", "unpack"]
 
 _HEAD = "# Attributes of /sys and /proc as the kernel shows them: [folder], file = content, link -> target."
 _PCI = [
@@ -23,15 +28,55 @@ _PCI = [
     *("current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "mem_info_vram_total"),
 ]
 _NET = ["type", "operstate", "mtu", "speed", "dev_port"]
-_PORT = ["state", "phys_state", "rate", "link_layer", "gid_attrs/ndevs/0"]
-_CPU = re.compile(r"(vendor_id|cpu family|model|cpu|CPU implementer)\s*:")
+_WIRE = ["carrier_changes", *(f"statistics/{name}" for name in INTERFACE_COUNTERS)]
+_RDMA = ["fw_ver", "hca_type", "board_id"]
+_PORT = [
+    *("state", "phys_state", "rate", "link_layer", "gid_attrs/ndevs/0"),
+    *(f"counters/{name}" for name in ERROR_COUNTERS),
+    *(f"hw_counters/{name}" for name in TRANSPORT_COUNTERS),
+]
+_CPU = re.compile(r"(vendor_id|cpu family|model|model name|microcode|cpu|CPU implementer|flags)\s*:")
+# Classes of the functions whose configuration is kept: NICs, GPUs (three classes), bridges.
+_CONFIGURED = ("0x02", "0x0300", "0x0302", "0x12", "0x0604")
+# Flags of a CPU that are kept.
+CPU_MARKS = frozenset({"hypervisor"})
+# Options of the kernel's command line that decide how fast devices and CPUs work; others may name hosts,
+# disks and users.
+KERNEL_OPTIONS = frozenset(
+    {
+        *("iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "iommu.strict", "pci", "pcie_aspm"),
+        *("isolcpus", "nohz_full", "rcu_nocbs", "nosmt", "mitigations", "numa_balancing"),
+        *("transparent_hugepage", "hugepages", "hugepagesz", "default_hugepagesz"),
+        *("intel_pstate", "amd_pstate", "cpufreq.default_governor", "intel_idle.max_cstate"),
+        *("processor.max_cstate", "idle", "tsc", "numa"),
+    }
+)
+# Files of one line or a few that hold settings and versions, below the root.
+_SETTINGS = (
+    *("proc/sys/kernel/osrelease", "proc/sys/kernel/numa_balancing", "proc/sys/vm/zone_reclaim_mode"),
+    *("proc/sys/net/core/rmem_max", "proc/sys/net/core/wmem_max", "proc/sys/net/core/netdev_max_backlog"),
+    *("proc/sys/net/core/default_qdisc", "proc/sys/net/ipv4/tcp_congestion_control"),
+    *("proc/sys/net/ipv4/tcp_rmem", "proc/sys/net/ipv4/tcp_wmem"),
+    *("proc/driver/nvidia/version", "sys/hypervisor/type"),
+    *("sys/kernel/mm/transparent_hugepage/enabled", "sys/devices/system/cpu/smt/active"),
+    *("sys/devices/system/cpu/isolated", "sys/devices/system/cpu/online"),
+    *(f"sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name", "board_name", "bios_version")),
+    *(f"sys/module/{name}/version" for name in ("nvidia", "amdgpu", "mlx5_core", "efa", "gdrdrv")),
+)
+# Folders whose presence alone says something: a module that is loaded.
+_MODULES = ("nvidia_peermem", "nv_peer_mem")
+_GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
+# Addresses of the documentation (RFC 5737, RFC 3849) and the least link-local one.
+_IPV4_GID = "0000:0000:0000:0000:0000:ffff:c000:0201"
+_GLOBAL_GID = "2001:0db8:0000:0000:0000:0000:0000:0001"
+_LOCAL_GID = "fe80:0000:0000:0000:0000:0000:0000:0001"
 # Most bytes that Linux allows in the name of a file.
 _LONGEST_NAME = 255
 _MOST_LINES = 200_000
 
 
 def packed(root: Path = Path("/")) -> str:
-    """Return everything below ``root`` that detection reads."""
+    """Return everything below ``root`` that detection and health read."""
     found: dict[str, list[str]] = {}
     for place, line in _lines(root):
         found.setdefault(str(place.relative_to(root)), []).append(line)
@@ -55,12 +100,70 @@ def _lines(root: Path) -> Iterator[tuple[Path, str]]:
                 yield folder, f"{entry.name} -> {entry.readlink()}"
             place = entry.resolve()
             yield from _files(place, attributes)
-            yield from _links(place, ["physfn"] if kind == "bus/pci/devices" else ["device"])
+            pci = kind == "bus/pci/devices"
+            yield from _links(place, ["physfn", "iommu_group"] if pci else ["device"])
+            yield from _config(place) if pci else ()
+            # A software interface has no device behind it.
+            yield from _files(place, _WIRE) if (place / "device").exists() and not pci else ()
             yield from _ports(place)
     yield from _kfd(sys)
-    processor = [line for line in lines(root / "proc/cpuinfo").splitlines() if _CPU.match(line)]
+    yield from _iommu(sys)
+    yield from _settings(root)
+    processor = [_reduced(line) for line in lines(root / "proc/cpuinfo").splitlines() if _CPU.match(line)]
     if processor:
         yield root / "proc", "cpuinfo = " + "\\n".join(dict.fromkeys(processor))
+
+
+def _reduced(line: str) -> str:
+    """Return a line of /proc/cpuinfo; of the flags, only those that are read."""
+    name, colon, flags = line.partition(":")
+    if name.strip() != "flags":
+        return line
+    return f"{name}{colon} {' '.join(flag for flag in flags.split() if flag in CPU_MARKS)}".rstrip()
+
+
+def _config(device: Path) -> Iterator[tuple[Path, str]]:
+    if not lines(device / "class").startswith(_CONFIGURED):
+        return
+    config = pci_config.read_config(device)
+    if pci_config.is_whole(config):
+        yield device, f"config := {pci_config.without_identity(config).hex()}"
+
+
+def _iommu(sys: Path) -> Iterator[tuple[Path, str]]:
+    groups = sys / "kernel/iommu_groups"
+    if groups.is_dir():
+        yield groups, "# is there"
+    for group in sorted(groups.glob("[0-9]*")):
+        yield from _files(group, ["type"])
+
+
+def _settings(root: Path) -> Iterator[tuple[Path, str]]:
+    yield from _files(root, list(_SETTINGS))
+    for name in _MODULES:
+        if (root / "sys/module" / name).is_dir():
+            yield root / "sys/module" / name, "# is there"
+    for pages in sorted((root / "sys/kernel/mm/hugepages").glob("hugepages-*kB")):
+        yield from _files(pages, ["nr_hugepages"])
+    governors: dict[str, Path] = {}
+    for policy in sorted((root / "sys/devices/system/cpu/cpufreq").glob("policy[0-9]*")):
+        governors.setdefault(lines(policy / "scaling_governor"), policy)
+    for policy in governors.values():
+        yield from _files(policy, ["scaling_governor"])
+    for name, kept in (("etc/os-release", _is_release), ("proc/swaps", bool)):
+        content = [line for line in lines(root / name).splitlines() if kept(line)]
+        if name == "proc/swaps":
+            # The first line names the columns; the names of files and disks are left out.
+            content = [*content[:1], *("swap " + " ".join(line.split()[1:3]) for line in content[1:])]
+        if (root / name).exists():
+            yield (root / name).parent, f"{Path(name).name} = " + "\\n".join(content)
+    options = [word for word in lines(root / "proc/cmdline").split() if word.split("=")[0] in KERNEL_OPTIONS]
+    if (root / "proc/cmdline").exists():
+        yield root / "proc", f"cmdline = {' '.join(options)}"
+
+
+def _is_release(line: str) -> bool:
+    return line.startswith(("NAME=", "VERSION_ID=", "PRETTY_NAME="))
 
 
 def _files(folder: Path, names: list[str]) -> Iterator[tuple[Path, str]]:
@@ -78,8 +181,23 @@ def _links(folder: Path, names: list[str]) -> Iterator[tuple[Path, str]]:
 
 
 def _ports(card: Path) -> Iterator[tuple[Path, str]]:
+    yield from _files(card, _RDMA)
     for port in sorted(card.glob("ports/[0-9]*")):
-        yield from _files(port, [*_PORT, *(f"counters/{name}" for name in ERROR_COUNTERS)])
+        yield from _files(port, _PORT)
+        for entry in sorted(port.glob("gids/[0-9]*")):
+            gid = _masked(lines(entry).strip())
+            if gid:
+                yield entry.parent, f"{entry.name} = {gid}"
+                yield from _files(port, [f"gid_attrs/types/{entry.name}", f"gid_attrs/ndevs/{entry.name}"])
+
+
+def _masked(gid: str) -> str:
+    """Return an address of the documentation of the same kind as this one; "" for an empty entry."""
+    if not _GID.fullmatch(gid) or not gid.strip("0:"):
+        return ""
+    if gid.startswith("0000:0000:0000:0000:0000:ffff:"):
+        return _IPV4_GID
+    return _LOCAL_GID if gid.startswith("fe80:") else _GLOBAL_GID
 
 
 def _kfd(sys: Path) -> Iterator[tuple[Path, str]]:
@@ -106,6 +224,7 @@ def unpack(text: str, root: Path, source: str) -> None:
         if line.startswith("#") or not line.strip():
             continue
         name, told, content = line.partition(" = ")
+        file, binary, digits = line.partition(" := ")
         link, points, target = line.partition(" -> ")
         try:
             if line.startswith("[") and line.endswith("]"):
@@ -114,10 +233,12 @@ def unpack(text: str, root: Path, source: str) -> None:
             elif told:
                 content = content.replace("\\n", "\n")
                 _inside(root, folder / name).write_text(content + "\n", encoding="utf-8")
+            elif binary:
+                _inside(root, folder / file).write_bytes(bytes.fromhex(digits))
             elif points:
                 links.append((_inside(root, folder / link), target, f"line {number}"))
             else:
-                raise ValueError("expected [folder], file = content or link -> target")
+                raise ValueError("expected [folder], file = content, file := bytes or link -> target")
         except (OSError, ValueError) as error:
             raise DataError(source, [f"line {number}: {error}"]) from error
     for place, target, where in links:

@@ -1,4 +1,4 @@
-"""Single attributes of /sys; a missing or unreadable file is empty."""
+"""Single attributes of /sys and /proc; a missing or unreadable file is empty."""
 
 from __future__ import annotations
 

@@ -1,0 +1,157 @@
+"""Hosts that should be equal: who differs from the majority, and digests that merge in any order."""
+
+import random
+from functools import reduce
+
+from hypothesis import given, strategies as st
+
+from probes.health import (
+    Digest,
+    GpuHealth,
+    HostHealth,
+    NicHealth,
+    differences,
+    differences_of,
+    digest,
+    merged,
+)
+
+
+def host(name, gpu="H100", board="MT_1", **alike):
+    nic = NicHealth("ib0", rdma_device="mlx5_0", board=board)
+    return HostHealth(name, alike=alike, nics=(nic,), gpus=(GpuHealth("0000:1b:00.0", name=gpu),))
+
+
+def names(count, first=1):
+    return [f"gpu{number:03}" for number in range(first, first + count)]
+
+
+def test_hosts_that_differ_from_the_majority_are_named_each():
+    hosts = [host(name, driver="550") for name in names(62)]
+    hosts += [host("gpu063", driver="535"), host("gpu064", driver="535")]
+    found = differences(hosts)
+    assert [(one.host, one.part, one.kind, one.severity) for one in found] == [
+        ("gpu063", "driver", "differs", "remark"),
+        ("gpu064", "driver", "differs", "remark"),
+    ]
+    assert found[0].text == "driver is 535 (as on 2 hosts); it is 550 on 62 of 64 hosts of its kind"
+    assert "550" in found[0].remedy
+
+
+def test_equal_hosts_do_not_differ():
+    assert differences([host(name, driver="550") for name in names(8)]) == []
+    assert differences([]) == []
+
+
+def test_two_hosts_cannot_tell_which_of_them_is_right():
+    assert differences([host("a", driver="1"), host("b", driver="2")]) == []
+
+
+def test_without_a_majority_both_camps_are_named_on_the_smaller():
+    half = [host(name, kernel="6.8") for name in names(4)] + [
+        host(name, kernel="5.15") for name in names(4, 5)
+    ]
+    (found,) = differences(half)
+    assert found.host == "gpu005"
+    assert "5.15 on 4 (gpu005, gpu006, gpu007, gpu008)" in found.text
+    assert "6.8 on 4 (gpu001, gpu002, gpu003, gpu004)" in found.text
+    three = [host(name, kernel="6.8") for name in names(3)]
+    three += [host("x", kernel="6.1"), host("y", kernel="5.15"), host("z", kernel="5.15")]
+    (found,) = differences(three)
+    assert found.host == "x"
+
+
+def test_hosts_of_another_kind_are_compared_among_themselves():
+    hosts = [host(name, driver="550") for name in names(5)]
+    hosts += [host(f"old{number}", gpu="V100", driver="470") for number in range(3)]
+    assert differences(hosts) == []
+
+
+def test_a_host_with_other_boards_is_told_among_hosts_with_its_gpus():
+    hosts = [host(name) for name in names(5)] + [host("odd", board="MT_2")]
+    (found,) = differences(hosts)
+    assert (found.host, found.part) == ("odd", "rdma boards")
+    assert "MT_2" in found.text and "MT_1" in found.text
+
+
+def test_parts_that_differ_are_faults():
+    hosts = [host(name, **{"rdma state ib0": "active"}) for name in names(5)]
+    hosts.append(host("gpu006", **{"rdma state ib0": "down"}))
+    (found,) = differences(hosts)
+    assert (found.host, found.severity) == ("gpu006", "fault")
+
+
+def test_a_lost_gpu_differs():
+    hosts = [host(name) for name in names(4)]
+    two = tuple(GpuHealth(f"0000:{bus}:00.0", name="H100") for bus in ("1b", "2b"))
+    hosts = [HostHealth(one.host, nics=one.nics, gpus=two) for one in hosts]
+    hosts.append(host("gpu005"))
+    (found,) = differences(hosts)
+    assert (found.host, found.part, found.severity) == ("gpu005", "gpus", "fault")
+    assert found.text == "gpus is 1 x H100; it is 2 x H100 on 4 of 5 hosts of its kind"
+
+
+def test_a_fact_that_a_host_could_not_read_is_not_held_against_it():
+    hosts = [host(name, governor="performance") for name in names(4)]
+    assert differences([*hosts, host("gpu005")]) == []
+
+
+def test_a_digest_stays_small_and_counts_all():
+    hosts = [host(name, driver="550") for name in names(900)] + [
+        host(name, driver="535") for name in names(100, 901)
+    ]
+    found = digest(hosts)
+    ((kind, counted),) = found.kinds.items()
+    assert kind == ("H100", "MT_1")
+    assert counted.facts["driver"]["550"].count == 900
+    assert max(len(one.names) for values in counted.facts.values() for one in values.values()) <= 64
+    problems = differences_of(found)
+    assert len(problems) == 64
+    assert "(as on 100 hosts); it is 550 on 900 of 1000" in problems[0].text
+
+
+HOSTS = st.lists(
+    st.builds(
+        host,
+        st.integers(0, 200).map("n{:03}".format),
+        st.sampled_from(["H100", "A100"]),
+        st.sampled_from(["MT_1", "MT_2"]),
+        kernel=st.sampled_from(["5.15", "6.8"]),
+        driver=st.sampled_from(["535", "550", "560"]),
+    ),
+    max_size=90,
+    unique_by=lambda one: one.host,
+)
+
+
+def tree(parts, choose):
+    """Merge neighbours or strangers, in any order, until one digest is left."""
+    parts = list(parts) or [Digest()]
+    while len(parts) > 1:
+        a = parts.pop(choose.randrange(len(parts)))
+        b = parts.pop(choose.randrange(len(parts)))
+        parts.insert(choose.randrange(len(parts) + 1), merged(a, b))
+    return parts[0]
+
+
+@given(HOSTS, st.randoms(use_true_random=False), st.integers(1, 9))
+def test_any_tree_of_merging_gives_the_same_digest_and_differences(hosts, choose, size):
+    shuffled = random.Random(choose.random()).sample(hosts, len(hosts))
+    parts = [digest(shuffled[start : start + size]) for start in range(0, len(shuffled), size)]
+    found = tree(parts, choose)
+    assert found == digest(hosts)
+    assert differences_of(found) == differences(hosts)
+    assert reduce(merged, parts, Digest()) == found
+
+
+@given(HOSTS)
+def test_a_host_with_the_value_of_most_is_never_named(hosts):
+    for problem in differences(hosts):
+        if problem.part in ("kernel", "driver") and "no value" not in problem.text:
+            (one,) = (each for each in hosts if each.host == problem.host)
+            alike = [
+                each.alike[problem.part]
+                for each in hosts
+                if (each.gpus[0].name, each.nics[0].board) == (one.gpus[0].name, one.nics[0].board)
+            ]
+            assert 2 * alike.count(one.alike[problem.part]) < len(alike)
