@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccctl.acceptance.folder import EVIDENCE, AcceptanceFolder, digest, seal_of
+from ccctl.acceptance.folder import EVIDENCE, MEASURED, AcceptanceFolder, digest, seal_of
 from ccctl.artifacts import read_input
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def measured_in(folder: AcceptanceFolder) -> Measured:
 
     found = sorted(folder.file(EVIDENCE).glob("*"))
     evidence = [one for path in found for one in read_evidence(path.read_bytes(), path.name)]
-    return Measured(folder.read("health"), folder.read("profile"), folder.read("report"), tuple(evidence))
+    topology, health, profile, report = map(folder.read, MEASURED)
+    return Measured(topology, health, profile, report, tuple(evidence))
 
 
 def terms_of(folder: AcceptanceFolder, asked: Certificate) -> Terms:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ccctl import console
@@ -36,14 +37,16 @@ __all__ = ["AcceptanceRun"]
 
 _StageName = Literal["hosts", "links", "whole"]
 _STAGES: tuple[_StageName, ...] = ("hosts", "links", "whole")
-_HEALTH = "probes.health:health_task"
+_HEALTH = "probes.health.task:health_task"
 # The collectives of training: sums of gradients, and the exchange of experts' tokens.
 _COLLECTIVES: tuple[Kind, ...] = ("all_reduce", "all_to_all")
 _ITERATIONS = 10
 # With more ranks than this, the links between ranks 1, 2, 4, … apart are measured, as `profile --quick` does.
 _THOROUGH_RANKS = 64
-# The collectives take the largest of these sizes that the network carries within the seconds below.
-_SIZES = tuple(1 << bits for bits in range(30, 15, -2))
+# The collectives take the largest of these sizes that the network carries within the seconds below. Processes
+# share cores and memory, which a network does not show, so they take smaller ones than GPUs.
+_SIZES = {"cuda": tuple(1 << bits for bits in range(30, 15, -2))}
+_SIZES["mpi"] = _SIZES["cuda"][3:]
 _LONGEST_S = 0.25
 _LOST = ("host-missing", "host-failed")
 
@@ -97,7 +100,7 @@ class AcceptanceRun:
                 console.note(f"{name}: done before the interruption")
                 continue
             began_s = time.monotonic() - self._seconds_before.get(name, 0.0)
-            with rescuing(lambda why, name=name, began_s=began_s: self._rescue(name, began_s, why)):
+            with rescuing(partial(self._rescue, name, began_s)):
                 left_out = steps[name]()
                 self._end(name, began_s, left_out)
 
@@ -117,9 +120,9 @@ class AcceptanceRun:
     def _rescue(self, name: _StageName, began_s: float, why: str) -> str:
         """Write what an interrupted stage has measured; return a message on how to go on."""
         if name == "links" and self._profiling is not None:
-            partial = self._profiling.partial(why)
-            if partial is not None:
-                self.folder.write("profile", self._with_earlier(partial))
+            measured = self._profiling.partial(why)
+            if measured is not None:
+                self.folder.write("profile", self._with_earlier(measured))
         self._end(name, began_s, (f"interrupted: {why}",), done=False)
         return f"What was measured is in {self.folder.path}; the same command with --resume goes on."
 
@@ -154,17 +157,19 @@ class AcceptanceRun:
     def _hosts(self) -> Sequence[str]:
         """Detect the hosts and read their health; hosts that do not answer are skipped from then on."""
         from probes.detection import DetectRequest
-        from probes.health import HealthRequest
+        from probes.health import HealthRequest, cluster_health
 
         count = len(placed(self.request.world)[1]) or 1
         console.note(f"hosts: looking at {plural(count, 'host')}")
         topology = look_everywhere(self.request.world, DetectRequest(), self._timeout_s())
         self.skipped = {one.where: one.text for one in topology.findings if one.what in _LOST}
         self.folder.write("topology", topology)
-        health = run_ranks(
+        readings = run_ranks(
             _HEALTH, HealthRequest(), self._world(), label="health", timeout_s=self._timeout_s()
         )
-        self.folder.write("health", _with_environment(replace(health, missing=self.skipped), topology))
+        health = cluster_health(readings, self.skipped)
+        self.skipped = dict(health.missing)
+        self.folder.write("health", _with_topology(health, topology))
         return ()
 
     def _links(self) -> Sequence[str]:
@@ -278,16 +283,18 @@ def _rest(effort: Effort, before: Profile) -> Effort:
     return replace(effort, turns=Turns(tuple(one.host for one in before.ranks), src, dst, number))
 
 
-def _with_environment(health: ClusterHealth, topology: Topology) -> ClusterHealth:
-    """Return the health with the variables that each host's libraries need."""
-    from probes.health import environment
+def _with_topology(health: ClusterHealth, topology: Topology) -> ClusterHealth:
+    """Return the health with what follows from the devices of each host and their connections."""
+    from probes.health import environment, missing_peers, with_pci_tree
 
     named = {host.name: host for host in topology.hosts}
-    hosts = tuple(
-        replace(one, environment=environment(named[one.host], one)) if one.host in named else one
-        for one in health.hosts
-    )
-    return replace(health, hosts=hosts)
+    hosts = []
+    for one in health.hosts:
+        if (host := named.get(one.host)) is not None:
+            one = replace(one, gpus=with_pci_tree(one.gpus, host), peer_to_peer_missing=missing_peers(host))
+            one = replace(one, environment=environment(host, one, one.interface))
+        hosts.append(one)
+    return replace(health, hosts=tuple(hosts))
 
 
 def _fitting_size(profile: Profile) -> int:
@@ -296,13 +303,14 @@ def _fitting_size(profile: Profile) -> int:
     from synth.networks import from_profile
 
     network = from_profile(profile, "the measured network")
-    for size_bytes in _SIZES:
+    sizes = _SIZES[profile.transport]
+    for size_bytes in sizes:
         try:
             if collective_time_s(network, "all_reduce", size_bytes) <= _LONGEST_S:
                 return size_bytes
         except CcctlError:
             continue
-    return _SIZES[-1]
+    return sizes[-1]
 
 
 def _least(*limits_s: float | None) -> float | None:

@@ -93,8 +93,8 @@ class AcceptOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--evidence",
             metavar="FILE",
-            help="Results of other tools to count as evidence: dcgmi diag -j, nvbandwidth -j, nccl-tests, "
-            "OSU, SuperBench, a NCCL_DEBUG log.",
+            help="Results of other tools that count as evidence: dcgmi diag -j, nvbandwidth -j, SuperBench, "
+            "gcm, a log of NCCL_DEBUG=INFO.",
         ),
     ] = None
     since: Annotated[

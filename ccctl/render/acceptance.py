@@ -11,7 +11,7 @@ from ccctl.render.units import about, percent, seconds
 from probes.base import plural, some
 
 if TYPE_CHECKING:
-    from exec.acceptance import Certificate, Changes, Cost, Culprit, Spares, WholeChange, WholeRow
+    from exec.acceptance import Certificate, Changes, Culprit, FaultCost, Spares, WholeChange, WholeRow
 
 __all__ = [
     "bound_notes",
@@ -77,7 +77,7 @@ def of_host(certificate: Certificate, host: str) -> list[Culprit]:
     return [one for one in certificate.culprits if host in one.hosts and is_in_hosts(one)]
 
 
-def cost_text(cost: Cost) -> str:
+def cost_text(cost: FaultCost) -> str:
     """Return the cost of a culprit: the time of a collective without it, and the time now."""
     kind = f"{'an' if cost.collective[:1] in 'aeiou' else 'a'} {cost.collective}"
     now, without = seconds(cost.with_s), seconds(cost.without_s)

@@ -29,7 +29,7 @@ from probes.base import as_content, plural
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
-    from exec.acceptance import Certificate, Changes, Cost, Culprit
+    from exec.acceptance import Certificate, Changes, Culprit, FaultCost
 
 __all__ = ["page"]
 
@@ -166,7 +166,7 @@ def _card(culprit: Culprit) -> Iterator[str]:
     yield "</li>"
 
 
-def _cost(cost: Cost) -> Iterator[str]:
+def _cost(cost: FaultCost) -> Iterator[str]:
     """Yield the cost in words, and a bar for the time now and one for the time without the culprit."""
     longest = max(cost.with_s, cost.without_s)
     yield f"<div class='cost'><p>{as_content(_capital(cost_text(cost)))}</p>"

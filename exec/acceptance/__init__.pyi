@@ -1,7 +1,7 @@
 from .certificate import (
     Certificate as Certificate,
-    Cost as Cost,
     Culprit as Culprit,
+    FaultCost as FaultCost,
     Spares as Spares,
     Stage as Stage,
     Verdict as Verdict,

@@ -9,14 +9,14 @@ from typing import Literal
 from probes.base import not_finite
 from synth.collective import Kind
 
-__all__ = ["Certificate", "Cost", "Culprit", "Spares", "Stage", "Sureness", "Verdict", "WholeRow"]
+__all__ = ["Certificate", "Culprit", "FaultCost", "Spares", "Stage", "Sureness", "Verdict", "WholeRow"]
 
 Verdict = Literal["accepted", "accepted with remarks", "refused", "undecided"]
 Sureness = Literal["certain", "likely", "possible"]
 
 
 @dataclass(frozen=True)
-class Cost:
+class FaultCost:
     """What one culprit costs a collective: its time as the cluster is, and with this part as it should be."""
 
     collective: Kind
@@ -47,7 +47,7 @@ class Culprit:
     evidence: tuple[str, ...] = ()
     sure: Sureness = "certain"
     remedy: str = ""
-    cost: Cost | None = None
+    cost: FaultCost | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from exec.acceptance.certificate import Cost, Spares
+from exec.acceptance.certificate import FaultCost, Spares
 from exec.acceptance.network_bought import repaired, without_hosts
 from exec.acceptance.simple_algorithms import AlgorithmModel, host_order, simulated_s
 from probes.base import Indices, UsageError, plural
@@ -54,7 +54,7 @@ def costs(
     size_bytes: int,
     *,
     alone: bool = False,
-) -> tuple[Cost, ...]:
+) -> tuple[FaultCost, ...]:
     """Return what each fault costs a collective: its time now, and with only this fault repaired.
 
     ``network`` is the measured one, ``sound`` the same links at their normal costs. Where two faults are
@@ -72,7 +72,7 @@ def costs(
         with_s = collective_time_s(before, kind, size_bytes)
         # A list schedule may take longer on a faster network (Graham); a repair never costs time.
         without_s = min(with_s, collective_time_s(mended, kind, size_bytes))
-        found.append(Cost(kind, size_bytes, with_s, without_s))
+        found.append(FaultCost(kind, size_bytes, with_s, without_s))
     return tuple(found)
 
 

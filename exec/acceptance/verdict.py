@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from exec.acceptance.certificate import Certificate, Cost, Culprit, Spares, Stage, Verdict, WholeRow
-from exec.acceptance.cost import collective_time_s, spares
+from exec.acceptance.certificate import Certificate, Culprit, Spares, Stage, Verdict, WholeRow
+from exec.acceptance.cost import costs, spares
 from exec.acceptance.evidence import Evidence
 from exec.acceptance.fault_text import remedy_of, told
-from exec.acceptance.sound_network import repaired, sound_network
+from exec.acceptance.network_bought import sound_network
 from exec.benchmark import Report, Row, judged
 from probes.base import CcctlError, plural, some
-from probes.health import ClusterHealth, HostProblem, differences, gpu_problems, host_problems
+from probes.health import (
+    ClusterHealth,
+    HostProblem,
+    differences,
+    gpu_problems,
+    host_problems,
+    peer_problems,
+)
 from probes.link_costs import Profile
 from probes.localization import Bought, FabricPlan, Fault, locate
+from probes.topology import Topology
 from synth.collective import Kind
 from synth.network import Network
 from synth.networks import from_profile
@@ -41,8 +49,9 @@ _RACKLESS = FabricPlan()
 
 @dataclass(frozen=True)
 class Measured:
-    """All that a verdict rests on: three artifacts, and the evidence of other tools."""
+    """All that a verdict rests on: four artifacts, and the evidence of other tools."""
 
+    topology: Topology | None = None
     health: ClusterHealth | None = None
     profile: Profile | None = None
     report: Report | None = None
@@ -72,6 +81,7 @@ class _Links:
     network: Network | None = None
     sound: Network | None = None
     profile: Profile | None = None
+    bought: bool = False
 
 
 def judge(
@@ -89,7 +99,7 @@ def judge(
     links = _links(measured.profile, terms)
     found = [
         *(_dead(host, reason) for host, reason in skipped.items()),
-        *_joined(_of_hosts(measured.health), _of_faults(links, terms)),
+        *_joined(_of_hosts(measured), _of_faults(links, terms)),
         *_of_report(measured.report),
         *map(_of_evidence, measured.evidence),
     ]
@@ -120,7 +130,7 @@ def _links(profile: Profile | None, terms: Terms) -> _Links:
     faults = tuple(locate(profile, terms.bought, terms.plan))
     network = from_profile(profile, "the measured network")
     sound = sound_network(profile, terms.bought, terms.plan)
-    return _Links(faults, network, sound, profile)
+    return _Links(faults, network, sound, profile, terms.bought is not None)
 
 
 def _tested(measured: Measured) -> tuple[str, ...]:
@@ -140,14 +150,17 @@ def _dead(host: str, reason: str) -> Culprit:
     )
 
 
-def _of_hosts(health: ClusterHealth | None) -> list[Culprit]:
+def _of_hosts(measured: Measured) -> list[Culprit]:
     """Return a culprit for each problem of hosts; the same problem of several hosts is one culprit."""
-    if health is None:
+    if measured.health is None:
         return []
-    problems = [
-        *(one for host in health.hosts for one in (*host_problems(host), *gpu_problems(host))),
-        *differences(health.hosts),
-    ]
+    devices = {one.name: one for one in measured.topology.hosts} if measured.topology else {}
+    problems: list[HostProblem] = []
+    for host in measured.health.hosts:
+        problems += [*host_problems(host), *gpu_problems(host)]
+        if host.host in devices:
+            problems += peer_problems(devices[host.host], host)
+    problems += differences(measured.health.hosts)
     alike: dict[tuple[str, ...], list[HostProblem]] = {}
     for one in problems:
         alike.setdefault((one.kind, one.part, one.severity, one.text, one.remedy), []).append(one)
@@ -166,26 +179,25 @@ def _of_faults(links: _Links, terms: Terms) -> list[tuple[Fault, Culprit]]:
     """Return each fault of the links with its culprit and its cost."""
     if links.profile is None or links.network is None:
         return []
-    found = []
-    with_s = collective_time_s(links.network, terms.collective, terms.size_bytes) if links.faults else 0.0
-    for fault in links.faults:
-        without_s = collective_time_s(
-            repaired(links.network, links.profile, fault), terms.collective, terms.size_bytes
+    assert links.sound is not None
+    priced = costs(links.network, links.sound, links.faults, terms.collective, terms.size_bytes)
+    return [
+        (
+            fault,
+            Culprit(
+                fault.kind,
+                " and ".join(fault.parts) or "the fabric",
+                _hosts_of(fault, links.profile),
+                "fault",
+                told(fault, terms.bought is not None),
+                fault.evidence,
+                fault.sure,
+                remedy_of(fault),
+                cost,
+            ),
         )
-        cost = Cost(terms.collective, terms.size_bytes, with_s, without_s)
-        culprit = Culprit(
-            fault.kind,
-            " and ".join(fault.parts) or "the fabric",
-            _hosts_of(fault, links.profile),
-            "fault",
-            told(fault, terms.bought is not None),
-            fault.evidence,
-            fault.sure,
-            remedy_of(fault),
-            cost,
-        )
-        found.append((fault, culprit))
-    return found
+        for fault, cost in zip(links.faults, priced, strict=True)
+    ]
 
 
 def _hosts_of(fault: Fault, profile: Profile) -> tuple[str, ...]:
@@ -272,7 +284,7 @@ def _whole(report: Report | None, links: _Links) -> Iterator[WholeRow]:
     """Yield each measured collective, ours and the libraries', beside the bounds."""
     if report is None:
         return
-    as_is, bought = _bounds(report, links.network), _bounds(report, links.sound)
+    as_is, bought = _bounds(report, links.network), _bounds(report, links.sound if links.bought else None)
     for at, row in enumerate(report.rows):
         for name, time_s, wrong in _times(row):
             yield WholeRow(row.collective, row.size_bytes, name, time_s, as_is.get(at), bought.get(at), wrong)
@@ -294,7 +306,9 @@ def _bounds(report: Report, network: Network | None) -> dict[int, float]:
     except CcctlError:
         return {}
     numbers = [at for at, row in enumerate(report.rows) if row.shown is not None and row.shown.time_s]
-    return {at: one.bound.time_s for at, one in zip(numbers, found, strict=False)}
+    bounds_s = {at: one.bound.time_s for at, one in zip(numbers, found, strict=False)}
+    # Where ranks wait for cores, a bound of the links says nothing about the time.
+    return {at: bound_s for at, bound_s in bounds_s.items() if not report.rows[at].crowded}
 
 
 def _spares(links: _Links, terms: Terms) -> tuple[Spares, ...]:

@@ -121,7 +121,7 @@ class HostHealth:
 
     Names in ``alike`` are those of what an operator sets or installs: "kernel", "driver", "cuda", "nccl",
     "mpi", "ofed", "governor", "numa_balancing", "memlock", "hugepages", "mtu eth0", "firmware mlx5_0"…
-    ``acs`` lists bridges with Access Control Services that redirect peer-to-peer traffic. ``environment``
+    ``interface`` is the network interface of the default route. ``acs`` lists bridges with Access Control Services that redirect peer-to-peer traffic. ``environment``
     maps a variable for communication libraries to (value, reason). ``iommu`` is "off", "passthrough" or
     "translating", ``virtual_machine`` the name of the hypervisor or its product. ``pcie_switches`` counts the
     PCIe switches that the host shows above GPUs and RDMA ports.
@@ -135,6 +135,7 @@ class HostHealth:
     acs: tuple[str, ...] = ()
     iommu: str = ""
     virtual_machine: str = ""
+    interface: str = ""
     peer_to_peer_missing: tuple[str, ...] = ()
     environment: dict[str, tuple[str, str]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)

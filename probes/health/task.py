@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from probes.base import CcctlError, Safekeeping, UsageError
+from probes.base import CcctlError, Safekeeping, UnavailableError, UsageError
+from probes.health.environment import default_interface
+from probes.health.gpu_load import pcie_load
+from probes.health.gpus import read_gpus
 from probes.health.host import read_host, read_ports
 from probes.health.model import ClusterHealth, HostHealth
 from probes.health.nics import regrown
@@ -107,8 +110,16 @@ def _wait(end_s: float, start_s: float, progress: Safekeeping) -> None:
 
 
 def _with_gpus(health: HostHealth) -> HostHealth:
-    """Return the health with the host's GPUs and the variables for communication libraries.
+    """Return the health with the host's GPUs and the interface of its default route."""
+    import pynvml
 
-    The readers of both, ``gpus.read_gpus`` and ``environment.environment``, are called here and nowhere else.
-    """
-    return health
+    unread = dict(health.unread)
+    try:
+        load = pcie_load(pynvml)
+    except UnavailableError as error:
+        load = None
+        unread["PCIe under load"] = f"{error.message}; {error.hint}".rstrip("; ")
+    gpus, missing = read_gpus(pynvml, load)
+    if not gpus:
+        unread.pop("PCIe under load", None)
+    return replace(health, gpus=gpus, interface=default_interface(), unread=unread | missing)

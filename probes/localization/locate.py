@@ -228,7 +228,9 @@ def _flapping_fault(cause: Cause, table: LinkTable) -> Fault:
         f"as the fastest, normal is {usual:.2f}"
     )
     rows = tuple(table.row[at].tolist())
-    return Fault("flapping", cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,), _sureness(cause))
+    return Fault(
+        "flapping", cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,), _sureness(cause)
+    )
 
 
 def _sureness(cause: Cause) -> Literal["certain", "likely", "possible"]:

@@ -54,7 +54,19 @@ def families(
         found += _of_racks(table, racks, least["trunk"], directed)
     if fabric:
         labels = np.zeros(len(table), dtype=np.int64)
-        found.append(Family("fabric", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links between hosts", _ALL))
+        found.append(
+            Family(
+                "fabric",
+                (labels,),
+                1,
+                lambda _: WHOLE,
+                least["fabric"],
+                0.0,
+                _yes(1),
+                "links between hosts",
+                _ALL,
+            )
+        )
     return found
 
 
@@ -80,7 +92,17 @@ def families_inside(table: LinkTable, least: dict[str, float], *, fabric: bool) 
     if fabric:
         labels = np.zeros(len(table), dtype=np.int64)
         found.append(
-            Family("inside", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links inside hosts", _ALL)
+            Family(
+                "inside",
+                (labels,),
+                1,
+                lambda _: WHOLE,
+                least["fabric"],
+                0.0,
+                _yes(1),
+                "links inside hosts",
+                _ALL,
+            )
         )
     return found
 
@@ -91,7 +113,12 @@ def is_trunk(family: Family) -> bool:
 
 
 def _of_ends(
-    table: LinkTable, unit: Indices, names: Sequence[str], cost: float, least: dict[str, float], directed: bool
+    table: LinkTable,
+    unit: Indices,
+    names: Sequence[str],
+    cost: float,
+    least: dict[str, float],
+    directed: bool,
 ) -> Iterator[Family]:
     """Yield the families of what sends, of what receives, and of both."""
     src, dst = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64)
@@ -101,14 +128,21 @@ def _of_ends(
     def name(part: int) -> tuple[str, ...]:
         return (names[part],)
 
-    yield Family("host", (src, dst), count, name, least["end"], cost, sends | receives, "links from and to {0}")
+    yield Family(
+        "host", (src, dst), count, name, least["end"], cost, sends | receives, "links from and to {0}"
+    )
     if directed:
         yield Family("egress", (src,), count, name, least["end"], cost, sends, "links from {0}")
         yield Family("ingress", (dst,), count, name, least["end"], cost, receives, "links to {0}")
 
 
 def _of_pairs(
-    table: LinkTable, unit: Indices, names: Sequence[str], cost: float, least: dict[str, float], directed: bool
+    table: LinkTable,
+    unit: Indices,
+    names: Sequence[str],
+    cost: float,
+    least: dict[str, float],
+    directed: bool,
 ) -> Iterator[Family]:
     """Yield the families of pairs, both ways and one way; only measured pairs are parts."""
     src, dst, count = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64), len(names)
@@ -138,7 +172,9 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
         codes = codes[skipped:]
         several = np.bincount(labels, minlength=len(codes) + skipped)[skipped:] > 2
         name = _pair_name(codes, racks.names)
-        return Family("trunk", (labels - skipped,), len(codes), name, least, _OF_TRUNK, several, subject, _TRUNK)
+        return Family(
+            "trunk", (labels - skipped,), len(codes), name, least, _OF_TRUNK, several, subject, _TRUNK
+        )
 
     yield family(np.minimum(here, there), np.maximum(here, there), "links between racks {0} and {1}")
     if directed:

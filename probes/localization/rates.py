@@ -20,7 +20,12 @@ __all__ = ["Rates", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
 # a packet); single links differ by more than hosts, each of which has many links.
-_LEAST = {"end": -float(np.log(0.95)), "pair": -float(np.log(0.9)), "trunk": -float(np.log(0.9)), "fabric": SHORT}
+_LEAST = {
+    "end": -float(np.log(0.95)),
+    "pair": -float(np.log(0.9)),
+    "trunk": -float(np.log(0.9)),
+    "fabric": SHORT,
+}
 # If hosts differ anyway, one must be so many standard deviations of hosts below normal, but one below this
 # share of the normal rate is slow however unequal the others are.
 _Z, _SLOW_ANYWAY = 4.5, -float(np.log(2 / 3))

@@ -98,8 +98,12 @@ def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) 
         normal = min(usual, _sent_by(min(sides, key=len), port, profile))
         if carried < _SLOW_TRUNK * normal:
             parts = _trunk_parts(sides, racks, profile)
-            text = f"flows through {port.name} carry {rate_text(carried)} in all, normal is {rate_text(normal)}"
-            fault = Fault("trunk", parts, carried / normal, 0.0, port.links, (text,), "certain" if planned else "likely")
+            text = (
+                f"flows through {port.name} carry {rate_text(carried)} in all, normal is {rate_text(normal)}"
+            )
+            fault = Fault(
+                "trunk", parts, carried / normal, 0.0, port.links, (text,), "certain" if planned else "likely"
+            )
             before = found.get(parts)
             found[parts] = fault if before is None else joined(before, fault)
     yield from found.values()

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from exec.acceptance import Certificate, Cost, Culprit, Spares, Stage, WholeRow
+from exec.acceptance import Certificate, FaultCost, Culprit, Spares, Stage, WholeRow
 
 HOSTS = tuple(f"gpu{number:03}" for number in range(1, 13))
 GIB = 1 << 30
@@ -19,7 +19,7 @@ CABLE = Culprit(
     ),
     "certain",
     "Replace the cable of gpu007 mlx5_2, or clean both ends; then run ccctl accept again.",
-    Cost("all_reduce", GIB, 34e-3, 21e-3),
+    FaultCost("all_reduce", GIB, 34e-3, 21e-3),
 )
 SLOT = Culprit(
     "pcie_width",
@@ -30,7 +30,7 @@ SLOT = Culprit(
     ("read while 2.1 GB/s moved: 32 GT/s x8", "the 95 other GPUs: 32 GT/s x16"),
     "likely",
     "Seat the GPU's riser anew; if it stays at x8, replace the riser.",
-    Cost("all_reduce", GIB, 34e-3, 31e-3),
+    FaultCost("all_reduce", GIB, 34e-3, 31e-3),
 )
 TRUNK = Culprit(
     "trunk",
@@ -51,7 +51,7 @@ GOVERNOR = Culprit(
     (),
     "certain",
     "cpupower frequency-set -g performance",
-    Cost("all_reduce", 8192, 31e-6, 29e-6),
+    FaultCost("all_reduce", 8192, 31e-6, 29e-6),
 )
 STAGES = (
     Stage("hosts", 41.2, True),
@@ -125,7 +125,7 @@ _NAMES = st.lists(TEXTS, max_size=3).map(tuple)
 _WORDS = st.dictionaries(TEXTS, TEXTS, max_size=3)
 _KINDS = st.sampled_from(("all_reduce", "broadcast"))
 _SIZES = st.integers(0, 1 << 50)
-_COSTS = st.builds(Cost, _KINDS, _SIZES, _NUMBERS, _NUMBERS)
+_COSTS = st.builds(FaultCost, _KINDS, _SIZES, _NUMBERS, _NUMBERS)
 _CULPRITS = st.builds(
     Culprit,
     st.sampled_from(("pair", "trunk", "ecc", "pcie_width")) | TEXTS,

@@ -12,7 +12,7 @@ from ccctl.render.svg.lanes import Lane, LaneChart, bar, heading, lanes
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.acceptance import Certificate, Cost, Culprit, WholeRow
+    from exec.acceptance import Certificate, Culprit, FaultCost, WholeRow
 
 __all__ = ["pictures"]
 
@@ -31,7 +31,7 @@ def pictures(certificate: Certificate, width: int) -> Iterator[Drawing]:
         yield _shares(rows, certificate.ranks, width)
 
 
-def _costs(costs: Sequence[tuple[Culprit, Cost]], width: int) -> Drawing:
+def _costs(costs: Sequence[tuple[Culprit, FaultCost]], width: int) -> Drawing:
     shown = []
     for culprit, cost in costs[:_MOST_CULPRITS]:
         name = f"{cost.collective} of {acceptance.size_text(cost.size_bytes)}"

@@ -19,7 +19,7 @@ from certificates import (
 from hypothesis import given
 
 from ccctl.render import acceptance
-from exec.acceptance import Cost, Spares, changes
+from exec.acceptance import FaultCost, Spares, changes
 
 
 def test_the_verdict_is_one_line():
@@ -36,14 +36,14 @@ def test_the_verdict_is_one_line():
     ("cost", "words"),
     [
         (
-            Cost("all_reduce", GIB, 34e-3, 21e-3),
+            FaultCost("all_reduce", GIB, 34e-3, 21e-3),
             "without it an all_reduce of 1 GiB takes 21 ms instead of 34 ms",
         ),
         (
-            Cost("broadcast", 512, 3e-6, 2e-6),
+            FaultCost("broadcast", 512, 3e-6, 2e-6),
             "without it a broadcast of 512 bytes takes 2 us instead of 3 us",
         ),
-        (Cost("broadcast", 2048, 3e-6, 3e-6), "a broadcast of 2 KiB takes 3 us with it and without it"),
+        (FaultCost("broadcast", 2048, 3e-6, 3e-6), "a broadcast of 2 KiB takes 3 us with it and without it"),
     ],
 )
 def test_a_cost_is_a_sentence(cost, words):
