@@ -16,7 +16,7 @@ from probes.health.model import HostHealth, HostProblem, Severity
 from probes.health.rules import gpu_names
 from probes.health.settings import NONE, counted
 
-__all__ = ["Digest", "Holders", "Kind", "differences", "differences_of", "digest", "merged"]
+__all__ = ["Digest", "Holders", "KindDigest", "differences", "differences_of", "digest", "merged"]
 
 # Names that a digest keeps of the hosts with one value: enough for the few that differ, while the many that
 # are alike take no room. The count is exact in any case.
@@ -59,7 +59,7 @@ class Holders:
 
 
 @dataclass(frozen=True)
-class Kind:
+class KindDigest:
     """Hosts with the same GPUs and boards: all of them, and those with each value of each fact."""
 
     hosts: Holders
@@ -70,7 +70,7 @@ class Kind:
 class Digest:
     """The facts of some hosts, counted by kind; a kind is (names of GPUs, boards of RDMA ports)."""
 
-    kinds: Mapping[tuple[str, str], Kind] = field(default_factory=dict)
+    kinds: Mapping[tuple[str, str], KindDigest] = field(default_factory=dict)
 
 
 def digest(hosts: Iterable[HostHealth]) -> Digest:
@@ -157,7 +157,7 @@ def _digest_of(host: HostHealth) -> Digest:
     boards = (
         ", ".join(sorted({nic.board for nic in host.nics if nic.rdma_device and not nic.virtual})) or NONE
     )
-    return Digest({(gpus, boards): Kind(one, facts)})
+    return Digest({(gpus, boards): KindDigest(one, facts)})
 
 
 def _facts(host: HostHealth) -> dict[str, str]:
@@ -188,8 +188,8 @@ def _switch(on: bool | None) -> str:
     return "" if on is None else ("on" if on else "off")
 
 
-def _merged_kind(a: Kind, b: Kind) -> Kind:
-    return Kind(
+def _merged_kind(a: KindDigest, b: KindDigest) -> KindDigest:
+    return KindDigest(
         _merged_holders(a.hosts, b.hosts),
         _joined(a.facts, b.facts, lambda x, y: _joined(x, y, _merged_holders)),
     )
