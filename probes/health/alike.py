@@ -26,6 +26,7 @@ _MOST_SHOWN = 4
 _LEAST_HOSTS = 3
 # Facts that describe parts, and so are faults if they differ; the others are settings and versions.
 _PARTS = ("gpus", "memory", "cpus", "rdma ports", "rdma state ", "rdma speed ", "rdma pcie ", "gpu nvlinks")
+_BOARDS = "rdma boards"
 _REMEDIES = {
     "kernel": "install the kernel {} and restart the host",
     "driver": "install the driver {} and restart the host",
@@ -110,9 +111,8 @@ def _of_fact(fact: str, values: Mapping[str, Holders]) -> Iterator[HostProblem]:
         return
     ordered = sorted(values.items(), key=lambda pair: (pair[1].count, pair[0]))
     usual, most = ordered[-1]
-    severity: Severity = "fault" if fact.startswith(_PARTS) else "remark"
     if 2 * most.count <= total:
-        yield _undecided(fact, ordered, severity)
+        yield _undecided(fact, ordered, _severity(fact, usual))
         return
     remedy = _REMEDIES.get(fact, f"find out why its {fact} is not that of the other hosts: {{}}").format(
         usual
@@ -121,7 +121,11 @@ def _of_fact(fact: str, values: Mapping[str, Holders]) -> Iterator[HostProblem]:
         beside = f" (as on {few.count} hosts)" if few.count > 1 else ""
         text = f"{fact} is {value}{beside}; it is {usual} on {most.count} of {total} hosts of its kind"
         for host in few.names:
-            yield HostProblem(host, fact, "differs", severity, text, remedy)
+            yield HostProblem(host, fact, "differs", _severity(fact, value), text, remedy)
+
+
+def _severity(fact: str, value: str) -> Severity:
+    return "fault" if fact.startswith(_PARTS) or (fact == _BOARDS and value == NONE) else "remark"
 
 
 def _undecided(fact: str, ordered: Sequence[tuple[str, Holders]], severity: Severity) -> HostProblem:
@@ -147,7 +151,7 @@ def _of_boards(found: Digest) -> Iterator[HostProblem]:
     for gpus, values in by_gpus.items():
         # Hosts without GPUs are of many sorts: login, storage, management.
         if gpus != NONE:
-            yield from _of_fact("rdma boards", values)
+            yield from _of_fact(_BOARDS, values)
 
 
 def _digest_of(host: HostHealth) -> Digest:
@@ -164,7 +168,8 @@ def _facts(host: HostHealth) -> dict[str, str]:
     """Return all facts of a host that should be equal, those of its GPUs among them."""
     facts = dict(host.alike)
     if not host.gpus:
-        return facts
+        # A driver that answers on other hosts and not here is a difference.
+        return facts | {"gpus": NONE}
     found = {
         "gpus": [gpu.name for gpu in host.gpus],
         "gpu vbios": [gpu.vbios for gpu in host.gpus],

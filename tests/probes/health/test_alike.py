@@ -74,6 +74,21 @@ def test_a_host_with_other_boards_is_told_among_hosts_with_its_gpus():
     assert "MT_2" in found.text and "MT_1" in found.text
 
 
+def test_a_host_whose_driver_does_not_answer_stays_of_its_kind():
+    facts = {"pci gpus": "1 x H100 SXM5 80GB"}
+    hosts = [host(name, driver="550", **facts) for name in names(5)]
+    hosts.append(HostHealth("gpu006", alike={**facts, "driver": "550"}, nics=hosts[0].nics))
+    (found,) = differences(hosts)
+    assert (found.host, found.part, found.severity) == ("gpu006", "gpus", "fault")
+
+
+def test_a_host_without_its_rdma_boards_is_a_fault():
+    hosts = [host(name) for name in names(5)]
+    hosts.append(HostHealth("gpu006", gpus=hosts[0].gpus))
+    (found,) = differences(hosts)
+    assert (found.host, found.part, found.severity) == ("gpu006", "rdma boards", "fault")
+
+
 def test_parts_that_differ_are_faults():
     hosts = [host(name, **{"rdma state ib0": "active"}) for name in names(5)]
     hosts.append(host("gpu006", **{"rdma state ib0": "down"}))
