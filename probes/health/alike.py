@@ -87,7 +87,8 @@ def merged(a: Digest, b: Digest) -> Digest:
 def differences(hosts: Sequence[HostHealth]) -> list[HostProblem]:
     """Return each fact in which a host differs from most hosts of its kind, of which there are three or more.
 
-    If no value has a majority, one problem names the hosts with each value.
+    If no value has a majority, one problem names the hosts with each value. At most 64 hosts with one value
+    get a problem; its text has the number of all.
     """
     return differences_of(digest(hosts))
 

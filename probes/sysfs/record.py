@@ -20,7 +20,7 @@ from probes.sysfs import pci_config
 from probes.sysfs.net import ERROR_COUNTERS, INTERFACE_COUNTERS, TRANSPORT_COUNTERS
 from probes.sysfs.text import lines
 
-__all__ = ["CPU_MARKS", "KERNEL_OPTIONS", "packed", "unpack"]
+__all__ = ["KERNEL_OPTIONS", "packed", "unpack"]
 
 _HEAD = "# Attributes of /sys and /proc as the kernel shows them: [folder], file = content, link -> target."
 _PCI = [
@@ -39,7 +39,7 @@ _CPU = re.compile(r"(vendor_id|cpu family|model|model name|microcode|cpu|CPU imp
 # Classes of the functions whose configuration is kept: NICs, GPUs (three classes), bridges.
 _CONFIGURED = ("0x02", "0x0300", "0x0302", "0x12", "0x0604")
 # Flags of a CPU that are kept.
-CPU_MARKS = frozenset({"hypervisor"})
+_CPU_MARKS = frozenset({"hypervisor"})
 # Options of the kernel's command line that decide how fast devices and CPUs work; others may name hosts,
 # disks and users.
 KERNEL_OPTIONS = frozenset(
@@ -119,7 +119,7 @@ def _reduced(line: str) -> str:
     name, colon, flags = line.partition(":")
     if name.strip() != "flags":
         return line
-    return f"{name}{colon} {' '.join(flag for flag in flags.split() if flag in CPU_MARKS)}".rstrip()
+    return f"{name}{colon} {' '.join(flag for flag in flags.split() if flag in _CPU_MARKS)}".rstrip()
 
 
 def _config(device: Path) -> Iterator[tuple[Path, str]]:
