@@ -16,7 +16,7 @@ from probes.health.model import HostHealth, HostProblem, Severity
 from probes.health.rules import gpu_names
 from probes.health.settings import NONE, counted
 
-__all__ = ["Digest", "Holders", "Kind", "differences", "differences_of", "digest", "merged"]
+__all__ = ["Digest", "Holders", "KindDigest", "differences", "differences_of", "digest", "merged"]
 
 # Names that a digest keeps of the hosts with one value: enough for the few that differ, while the many that
 # are alike take no room. The count is exact in any case.
@@ -26,6 +26,7 @@ _MOST_SHOWN = 4
 _LEAST_HOSTS = 3
 # Facts that describe parts, and so are faults if they differ; the others are settings and versions.
 _PARTS = ("gpus", "memory", "cpus", "rdma ports", "rdma state ", "rdma speed ", "rdma pcie ", "gpu nvlinks")
+_BOARDS = "rdma boards"
 _REMEDIES = {
     "kernel": "install the kernel {} and restart the host",
     "driver": "install the driver {} and restart the host",
@@ -59,7 +60,7 @@ class Holders:
 
 
 @dataclass(frozen=True)
-class Kind:
+class KindDigest:
     """Hosts with the same GPUs and boards: all of them, and those with each value of each fact."""
 
     hosts: Holders
@@ -70,7 +71,7 @@ class Kind:
 class Digest:
     """The facts of some hosts, counted by kind; a kind is (names of GPUs, boards of RDMA ports)."""
 
-    kinds: Mapping[tuple[str, str], Kind] = field(default_factory=dict)
+    kinds: Mapping[tuple[str, str], KindDigest] = field(default_factory=dict)
 
 
 def digest(hosts: Iterable[HostHealth]) -> Digest:
@@ -86,7 +87,8 @@ def merged(a: Digest, b: Digest) -> Digest:
 def differences(hosts: Sequence[HostHealth]) -> list[HostProblem]:
     """Return each fact in which a host differs from most hosts of its kind, of which there are three or more.
 
-    If no value has a majority, one problem names the hosts with each value.
+    If no value has a majority, one problem names the hosts with each value. At most 64 hosts with one value
+    get a problem; its text has the number of all.
     """
     return differences_of(digest(hosts))
 
@@ -110,9 +112,8 @@ def _of_fact(fact: str, values: Mapping[str, Holders]) -> Iterator[HostProblem]:
         return
     ordered = sorted(values.items(), key=lambda pair: (pair[1].count, pair[0]))
     usual, most = ordered[-1]
-    severity: Severity = "fault" if fact.startswith(_PARTS) else "remark"
     if 2 * most.count <= total:
-        yield _undecided(fact, ordered, severity)
+        yield _undecided(fact, ordered, _severity(fact, usual))
         return
     remedy = _REMEDIES.get(fact, f"find out why its {fact} is not that of the other hosts: {{}}").format(
         usual
@@ -121,7 +122,11 @@ def _of_fact(fact: str, values: Mapping[str, Holders]) -> Iterator[HostProblem]:
         beside = f" (as on {few.count} hosts)" if few.count > 1 else ""
         text = f"{fact} is {value}{beside}; it is {usual} on {most.count} of {total} hosts of its kind"
         for host in few.names:
-            yield HostProblem(host, fact, "differs", severity, text, remedy)
+            yield HostProblem(host, fact, "differs", _severity(fact, value), text, remedy)
+
+
+def _severity(fact: str, value: str) -> Severity:
+    return "fault" if fact.startswith(_PARTS) or (fact == _BOARDS and value == NONE) else "remark"
 
 
 def _undecided(fact: str, ordered: Sequence[tuple[str, Holders]], severity: Severity) -> HostProblem:
@@ -147,7 +152,7 @@ def _of_boards(found: Digest) -> Iterator[HostProblem]:
     for gpus, values in by_gpus.items():
         # Hosts without GPUs are of many sorts: login, storage, management.
         if gpus != NONE:
-            yield from _of_fact("rdma boards", values)
+            yield from _of_fact(_BOARDS, values)
 
 
 def _digest_of(host: HostHealth) -> Digest:
@@ -157,14 +162,15 @@ def _digest_of(host: HostHealth) -> Digest:
     boards = (
         ", ".join(sorted({nic.board for nic in host.nics if nic.rdma_device and not nic.virtual})) or NONE
     )
-    return Digest({(gpus, boards): Kind(one, facts)})
+    return Digest({(gpus, boards): KindDigest(one, facts)})
 
 
 def _facts(host: HostHealth) -> dict[str, str]:
     """Return all facts of a host that should be equal, those of its GPUs among them."""
     facts = dict(host.alike)
     if not host.gpus:
-        return facts
+        # A driver that answers on other hosts and not here is a difference.
+        return facts | {"gpus": NONE}
     found = {
         "gpus": [gpu.name for gpu in host.gpus],
         "gpu vbios": [gpu.vbios for gpu in host.gpus],
@@ -188,8 +194,8 @@ def _switch(on: bool | None) -> str:
     return "" if on is None else ("on" if on else "off")
 
 
-def _merged_kind(a: Kind, b: Kind) -> Kind:
-    return Kind(
+def _merged_kind(a: KindDigest, b: KindDigest) -> KindDigest:
+    return KindDigest(
         _merged_holders(a.hosts, b.hosts),
         _joined(a.facts, b.facts, lambda x, y: _joined(x, y, _merged_holders)),
     )

@@ -67,7 +67,7 @@ def _machine_check(event: KernelEvent) -> _Found | None:
         return None
     normal = f"up to {_MOST_CORRECTED} corrected ones are normal" if corrected else "0 are normal"
     text = f"{plural(event.count, 'machine check')} in the kernel's log ({event.text}); {normal}"
-    memory = "find the memory module (ras-mc-ctl --errors, or the BMC's log) and have it replaced"
+    memory = "find the memory module (ras-mc-ctl, or the BMC's log) and have it replaced"
     other = "read the BMC's log (ipmitool sel list) for the part, and have it replaced if it comes back"
     return "remark" if corrected else "fault", text, memory if event.device.startswith("MC") else other
 

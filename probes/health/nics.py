@@ -44,10 +44,22 @@ class _Gid:
 def read_nics(root: Path, host: Host) -> tuple[NicHealth, ...]:
     """Return the ports of a machine whose topology was read from /sys below ``root``.
 
-    Virtual functions are included and marked; bridges, tunnels and other software interfaces are not.
+    Virtual functions are included and marked. Bridges, tunnels and other software interfaces are not, unless
+    an RDMA port belongs to them, as to a bond.
     """
     devices = functions(host)
-    return tuple(_port(root / "sys", nic, devices) for nic in host.nics if nic.physical or nic.bus_id)
+    sys = root / "sys"
+    return tuple(
+        _port(sys, replace(nic, bus_id=nic.bus_id or _behind(sys, nic, devices)), devices)
+        for nic in host.nics
+        if nic.physical or nic.bus_id or nic.rdma_device
+    )
+
+
+def _behind(sys: Path, nic: Nic, devices: Mapping[str, PciDevice]) -> str:
+    """Return the PCI function of an RDMA device; "" if it has none."""
+    name = (sys / "class/infiniband" / nic.rdma_device / "device").resolve().name
+    return name if nic.rdma_device and name in devices else ""
 
 
 def regrown(before: Sequence[NicHealth], after: Sequence[NicHealth], seconds: float) -> tuple[NicHealth, ...]:
@@ -77,7 +89,8 @@ def _rises(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int
 
 def _port(sys: Path, nic: Nic, devices: Mapping[str, PciDevice]) -> NicHealth:
     function = devices.get(nic.bus_id)
-    link = uplink(function, devices) if function is not None and nic.physical else None
+    virtual = function is not None and bool(function.physical_function)
+    link = uplink(function, devices) if function is not None and not virtual else None
     card = sys / "class/infiniband" / nic.rdma_device
     rdma = card / "ports" / str(nic.port) if nic.rdma_device else None
     plain = NicHealth(
@@ -97,7 +110,7 @@ def _port(sys: Path, nic: Nic, devices: Mapping[str, PciDevice]) -> NicHealth:
         pcie_gts_most=link.max_speed_gts if link else None,
         pcie_width_most=link.max_width if link else None,
         relaxed_ordering=_relaxed_ordering(sys, nic),
-        virtual=not nic.physical,
+        virtual=virtual,
     )
     return plain if rdma is None else _with_rdma(plain, card, rdma)
 

@@ -125,7 +125,8 @@ def _slow(nic: NicHealth, twins: Sequence[NicHealth]) -> Iterator[_Found]:
         return
     faster = [twin.speed_mbit for twin in twins if (twin.speed_mbit or 0) > nic.speed_mbit]
     behind = len(faster) > 1 and 2 * len(faster) > len(twins)
-    most_mbit = nic.speed_most_mbit or 0
+    # A management port may well be connected to a slower switch.
+    most_mbit = nic.speed_most_mbit or 0 if nic.rdma_device or nic.speed_mbit >= _FAST_MBIT else 0
     if not behind and most_mbit <= nic.speed_mbit:
         return
     lanes_lost = nic.link_layer == "InfiniBand" and _LANES * nic.speed_mbit <= most_mbit

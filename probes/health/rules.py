@@ -34,11 +34,10 @@ def host_problems(health: HostHealth) -> list[HostProblem]:
 
 
 def gpu_names(health: HostHealth) -> list[str]:
-    """Return the name of each GPU; those on the PCI bus if no driver was asked."""
-    if health.gpus:
-        return [gpu.name for gpu in health.gpus]
+    """Return the name of each GPU: those on the PCI bus, else those that a driver states."""
     counted = (one.partition(" x ") for one in health.alike.get("pci gpus", NONE).split(", "))
-    return [name for count, _, name in counted if count.isdecimal() for _ in range(int(count))]
+    names = [name for count, _, name in counted if count.isdecimal() for _ in range(int(count))]
+    return names or [gpu.name for gpu in health.gpus]
 
 
 def _direct_access(health: HostHealth) -> Iterator[HostProblem]:

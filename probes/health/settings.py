@@ -139,11 +139,10 @@ def _huge_pages(root: Path) -> str:
 
 
 def _swap(root: Path) -> str:
-    areas = lines(root / "proc/swaps").splitlines()
-    kib = sum(
-        whole(words[-1] if len(words) < 4 else words[2]) or 0 for words in map(str.split, areas[1:]) if words
-    )
-    return f"{kib / 2**20:.0f} GiB" if len(areas) > 1 else (NONE if areas else "")
+    areas = [line.split() for line in lines(root / "proc/swaps").splitlines()]
+    # The first line names the columns: file, type, KiB, …
+    kib = sum(whole(words[2]) or 0 for words in areas[1:] if len(words) > 2)
+    return f"{kib / 2**20:.0f} GiB" if kib else (NONE if areas else "")
 
 
 def _options(root: Path) -> str:

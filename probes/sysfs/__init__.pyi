@@ -4,10 +4,5 @@ from .net import (
     INTERFACE_COUNTERS as INTERFACE_COUNTERS,
     TRANSPORT_COUNTERS as TRANSPORT_COUNTERS,
 )
-from .record import (
-    CPU_MARKS as CPU_MARKS,
-    KERNEL_OPTIONS as KERNEL_OPTIONS,
-    packed as packed,
-    unpack as unpack,
-)
+from .record import KERNEL_OPTIONS as KERNEL_OPTIONS, packed as packed, unpack as unpack
 from .text import decimal as decimal, lines as lines, number as number, text as text

@@ -20,7 +20,7 @@ from probes.sysfs import pci_config
 from probes.sysfs.net import ERROR_COUNTERS, INTERFACE_COUNTERS, TRANSPORT_COUNTERS
 from probes.sysfs.text import lines
 
-__all__ = ["CPU_MARKS", "KERNEL_OPTIONS", "packed", "unpack"]
+__all__ = ["KERNEL_OPTIONS", "packed", "unpack"]
 
 _HEAD = "# Attributes of /sys and /proc as the kernel shows them: [folder], file = content, link -> target."
 _PCI = [
@@ -39,7 +39,7 @@ _CPU = re.compile(r"(vendor_id|cpu family|model|model name|microcode|cpu|CPU imp
 # Classes of the functions whose configuration is kept: NICs, GPUs (three classes), bridges.
 _CONFIGURED = ("0x02", "0x0300", "0x0302", "0x12", "0x0604")
 # Flags of a CPU that are kept.
-CPU_MARKS = frozenset({"hypervisor"})
+_CPU_MARKS = frozenset({"hypervisor"})
 # Options of the kernel's command line that decide how fast devices and CPUs work; others may name hosts,
 # disks and users.
 KERNEL_OPTIONS = frozenset(
@@ -61,13 +61,13 @@ _SETTINGS = (
     *("sys/kernel/mm/transparent_hugepage/enabled", "sys/devices/system/cpu/smt/active"),
     *("sys/devices/system/cpu/isolated", "sys/devices/system/cpu/online"),
     *(f"sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name", "board_name", "bios_version")),
-    *(f"sys/module/{name}/version" for name in ("nvidia", "amdgpu", "mlx5_core", "efa", "gdrdrv")),
 )
-# Folders whose presence alone says something: a module that is loaded.
-_MODULES = ("nvidia_peermem", "nv_peer_mem")
+# Modules of the kernel: whether they are loaded, and their versions, which some do not state.
+_MODULES = ("nvidia", "amdgpu", "mlx5_core", "efa", "gdrdrv", "nvidia_peermem", "nv_peer_mem")
 _GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
-# Addresses of the documentation (RFC 5737, RFC 3849) and the least link-local one.
+# Addresses of the documentation (RFC 5737, RFC 3849) and link-local ones.
 _IPV4_GID = "0000:0000:0000:0000:0000:ffff:c000:0201"
+_LOCAL_IPV4_GID = "0000:0000:0000:0000:0000:ffff:a9fe:0101"
 _GLOBAL_GID = "2001:0db8:0000:0000:0000:0000:0000:0001"
 _LOCAL_GID = "fe80:0000:0000:0000:0000:0000:0000:0001"
 # Most bytes that Linux allows in the name of a file.
@@ -119,7 +119,7 @@ def _reduced(line: str) -> str:
     name, colon, flags = line.partition(":")
     if name.strip() != "flags":
         return line
-    return f"{name}{colon} {' '.join(flag for flag in flags.split() if flag in CPU_MARKS)}".rstrip()
+    return f"{name}{colon} {' '.join(flag for flag in flags.split() if flag in _CPU_MARKS)}".rstrip()
 
 
 def _config(device: Path) -> Iterator[tuple[Path, str]]:
@@ -140,9 +140,10 @@ def _iommu(sys: Path) -> Iterator[tuple[Path, str]]:
 
 def _settings(root: Path) -> Iterator[tuple[Path, str]]:
     yield from _files(root, list(_SETTINGS))
-    for name in _MODULES:
-        if (root / "sys/module" / name).is_dir():
-            yield root / "sys/module" / name, "# is there"
+    for module in (root / "sys/module", *(root / "sys/module" / name for name in _MODULES)):
+        if module.is_dir():
+            yield module, "# is there"
+            yield from _files(module, ["version"])
     for pages in sorted((root / "sys/kernel/mm/hugepages").glob("hugepages-*kB")):
         yield from _files(pages, ["nr_hugepages"])
     governors: dict[str, Path] = {}
@@ -196,7 +197,7 @@ def _masked(gid: str) -> str:
     if not _GID.fullmatch(gid) or not gid.strip("0:"):
         return ""
     if gid.startswith("0000:0000:0000:0000:0000:ffff:"):
-        return _IPV4_GID
+        return _LOCAL_IPV4_GID if gid[30:34] == "a9fe" else _IPV4_GID
     return _LOCAL_GID if gid.startswith("fe80:") else _GLOBAL_GID
 
 

@@ -9,6 +9,7 @@ from probes.health import (
     Digest,
     GpuHealth,
     HostHealth,
+    HostProblem,
     NicHealth,
     differences,
     differences_of,
@@ -29,13 +30,11 @@ def names(count, first=1):
 def test_hosts_that_differ_from_the_majority_are_named_each():
     hosts = [host(name, driver="550") for name in names(62)]
     hosts += [host("gpu063", driver="535"), host("gpu064", driver="535")]
-    found = differences(hosts)
-    assert [(one.host, one.part, one.kind, one.severity) for one in found] == [
-        ("gpu063", "driver", "differs", "remark"),
-        ("gpu064", "driver", "differs", "remark"),
+    text = "driver is 535 (as on 2 hosts); it is 550 on 62 of 64 hosts of its kind"
+    remedy = "install the driver 550 and restart the host"
+    assert differences(hosts) == [
+        HostProblem(name, "driver", "differs", "remark", text, remedy) for name in ("gpu063", "gpu064")
     ]
-    assert found[0].text == "driver is 535 (as on 2 hosts); it is 550 on 62 of 64 hosts of its kind"
-    assert "550" in found[0].remedy
 
 
 def test_equal_hosts_do_not_differ():
@@ -72,6 +71,21 @@ def test_a_host_with_other_boards_is_told_among_hosts_with_its_gpus():
     (found,) = differences(hosts)
     assert (found.host, found.part) == ("odd", "rdma boards")
     assert "MT_2" in found.text and "MT_1" in found.text
+
+
+def test_a_host_whose_driver_does_not_answer_stays_of_its_kind():
+    facts = {"pci gpus": "1 x H100 SXM5 80GB"}
+    hosts = [host(name, driver="550", **facts) for name in names(5)]
+    hosts.append(HostHealth("gpu006", alike={**facts, "driver": "550"}, nics=hosts[0].nics))
+    (found,) = differences(hosts)
+    assert (found.host, found.part, found.severity) == ("gpu006", "gpus", "fault")
+
+
+def test_a_host_without_its_rdma_boards_is_a_fault():
+    hosts = [host(name) for name in names(5)]
+    hosts.append(HostHealth("gpu006", gpus=hosts[0].gpus))
+    (found,) = differences(hosts)
+    assert (found.host, found.part, found.severity) == ("gpu006", "rdma boards", "fault")
 
 
 def test_parts_that_differ_are_faults():

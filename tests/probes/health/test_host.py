@@ -150,7 +150,13 @@ def test_a_setting_is_read_from_its_file(tmp_path, changes, facts):
 
 
 def test_a_recording_holds_what_health_reads_and_reads_the_same(tmp_path):
-    make((tmp_path / "a").resolve(), {f"{place(0, 'nic port')}/config": config(acs=0x1D)})
+    changes = {
+        f"{place(0, 'nic port')}/config": config(acs=0x1D),
+        port(0, "gids/2"): None,
+        port(0, "gids/3"): "0000:0000:0000:0000:0000:ffff:a9fe:0708",
+        "sys/module/efa/parameters/x": "1",
+    }
+    make((tmp_path / "a").resolve(), changes)
     text = packed((tmp_path / "a").resolve())
     unpack(text, (tmp_path / "b").resolve(), "x")
     first, again = (read_host("h", (tmp_path / name).resolve()) for name in "ab")
@@ -158,6 +164,8 @@ def test_a_recording_holds_what_health_reads_and_reads_the_same(tmp_path):
     for one in fields(HostHealth):
         assert getattr(again, one.name) == getattr(first, one.name), one.name
     assert again.acs == ("0000:12:04.0",)
+    assert again.alike["efa"] == "loaded"
+    assert (again.nics[0].gid_index, again.nics[0].gid_routable) == (3, False)
 
 
 def test_a_recording_names_no_machine(tmp_path):

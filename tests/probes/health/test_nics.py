@@ -73,6 +73,20 @@ def test_virtual_functions_are_marked_and_software_interfaces_left_out(tmp_path)
     ]
 
 
+def test_a_port_of_a_bond_is_a_port(tmp_path):
+    changes = {port(0, "gid_attrs/ndevs/0"): "bond0", "sys/class/net/bond0/type": "1"}
+    changes |= {"sys/class/net/bond0/operstate": "up", "sys/class/net/bond0/mtu": "9000"}
+    nics = {nic.name: nic for nic in read_ports("h", make(tmp_path.resolve(), changes))}
+    found = nics["bond0"]
+    assert (found.rdma_device, found.bus_id, found.virtual) == ("mlx5_0", "0000:14:00.0", False)
+    assert (found.state, found.rdma_mtu, found.pcie_width, found.firmware) == (
+        "active",
+        4096,
+        16,
+        "28.39.1002",
+    )
+
+
 @given(
     st.dictionaries(st.sampled_from("abcd"), st.integers(0, 99)),
     st.dictionaries(st.sampled_from("abcd"), st.integers(0, 99)),

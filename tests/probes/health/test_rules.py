@@ -224,6 +224,12 @@ def test_a_port_below_what_its_driver_supports_is_a_remark():
     assert of(nic(speed_mbit=400_000, speed_most_mbit=400_000)) == []
 
 
+def test_a_management_port_may_have_a_slower_switch():
+    assert of(NicHealth("eno1", state="up", speed_mbit=1000, speed_most_mbit=10_000)) == []
+    (found,) = of(NicHealth("eth0", state="up", speed_mbit=100_000, speed_most_mbit=200_000))
+    assert (found.kind, found.severity) == ("port_slow", "remark")
+
+
 def test_a_slow_management_card_is_no_fault():
     (found,) = of(NicHealth("eno1", state="up", speed_mbit=1000, pcie_width=1, pcie_width_most=4))
     assert (found.kind, found.severity) == ("pcie_width", "remark")
