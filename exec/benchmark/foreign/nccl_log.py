@@ -288,7 +288,7 @@ def _sockets(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
             text = f"traffic between hosts goes over sockets{over} although NCCL found {names}{reason}"
             yield _fault(host.name, "", "socket_fallback", text)
         elif uses and has:
-            names = some([nic.rdma_device or nic.name for nic in has], _MOST_NAMED)
+            names = some(list(has), _MOST_NAMED)
             text = f"traffic between hosts goes over sockets{over} although the topology has {names}{reason}"
             yield _fault(host.name, "", "socket_fallback", text)
         elif uses:
@@ -311,14 +311,19 @@ def _reason(log: NcclLog, host: str, names: Iterable[str]) -> str:
     return f"; {' '.join(told)} is set" if told else ""
 
 
-def _rdma_nics(topology: Topology | None, host: str) -> tuple[Nic, ...]:
-    """Return the NICs of a host with an RDMA device whose link is up, as the topology has them."""
+def _rdma_nics(topology: Topology | None, host: str) -> dict[str, Nic]:
+    """Return the NICs of a host that do RDMA and whose link is up, by NCCL's names, as the topology has them.
+
+    NCCL's own file names RDMA devices as NICs, and counts their ports from 1, but those of sockets from 0.
+    """
     machine = host_named(topology, host) if topology else None
-    return tuple(
-        nic
-        for nic in (machine.physical_nics if machine else ())
-        if nic.rdma_device and nic.state.lower() in ("", "up", "active")
-    )
+    return {
+        nic.rdma_device or nic.name: nic
+        for nic in (machine.nics if machine else ())
+        if nic.physical is not False
+        and (nic.rdma_device or (nic.index is not None and nic.port))
+        and nic.state.lower() in ("", "up", "active")
+    }
 
 
 def _nics(log: NcclLog) -> Iterator[Evidence]:
@@ -353,20 +358,16 @@ def _unused_nics(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
     for host in log.hosts:
         used = {nic.name for nic in host.nics}
         known = _rdma_nics(topology, host.name)
-        speeds = [nic.speed_mbit for nic in known if nic.rdma_device in used and nic.speed_mbit]
-        strange = used - {nic.rdma_device for nic in known}
-        left = [
-            nic
-            for nic in known
-            if used and nic.rdma_device not in used and (not speeds or (nic.speed_mbit or 0) >= min(speeds))
-        ]
+        speeds = [nic.speed_mbit for name, nic in known.items() if name in used and nic.speed_mbit]
         reason = _reason(log, host.name, ("NCCL_IB_HCA",))
-        for nic in left:
-            speed = f" ({nic.speed_mbit / 1000:g} Gbit/s)" if nic.speed_mbit else ""
-            text = f"the topology has {nic.rdma_device}{speed}, which NCCL does not use{reason}"
-            yield _remark(host.name, nic.rdma_device, "nic_unused", text)
+        for name, nic in known.items():
+            if used and name not in used and (not speeds or (nic.speed_mbit or 0) >= min(speeds)):
+                speed = f" ({nic.speed_mbit / 1000:g} Gbit/s)" if nic.speed_mbit else ""
+                text = f"the topology has {name}{speed}, which NCCL does not use{reason}"
+                yield _remark(host.name, name, "nic_unused", text)
+        strange = sorted(used - known.keys())
         if known and strange and all(nic.link_layer in ("IB", "RoCE") for nic in host.nics):
-            text = f"NCCL uses {some(sorted(strange), _MOST_NAMED)}, which the topology does not have"
+            text = f"NCCL uses {some(strange, _MOST_NAMED)}, which the topology does not have"
             yield _remark(host.name, "NICs", "nic_unknown", text)
 
 
