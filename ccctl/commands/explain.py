@@ -231,8 +231,7 @@ def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[st
     (console.summary if options.json else evidence.draw)(told)
     faults = [one for one in found if one.severity == "fault"]
     if faults:
-        hosts = [one.host for one in faults if one.host]
-        names = list(dict.fromkeys(hosts or [one.part for one in faults if one.part]))
+        names = list(dict.fromkeys(name for one in faults if (name := one.host or one.source)))
         shown = some(names, _MOST_NAMED)
         raise FoundProblem(f"{source}: {plural(len(faults), 'fault')}{f': {shown}' if shown else ''}")
 

@@ -30,6 +30,8 @@ __all__ = [
 _TOOL = "NCCL"
 _MOST_NAMED = 8
 _SOCKET = "NET/Socket"
+# Interfaces of containers and virtual machines, and the loopback, end at their host.
+_LOCAL = re.compile(r"lo$|docker|virbr|veth|br-[0-9a-f]{12}|cni|flannel")
 # Warnings that name their cause: pattern, stable word, severity, and what it means.
 _KNOWN: tuple[tuple[re.Pattern[str], str, Severity, str], ...] = (
     (
@@ -94,15 +96,14 @@ class NcclNic:
 class NcclHost:
     """One host.
 
-    ``other_nics`` are lists of NICs that only some of its processes have. ``interface`` carries the set-up of
-    connections, ``sockets`` may carry data. ``gdr`` maps a NIC ("mlx5_0"), or a GPU and a NIC, to the reason
+    ``nics`` are those of most of its processes. ``interface`` carries the set-up of connections, ``sockets``
+    may carry data. ``gdr`` maps a NIC ("mlx5_0"), or a GPU and a NIC, to the reason
     why GPU Direct RDMA is off, "" if it is on. ``nvls`` maps GPUs to whether they have NVLink SHARP.
     ``nvlink`` tells whether NCCL found NVLinks between GPUs, None if the log does not say.
     """
 
     name: str
     nics: tuple[NcclNic, ...] = ()
-    other_nics: tuple[tuple[NcclNic, ...], ...] = ()
     interface: str = ""
     sockets: tuple[str, ...] = ()
     network: str = ""
@@ -119,6 +120,7 @@ class NcclHost:
 class NcclRank:
     """One rank of the largest communicator.
 
+    ``nics`` names the ports that its process found ("mlx5_0:1"), () if its log does not say.
     ``complete`` tells whether its initialization ended. ``graph_channels`` are the channels that its search
     for rings found; NCCL uses the least of all ranks.
     """
@@ -128,6 +130,7 @@ class NcclRank:
     device: int
     bus_id: str
     network: str = ""
+    nics: tuple[str, ...] = ()
     complete: bool = False
     channels: int | None = None
     nvls_channels: int | None = None
@@ -205,6 +208,7 @@ class NcclLog:
                 *_warnings(self),
                 *_versions(self),
                 *_sockets(self, topology),
+                *_interfaces(self),
                 *_nics(self),
                 *_unused_nics(self, topology),
                 *_host_memory(self, topology),
@@ -300,6 +304,19 @@ def _sockets(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
             yield _fault(host.name, "", "nic_missing", text)
 
 
+def _interfaces(log: NcclLog) -> Iterator[Evidence]:
+    """Yield the hosts of a job on several that use interfaces which no other host can reach."""
+    if len({rank.host for rank in log.ranks}) < 2:
+        return
+    for host in log.hosts:
+        sockets = host.sockets if host.network == "Socket" else ()
+        local = [name for name in dict.fromkeys((host.interface, *sockets)) if _LOCAL.match(name)]
+        if local:
+            shown = some(local, _MOST_NAMED)
+            text = f"NCCL uses {shown}, which other hosts cannot reach; NCCL_SOCKET_IFNAME selects others"
+            yield _remark(host.name, shown, "local_interface", text)
+
+
 def _reason(log: NcclLog, host: str, names: Iterable[str]) -> str:
     """Return which of these variables are set on a host, as the end of a sentence."""
     told = [
@@ -331,22 +348,23 @@ def _nics(log: NcclLog) -> Iterator[Evidence]:
     names = {
         host.name: tuple(f"{nic.name}:{nic.port}" for nic in host.nics) for host in log.hosts if host.nics
     }
-    for host in log.hosts:
-        for other in host.other_nics:
-            shown = some([nic.name for nic in other], _MOST_NAMED)
-            text = (
-                f"some ranks use {shown or 'no NIC'}, most of this host {some(names[host.name], _MOST_NAMED)}"
-            )
-            yield _fault(host.name, "NICs", "nics_differ", text, len(other), len(host.nics))
+    for rank in log.ranks:
+        own, of_host = rank.nics, names.get(rank.host, ())
+        if own and own != of_host:
+            most = some(of_host, _MOST_NAMED)
+            text = f"rank {rank.rank} finds {some(own, _MOST_NAMED)}, most ranks of its host {most}"
+            yield _fault(rank.host, f"rank {rank.rank}", "nics_differ", text, len(own), len(of_host))
     if len(names) < 2:
         return
-    usual, hosts = Counter(names.values()).most_common(1)[0]
+    counts = Counter(names.values())
+    # Of two hosts that differ, the one with more NICs is taken as normal.
+    usual = max(counts, key=lambda nics: (counts[nics], len(nics)))
     for name, own in names.items():
         if own == usual:
             continue
         missing = [nic for nic in usual if nic not in own]
         more = [nic for nic in own if nic not in usual]
-        text = f"NCCL uses {plural(len(own), 'NIC')}, {len(usual)} on {plural(hosts, 'host')}"
+        text = f"NCCL uses {plural(len(own), 'NIC')}, {len(usual)} on {plural(counts[usual], 'host')}"
         text += f", without {some(missing, _MOST_NAMED)}" if missing else ""
         text += f", with {some(more, _MOST_NAMED)} instead" if more and missing else ""
         severity: Severity = "fault" if len(own) < len(usual) else "remark"
@@ -493,7 +511,8 @@ def _channels(log: NcclLog) -> Iterator[Evidence]:
         counts = {one.rank: value for one in log.ranks if (value := getattr(one, name)) is not None}
         if len({*counts.values()}) < 2:
             continue
-        usual = Counter(counts.values()).most_common(1)[0][0]
+        often = Counter(counts.values())
+        usual = max(often, key=lambda count: (often[count], count))
         for rank, count in counts.items():
             if count < usual:
                 text = f"rank {rank} has {plural(count, 'channel')} ({what}), most ranks have {usual}"

@@ -129,8 +129,9 @@ def test_diagnostics_of_several_hosts(tmp_path, run_ccctl):
     assert run_ccctl("explain", "dcgm-gpu1.json").stdout == "nothing is wrong or unusual in it\n"
     done = run_ccctl("explain", "dcgm-gpu1.json", "dcgm-gpu2.json")
     assert done.returncode == 1
-    assert 'the test "Memory" failed: Detected 2 volatile double-bit ECC error(s) in GPU 3.' in done.stdout
-    assert "dcgm-gpu1.json and 1 more: 1 fault: GPU 3" in done.stderr
+    told = 'the test "Memory" failed: Detected 2 volatile double-bit ECC error(s) in GPU 3.'
+    assert done.stdout == f"fault: dcgm-gpu2.json: {told}\n"
+    assert "dcgm-gpu1.json and 1 more: 1 fault: dcgm-gpu2.json" in done.stderr
 
 
 def test_other_files_of_the_folder_are_left_out_and_named(tmp_path, run_ccctl):

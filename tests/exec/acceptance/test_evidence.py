@@ -58,6 +58,7 @@ def test_the_format_is_told_by_the_content(name):
     found = read_evidence(content, f"{name}.txt")
     assert [one.tool for one in found] == [expected[0]]
     [one] = found
+    assert one.source == f"{name}.txt"
     assert [one.tool, one.host, one.part, one.kind] == expected and one.severity == "fault"
 
 
@@ -99,9 +100,11 @@ def test_logs_of_several_hosts_are_those_of_one_job():
     assert all(read_evidence(content, name) == [] for name, content in files.items())
 
 
-def test_what_is_found_twice_is_told_once():
-    content = FILES["gcm"][0]
-    assert len(evidence_of({"a": content, "b": content})) == 1
+def test_findings_of_a_named_host_are_told_once_and_others_by_file():
+    named, other = FILES["gcm"][0], FILES["dcgm"][0]
+    assert [one.source for one in evidence_of({"a": named, "b": named})] == ["a"]
+    assert [one.source for one in evidence_of({"a": other, "b": other})] == ["a", "b"]
+    assert [one.host for one in evidence_of({"a": other, "b": other}, host="gpu1")] == ["gpu1"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"hello\n", b'{"schema": "ccctl/report/1"}', b"\x80\x04]."])
