@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from exec.acceptance import Evidence
     from exec.benchmark.foreign import NcclLog
 
-__all__ = ["draw", "summary"]
+__all__ = ["draw", "listed", "summary"]
 
 _MOST_LINES = 40
 _MOST_NAMED = 8
@@ -24,12 +24,15 @@ def summary(source: str, found: list[Evidence], log: NcclLog | None) -> dict[str
     """Return the object of --json: the evidence, and what NCCL's log tells of the job if there was one."""
     return {
         "source": source,
-        "evidence": [
-            figures(one, "tool host part kind severity text value unit normal source") for one in found
-        ],
+        "evidence": listed(found),
         "nccl": None if log is None else _job(log),
         "ok": not any(one.severity == "fault" for one in found),
     }
+
+
+def listed(found: list[Evidence]) -> list[dict[str, Any]]:
+    """Return the evidence as plain values."""
+    return [figures(one, "tool host part kind severity text value unit normal source") for one in found]
 
 
 def draw(told: dict[str, Any]) -> None:

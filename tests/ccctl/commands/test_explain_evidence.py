@@ -121,6 +121,8 @@ def test_the_log_of_a_benchmark_is_noted_beside_its_rows(tmp_path, run_ccctl):
     done = run_ccctl("explain", "nccl.log", "--network", "dgx-h100")
     assert "NCCL's log: fault: a: 8 pairs of ranks exchange data through host memory (SHM)" in done.stderr
     assert "all_reduce" in done.stdout
+    told = json.loads(run_ccctl("explain", "nccl.log", "--network", "dgx-h100", "--json").stdout)
+    assert [one["kind"] for one in told["evidence"]] == ["host_memory"] and len(told["rows"]) == 1
 
 
 def test_diagnostics_of_several_hosts(tmp_path, run_ccctl):
