@@ -26,6 +26,7 @@ from probes.base import parse_size, some
 if TYPE_CHECKING:
     from ccctl.artifacts import Dumps, ForeignFiles
     from ccctl.render.text import Explained
+    from exec.acceptance import Evidence
     from exec.benchmark import JudgedRow, Report, RowChange
     from exec.benchmark.foreign import Inspected, Recorded
     from probes.topology import Topology
@@ -197,9 +198,9 @@ def explain(options: ExplainOptions) -> None:
         if timed is None or options.network is None or options.json:
             _judge_late(files.source, dump)
             return
-    _tell_log(files)
+    logged = _log_evidence(files)
     told = _explained(options, files, timed)
-    _tell(told, options.json, options.markdown, options.junit)
+    _tell(told, logged, options)
     if dump is not None:
         _judge_late(files.source, dump)
     if told.failures:
@@ -231,8 +232,7 @@ def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[st
     (console.summary if options.json else evidence.draw)(told)
     faults = [one for one in found if one.severity == "fault"]
     if faults:
-        hosts = [one.host for one in faults if one.host]
-        names = list(dict.fromkeys(hosts or [one.part for one in faults if one.part]))
+        names = list(dict.fromkeys(name for one in faults if (name := one.host or one.source)))
         shown = some(names, _MOST_NAMED)
         raise FoundProblem(f"{source}: {plural(len(faults), 'fault')}{f': {shown}' if shown else ''}")
 
@@ -254,15 +254,17 @@ def _topology(network: str | None) -> Topology | None:
     return None
 
 
-def _tell_log(files: ForeignFiles) -> None:
-    """Note what NCCL's log tells, where its lines stand in the output of a benchmark."""
+def _log_evidence(files: ForeignFiles) -> list[Evidence]:
+    """Return what NCCL's log finds wrong, where its lines stand in the output of a benchmark; note it."""
     from ccctl.artifacts import logs_in
     from exec.benchmark.foreign import parse_nccl_debug
 
-    if logs := logs_in(files):
-        for one in parse_nccl_debug(logs).findings()[:_MOST_NAMED]:
-            host = f"{one.host}: " if one.host else ""
-            console.note(f"{files.source}: NCCL's log: {one.severity}: {host}{one.text}")
+    logs = logs_in(files)
+    found = parse_nccl_debug(logs).findings() if logs else []
+    for one in found[:_MOST_NAMED]:
+        host = f"{one.host}: " if one.host else ""
+        console.note(f"{files.source}: NCCL's log: {one.severity}: {host}{one.text}")
+    return found
 
 
 def _tell_late(source: str, found: Recorded, timed: Inspected | None, *, json: bool) -> None:
@@ -408,17 +410,17 @@ def _compared(
     return found
 
 
-def _tell(told: Explained, json: bool, markdown: str | None, junit: str | None) -> None:
+def _tell(told: Explained, logged: list[Evidence], options: ExplainOptions) -> None:
     from ccctl.render import junit as document
-    from ccctl.render.text import draw_changes
+    from ccctl.render.text import draw_changes, evidence
 
-    if markdown is not None:
-        write_output(markdown, told.markdown().encode())
-    if junit is not None:
-        write_output(junit, document(f"ccctl explain {told.source}", told.cases()))
-    if json:
-        console.summary(told.summary())
-    elif "-" not in (markdown, junit):
+    if options.markdown is not None:
+        write_output(options.markdown, told.markdown().encode())
+    if options.junit is not None:
+        write_output(options.junit, document(f"ccctl explain {told.source}", told.cases()))
+    if options.json:
+        console.summary({**told.summary(), "evidence": evidence.listed(logged)})
+    elif "-" not in (options.markdown, options.junit):
         told.draw()
         if told.baseline:
             draw_changes(told.baseline)

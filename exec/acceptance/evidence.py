@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from exec.benchmark.foreign import (
     Evidence,
@@ -39,6 +40,7 @@ _OF_A_JOB: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (is_flight_text, "flight"),
     (is_nccl_debug, "nccl"),
 )
+_JOBS = frozenset(kind for _, kind in _OF_A_JOB)
 _OF_A_HOST: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (is_nvbandwidth, "nvbandwidth"),
     (is_dcgm, "dcgm"),
@@ -76,28 +78,34 @@ def evidence_of(
     of_jobs: dict[str, dict[str, bytes]] = {}
     for source, content in documents.items():
         kind = _format(content)
-        if kind == "dcgm":
-            found += dcgm_evidence(content, source, host)
-        elif kind == "nvbandwidth":
-            found += nvbandwidth_evidence(content, source, host, topology)
-        elif kind == "gcm":
-            found += gcm_evidence(content, source)
-        elif kind == "superbench":
-            found += superbench_evidence(content, source)
-        elif kind:
+        if not kind:
+            raise DataError(source, [f"{_EXPECTED}, found none of these"])
+        if kind in _JOBS:
             of_jobs.setdefault(kind, {})[source] = content
         else:
-            raise DataError(source, [f"{_EXPECTED}, found none of these"])
-    if "nccl" in of_jobs:
-        found += parse_nccl_debug(of_jobs["nccl"]).findings(topology)
-    for kind, read in (("ras", ras_recorded), ("flight", flight_recorded)):
-        if kind in of_jobs:
-            recorded = read(of_jobs[kind])
-            found += [
-                Evidence(recorded.tool, lag.host, f"rank {lag.rank}", lag.what, "fault", lag.text)
-                for lag in recorded.lags
-            ]
+            found += [replace(one, source=source) for one in _of_host(kind, content, source, host, topology)]
+    for kind, files in of_jobs.items():
+        source = next(iter(files)) if len(files) == 1 else ""
+        found += [replace(one, source=source) for one in _of_job(kind, files, topology)]
     return worst_first(found)
+
+
+def _of_host(kind: str, content: bytes, source: str, host: str, topology: Topology | None) -> list[Evidence]:
+    if kind == "dcgm":
+        return dcgm_evidence(content, source, host)
+    if kind == "nvbandwidth":
+        return nvbandwidth_evidence(content, source, host, topology)
+    return gcm_evidence(content, source) if kind == "gcm" else superbench_evidence(content, source)
+
+
+def _of_job(kind: str, files: Mapping[str, bytes], topology: Topology | None) -> list[Evidence]:
+    if kind == "nccl":
+        return parse_nccl_debug(files).findings(topology)
+    recorded = (ras_recorded if kind == "ras" else flight_recorded)(files)
+    return [
+        Evidence(recorded.tool, lag.host, f"rank {lag.rank}", lag.what, "fault", lag.text)
+        for lag in recorded.lags
+    ]
 
 
 def _format(content: bytes) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from exec.acceptance import Evidence
     from exec.benchmark.foreign import NcclLog
 
-__all__ = ["draw", "summary"]
+__all__ = ["draw", "listed", "summary"]
 
 _MOST_LINES = 40
 _MOST_NAMED = 8
@@ -24,10 +24,15 @@ def summary(source: str, found: list[Evidence], log: NcclLog | None) -> dict[str
     """Return the object of --json: the evidence, and what NCCL's log tells of the job if there was one."""
     return {
         "source": source,
-        "evidence": [figures(one, "tool host part kind severity text value unit normal") for one in found],
+        "evidence": listed(found),
         "nccl": None if log is None else _job(log),
         "ok": not any(one.severity == "fault" for one in found),
     }
+
+
+def listed(found: list[Evidence]) -> list[dict[str, Any]]:
+    """Return the evidence as plain values."""
+    return [figures(one, "tool host part kind severity text value unit normal source") for one in found]
 
 
 def draw(told: dict[str, Any]) -> None:
@@ -41,15 +46,15 @@ def draw(told: dict[str, Any]) -> None:
 
 def _line(one: dict[str, Any]) -> str:
     part = "" if one["part"] in one["text"] else one["part"]
-    place = " ".join(word for word in (one["host"], part) if word)
+    place = " ".join(word for word in (one["host"] or one["source"], part) if word)
     return f"{one['severity']}: {f'{place}: ' if place else ''}{one['text']}"
 
 
 def _job(log: NcclLog) -> dict[str, Any]:
     """Return plain values; numbers as keys become texts, as JSON has them."""
     names = "versions size communicators channels collnet environment warnings"
-    hosts = "name nics other_nics interface sockets network without_rdma plugin without_plugin gdr nvlink"
-    ranks = "rank host device bus_id network complete channels nvls_channels p2p_channels graph_channels"
+    hosts = "name nics interface sockets network without_rdma plugin without_plugin gdr nvlink"
+    ranks = "rank host device bus_id network nics complete channels nvls_channels p2p_channels graph_channels"
     paths = "source target transport channels nics receiving_nics gdr receiving_gdr"
     choices = "collective least_bytes most_bytes algorithm protocol channels"
     return {
@@ -76,7 +81,8 @@ def _job_lines(job: dict[str, Any]) -> Iterator[str]:
     where = f" on {plural(len(hosts), 'host')}: {some(hosts, _MOST_NAMED)}" if hosts else ""
     told = len(job["ranks"])
     left = f", {told} of them in the log" if told < job["size"] else ""
-    yield f"{versions}: {plural(job['size'], 'rank')}{left}{where}"
+    ranks = plural(job["size"], "rank") if job["size"] else "the log names no rank"
+    yield f"{versions}: {ranks}{left}{where}"
     if job["communicators"] > 1:
         yield f"{plural(job['communicators'], 'communicator')}, of which the largest is told"
     yield from _path_lines(job)

@@ -15,15 +15,7 @@ from .nccl_inspector import (
     is_inspector_text as is_inspector_text,
     sends_of as sends_of,
 )
-from .nccl_log import (
-    NcclChoice as NcclChoice,
-    NcclHost as NcclHost,
-    NcclLog as NcclLog,
-    NcclNic as NcclNic,
-    NcclPath as NcclPath,
-    NcclRank as NcclRank,
-    NcclWarning as NcclWarning,
-)
+from .nccl_log import NcclLog as NcclLog
 from .nccl_ras import is_ras as is_ras, ras_recorded as ras_recorded
 from .nccl_tests import (
     is_nccl_json as is_nccl_json,
@@ -33,13 +25,7 @@ from .nccl_tests import (
     parse_nccl_text as parse_nccl_text,
     parse_rccl_lines as parse_rccl_lines,
 )
-from .nvbandwidth import (
-    CopyRates as CopyRates,
-    CopyTest as CopyTest,
-    is_nvbandwidth as is_nvbandwidth,
-    nvbandwidth_evidence as nvbandwidth_evidence,
-    parse_nvbandwidth as parse_nvbandwidth,
-)
+from .nvbandwidth import is_nvbandwidth as is_nvbandwidth, nvbandwidth_evidence as nvbandwidth_evidence
 from .osu import is_osu_text as is_osu_text, parse_osu_text as parse_osu_text
 from .superbench import is_superbench as is_superbench, superbench_evidence as superbench_evidence
 from .timed_calls import Inspected as Inspected, WaitTime as WaitTime, of_calls as of_calls

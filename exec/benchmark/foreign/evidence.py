@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -34,6 +34,7 @@ class Evidence:
     "mlx5_0", "rank 4"). ``kind`` is a stable word ("diagnostic", "copy_rate", "socket_fallback"…). A "fault"
     speaks against accepting the part, a "remark" does not. ``text`` is one sentence. ``value`` is the
     measured number in ``unit``, ``normal`` the number that it should have; None where the tool gives none.
+    ``source`` is the file that it stands in, "" if it follows from several.
     """
 
     tool: str
@@ -45,11 +46,18 @@ class Evidence:
     value: float | None = None
     unit: str = ""
     normal: float | None = None
+    source: str = ""
 
 
 def worst_first(found: Iterable[Evidence]) -> list[Evidence]:
-    """Return the findings without repetitions, faults first, otherwise in the given order."""
-    return sorted(dict.fromkeys(found), key=lambda one: one.severity != "fault")
+    """Return the findings, faults first, otherwise in the given order.
+
+    Findings that only differ in their files are told once if they name their host.
+    """
+    distinct: dict[Evidence, Evidence] = {}
+    for one in found:
+        distinct.setdefault(replace(one, source="") if one.host else one, one)
+    return sorted(distinct.values(), key=lambda one: one.severity != "fault")
 
 
 def decoded_json(content: bytes, source: str, kind: type[T], what: str) -> T:

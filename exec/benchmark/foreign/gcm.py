@@ -8,6 +8,7 @@ of Nagios: 0 is fine, 1 a warning, 2 critical, 3 unknown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -26,6 +27,8 @@ __all__ = ["gcm_evidence", "is_gcm"]
 
 _TOOL = "gcm"
 _WHAT = "results of gcm's health checks"
+# A result is on one line, after and before what the check itself prints.
+_RESULT = re.compile(rb'^[ \t]*[\[{][^\n]{0,4096}"health_check"\s*:', re.MULTILINE)
 _OK = 0
 _TOLD: dict[int, tuple[Severity, str]] = {
     1: ("remark", "warns"),
@@ -52,16 +55,18 @@ class _Sorted(msgspec.Struct):
 
 def is_gcm(content: bytes) -> bool:
     """Return whether ``content`` holds results of health checks, by either exporter."""
-    start = content[:START_BYTES]
-    return start.lstrip()[:1] in (b"{", b"[") and b'"health_check"' in start and b'"result"' in start
+    return _RESULT.search(content[:START_BYTES]) is not None
 
 
 def gcm_evidence(content: bytes, source: str) -> list[Evidence]:
-    """Return the checks that warned or failed; raises DataError for lines that are no results."""
+    """Return the checks that warned or failed; lines of text between results are passed over.
+
+    Raises DataError for JSON that is no result, and where there is none.
+    """
     checks = [
         check
         for number, line in enumerate(content.splitlines(), start=1)
-        if line.strip()
+        if line.strip()[:1] in (b"{", b"[")
         for check in _checks(line, f"{source}: line {number}")
     ]
     if not checks:

@@ -29,7 +29,7 @@ from probes.base import DataError
 __all__ = ["is_nccl_debug", "parse_nccl_debug"]
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
-# What is longer is no line that is read here.
+# No line that is read here is longer.
 _MOST_LINE = 8192
 _MOST_HEAD = 640
 _MOST_RANKS = 1 << 20
@@ -39,12 +39,12 @@ _HEAD = re.compile(
     r"(?:^|[\s\]>|:])(?P<host>[^\s:\[\]<>|]{1,253}):(?P<pid>[0-9]{1,10}):(?P<thread>[0-9]{1,10}) "
     r"\[(?P<device>-?[0-9]{1,4})\] (?:[^\s\[\]]{1,200}:[0-9]{1,7} (?:\([^()]{1,80}\) )?)?$"
 )
-_VERSION = re.compile(r"(?:^|[\s\]:])([NR]CCL version [0-9]\S{0,60})")
+_VERSION = re.compile(r"(?:^|[\s\]:])([NR]CCL version(?: :)? [0-9]\S{0,60})")
 _COMMUNICATOR = re.compile(
     r"comm 0x[0-9a-f]{1,16} rank (?P<rank>[0-9]{1,7}) nranks (?P<size>[0-9]{1,7})"
     r" cudaDev (?P<device>[0-9]{1,4})(?: nvmlDev [0-9]{1,4})? busId (?P<bus>[0-9a-f]{1,10})"
     r"(?: commId (?P<id>0x[0-9a-f]{1,16}))?"
-    r"(?P<split> parent .{0,80})? - Init (?P<state>START|COMPLETE)"
+    r"(?: parent .{0,60}?\bcolor (?P<color>-?[0-9]{1,10}) .{0,40}?)? - Init (?P<state>START|COMPLETE)"
 )
 _RING = re.compile(r"Channel ([0-9]{1,4})/([0-9]{1,4}) :((?: +[0-9]{1,7})+)(?: *\.\.\.)?\s*")
 _PATH = re.compile(
@@ -101,11 +101,9 @@ _NO_P2P = re.compile(
 )
 _VARIES = re.compile(r"0x[0-9a-f]+|[0-9]+")
 
-_Thread = tuple[str, str, str]
-_Process = tuple[str, str]
-
-
 _JSON = re.compile(rb'\s*(?:\{\s*"|\[\s*[{"])')
+
+_Thread = tuple[str, str, str]
 
 
 def is_nccl_debug(content: bytes) -> bool:
@@ -211,8 +209,8 @@ class _Origin:
         return self.host, self.pid, self.thread
 
     @property
-    def process(self) -> _Process:
-        return self.host, self.pid
+    def gpu(self) -> tuple[str, str, int]:
+        return self.host, self.pid, self.device
 
 
 _NOWHERE = _Origin("", "", "", 0)
@@ -229,7 +227,7 @@ class _Reader:
         self._communicators: dict[str, _Communicator] = {}
         # The communicator that a thread, or any thread of the GPU's process, is in.
         self._of_thread: dict[_Thread, tuple[str, int]] = {}
-        self._of_device: dict[tuple[str, str, int], tuple[str, int]] = {}
+        self._of_gpu: dict[tuple[str, str, int], tuple[str, int]] = {}
         # Lines of threads that have not named their communicator yet.
         self._early: dict[_Thread, list[tuple[_Origin, str]]] = defaultdict(list)
         self._kept = 0
@@ -292,20 +290,21 @@ class _Reader:
         if not rank < size <= _MOST_RANKS:
             problem = f"expected at most {_MOST_RANKS} ranks, numbered from 0, found rank {rank} of {size}"
             raise DataError(self._source, [problem])
-        name = found["id"] or f"{size} ranks{found['split'] or ''}"
+        # Without an identifier, communicators of equal size count as one, but for the colors of a split.
+        name = found["id"] or f"{size} ranks {found['color'] or ''}"
         if name not in self._communicators and len(self._communicators) >= _MOST_KINDS:
             return
         own = self._communicators.setdefault(name, _Communicator(size))
         new = _Member(rank, origin.host, origin.pid, int(found["device"]), found["bus"])
         member = own.members.setdefault(rank, new)
         member.complete |= found["state"] == "COMPLETE"
-        self._of_thread[origin.key] = self._of_device[*origin.process, origin.device] = name, rank
+        self._of_thread[origin.key] = self._of_gpu[origin.gpu] = name, rank
         for earlier in self._early.pop(origin.key, ()):
             self._place(*earlier)
 
     def _place(self, origin: _Origin, text: str) -> None:
         """Add a line to the communicator of its thread, or keep it until the thread names one."""
-        known = self._of_thread.get(origin.key) or self._of_device.get((*origin.process, origin.device))
+        known = self._of_thread.get(origin.key) or self._of_gpu.get(origin.gpu)
         if known is not None:
             self._add(self._communicators[known[0]], known[1], origin, text)
         elif self._kept < _MOST_PATHS:
@@ -361,6 +360,9 @@ class _Reader:
                 member.device,
                 member.bus_id,
                 self._hosts[member.host].processes[member.pid].network,
+                tuple(
+                    f"{nic.name}:{nic.port}" for nic in self._hosts[member.host].processes[member.pid].nics
+                ),
                 member.complete,
                 member.channels,
                 member.nvls_channels,
@@ -497,14 +499,13 @@ _TAKEN: tuple[tuple[str, _Take], ...] = (
 
 def _host(name: str, own: _HostLines) -> NcclHost:
     processes = [one for _, one in sorted(own.processes.items())]
-    nics = Counter(one.nics for one in processes if one.nics).most_common()
+    nics = Counter(one.nics for one in processes if one.nics).most_common(1)
     networks = Counter(one.network for one in processes if one.network).most_common(1)
     plugins = Counter(one.plugin for one in processes if one.plugin).most_common(1)
     nvlink = True if own.inside & {"NVL", "NVB"} or any(own.nvls.values()) else None
     return NcclHost(
         name=name,
         nics=nics[0][0] if nics else (),
-        other_nics=tuple(one for one, _ in nics[1:]),
         interface=own.interface,
         sockets=own.sockets,
         network=networks[0][0] if networks else "",

@@ -30,6 +30,8 @@ __all__ = [
 _TOOL = "NCCL"
 _MOST_NAMED = 8
 _SOCKET = "NET/Socket"
+# Interfaces of containers and virtual machines, and the loopback, end at their host.
+_LOCAL = re.compile(r"lo$|docker|virbr|veth|br-[0-9a-f]{12}|cni|flannel")
 # Warnings that name their cause: pattern, stable word, severity, and what it means.
 _KNOWN: tuple[tuple[re.Pattern[str], str, Severity, str], ...] = (
     (
@@ -94,15 +96,14 @@ class NcclNic:
 class NcclHost:
     """One host.
 
-    ``other_nics`` are lists of NICs that only some of its processes have. ``interface`` carries the set-up of
-    connections, ``sockets`` may carry data. ``gdr`` maps a NIC ("mlx5_0"), or a GPU and a NIC, to the reason
+    ``nics`` are those of most of its processes. ``interface`` carries the set-up of connections, ``sockets``
+    may carry data. ``gdr`` maps a NIC ("mlx5_0"), or a GPU and a NIC, to the reason
     why GPU Direct RDMA is off, "" if it is on. ``nvls`` maps GPUs to whether they have NVLink SHARP.
     ``nvlink`` tells whether NCCL found NVLinks between GPUs, None if the log does not say.
     """
 
     name: str
     nics: tuple[NcclNic, ...] = ()
-    other_nics: tuple[tuple[NcclNic, ...], ...] = ()
     interface: str = ""
     sockets: tuple[str, ...] = ()
     network: str = ""
@@ -119,6 +120,7 @@ class NcclHost:
 class NcclRank:
     """One rank of the largest communicator.
 
+    ``nics`` names the ports that its process found ("mlx5_0:1"), () if its log does not say.
     ``complete`` tells whether its initialization ended. ``graph_channels`` are the channels that its search
     for rings found; NCCL uses the least of all ranks.
     """
@@ -128,6 +130,7 @@ class NcclRank:
     device: int
     bus_id: str
     network: str = ""
+    nics: tuple[str, ...] = ()
     complete: bool = False
     channels: int | None = None
     nvls_channels: int | None = None
@@ -205,6 +208,7 @@ class NcclLog:
                 *_warnings(self),
                 *_versions(self),
                 *_sockets(self, topology),
+                *_interfaces(self),
                 *_nics(self),
                 *_unused_nics(self, topology),
                 *_host_memory(self, topology),
@@ -288,7 +292,7 @@ def _sockets(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
             text = f"traffic between hosts goes over sockets{over} although NCCL found {names}{reason}"
             yield _fault(host.name, "", "socket_fallback", text)
         elif uses and has:
-            names = some([nic.rdma_device or nic.name for nic in has], _MOST_NAMED)
+            names = some(list(has), _MOST_NAMED)
             text = f"traffic between hosts goes over sockets{over} although the topology has {names}{reason}"
             yield _fault(host.name, "", "socket_fallback", text)
         elif uses:
@@ -298,6 +302,19 @@ def _sockets(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
         elif host.without_rdma and with_nics and not host.nics:
             text = f"NCCL found no RDMA device, on {some(with_nics, _MOST_NAMED)} it did{reason}"
             yield _fault(host.name, "", "nic_missing", text)
+
+
+def _interfaces(log: NcclLog) -> Iterator[Evidence]:
+    """Yield the hosts of a job on several that use interfaces which no other host can reach."""
+    if len({rank.host for rank in log.ranks}) < 2:
+        return
+    for host in log.hosts:
+        sockets = host.sockets if host.network == "Socket" else ()
+        local = [name for name in dict.fromkeys((host.interface, *sockets)) if _LOCAL.match(name)]
+        if local:
+            shown = some(local, _MOST_NAMED)
+            text = f"NCCL uses {shown}, which other hosts cannot reach; NCCL_SOCKET_IFNAME selects others"
+            yield _remark(host.name, shown, "local_interface", text)
 
 
 def _reason(log: NcclLog, host: str, names: Iterable[str]) -> str:
@@ -311,14 +328,19 @@ def _reason(log: NcclLog, host: str, names: Iterable[str]) -> str:
     return f"; {' '.join(told)} is set" if told else ""
 
 
-def _rdma_nics(topology: Topology | None, host: str) -> tuple[Nic, ...]:
-    """Return the NICs of a host with an RDMA device whose link is up, as the topology has them."""
+def _rdma_nics(topology: Topology | None, host: str) -> dict[str, Nic]:
+    """Return the NICs of a host that do RDMA and whose link is up, by NCCL's names, as the topology has them.
+
+    NCCL's own file names RDMA devices as NICs, and counts their ports from 1, but those of sockets from 0.
+    """
     machine = host_named(topology, host) if topology else None
-    return tuple(
-        nic
-        for nic in (machine.physical_nics if machine else ())
-        if nic.rdma_device and nic.state.lower() in ("", "up", "active")
-    )
+    return {
+        nic.rdma_device or nic.name: nic
+        for nic in (machine.nics if machine else ())
+        if nic.physical is not False
+        and (nic.rdma_device or (nic.index is not None and nic.port))
+        and nic.state.lower() in ("", "up", "active")
+    }
 
 
 def _nics(log: NcclLog) -> Iterator[Evidence]:
@@ -326,22 +348,23 @@ def _nics(log: NcclLog) -> Iterator[Evidence]:
     names = {
         host.name: tuple(f"{nic.name}:{nic.port}" for nic in host.nics) for host in log.hosts if host.nics
     }
-    for host in log.hosts:
-        for other in host.other_nics:
-            shown = some([nic.name for nic in other], _MOST_NAMED)
-            text = (
-                f"some ranks use {shown or 'no NIC'}, most of this host {some(names[host.name], _MOST_NAMED)}"
-            )
-            yield _fault(host.name, "NICs", "nics_differ", text, len(other), len(host.nics))
+    for rank in log.ranks:
+        own, of_host = rank.nics, names.get(rank.host, ())
+        if own and own != of_host:
+            most = some(of_host, _MOST_NAMED)
+            text = f"rank {rank.rank} finds {some(own, _MOST_NAMED)}, most ranks of its host {most}"
+            yield _fault(rank.host, f"rank {rank.rank}", "nics_differ", text, len(own), len(of_host))
     if len(names) < 2:
         return
-    usual, hosts = Counter(names.values()).most_common(1)[0]
+    counts = Counter(names.values())
+    # Of two hosts that differ, the one with more NICs is taken as normal.
+    usual = max(counts, key=lambda nics: (counts[nics], len(nics)))
     for name, own in names.items():
         if own == usual:
             continue
         missing = [nic for nic in usual if nic not in own]
         more = [nic for nic in own if nic not in usual]
-        text = f"NCCL uses {plural(len(own), 'NIC')}, {len(usual)} on {plural(hosts, 'host')}"
+        text = f"NCCL uses {plural(len(own), 'NIC')}, {len(usual)} on {plural(counts[usual], 'host')}"
         text += f", without {some(missing, _MOST_NAMED)}" if missing else ""
         text += f", with {some(more, _MOST_NAMED)} instead" if more and missing else ""
         severity: Severity = "fault" if len(own) < len(usual) else "remark"
@@ -353,20 +376,16 @@ def _unused_nics(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
     for host in log.hosts:
         used = {nic.name for nic in host.nics}
         known = _rdma_nics(topology, host.name)
-        speeds = [nic.speed_mbit for nic in known if nic.rdma_device in used and nic.speed_mbit]
-        strange = used - {nic.rdma_device for nic in known}
-        left = [
-            nic
-            for nic in known
-            if used and nic.rdma_device not in used and (not speeds or (nic.speed_mbit or 0) >= min(speeds))
-        ]
+        speeds = [nic.speed_mbit for name, nic in known.items() if name in used and nic.speed_mbit]
         reason = _reason(log, host.name, ("NCCL_IB_HCA",))
-        for nic in left:
-            speed = f" ({nic.speed_mbit / 1000:g} Gbit/s)" if nic.speed_mbit else ""
-            text = f"the topology has {nic.rdma_device}{speed}, which NCCL does not use{reason}"
-            yield _remark(host.name, nic.rdma_device, "nic_unused", text)
+        for name, nic in known.items():
+            if used and name not in used and (not speeds or (nic.speed_mbit or 0) >= min(speeds)):
+                speed = f" ({nic.speed_mbit / 1000:g} Gbit/s)" if nic.speed_mbit else ""
+                text = f"the topology has {name}{speed}, which NCCL does not use{reason}"
+                yield _remark(host.name, name, "nic_unused", text)
+        strange = sorted(used - known.keys())
         if known and strange and all(nic.link_layer in ("IB", "RoCE") for nic in host.nics):
-            text = f"NCCL uses {some(sorted(strange), _MOST_NAMED)}, which the topology does not have"
+            text = f"NCCL uses {some(strange, _MOST_NAMED)}, which the topology does not have"
             yield _remark(host.name, "NICs", "nic_unknown", text)
 
 
@@ -492,7 +511,8 @@ def _channels(log: NcclLog) -> Iterator[Evidence]:
         counts = {one.rank: value for one in log.ranks if (value := getattr(one, name)) is not None}
         if len({*counts.values()}) < 2:
             continue
-        usual = Counter(counts.values()).most_common(1)[0][0]
+        often = Counter(counts.values())
+        usual = max(often, key=lambda count: (often[count], count))
         for rank, count in counts.items():
             if count < usual:
                 text = f"rank {rank} has {plural(count, 'channel')} ({what}), most ranks have {usual}"

@@ -35,7 +35,7 @@ _WHAT = "the JSON of nvbandwidth -j"
 # One of the 18 NVLinks of an H100 that is down takes 5.6 % of its rate; rates in the README of nvbandwidth
 # differ by less than 0.7 % on a sound host.
 _LOW = 0.95
-# A PCIe link that came up with half its lanes or one generation lower has half its rate: what loses a quarter
+# A PCIe link that came up with half its lanes or one generation lower has half its rate. A loss of a quarter
 # or more is nearer to that than to noise.
 _VERY_LOW = 0.75
 # With fewer values a median is not what is normal.

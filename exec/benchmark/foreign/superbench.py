@@ -34,7 +34,7 @@ _DETAILS = ("Defective Details", "diagnosis/issue_details")
 _CATEGORIES = ("Category", "diagnosis/category")
 # The rules in SuperBench's own documentation call a node defective from 5 % on.
 _WORSE = 0.05
-# A PCIe link or a NIC that came up with half its lanes halves a rate: what loses a quarter or more is nearer
+# A PCIe link or a NIC that came up with half its lanes halves a rate. A loss of a quarter or more is nearer
 # to that than to noise.
 _MUCH_WORSE = 0.25
 # With fewer values a median is not what is normal.

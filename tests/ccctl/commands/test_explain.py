@@ -455,6 +455,13 @@ def test_a_flight_recorder_tells_who_is_waited_for(flight, run_ccctl):
     assert [(one["what"], one["rank"]) for one in told["late"]] == [("late", 3)]
 
 
+def test_dumps_may_be_named_one_by_one(flight, run_ccctl):
+    names = [f"flight/nccl_trace_rank_{rank}" for rank in range(4)]
+    done, folder = run_ccctl("explain", *names), run_ccctl("explain", "flight")
+    assert (done.returncode, done.stdout) == (1, folder.stdout)
+    assert "flight/nccl_trace_rank_0 and 3 more: 1 rank holds others up: 3" in done.stderr
+
+
 def test_a_flight_recorder_beside_its_network(flight, run_ccctl):
     done = run_ccctl("explain", "flight", "--network", "switch:4", "--bandwidth", "10GB/s")
     assert done.returncode == 1 and "all_reduce" in done.stdout and "holds others up" in done.stderr

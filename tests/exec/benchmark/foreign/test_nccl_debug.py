@@ -151,8 +151,10 @@ def test_the_largest_communicator_is_told_and_the_others_are_counted(two):
     start = "gpu1:1000:9 [0] NCCL INFO "
     pair = (
         f"{start}ncclCommSplit comm 0x9 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 parent 0x5 color 1"
-        " - Init START\n"
+        " key 6 - Init START\n"
         f"{start}Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct\n"
+        "gpu1:1001:9 [1] NCCL INFO ncclCommSplit comm 0x8 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId 2b000"
+        " parent 0x4 childCount 1 color 1 key 7 - Init COMPLETE\n"
     )
     found = read(nccl_debug_log(hosts("gpu1", "gpu2")) + pair)
     assert (found.communicators, found.size) == (2, 8) and found.paths == two.paths

@@ -193,13 +193,37 @@ def test_nics_are_compared_with_those_of_the_topology():
     found = findings(machine(nics=("mlx5_0",)))
     assert {one.kind for one in found} == {"nic_unknown"} and "mlx5_1" in found[0].text
     found = findings(machine(), **all_of(**SOCKET, nics=()))
-    assert {(one.kind, one.severity) for one in found} == {("socket_fallback", "fault")}
+    assert {one.kind for one in found if one.severity == "fault"} == {"socket_fallback"}
 
 
 def test_switches_that_offer_sharp_which_is_off():
     found = findings(machine(), **all_of(nvls=False))
     assert {(one.kind, one.severity) for one in found} == {("nvls_off", "remark")}
     assert findings(**all_of(nvls=False)) == []
+
+
+@pytest.mark.parametrize("order", [("gpu1", "gpu2"), ("gpu2", "gpu1")])
+def test_of_two_hosts_the_one_with_fewer_nics_is_named(order):
+    found = findings(names=order, gpu2={"nics": ("mlx5_0:1/IB",)})
+    assert [(one.host, one.value, one.normal) for one in found] == [("gpu2", 1, 2)]
+
+
+def test_a_rank_with_other_nics_than_its_host_is_named():
+    lines = nccl_debug_log(hosts("gpu1", "gpu2")).splitlines()
+    changed = [
+        line.replace(" [1]mlx5_1:1/IB", "") if line.startswith("gpu2:1005:") else line for line in lines
+    ]
+    [found] = parse_nccl_debug({"f": "\n".join(changed).encode()}).findings()
+    assert (found.host, found.part, found.kind, found.severity) == ("gpu2", "rank 5", "nics_differ", "fault")
+    assert found.text == "rank 5 finds mlx5_0:1, most ranks of its host mlx5_0:1, mlx5_1:1"
+
+
+def test_interfaces_that_end_at_their_host_are_told():
+    found = [one for one in findings(gpu2={**SOCKET, "nics": ()}) if one.kind == "local_interface"]
+    assert [(one.host, one.part, one.severity) for one in found] == [("gpu2", "veth9", "remark")]
+    assert "local_interface" not in {
+        one.kind for one in findings(names=("gpu2",), gpu2={**SOCKET, "nics": ()})
+    }
 
 
 def test_ranks_that_did_not_finish():
