@@ -1,9 +1,10 @@
 """Faults in emulated clusters: does `ccctl accept` name them, and nothing else?
 
-    sudo python -P benchmarks/accept_labs.py [--cases 20] [--seed 1] [--hosts 4:8] [--budget 40s] [--kinds egress,loss]
+    sudo python -P benchmarks/accept_labs.py [--cases 20] [--seed 1] [--hosts 4:8] [--budget 40s]
+        [--kinds egress,loss]
 
-Each case is a lab of network namespaces, drawn at random: hosts on one switch or in two racks, with a rate of
-their own, and one fault or none. `ccctl accept` runs inside, and its certificate is compared with the fault:
+Each case is a lab of network namespaces, drawn at random: hosts on one switch or in two racks, with a rate
+of their own, and one fault or none. `ccctl accept` runs inside, and its certificate is compared with the fault:
 *right* is the kind and the part and nothing else. The cost that it tells is compared with an all_reduce that
 runs in the same lab, then with the fault taken away. The last lines count by kind. Needs root.
 """
