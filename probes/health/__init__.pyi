@@ -6,3 +6,4 @@ from .model import (
     KernelEvent as KernelEvent,
     NicHealth as NicHealth,
 )
+from .smi import gpus_of as gpus_of, versions_of as versions_of

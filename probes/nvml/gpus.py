@@ -14,12 +14,11 @@ from uuid import UUID
 
 from probes.nvml.call import Driver, bus_id_of
 from probes.nvml.links import peers_of, read_links, read_matrices
-from probes.topology import Gpu, Host, PciDevice, Topology
+from probes.topology import PCIE_GTS, Gpu, Host, PciDevice, Topology
 
 __all__ = ["METHOD", "read"]
 
 METHOD = "nvml"
-_PCIE_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _FabricState: TypeAlias = Literal["not supported", "not started", "in progress", "completed", ""]
 _FABRIC_STATES: Mapping[int, _FabricState] = {
     0: "not supported",
@@ -126,8 +125,8 @@ def _pci(driver: Driver, handle: Any, bus_id: str, place: Any) -> PciDevice:
         method=METHOD,
         vendor=f"0x{place.pciDeviceId & 0xFFFF:04x}",
         device=f"0x{place.pciDeviceId >> 16:04x}",
-        speed_gts=_PCIE_GTS.get(now),
+        speed_gts=PCIE_GTS.get(now),
         width=driver.ask("nvmlDeviceGetCurrPcieLinkWidth", handle, quiet=True) or None,
-        max_speed_gts=_PCIE_GTS.get(most),
+        max_speed_gts=PCIE_GTS.get(most),
         max_width=driver.ask("nvmlDeviceGetMaxPcieLinkWidth", handle, quiet=True) or None,
     )

@@ -24,7 +24,10 @@ METHOD = "smi"
 # NVLinks of an H100 or B200; no GPU has more.
 _MOST_LINKS = 18
 _ROW = re.compile(r"^\s*GPU\d+\s+(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|OK)\b", re.MULTILINE)
-_HINT = "ccctl reads NCCL's topology XML, hwloc's XML, nvidia-smi topo -m and -p2p, rocm-smi --showtopo."
+_HINT = (
+    "ccctl reads NCCL's topology XML, hwloc's XML, nvidia-smi topo -m and -p2p, nvidia-smi -q -x, "
+    "rocm-smi --showtopo, amd-smi topology."
+)
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,10 @@ def _gpu(
 
 def _nodes(gpus: Iterable[Gpu]) -> Iterator[NumaNode]:
     """Yield the NUMA nodes of the GPUs, each with the CPUs near a GPU there."""
-    nodes = {gpu.numa: gpu.cpus for gpu in reversed(list(gpus)) if gpu.numa is not None}
+    nodes: dict[int, str] = {}
+    for gpu in gpus:
+        if gpu.numa is not None:
+            nodes[gpu.numa] = nodes.get(gpu.numa) or gpu.cpus
     yield from (NumaNode(index, METHOD, cpus=nodes[index]) for index in sorted(nodes))
 
 
