@@ -193,7 +193,8 @@ def _links_down(host: Host) -> Iterator[Finding]:
     )
     for gpu in host.gpus:
         alike = max((up[other.bus_id] for other in host.gpus if other.name == gpu.name), default=0)
-        compared = down[gpu.bus_id] or ((gpu.name, gpu.arch) in switched and not gpu.mig)
+        is_joined = (gpu.name, gpu.arch) in switched and gpu.usable is not False and not gpu.mig
+        compared = is_joined or down[gpu.bus_id]
         if compared and up[gpu.bus_id] < alike:
             gone = f"{plural(down[gpu.bus_id], 'link')} down, " if down[gpu.bus_id] else ""
             text = f"{gone}{up[gpu.bus_id]} up; others like it have {alike} up"

@@ -178,7 +178,8 @@ def _laid_over(first: _Layer, second: _Layer) -> _Layer:
     """Return ``first`` with its unknown fields taken from ``second``."""
     taken: dict[str, Any] = {}
     for entry in fields(first):
-        if entry.name in _NESTED or entry.name in ("method", "method_of"):
+        # A host's lists are merged apart; "numa" is also the node of a device.
+        if entry.name in ("method", "method_of") or (isinstance(first, Host) and entry.name in _NESTED):
             continue
         value = getattr(second, entry.name)
         if getattr(first, entry.name) in _UNSAID and value not in _UNSAID:

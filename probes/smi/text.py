@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from probes.base import DataError, without_tags
+from probes.base import DataError, plural, without_tags
 
 __all__ = ["CPUS", "NODE", "P2P_WORDS", "DeviceMatrix", "decoded", "grids"]
 
@@ -25,6 +25,8 @@ _NVLINKS = re.compile(r"NV[1-9][0-9]{0,3}")
 # Two or more path types without a space between them.
 _PATH = rf"(?:X|{'|'.join(sorted(PATH_WORDS))}|{_NVLINKS.pattern})"
 _MERGED = re.compile(rf"{_PATH}{{2,64}}")
+_NUMBERED = re.compile(r"(?:GPU|NIC)[0-9]{1,6}")
+_MERGED_NAMES = re.compile(rf"(?:{_NUMBERED.pattern}){{2,64}}")
 _LATER = re.compile(r"\s(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
 # No host has more GPUs and NICs, and the work grows with the square of their number.
@@ -92,7 +94,7 @@ def grids(text: str, source: str) -> tuple[list[DeviceMatrix], dict[str, str]]:
 def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (devices, further columns) of the line above a matrix; both empty for any other line."""
     own, *later = _LATER.split(f" {line}")
-    names = own.split()
+    names = [name for word in own.split() for name in _separated_names(word)]
     known = [name for name in names if _DEVICE.fullmatch(name)]
     if (
         not known
@@ -105,6 +107,11 @@ def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if rest and (_is_word(rest[0]) or not rest[0][0].isupper()):  # a row of the matrix, or prose
         return (), ()
     return tuple(known), tuple(" ".join(column.split()) for column in (*rest, *later))
+
+
+def _separated_names(word: str) -> list[str]:
+    """Return the devices in a word: "NIC8NIC9" is two devices."""
+    return _NUMBERED.findall(word) if _MERGED_NAMES.fullmatch(word) else [word]
 
 
 def _is_word(text: str) -> bool:
@@ -133,7 +140,7 @@ def _row(grid: DeviceMatrix, line: str, number: int, *, last: bool) -> Iterator[
         yield f"line {number}: {name} has more cells than the {size} columns of line {grid.line}"
     else:
         grid.rows[name] = cells
-        columns = _columns(grid, line, further)
+        columns = _columns(grid, name, line, further)
         _keep(grid, name, columns, further, last=last)
 
 
@@ -142,14 +149,17 @@ def _separated(word: str) -> list[str]:
     return re.findall(_PATH, word) if _MERGED.fullmatch(word) else [word]
 
 
-def _columns(grid: DeviceMatrix, line: str, further: Sequence[str]) -> tuple[str, ...]:
+def _columns(grid: DeviceMatrix, name: str, line: str, further: Sequence[str]) -> tuple[str, ...]:
     """Return the further columns that have a word in this line: CPUs are empty where none is near a GPU.
 
     An empty cell is visible only between tabs.
     """
-    tail = line.rstrip().split("\t")[1 + len(grid.devices) :]
-    is_empty = len(further) == len(grid.columns) - 1 and bool(tail) and not tail[0].strip()
-    return grid.columns[1:] if is_empty and grid.columns[0] == CPUS else grid.columns
+    _, *parts = (part.strip() for part in line.rstrip().split("\t"))
+    size = len(grid.devices)
+    is_empty = tuple(parts[:size]) == grid.rows[name] and parts[size : size + 1] == [""]
+    if is_empty and grid.columns[:1] == (CPUS,) and len(further) == len(grid.columns) - 1:
+        return grid.columns[1:]
+    return grid.columns
 
 
 def _keep(
@@ -159,7 +169,9 @@ def _keep(
     if not further:
         return
     if len(further) != len(columns):
-        grid.notes.append(f"{name}: {len(further)} words for {len(columns)} columns: affinity is unknown")
+        grid.notes.append(
+            f"{name}: {plural(len(further), 'word')} for {len(columns)} columns: affinity is unknown"
+        )
         return
     said = dict(zip(columns, further, strict=True))
     others = {values[columns[-1]] for values in grid.further.values()}
