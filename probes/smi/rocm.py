@@ -40,7 +40,7 @@ _WEIGHT_OF_LINK = 15
 _RATE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 # No host has more GPUs, and the work grows with the square of their number.
 _MOST_GPUS = 256
-_HINT = "Give all that rocm-smi --showtopo prints, or amd-smi topology, or either with --json."
+_HINT = "Give all that rocm-smi --showtopo prints, or amd-smi topology, or the JSON of either."
 
 _Table = dict[tuple[str, str], str]
 
@@ -101,7 +101,7 @@ def is_json(content: bytes) -> bool:
 
 
 def _is_amd_json(content: bytes) -> bool:
-    """Return whether this is the output of ``amd-smi topology --json``, or a part of it."""
+    """Return whether this is the JSON of ``amd-smi topology``, or a part of it."""
     return content.lstrip().startswith(b"[") and all(key in content for key in _AMD_JSON_KEYS)
 
 
