@@ -8,13 +8,14 @@ partial topologies can be merged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from probes.base import is_cpu_list, not_finite
 
 __all__ = [
+    "PCIE_GTS",
     "FabricLink",
     "Finding",
     "Gpu",
@@ -29,6 +30,8 @@ __all__ = [
     "place",
 ]
 
+# Speed of each PCIe generation in GT/s per lane (PCI Express Base Specification 6.0).
+PCIE_GTS: Mapping[int, float] = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 # Highest rate that is accepted, in GB/s or GT/s; above any real one.
 _MOST_RATE = 1e12
 

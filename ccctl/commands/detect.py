@@ -32,6 +32,7 @@ EXAMPLES = (
     ("ccctl detect -o topology.json", "keep what was found"),
     ("ccctl detect --from nccl-topo.xml --json", "count what a file of NCCL or RCCL describes"),
     ("ccctl detect --from topo.txt", "read the matrix that nvidia-smi topo -m printed"),
+    ("ccctl detect --from gpus.xml --from topo.txt", "join nvidia-smi -q -x and topo -m of one machine"),
     ("ccctl detect --live --from nccl-topo.xml", "look where a file and this machine disagree"),
     ("ccctl detect --record machine", "keep what detection reads here, to report a wrong topology"),
     ("ccctl detect --from topology.json --why NIC0 NIC0", "explain the way between two devices"),
@@ -59,9 +60,9 @@ class DetectOptions(GeneralOptions, WorldOptions):
             "--from",
             metavar="FILE",
             help="Read a file instead of this machine: a topology.json, a topology XML of NCCL or "
-            "RCCL, the text of nvidia-smi topo or rocm-smi --showtopo, hwloc's XML, or a "
-            "folder of --record; - reads stdin. Several files of one machine are merged; "
-            "files of other machines add hosts.",
+            "RCCL, the text of nvidia-smi topo -m or -p2p, nvidia-smi -q -x, rocm-smi --showtopo or "
+            "amd-smi topology (text or --json), hwloc's XML, or a folder of --record; - reads stdin. "
+            "Several files of one machine are merged; files of other machines add hosts.",
         ),
     ] = None
     live: Annotated[

@@ -174,7 +174,12 @@ def _assumed_speeds(host: Host) -> Iterator[Finding]:
 
 
 def _links_down(host: Host) -> Iterator[Finding]:
-    """Yield links that are down if equal GPUs have more up; links down on all may not be wired."""
+    """Yield GPUs with fewer links up than equal GPUs have; links down on all may not be wired.
+
+    If no source lists links that are down, only GPUs on NVSwitches are compared: a bridge may join some GPUs
+    and not others, but a board with switches joins all.
+    """
+    switched = {(gpu.name, gpu.arch) for gpu in host.gpus if _is_on_switch(host, gpu)}
     up, down = (
         {
             gpu.bus_id: sum(
@@ -188,10 +193,16 @@ def _links_down(host: Host) -> Iterator[Finding]:
     )
     for gpu in host.gpus:
         alike = max((up[other.bus_id] for other in host.gpus if other.name == gpu.name), default=0)
-        if down[gpu.bus_id] and up[gpu.bus_id] < alike:
-            gone = f"{plural(down[gpu.bus_id], 'link')} down"
-            text = f"{gone}, {up[gpu.bus_id]} up; others like it have {alike} up"
+        is_joined = (gpu.name, gpu.arch) in switched and gpu.usable is not False and not gpu.mig
+        compared = is_joined or down[gpu.bus_id]
+        if compared and up[gpu.bus_id] < alike:
+            gone = f"{plural(down[gpu.bus_id], 'link')} down, " if down[gpu.bus_id] else ""
+            text = f"{gone}{up[gpu.bus_id]} up; others like it have {alike} up"
             yield Finding("link-down", f"{host.name}/{gpu.bus_id}", text)
+
+
+def _is_on_switch(host: Host, gpu: Gpu) -> bool:
+    return any(link.source == gpu.bus_id and link.target_kind == "switch" for link in host.fabric)
 
 
 def _port_doubts(host: Host) -> Iterator[Finding]:

@@ -15,10 +15,11 @@ __all__ = ["detect"]
 def detect(*files: str | os.PathLike[str], active: bool = False, seed: int = 0) -> Topology:
     """Return the topology of this machine, or of the machines that ``files`` describe, if given.
 
-    A file is NCCL's or hwloc's XML, the matrix of ``nvidia-smi topo -m``, or the folder of a recording
-    (``ccctl detect --record``); its type is detected. Files of one machine are merged, other machines are
-    added. ``active`` also probes this machine's NICs and GPU pairs by traffic (AdapCC, Sec. IV-A), in an
-    order drawn from ``seed``. Bandwidths are in GB/s (10^9 bytes), memory in bytes.
+    A file is NCCL's or hwloc's XML, what ``nvidia-smi topo -m`` or ``nvidia-smi -q -x`` printed, the tables
+    of rocm-smi or amd-smi, or the folder of a recording (``ccctl detect --record``); its type is detected.
+    Files of one machine are merged, other machines are added. ``active`` also probes this machine's NICs and
+    GPU pairs by traffic (AdapCC, Sec. IV-A), in an order drawn from ``seed``. Bandwidths are in GB/s (10^9
+    bytes), memory in bytes.
 
     Raises MissingInputError or DataError, naming the file. Takes a second or two on a live machine.
 

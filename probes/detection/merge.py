@@ -24,7 +24,7 @@ from probes.live import recorded, system
 from probes.nccl import xml
 from probes.nvml import gpus
 from probes.paths import load
-from probes.smi import matrix as smi, rocm
+from probes.smi import matrix as smi, query, rocm
 from probes.sysfs import kfd, machine as sysfs
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
 
@@ -35,6 +35,7 @@ _Layer = TypeVar("_Layer", Host, NumaNode, PciDevice, Gpu, Nic, FabricLink)
 # The document type or root element of an XML file begins within so many bytes.
 _ENOUGH = 4096
 _HWLOC = re.compile(rb"<!DOCTYPE\s+topology\b|<topology\b")
+_QUERY = re.compile(rb"<!DOCTYPE\s+nvidia_smi_log\b|<nvidia_smi_log\b")
 _NESTED = {"numa", "pci", "gpus", "nics", "fabric", "matrices"}
 _UNSAID: tuple[object, ...] = (None, "", (), {})
 
@@ -69,13 +70,15 @@ def from_file(content: bytes, source: str) -> Topology:
 
 
 def read_file(content: bytes, source: str) -> Topology:
-    """Read only what a file states: XML of NCCL or hwloc, or output of nvidia-smi or rocm-smi."""
+    """Read only what a file states: XML of NCCL or hwloc, or output of nvidia-smi, rocm-smi or amd-smi."""
     if len(content) > MOST_TEXT_BYTES:
         raise DataError(source, [f"expected at most {MOST_TEXT_BYTES >> 20} MiB, found {len(content)} bytes"])
     # The file may begin with a byte order mark, and UTF-16 has a zero byte per letter.
     start = content[:_ENOUGH].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     if not start.startswith(b"<") and content.strip():
         return rocm.read(content, source) if rocm.is_rocm(content) else smi.read(content, source)
+    if _QUERY.search(start):
+        return query.read(content, source)
     if _HWLOC.search(start):
         return hwloc.read(content, source, load())
     return xml.read(content, source)
@@ -175,7 +178,8 @@ def _laid_over(first: _Layer, second: _Layer) -> _Layer:
     """Return ``first`` with its unknown fields taken from ``second``."""
     taken: dict[str, Any] = {}
     for entry in fields(first):
-        if entry.name in _NESTED or entry.name in ("method", "method_of"):
+        # A host's lists are merged apart; "numa" is also the node of a device.
+        if entry.name in ("method", "method_of") or (isinstance(first, Host) and entry.name in _NESTED):
             continue
         value = getattr(second, entry.name)
         if getattr(first, entry.name) in _UNSAID and value not in _UNSAID:

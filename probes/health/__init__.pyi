@@ -27,6 +27,7 @@ from .model import (
 from .nics import regrown as regrown
 from .peers import missing_peers as missing_peers, peer_problems as peer_problems
 from .rules import host_problems as host_problems
+from .smi import gpus_of as gpus_of, versions_of as versions_of
 from .task import (
     HealthRequest as HealthRequest,
     HostReading as HostReading,

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from probes.base import UnavailableError, install
 from probes.health.model import GpuHealth
 from probes.health.safe_driver import SafeDriver
-from probes.nvml import MOST_GPUS, PCIE_GTS, bus_id_of, link_states
+from probes.nvml import MOST_GPUS, bus_id_of, link_states
 from probes.paths import load as bandwidth_tables, nvlink_of
-from probes.topology import Gpu, Host
+from probes.topology import PCIE_GTS, Gpu, Host
 
 __all__ = ["read_gpus", "with_pci_tree"]
 

@@ -14,12 +14,11 @@ from uuid import UUID
 
 from probes.nvml.call import Driver, bus_id_of
 from probes.nvml.links import peers_of, read_links, read_matrices
-from probes.topology import Gpu, Host, PciDevice, Topology
+from probes.topology import PCIE_GTS, Gpu, Host, PciDevice, Topology
 
-__all__ = ["METHOD", "MOST_GPUS", "PCIE_GTS", "read"]
+__all__ = ["METHOD", "MOST_GPUS", "read"]
 
 METHOD = "nvml"
-PCIE_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _FabricState: TypeAlias = Literal["not supported", "not started", "in progress", "completed", ""]
 _FABRIC_STATES: Mapping[int, _FabricState] = {
     0: "not supported",

@@ -1,4 +1,8 @@
-"""Readers of the tables that ``nvidia-smi topo`` and ``rocm-smi --showtopo`` print."""
+"""Readers of what ``nvidia-smi``, ``rocm-smi`` and ``amd-smi`` print.
+
+In: the text of a matrix (``matrix``), the XML of a query (``query_xml``, ``query``), the tables or JSON of
+AMD's tools (``rocm``). Out: a partial topology, or the answers about each GPU.
+"""
 
 import lazy_loader as lazy
 

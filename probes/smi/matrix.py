@@ -23,8 +23,13 @@ __all__ = ["METHOD", "read"]
 METHOD = "smi"
 # NVLinks of an H100 or B200; no GPU has more.
 _MOST_LINKS = 18
+# The legend explains the words of a matrix of paths, and that of topo -mp has no word for NVLinks.
+_PATH_LEGEND, _NVLINK_LEGEND = re.compile(r"^\s*SYS\s+=", re.MULTILINE), "NV#"
 _ROW = re.compile(r"^\s*GPU\d+\s+(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|OK)\b", re.MULTILINE)
-_HINT = "ccctl reads NCCL's topology XML, hwloc's XML, nvidia-smi topo -m and -p2p, rocm-smi --showtopo."
+_HINT = (
+    "ccctl reads NCCL's topology XML, hwloc's XML, nvidia-smi topo -m and -p2p, nvidia-smi -q -x, "
+    "rocm-smi --showtopo, amd-smi topology."
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ def read(content: bytes, source: str) -> Topology:
         for grid in pair.grids
         for note in (*grid.notes, *_gaps(grid))
     ]
+    if len(pairs) == 1 and _PATH_LEGEND.search(text) and _NVLINK_LEGEND not in text:
+        notes.append(f"{stem}: a matrix of PCIe alone (topo -mp): it leaves out NVLinks; topo -m has them")
     findings = [finding for name, pair in zip(names, pairs, strict=True) for finding in _lopsided(name, pair)]
     return Topology(tuple(readings), tuple(findings), tuple(notes))
 
@@ -148,7 +155,10 @@ def _gpu(
 
 def _nodes(gpus: Iterable[Gpu]) -> Iterator[NumaNode]:
     """Yield the NUMA nodes of the GPUs, each with the CPUs near a GPU there."""
-    nodes = {gpu.numa: gpu.cpus for gpu in reversed(list(gpus)) if gpu.numa is not None}
+    nodes: dict[int, str] = {}
+    for gpu in gpus:
+        if gpu.numa is not None:
+            nodes[gpu.numa] = nodes.get(gpu.numa) or gpu.cpus
     yield from (NumaNode(index, METHOD, cpus=nodes[index]) for index in sorted(nodes))
 
 

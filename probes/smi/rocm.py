@@ -1,18 +1,21 @@
 """The output of ``rocm-smi --showtopo`` and ``amd-smi topology``: AMD GPUs joined by xGMI, and NUMA nodes.
 
-A table of link types has a word for each pair of GPUs; a table of hops has the number of links on the path.
-rocm-smi numbers GPUs, amd-smi names their PCI functions. Neither prints how many xGMI links join two GPUs.
+A table of link types has a word for each pair of GPUs. "XGMI" also stands between GPUs that reach each other
+only through a third one, and "Hops" is 1 for these, too. The weight tells them apart, and so does the
+bandwidth of amd-smi, which is 0 without a direct link. That bandwidth is a range in MB/s from one link to all
+links of the pair, so it also tells how many there are. rocm-smi numbers GPUs, amd-smi names their PCI
+functions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import PurePath
 
-from probes.base import DataError, first_number, normal_bus_id
+from probes.base import DataError, first_number, normal_bus_id, whole
 from probes.smi.text import decoded
 from probes.topology import FabricLink, Gpu, Host, Matrix, NumaNode, Topology
 
@@ -21,17 +24,23 @@ __all__ = ["METHOD", "is_json", "is_rocm", "read"]
 METHOD = "rocm_smi"
 _MARK = re.compile(r"ROCm System Management|between two (GPUs|DRM)|LINK TYPE TABLE:|\(Topology\)")
 _JSON_KEY = b'"(Topology) '
-_TITLE = re.compile(r"([a-z][a-z -]*?) (?:between (?:two|drm)|table:)")
+_AMD_JSON_KEYS = (b'"link_type"', b'"links"')
+_TITLE = re.compile(r"([a-z][a-z -]*?) (?:between (?:two|drm)|table:)|=== *(bandwidth) *===")
 _DEVICE = re.compile(r"GPU[0-9]{1,6}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _NUMA = re.compile(r"GPU ?\[?([0-9]{1,6})\]?\s*:\s*\(Topology\) Numa (Node|Affinity): ?(\S+)")
 _JSON_PAIR = re.compile(
-    r"\(topology\) (hops|link type) between drm devices ([0-9]{1,6}) and ([0-9]{1,6})", re.IGNORECASE
+    r"\(topology\) (hops|link type|weight) between drm devices ([0-9]{1,6}) and ([0-9]{1,6})", re.IGNORECASE
 )
 _JSON_CARD = re.compile(r"card([0-9]{1,6})")
-_LINKS, _HOPS = "link type", "hops"
+_LINKS, _HOPS, _WEIGHT, _RATES = "link type", "hops", "weight", "bandwidth"
+# amd-smi's title of the table that rocm-smi calls Bandwidth.
+_RATES_OF_AMD_SMI = "numa bw"
+# The driver (amdgpu) gives each xGMI link on a path this weight. A pair without a path table has weight 0.
+_WEIGHT_OF_LINK = 15
+_RATE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 # No host has more GPUs, and the work grows with the square of their number.
 _MOST_GPUS = 256
-_HINT = "Give all that rocm-smi --showtopo prints, or amd-smi topology."
+_HINT = "Give all that rocm-smi --showtopo prints, or amd-smi topology, or the JSON of either."
 
 _Table = dict[tuple[str, str], str]
 
@@ -41,7 +50,9 @@ class _Tables:
     """The GPUs in order, tables by the first words of their title, NUMA nodes by GPU."""
 
     gpus: list[str] = field(default_factory=list)
-    tables: dict[str, _Table] = field(default_factory=lambda: {_LINKS: {}, _HOPS: {}})
+    tables: dict[str, _Table] = field(
+        default_factory=lambda: {_LINKS: {}, _HOPS: {}, _WEIGHT: {}, _RATES: {}}
+    )
     numa: dict[str, int | None] = field(default_factory=dict)
 
     def word(self, title: str, a: str, b: str) -> str:
@@ -49,10 +60,39 @@ class _Tables:
         table = self.tables[title]
         return table.get((a, b)) or table.get((b, a), "")
 
+    def rate_mbs(self, a: str, b: str) -> tuple[int, int]:
+        """Return the rates of one link and of all links of a pair, in MB/s; zeros if not stated."""
+        match = _RATE.fullmatch(self.word(_RATES, a, b))
+        return (int(match[1]), int(match[2])) if match else (0, 0)
+
+    def has_rates(self) -> bool:
+        """Return whether the driver states rates: one that does not gives every pair "0-0"."""
+        return any(_RATE.fullmatch(word) and word != "0-0" for word in self.tables[_RATES].values())
+
+
+@dataclass(frozen=True)
+class _AmdLink:
+    """A GPU as amd-smi's JSON describes the path to it; an unknown number is a text."""
+
+    gpu: int
+    link_type: str = ""
+    weight: int | str = ""
+    num_hops: int | str = ""
+    bandwidth: str = ""
+
+
+@dataclass(frozen=True)
+class _AmdGpu:
+    """A GPU in amd-smi's JSON, with the paths to all GPUs."""
+
+    gpu: int
+    bdf: str = ""
+    links: tuple[_AmdLink, ...] = ()
+
 
 def is_rocm(content: bytes) -> bool:
     """Return whether this is the output of rocm-smi or amd-smi."""
-    return bool(_MARK.search(decoded(content)))
+    return _is_amd_json(content) or bool(_MARK.search(decoded(content)))
 
 
 def is_json(content: bytes) -> bool:
@@ -60,22 +100,33 @@ def is_json(content: bytes) -> bool:
     return content.lstrip().startswith(b"{") and _JSON_KEY in content
 
 
+def _is_amd_json(content: bytes) -> bool:
+    """Return whether this is the JSON of ``amd-smi topology``, or a part of it."""
+    return content.lstrip().startswith(b"[") and all(key in content for key in _AMD_JSON_KEYS)
+
+
 def read(content: bytes, source: str) -> Topology:
     """Read the machine from these tables; raises DataError if link types are missing."""
-    found = _of_json(content, source) if is_json(content) else _of_text(decoded(content))
-    pairs = list(combinations(found.gpus, 2))
-    untold = [pair for pair in pairs if not found.word(_LINKS, *pair)]
+    found = _tables(content, source)
     if not found.gpus or len(found.gpus) > _MOST_GPUS:
         text = f"expected a table of link types of 1 to {_MOST_GPUS} GPUs, found {len(found.gpus)} GPUs"
         raise DataError(source, [text], hint=_HINT)
+    untold = [pair for pair in combinations(found.gpus, 2) if not found.word(_LINKS, *pair)]
     if untold:
         named = " and ".join(untold[0])
         text = f"expected a link type for each two GPUs, found none for {len(untold)} pairs, {named} first"
         raise DataError(source, [text], hint=_HINT)
     name = PurePath(source).stem
     host = _host(name, found)
-    notes = (f"{name}: how many xGMI links join two GPUs is not told: one is assumed",) if host.fabric else ()
+    assumed = any(link.gbs is None for link in host.fabric)
+    notes = (f"{name}: how many xGMI links join two GPUs is not told: one is assumed",) if assumed else ()
     return Topology((host,), notes=notes)
+
+
+def _tables(content: bytes, source: str) -> _Tables:
+    if _is_amd_json(content):
+        return _of_amd_json(content, source)
+    return _of_json(content, source) if is_json(content) else _of_text(decoded(content))
 
 
 def _of_text(text: str) -> _Tables:
@@ -86,9 +137,11 @@ def _of_text(text: str) -> _Tables:
         heading = _TITLE.search(line.lower())
         if numa:
             name = f"GPU{int(numa[1])}"
-            found.numa[name] = found.numa.get(name) or first_number(numa[3])
+            known = found.numa.get(name)
+            found.numa[name] = first_number(numa[3]) if known is None else known
         elif heading:
-            title, columns = heading[1], []
+            title, columns = heading[1] or heading[2], []
+            title = _RATES if title == _RATES_OF_AMD_SMI else title
         elif words and all(map(_DEVICE.fullmatch, words)):
             columns = words
             found.gpus = words if title == _LINKS else found.gpus
@@ -122,6 +175,32 @@ def _of_json(content: bytes, source: str) -> _Tables:
     return found
 
 
+def _of_amd_json(content: bytes, source: str) -> _Tables:
+    import msgspec
+
+    try:
+        gpus = msgspec.json.decode(content, type=list[_AmdGpu])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(source, [f"the JSON of amd-smi: {error}"], hint=_HINT) from error
+    found, names = _Tables(), {gpu.gpu: _name(gpu) for gpu in gpus}
+    if len(set(names.values())) != len(gpus):
+        raise DataError(source, ["the JSON of amd-smi: a GPU is there a second time"], hint=_HINT)
+    for gpu in gpus:
+        for link in (link for link in gpu.links if link.gpu in names):
+            pair = names[gpu.gpu], names[link.gpu]
+            found.tables[_LINKS][pair] = link.link_type
+            found.tables[_HOPS][pair] = str(link.num_hops)
+            found.tables[_WEIGHT][pair] = str(link.weight)
+            found.tables[_RATES][pair] = link.bandwidth
+    found.gpus = [names[number] for number in sorted(names)]
+    return found
+
+
+def _name(gpu: _AmdGpu) -> str:
+    place = gpu.bdf.lower()
+    return place if _DEVICE.fullmatch(place) else f"GPU{gpu.gpu}"
+
+
 def _host(name: str, found: _Tables) -> Host:
     keys = {gpu: gpu.lower() if gpu.startswith("GPU") else normal_bus_id(gpu) for gpu in found.gpus}
     gpus = tuple(
@@ -135,25 +214,41 @@ def _host(name: str, found: _Tables) -> Host:
         for number, (gpu, key) in enumerate(keys.items())
     )
     nodes = sorted({gpu.numa for gpu in gpus if gpu.numa is not None})
-    joined = [pair for pair in combinations(found.gpus, 2) if _is_joined(found, *pair)]
+    joined = list(_direct(found))
     return Host(
         name=name,
         method=METHOD,
         numa=tuple(NumaNode(index, METHOD) for index in nodes),
         gpus=gpus,
-        fabric=tuple(_links([(keys[a], keys[b]) for a, b in joined])),
+        fabric=tuple(link for pair in joined for link in _links(found, keys, pair)),
         matrices=(_matrix(list(keys.values()), {(keys[a], keys[b]) for a, b in joined}),),
     )
 
 
-def _is_joined(found: _Tables, a: str, b: str) -> bool:
-    return found.word(_LINKS, a, b) == "XGMI" and found.word(_HOPS, a, b) in ("", "1")
+def _direct(found: _Tables) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of GPUs that a link of xGMI joins directly."""
+    has_rates = found.has_rates()
+    for a, b in combinations(found.gpus, 2):
+        if found.word(_LINKS, a, b) != "XGMI":
+            continue
+        weight = whole(found.word(_WEIGHT, a, b))
+        if has_rates:
+            is_direct = found.rate_mbs(a, b)[1] > 0
+        elif weight:
+            is_direct = weight <= _WEIGHT_OF_LINK
+        else:
+            is_direct = found.word(_HOPS, a, b) in ("", "1")
+        if is_direct:
+            yield a, b
 
 
-def _links(pairs: Sequence[tuple[str, str]]) -> Iterator[FabricLink]:
-    for a, b in pairs:
-        yield FabricLink(a, b, "gpu", "xgmi", 1, METHOD, state="up")
-        yield FabricLink(b, a, "gpu", "xgmi", 1, METHOD, state="up")
+def _links(found: _Tables, keys: Mapping[str, str], pair: tuple[str, str]) -> Iterator[FabricLink]:
+    """Yield the links of a pair, once for each end."""
+    one_mbs, all_mbs = found.rate_mbs(*pair)
+    count = round(all_mbs / one_mbs) if one_mbs else 1
+    gbs = (one_mbs or all_mbs) / 1000 or None
+    for a, b in (pair, pair[::-1]):
+        yield FabricLink(keys[a], keys[b], "gpu", "xgmi", max(1, count), METHOD, gbs=gbs, state="up")
 
 
 def _matrix(devices: Sequence[str], joined: set[tuple[str, str]]) -> Matrix:

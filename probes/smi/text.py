@@ -1,8 +1,9 @@
 """Parser of the matrices that nvidia-smi prints.
 
-Cells are separated by any white space, because tabs and spaces vary with the driver's age and with copying.
-An incomplete matrix is refused. Only rows of NICs may be missing, at the end. The matrix is symmetric, so the
-rows of GPUs have the same cells; only those between two NICs are lost.
+Cells are separated by any white space, because tabs and spaces vary with the driver's age and with copying. A
+terminal that breaks a long line may remove the space between two cells. An incomplete matrix is refused. Only
+rows of NICs may be missing, at the end. The matrix is symmetric, so the rows of GPUs have the same cells;
+only those between two NICs are lost.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from probes.base import DataError, without_tags
+from probes.base import DataError, plural, without_tags
 
 __all__ = ["CPUS", "NODE", "P2P_WORDS", "DeviceMatrix", "decoded", "grids"]
 
@@ -21,6 +22,11 @@ P2P_WORDS = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _DEVICE = re.compile(r"GPU[0-9]{1,6}|NIC[0-9]{1,6}|[a-z][\w.-]*\d[\w.-]*")
 _NVLINKS = re.compile(r"NV[1-9][0-9]{0,3}")
+# Two or more path types without a space between them.
+_PATH = rf"(?:X|{'|'.join(sorted(PATH_WORDS))}|{_NVLINKS.pattern})"
+_MERGED = re.compile(rf"{_PATH}{{2,64}}")
+_NUMBERED = re.compile(r"(?:GPU|NIC)[0-9]{1,6}")
+_MERGED_NAMES = re.compile(rf"(?:{_NUMBERED.pattern}){{2,64}}")
 _LATER = re.compile(r"\s(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
 # No host has more GPUs and NICs, and the work grows with the square of their number.
@@ -88,7 +94,7 @@ def grids(text: str, source: str) -> tuple[list[DeviceMatrix], dict[str, str]]:
 def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (devices, further columns) of the line above a matrix; both empty for any other line."""
     own, *later = _LATER.split(f" {line}")
-    names = own.split()
+    names = [name for word in own.split() for name in _separated_names(word)]
     known = [name for name in names if _DEVICE.fullmatch(name)]
     if (
         not known
@@ -103,12 +109,18 @@ def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(known), tuple(" ".join(column.split()) for column in (*rest, *later))
 
 
+def _separated_names(word: str) -> list[str]:
+    """Return the devices in a word: "NIC8NIC9" is two devices."""
+    return _NUMBERED.findall(word) if _MERGED_NAMES.fullmatch(word) else [word]
+
+
 def _is_word(text: str) -> bool:
     return text == "X" or text in PATH_WORDS or text in P2P_WORDS or bool(_NVLINKS.fullmatch(text))
 
 
 def _row(grid: DeviceMatrix, line: str, number: int, *, last: bool) -> Iterator[str]:
-    name, *tokens = line.split() or [""]
+    name, *words = line.split() or [""]
+    tokens = [cell for word in words for cell in _separated(word)]
     is_row = bool(tokens) and _is_word(tokens[0])
     if not _DEVICE.fullmatch(name) or (not is_row and (name not in grid.devices or name in grid.rows)):
         return
@@ -128,24 +140,45 @@ def _row(grid: DeviceMatrix, line: str, number: int, *, last: bool) -> Iterator[
         yield f"line {number}: {name} has more cells than the {size} columns of line {grid.line}"
     else:
         grid.rows[name] = cells
-        _keep(grid, name, further, last=last)
+        columns = _columns(grid, name, line, further)
+        _keep(grid, name, columns, further, last=last)
 
 
-def _keep(grid: DeviceMatrix, name: str, further: Sequence[str], *, last: bool) -> None:
+def _separated(word: str) -> list[str]:
+    """Return the cells in a word: "NODENODE" is two cells."""
+    return re.findall(_PATH, word) if _MERGED.fullmatch(word) else [word]
+
+
+def _columns(grid: DeviceMatrix, name: str, line: str, further: Sequence[str]) -> tuple[str, ...]:
+    """Return the further columns that have a word in this line: CPUs are empty where none is near a GPU.
+
+    An empty cell is visible only between tabs.
+    """
+    _, *parts = (part.strip() for part in line.rstrip().split("\t"))
+    size = len(grid.devices)
+    is_empty = tuple(parts[:size]) == grid.rows[name] and parts[size : size + 1] == [""]
+    if is_empty and grid.columns[:1] == (CPUS,) and len(further) == len(grid.columns) - 1:
+        return grid.columns[1:]
+    return grid.columns
+
+
+def _keep(
+    grid: DeviceMatrix, name: str, columns: Sequence[str], further: Sequence[str], *, last: bool
+) -> None:
     """Keep the columns right of the cells, if each has one word. Rows of NICs have none."""
     if not further:
         return
-    if len(further) != len(grid.columns):
+    if len(further) != len(columns):
         grid.notes.append(
-            f"{name}: {len(further)} words for {len(grid.columns)} columns: affinity is unknown"
+            f"{name}: {plural(len(further), 'word')} for {len(columns)} columns: affinity is unknown"
         )
         return
-    said = dict(zip(grid.columns, further, strict=True))
-    others = {values[grid.columns[-1]] for values in grid.further.values()}
+    said = dict(zip(columns, further, strict=True))
+    others = {values[columns[-1]] for values in grid.further.values()}
     if last and further[-1] != "N/A" and further[-1] not in others:
         # The file ends inside this line, so the word may be cut off.
-        grid.notes.append(f"{name}: the file ends inside its line: {grid.columns[-1]} is unknown")
-        del said[grid.columns[-1]]
+        grid.notes.append(f"{name}: the file ends inside its line: {columns[-1]} is unknown")
+        del said[columns[-1]]
     grid.further[name] = said
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpu_queries import GPU, query_xml
 from limits import HANG_S
 
 from ccctl import console
@@ -83,6 +84,41 @@ def test_several_files_are_several_hosts(run_ccctl, box):
     assert (counted["hosts"], counted["gpus"], counted["nics"], counted["nvlinks"]) == (2, 4, 2, 8)
 
 
+def test_a_query_and_a_matrix_of_nvidia_smi_are_one_machine(run_ccctl, tmp_path):
+    buses = ["00000000:1B:00.0", "00000000:43:00.0"]
+    (tmp_path / "gpus.xml").write_text(query_xml([(bus, GPU) for bus in buses]))
+    (tmp_path / "topo.txt").write_text(
+        "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+        "GPU0\t X \tNV18\tPIX\t0-55\t0\t\tN/A\nGPU1\tNV18\t X \tSYS\t56-111\t1\t\tN/A\n"
+        "NIC0\tPIX\tSYS\t X \t\t\t\t\n\nNIC Legend:\n\n  NIC0: mlx5_0\n"
+    )
+    done = run_ccctl("detect", "--from", "gpus.xml", "--from", "topo.txt", "-o", "t.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("gpus: 2 GPUs, 1 NIC, 2 NUMA nodes")
+    (host,) = codec.read(str(tmp_path / "t.json"), "topology").body.hosts
+    assert [(gpu.bus_id, gpu.numa, gpu.cpus) for gpu in host.gpus] == [
+        ("0000:1b:00.0", 0, "0-55"),
+        ("0000:43:00.0", 1, "56-111"),
+    ]
+    counted = json.loads(run_ccctl("detect", "--from", "t.json", "--json").stdout)
+    assert (counted["gpus"], counted["nvlinks"], counted["findings"]) == (2, 18, [])
+
+
+def test_json_of_amd_smi_is_a_topology_and_no_artifact(run_ccctl):
+    kinds = [["SELF", "XGMI"], ["XGMI", "SELF"]]
+    text = [
+        {
+            "gpu": here,
+            "bdf": f"0000:{here}c:00.0",
+            "links": [{"gpu": there, "link_type": kind, "weight": 15} for there, kind in enumerate(row)],
+        }
+        for here, row in enumerate(kinds)
+    ]
+    done = run_ccctl("detect", "--from", "-", "--json", stdin=json.dumps(text))
+    counted = json.loads(done.stdout)
+    assert (counted["gpus"], counted["nvlinks"]) == (2, 1)
+
+
 def test_quiet_says_nothing_but_writes(run_ccctl, box, tmp_path):
     done = run_ccctl("detect", "--from", box, "-q", "-o", "t.json")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -95,6 +131,7 @@ def test_quiet_says_nothing_but_writes(run_ccctl, box, tmp_path):
         ("absent.xml", None, 66, "absent.xml: there is no such file"),
         ("graph.xml", "<graphs version='1'/>", 65, "graph.xml: expected NCCL's topology"),
         ("empty.xml", "", 65, "empty.xml: the file is empty"),
+        ("gpus.xml", "<nvidia_smi_log/>", 65, "gpus.xml: expected 1 to 256 <gpu> in <nvidia_smi_log>"),
         ("cut.xml", BOX[:300], 65, "cut.xml: not whole XML"),
         ("bare.xml", "<system><cpu><pci busid='0:0:1.0'/></cpu></system>", 65, "neither a GPU nor a NIC"),
     ],

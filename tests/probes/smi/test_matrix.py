@@ -34,6 +34,13 @@ MODERN = (
     "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
     "\nNIC Legend:\n\n  NIC0: mlx5_3\n  NIC1: mlx5_0\n"
 )
+# A Grace Blackwell tray whose container has no CPU of the second NUMA node: those cells are empty.
+EMPTY_CPUS = (
+    "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
+    "GPU0\t X \tNV18\tNODE\t0-35\t0\t\tN/A\n"
+    "GPU1\tNV18\t X \tNODE\t\t1\t\tN/A\n"
+    "NIC0\tNODE\tNODE\t X \t\t\t\t\n"
+)
 
 
 def read(text):
@@ -138,6 +145,42 @@ def test_however_it_was_pasted_it_says_the_same(change):
 
 def test_utf_16_as_windows_writes_it():
     assert merge.from_file(MODERN.encode("utf-16"), "box.txt").hosts == read(MODERN).hosts
+
+
+def test_a_gpu_without_a_near_cpu_keeps_its_numa_node():
+    found = read(EMPTY_CPUS)
+    assert [(gpu.cpus, gpu.numa) for gpu in found.hosts[0].gpus] == [("0-35", 0), ("", 1)]
+    assert [(node.index, node.cpus) for node in found.hosts[0].numa] == [(0, "0-35"), (1, "")]
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        EMPTY_CPUS.replace("\t", "    "),  # no tabs that show the empty cell
+        EMPTY_CPUS.replace("\t\t1\t\tN/A", "\t\t\t\tN/A"),  # the NUMA node is empty, too
+        EMPTY_CPUS.replace("\t", "\t\t").replace("\t\t\t\t1\t\t\t\tN/A", "\t\t36-71\t\t1"),
+    ],
+)
+def test_an_affinity_that_cannot_be_told_is_unknown_and_noted(changed):
+    found = read(changed)
+    assert (found.hosts[0].gpus[1].cpus, found.hosts[0].gpus[1].numa) == ("", None)
+    assert any("for 3 columns: affinity is unknown" in note for note in found.notes)
+
+
+def test_cells_and_names_that_a_terminal_merged_are_separated():
+    merged = MODERN.replace("NIC0\tNIC1\tCPU", "NIC0NIC1\tCPU").replace("PIX\tSYS\t0", "PIXSYS\t0")
+    assert merged.count("PIXSYS") == merged.count("NIC0NIC1") == 1
+    assert read(merged).hosts == read(MODERN).hosts
+    with pytest.raises(DataError, match="GPU0 has more cells than the 4 columns"):
+        read(merged.replace("PIXSYS", "PIXSYSSYS"))
+
+
+def test_the_matrix_of_pcie_alone_is_noted():
+    legend = "Legend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe\n"
+    pcie = matrix([["X", "PHB"], ["PHB", "X"]]) + legend
+    assert ["topo -mp" in note for note in read(pcie).notes] == [True]
+    assert read(pcie + "  NV#  = NVLinks\n").notes == ()
 
 
 def test_soc_is_the_old_name_of_sys():
@@ -259,7 +302,7 @@ def test_a_legend_that_the_end_of_the_file_may_have_cut_gives_no_name():
 
 
 SAMPLES = [MODERN] + [path.read_text() for path in sorted(FILES.glob("*.txt"))]
-WHOLE = {text: read(text) for text in SAMPLES}
+WHOLE = {text: read(text) for text in (*SAMPLES, EMPTY_CPUS)}
 
 
 def facts(host):
@@ -290,7 +333,7 @@ def same_or_refused(text, changed):
             assert gpu.numa in (None, true.numa)
 
 
-@given(st.sampled_from(SAMPLES), st.integers(0, 4000))
+@given(st.sampled_from([*SAMPLES, EMPTY_CPUS]), st.integers(0, 4000))
 @settings(max_examples=300)
 def test_cut_anywhere_it_is_read_right_or_refused(text, at):
     same_or_refused(text, text[:at])

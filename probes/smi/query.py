@@ -1,0 +1,108 @@
+"""A topology from ``nvidia-smi -q -x``: GPUs, their PCIe links and NVLink domains, without paths.
+
+It names the bus ids and models that a matrix of ``nvidia-smi topo -m`` lacks, and the matrix has the NVLinks
+that it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Literal, TypeAlias
+
+from probes.base import plural
+from probes.smi.query_xml import GpuQuery, Query, read_query
+from probes.topology import PCIE_GTS, Gpu, Host, PciDevice, Topology
+
+__all__ = ["METHOD", "read"]
+
+METHOD = "smi_query"
+_GEN, _WIDTH = "pci/pci_gpu_link_info/pcie_gen/", "pci/pci_gpu_link_info/link_widths/"
+_MIB = 1 << 20
+# No link has more lanes (PCI Express Base Specification).
+_MOST_LANES = 32
+_FabricState: TypeAlias = Literal["not supported", "not started", "in progress", "completed", ""]
+_FABRIC_STATES: Mapping[str, _FabricState] = {
+    "Not Supported": "not supported",
+    "Not Started": "not started",
+    "In Progress": "in progress",
+    "Completed": "completed",
+}
+
+
+def read(content: bytes, source: str) -> Topology:
+    """Read the GPUs of one host; raises DataError for another document."""
+    query, name = read_query(content, source), PurePath(source).stem
+    # Only a list of all GPUs numbers them as the driver does: minor numbers may be in another order.
+    numbered = query.attached in (None, len(query.gpus))
+    host = Host(
+        name=name,
+        method=METHOD,
+        pci=tuple(_pci(gpu) for gpu in query.gpus),
+        gpus=tuple(_gpu(gpu, number if numbered else None) for number, gpu in enumerate(query.gpus)),
+    )
+    return Topology((host,), notes=tuple(_notes(name, query, numbered)))
+
+
+def _notes(name: str, query: Query, numbered: bool) -> Iterator[str]:
+    if not numbered:
+        listed = plural(len(query.gpus), "GPU")
+        yield f"{name}: {listed} listed of {query.attached} that the host has: their numbers are not known"
+
+
+def _gpu(query: GpuQuery, index: int | None) -> Gpu:
+    total_mib = query.amount("MiB", "fb_memory_usage/total")
+    state = _FABRIC_STATES.get(query.text("fabric/state"), "")
+    joined = state == "completed"
+    return Gpu(
+        bus_id=query.bus_id,
+        method=METHOD,
+        index=index,
+        vendor="nvidia",
+        name=_known(query.text("product_name")),
+        uuid=_known(query.text("uuid")),
+        memory_bytes=round(total_mib * _MIB) if total_mib else None,
+        mig=query.enabled("mig_mode/current_mig"),
+        fabric_cluster=_known(query.text("fabric/clusterUuid")) if joined else "",
+        fabric_clique=query.count("fabric/cliqueId") if joined else None,
+        fabric_state=state,
+    )
+
+
+def _known(text: str) -> str:
+    """Return a text; "" for what the driver prints in place of one."""
+    return "" if text in ("N/A", "Unknown Error") or text.startswith("[") else text
+
+
+def _pci(query: GpuQuery) -> PciDevice:
+    device, maker = _ids(query.text("pci/pci_device_id"))
+    board, board_maker = _ids(query.text("pci/pci_sub_system_id"))
+    base, sub = (query.text(f"pci/pci_{part}_class") for part in ("base", "sub"))
+    known = [part for part in (base, sub) if len(part) == 1 and part in "0123456789ABCDEF"]
+    return PciDevice(
+        bus_id=query.bus_id,
+        method=METHOD,
+        role="device",
+        pci_class=f"0x0{base}0{sub}".lower() if len(known) == 2 else "",
+        vendor=maker,
+        device=device,
+        subsystem_vendor=board_maker,
+        subsystem_device=board,
+        speed_gts=PCIE_GTS.get(query.count(f"{_GEN}current_link_gen") or 0),
+        width=_lanes(query, f"{_WIDTH}current_link_width"),
+        max_speed_gts=PCIE_GTS.get(query.count(f"{_GEN}max_link_gen") or 0),
+        max_width=_lanes(query, f"{_WIDTH}max_link_width"),
+    )
+
+
+def _ids(text: str) -> tuple[str, str]:
+    """Return (device, vendor) of "20B210DE"; both empty for any other text."""
+    digits = text.lower().removeprefix("0x")
+    if len(digits) != 8 or not all(digit in "0123456789abcdef" for digit in digits):
+        return "", ""
+    return f"0x{digits[:4]}", f"0x{digits[4:]}"
+
+
+def _lanes(query: GpuQuery, path: str) -> int | None:
+    lanes = query.whole_amount("x", path)
+    return lanes if lanes is not None and 0 < lanes <= _MOST_LANES else None
