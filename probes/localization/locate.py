@@ -222,7 +222,7 @@ def _latency_fault(cause: Cause, found: Latencies) -> Fault:
 
 def _flapping_fault(cause: Cause, table: LinkTable) -> Fault:
     at = cause.links
-    times, usual = (np.exp(np.median(one)) for one in (table.late[at], table.late))
+    times, usual = np.exp(np.median(table.late[at])), np.exp(table.usual_late)
     text = (
         f"{len(at)} {cause.subject} are unsteady: one message of ten takes {times:.2f} times as long "
         f"as the fastest, normal is {usual:.2f}"
@@ -307,8 +307,8 @@ def _varies(table: LinkTable, at: Indices) -> bool:
     """Return whether these links vary more than most."""
     if not len(at):
         return False
-    more: list[Floats] = [table.wander, table.late]
-    return any(float(np.median(one[at]) - np.median(one)) > _LOSS_VARIES for one in more)
+    more = (np.median(table.wander[at]) - table.usual_wander, np.median(table.late[at]) - table.usual_late)
+    return max(more) > _LOSS_VARIES
 
 
 def _other_trunks(found: Sequence[Fault], trunks: Iterable[Fault]) -> list[Fault]:

@@ -114,10 +114,11 @@ def _of_pairs(
     src, dst, count = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64), len(names)
 
     def family(kind: FaultKind, first: Indices, second: Indices, subject: str) -> Family:
-        codes, labels = np.unique(first * count + second, return_inverse=True)
-        name, every = _pair_name(codes, names), _yes(len(codes))
+        labels = first * count + second
+        measured = np.bincount(labels, minlength=count * count) > 0
+        name = _pair_name(names)
         smallest = least["pair"] if kind == "pair" else least.get("one way", least["pair"])
-        return Family(kind, (labels,), len(codes), name, smallest, cost, every, subject)
+        return Family(kind, (labels,), count * count, name, smallest, cost, measured, subject)
 
     yield family("pair", np.minimum(src, dst), np.maximum(src, dst), "links between {0} and {1}")
     if directed:
@@ -133,12 +134,10 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
     count = len(racks)
 
     def family(first: Indices, second: Indices, subject: str) -> Family:
-        codes, labels = np.unique(np.where(across, first * count + second, -1), return_inverse=True)
-        skipped = int(codes[0] == -1)
-        codes = codes[skipped:]
-        several = np.bincount(labels, minlength=len(codes) + skipped)[skipped:] > 2
-        name = _pair_name(codes, racks.names)
-        return Family("trunk", (labels - skipped,), len(codes), name, least, _OF_TRUNK, several, subject, _TRUNK)
+        labels = np.where(across, first * count + second, -1)
+        several = np.bincount(labels[across], minlength=count * count) > 2
+        name = _pair_name(racks.names)
+        return Family("trunk", (labels,), count * count, name, least, _OF_TRUNK, several, subject, _TRUNK)
 
     yield family(np.minimum(here, there), np.maximum(here, there), "links between racks {0} and {1}")
     if directed:
@@ -161,9 +160,9 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
             yield uplinks((dst,), "links from other racks to rack {0}")
 
 
-def _pair_name(codes: Indices, names: Sequence[str]) -> Callable[[int], tuple[str, ...]]:
+def _pair_name(names: Sequence[str]) -> Callable[[int], tuple[str, ...]]:
     def name(part: int) -> tuple[str, ...]:
-        first, second = divmod(int(codes[part]), len(names))
+        first, second = divmod(part, len(names))
         return names[first], names[second]
 
     return name
@@ -171,8 +170,10 @@ def _pair_name(codes: Indices, names: Sequence[str]) -> Callable[[int], tuple[st
 
 def _several_peers(unit: Indices, peer: Indices, count: int) -> Mask:
     """Return which units have links with several others; otherwise a slow pair explains as much."""
-    pairs = np.unique(unit * count + peer) // count
-    return np.bincount(pairs, minlength=count) > 1
+    met = np.zeros((count, count), dtype=np.bool_)
+    met[unit, peer] = True
+    several: Mask = met.sum(axis=1) > 1
+    return several
 
 
 def _yes(count: int) -> Mask:
