@@ -96,7 +96,9 @@ class Network:
         ]
 
     def plan(self) -> FabricPlan:
-        return FabricPlan({f"rack{at}": tuple(hosts) for at, hosts in enumerate(self.racks())}, {}, self.planned_trunk)
+        return FabricPlan(
+            {f"rack{at}": tuple(hosts) for at, hosts in enumerate(self.racks())}, {}, self.planned_trunk
+        )
 
     def offer(self) -> Bought:
         return Bought("drawn", self.normal_rate / GOODPUT, self.nics, GOODPUT)
@@ -193,7 +195,10 @@ def trunk_ports(net: Network, src: np.ndarray, dst: np.ndarray) -> Iterable[Shar
     for number, rate in enumerate(net.trunk_rate):
         if rate > 0.9 * net.normal_rate * net.nics * int((rack == number).sum()):
             continue
-        sides = [",".join(h for h, r in zip(net.hosts, rack, strict=True) if (r == number) == near) for near in (True, False)]
+        sides = [
+            ",".join(h for h, r in zip(net.hosts, rack, strict=True) if (r == number) == near)
+            for near in (True, False)
+        ]
         for names, (one, other) in ((sides, (src, dst)), (sides[::-1], (dst, src))):
             rows = np.flatnonzero((rack[one] == number) & (rack[other] != number))
             carried = rate * float(np.exp(net.rng.normal(0, 0.03)))
@@ -516,8 +521,18 @@ def judge(row: Row, net: Network, verbose: bool = False, label: str = "") -> flo
         row.rivals[at] += other == parts
     if verbose and found != truth:
         told = [(f.kind, f.parts, round(f.level, 3), f.extra_s, f.evidence) for f in faults][:6]
-        print(label, len(net.hosts), net.nics, "racks", np.bincount(net.rack).tolist(), "plan" if plan else "", "offer" if offer else "",
-              f"noise {net.noise:.3f}", "truth", [(k, sorted(p)) for k, p in net.injected][:4])
+        print(
+            label,
+            len(net.hosts),
+            net.nics,
+            "racks",
+            np.bincount(net.rack).tolist(),
+            "plan" if plan else "",
+            "offer" if offer else "",
+            f"noise {net.noise:.3f}",
+            "truth",
+            [(k, sorted(p)) for k, p in net.injected][:4],
+        )
         for one in told:
             print("     ", one)
     return seconds

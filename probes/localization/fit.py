@@ -1,9 +1,9 @@
 """The fewest causes that explain the deviations of links from their normal values.
 
-A cause is a level of one part (a host, a pair of hosts, a trunk …) that all its links share. Causes combine in
-one of two ways. A rate is that of the slowest part on the way (`Ceiling`); a latency is the sum of what all
-parts add (`Sum`). Causes are added greedily, by how much better they explain the links, less a penalty for
-each. Then their levels are refined, and causes that others explain as well are removed.
+A cause is a level of one part (a host, a pair of hosts, a trunk …) that all its links share. Causes combine
+in one of two ways. A rate is that of the slowest part on the way (`Ceiling`); a latency is the sum of what
+all parts add (`Sum`). Causes are added greedily, by how much better they explain the links, less a penalty
+for each. Then their levels are refined, and causes that others explain as well are removed.
 
 The misfit of a link is Huber's loss (1964) of its deviation in standard deviations, so that a disturbed link
 has a bounded pull. The penalty is that of the Bayesian information criterion (Schwarz 1978), with the choice
@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask
+from probes.base import Floats, Indices, Mask, floats
 from probes.localization.groups import quantiles
 from probes.localization.model import FaultKind
 
@@ -80,7 +80,7 @@ class Ceiling:
         return np.zeros(len(self.values))
 
     def worse(self, state: Floats, at: Indices | slice = slice(None)) -> Floats:
-        return (state - self.values[at]) / self.sigma[at]
+        return floats((state - self.values[at]) / self.sigma[at])
 
     def severity(self, state: Floats, at: Indices) -> Floats:
         return -self.values[at]
@@ -104,7 +104,7 @@ class Sum:
         return self.normal.copy()
 
     def worse(self, state: Floats, at: Indices | slice = slice(None)) -> Floats:
-        return np.log(self.values[at] / state) / self.sigma[at]
+        return floats(np.log(self.values[at] / state) / self.sigma[at])
 
     def severity(self, state: Floats, at: Indices) -> Floats:
         return self.values[at] - state
@@ -123,8 +123,8 @@ class Family:
     ``least`` is the smallest slowdown that counts, as a logarithm, for each part or all of them. ``cost`` is
     added to the penalty of kinds that are rarer, or that other kinds imitate. ``possible`` masks the parts
     whose links are enough to tell them from another kind. ``subject`` describes the links, with "{0}" and
-    "{1}" for the names of the part. Of the links that tell a part at fault from a sound one, at least the share
-    ``agree`` must favour the fault.
+    "{1}" for the names of the part. Of the links that tell a part at fault from a sound one, at least the
+    share ``agree`` must favour the fault.
     """
 
     kind: FaultKind
@@ -149,7 +149,7 @@ class Family:
     def penalty(self) -> Floats:
         """What each part costs as a cause, in units of the logarithm of the likelihood."""
         choices = max(1, int(self.possible.sum()))
-        return _LEAST_GAIN + self.cost + np.log(choices) + 0.5 * np.log(np.maximum(self.sizes, 1))
+        return floats(_LEAST_GAIN + self.cost + np.log(choices) + 0.5 * np.log(np.maximum(self.sizes, 1)))
 
     def links(self, part: int) -> Indices:
         """Return the links of a part."""
@@ -277,16 +277,16 @@ def _candidates(model: Model, family: Family, state: Floats, before: Floats) -> 
         better = net > best_net
         best_net[better], best_level[better] = net[better], levels[better]
     return [
-        _Candidate(family, int(part), float(best_level[part]), float(family.penalty[part]), float(best_net[part]))
-        for part in np.flatnonzero(best_net > 0)
+        _Candidate(family, part, float(best_level[part]), float(family.penalty[part]), float(best_net[part]))
+        for part in np.flatnonzero(best_net > 0).tolist()
     ]
 
 
 def _likely(model: Model, family: Family, state: Floats, before: Floats) -> Mask:
     """Return the parts that may explain enough, without trying a level.
 
-    No part gains more than the misfits of its worse links. Of the links that no cause holds back so far, enough
-    must be worse than normal.
+    No part gains more than the misfits of its worse links. Of the links that no cause holds back so far,
+    enough must be worse than normal.
     """
     worse = np.flatnonzero(before > 0.5 * _WORSE)
     misfit = _loss(before[worse])

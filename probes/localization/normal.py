@@ -1,8 +1,8 @@
 """Normal values of links, and their noise: what a sound link of each class carries, and its latency.
 
-A class is a pair of positions in a host (NIC 0 to NIC 2 crosses rails, NIC 0 to NIC 0 does not), within a rack
-or between racks. What is normal comes from the fast links of most hosts, so that slow hosts, up to half of
-them, do not count. What was bought replaces it if the cluster as a whole falls short of that.
+A class is a pair of positions in a host (NIC 0 to NIC 2 crosses rails, NIC 0 to NIC 0 does not), within a
+rack or between racks. What is normal comes from the fast links of most hosts, so that slow hosts, up to half
+of them, do not count. What was bought replaces it if the cluster as a whole falls short of that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LEAST_SIGMA = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """The normal logarithm of each link; ``short`` is by how much the whole falls short of what was bought."""
+    """The normal logarithm of each link; ``short`` is by how much all links fall short of the offer."""
 
     level: Floats
     short: float = 0.0
@@ -75,7 +75,7 @@ def normal(
     near = np.isfinite(values) & (np.abs(values - bought) < SHORT)
     expected = float(np.median(values[near])) if near.sum() >= 2 else bought
     found += max(0.0, expected - float(found.max())) if short >= SHORT else 0.0
-    # If some links of a class are as bought, the class is not slower by design, however many of them are slow.
+    # If some links of a class are as bought, the class is not slower by design, however many are slow.
     every, reached = np.bincount(classes), np.bincount(classes[near], minlength=int(classes.max()) + 1)
     as_bought = (reached >= _AS_BOUGHT * every) & (reached >= 2)
     return Normal(np.where(as_bought[classes], np.maximum(found, expected), found), short)

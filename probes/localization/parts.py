@@ -1,8 +1,8 @@
-"""The parts that links cross, as families of possible causes: hosts, NICs, ranks, pairs, trunks, the fabric."""
+"""The parts that links cross, as families of possible causes: hosts, NICs, ranks, pairs, trunks, fabric."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,16 +17,16 @@ __all__ = ["FABRIC", "WHOLE", "families", "families_inside", "is_trunk"]
 FABRIC = "fabric"
 WHOLE = (FABRIC,)
 # Rarer kinds cost more: a rank or a pair is blamed only if no host explains as much, and one way of a pair
-# only if the other is sound. A fault of two links is as likely as two of one.
-# A fault of the fabric, or of a trunk, holds back all its links. If only most of them are slow, most hosts are.
+# only if the other is sound.
+_OF_HOST, _OF_TRUNK, _OF_NIC, _OF_PAIR, _OF_END_PAIR = 0.0, 2.0, 2.0, 4.0, 6.0
+# A fault of the fabric, or of a trunk, holds back all its links. If only most are slow, most hosts are slow.
 _ALL, _TRUNK = 0.97, 0.9
-_OF_HOST, _OF_TRUNK, _OF_NIC, _OF_PAIR, _OF_END_PAIR = 0.0, 1.0, 1.0, 2.0, 4.0
 
 
 def families(
     table: LinkTable,
     divisions: Sequence[Racks],
-    least: dict[str, float],
+    least: Mapping[str, float],
     *,
     directed: bool = True,
     fabric: bool = False,
@@ -34,9 +34,9 @@ def families(
 ) -> list[Family]:
     """Return the families of parts of the links of ``table``.
 
-    ``least`` has the smallest slowdown that counts, as a logarithm, of "end", "pair", "one way" (of a pair) and "trunk". Without
-    ``directed`` both ways of a part are one. With ``fabric``, one cause may hold back all links. With
-    ``end_pairs``, pairs of NICs and of ranks are parts, too.
+    ``least`` has the smallest slowdown that counts, as a logarithm, of "end", "pair", "one way" (of a pair),
+    "trunk" and "fabric". Without ``directed`` both ways of a part are one. With ``fabric``, one cause may
+    hold back all links. With ``end_pairs``, pairs of NICs and of ranks are parts, too.
     """
     ends = table.ends
     found = list(_of_ends(table, ends.host, ends.host_names, _OF_HOST, least, directed))
@@ -53,12 +53,11 @@ def families(
     for racks in divisions:
         found += _of_racks(table, racks, least["trunk"], directed)
     if fabric:
-        labels = np.zeros(len(table), dtype=np.int64)
-        found.append(Family("fabric", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links between hosts", _ALL))
+        found.append(_whole("fabric", table, least, "links between hosts"))
     return found
 
 
-def families_inside(table: LinkTable, least: dict[str, float], *, fabric: bool) -> list[Family]:
+def families_inside(table: LinkTable, least: Mapping[str, float], *, fabric: bool) -> list[Family]:
     """Return the families of parts of links inside hosts: ranks, pairs of ranks, and all of a host."""
     ends = table.ends
     host, count = table.src_host.astype(np.int64), len(ends.host_names)
@@ -78,10 +77,7 @@ def families_inside(table: LinkTable, least: dict[str, float], *, fabric: bool) 
         *_of_pairs(table, ranks, ends.rank_names, _OF_PAIR, least, directed=True),
     ]
     if fabric:
-        labels = np.zeros(len(table), dtype=np.int64)
-        found.append(
-            Family("inside", (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, _yes(1), "links inside hosts", _ALL)
-        )
+        found.append(_whole("inside", table, least, "links inside hosts"))
     return found
 
 
@@ -91,7 +87,12 @@ def is_trunk(family: Family) -> bool:
 
 
 def _of_ends(
-    table: LinkTable, unit: Indices, names: Sequence[str], cost: float, least: dict[str, float], directed: bool
+    table: LinkTable,
+    unit: Indices,
+    names: Sequence[str],
+    cost: float,
+    least: Mapping[str, float],
+    directed: bool,
 ) -> Iterator[Family]:
     """Yield the families of what sends, of what receives, and of both."""
     src, dst = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64)
@@ -101,14 +102,22 @@ def _of_ends(
     def name(part: int) -> tuple[str, ...]:
         return (names[part],)
 
-    yield Family("host", (src, dst), count, name, least["end"], cost, sends | receives, "links from and to {0}")
+    def family(kind: FaultKind, labels: tuple[Indices, ...], possible: Mask, subject: str) -> Family:
+        return Family(kind, labels, count, name, least["end"], cost, possible, subject)
+
+    yield family("host", (src, dst), sends | receives, "links from and to {0}")
     if directed:
-        yield Family("egress", (src,), count, name, least["end"], cost, sends, "links from {0}")
-        yield Family("ingress", (dst,), count, name, least["end"], cost, receives, "links to {0}")
+        yield family("egress", (src,), sends, "links from {0}")
+        yield family("ingress", (dst,), receives, "links to {0}")
 
 
 def _of_pairs(
-    table: LinkTable, unit: Indices, names: Sequence[str], cost: float, least: dict[str, float], directed: bool
+    table: LinkTable,
+    unit: Indices,
+    names: Sequence[str],
+    cost: float,
+    least: Mapping[str, float],
+    directed: bool,
 ) -> Iterator[Family]:
     """Yield the families of pairs, both ways and one way; only measured pairs are parts."""
     src, dst, count = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64), len(names)
@@ -176,5 +185,7 @@ def _several_peers(unit: Indices, peer: Indices, count: int) -> Mask:
     return several
 
 
-def _yes(count: int) -> Mask:
-    return np.ones(count, dtype=np.bool_)
+def _whole(kind: FaultKind, table: LinkTable, least: Mapping[str, float], subject: str) -> Family:
+    """Return the family of one part that all links cross."""
+    labels, possible = np.zeros(len(table), dtype=np.int64), np.ones(1, dtype=np.bool_)
+    return Family(kind, (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, possible, subject, _ALL)

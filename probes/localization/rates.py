@@ -20,7 +20,8 @@ __all__ = ["Rates", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
 # a packet); single links differ by more than hosts, each of which has many links.
-_LEAST = {"end": -float(np.log(0.95)), "pair": -float(np.log(0.9)), "trunk": -float(np.log(0.9)), "fabric": SHORT}
+_END, _LINK = -float(np.log(0.95)), -float(np.log(0.9))
+_LEAST = {"end": _END, "pair": _LINK, "trunk": _LINK, "fabric": SHORT}
 # If hosts differ anyway, one must be so many standard deviations of hosts below normal, but one below this
 # share of the normal rate is slow however unequal the others are.
 _Z, _SLOW_ANYWAY = 4.5, -float(np.log(2 / 3))
@@ -168,4 +169,4 @@ def _least_of_hosts(table: LinkTable, deviation: Floats, sigma: float) -> float:
     above = middle[middle > 0]
     by_chance = 0.5 * np.pi * sigma**2 * 2 * count / max(1, 2 * len(table))
     unequal = max(0.0, float(np.mean(above**2)) - by_chance) if len(above) else 0.0
-    return max(_LEAST["end"], min(_Z * float(np.sqrt(unequal)), _SLOW_ANYWAY))
+    return max(_END, min(_Z * float(np.sqrt(unequal)), _SLOW_ANYWAY))
