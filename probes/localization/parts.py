@@ -19,6 +19,8 @@ WHOLE = (FABRIC,)
 # Rarer kinds cost more: a rank or a pair is blamed only if no host explains as much, and one way of a pair
 # only if the other is sound.
 _OF_HOST, _OF_TRUNK, _OF_NIC, _OF_PAIR, _OF_END_PAIR = 0.0, 2.0, 2.0, 4.0, 6.0
+# Of two divisions of hosts that both have a trunk of the same links, the first is better known.
+_OF_DIVISION = 2.0
 # A fault of the fabric, or of a trunk, holds back all its links. If only most are slow, most hosts are slow.
 _ALL, _TRUNK = 0.97, 0.9
 
@@ -50,8 +52,8 @@ def families(
         found += _of_ends(table, ranks, ends.rank_names, _OF_NIC, least, directed)
         if end_pairs:
             found += _of_pairs(table, ranks, ends.rank_names, _OF_END_PAIR, least, directed)
-    for racks in divisions:
-        found += _of_racks(table, racks, least["trunk"], directed)
+    for at, racks in enumerate(divisions):
+        found += _of_racks(table, racks, least["trunk"], _OF_TRUNK + at * _OF_DIVISION, directed)
     if fabric:
         found.append(_whole("fabric", table, least, "links between hosts"))
     return found
@@ -122,19 +124,18 @@ def _of_pairs(
     """Yield the families of pairs, both ways and one way; only measured pairs are parts."""
     src, dst, count = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64), len(names)
 
-    def family(kind: FaultKind, first: Indices, second: Indices, subject: str) -> Family:
-        labels = first * count + second
-        measured = np.bincount(labels, minlength=count * count) > 0
-        name = _pair_name(names)
-        smallest = least["pair"] if kind == "pair" else least.get("one way", least["pair"])
-        return Family(kind, (labels,), count * count, name, smallest, cost, measured, subject)
-
-    yield family("pair", np.minimum(src, dst), np.maximum(src, dst), "links between {0} and {1}")
+    one_way = src * count + dst
+    measured = np.bincount(one_way, minlength=count * count) > 0
+    both = measured & measured.reshape(count, count).T.ravel() if directed else measured
+    pair = np.minimum(src, dst) * count + np.maximum(src, dst)
+    name, subject = _pair_name(names), "links between {0} and {1}"
+    yield Family("pair", (pair,), count * count, name, least["pair"], cost, both, subject)
     if directed:
-        yield family("one_way_pair", src, dst, "links from {0} to {1}")
+        smallest, subject = least.get("one way", least["pair"]), "links from {0} to {1}"
+        yield Family("one_way_pair", (one_way,), count * count, name, smallest, cost, measured, subject)
 
 
-def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> Iterator[Family]:
+def _of_racks(table: LinkTable, racks: Racks, least: float, cost: float, directed: bool) -> Iterator[Family]:
     """Yield the families of trunks: between two racks, and, if there are more, those of each rack."""
     here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
     across = (here >= 0) & (there >= 0) & (here != there)
@@ -146,7 +147,7 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
         labels = np.where(across, first * count + second, -1)
         several = np.bincount(labels[across], minlength=count * count) > 2
         name = _pair_name(racks.names)
-        return Family("trunk", (labels,), count * count, name, least, _OF_TRUNK, several, subject, _TRUNK)
+        return Family("trunk", (labels,), count * count, name, least, cost, several, subject, _TRUNK)
 
     yield family(np.minimum(here, there), np.maximum(here, there), "links between racks {0} and {1}")
     if directed:
@@ -161,7 +162,7 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
             return (racks.names[part],)
 
         def uplinks(labels: tuple[Indices, ...], subject: str) -> Family:
-            return Family("trunk", labels, count, name, least, _OF_TRUNK, several, subject, _TRUNK)
+            return Family("trunk", labels, count, name, least, cost, several, subject, _TRUNK)
 
         yield uplinks((src, dst), "links between rack {0} and other racks")
         if directed:

@@ -151,11 +151,17 @@ def _with_reach(table: LinkTable, normal_links: Mask, divisions: Sequence[Racks]
 
 
 def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float) -> Floats:
-    """Return the level, where links between racks carry what the planned trunk does, at most a NIC's rate."""
+    """Return the level, where links between racks carry what the planned trunk does, at most a NIC's rate.
+
+    What they carry, if it is about that, is known better than the share that payload reaches.
+    """
     here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
     across = (here >= 0) & (there >= 0) & (here != there)
     most = float(np.median(level[~across])) if (~across).any() else float(level.max())
-    return np.where(across, np.maximum(level, min(most, trunk)), level)
+    expected = min(most, trunk)
+    if across.any() and abs(float(np.median(table.rate[across])) - expected) < SHORT:
+        expected = float(np.median(table.rate[across]))
+    return np.where(across, expected, level)
 
 
 def _least_of_hosts(table: LinkTable, deviation: Floats, sigma: float) -> float:
