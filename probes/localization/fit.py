@@ -86,7 +86,7 @@ class Ceiling:
         return -self.values[at]
 
     def put(self, state: Floats, severity: Floats | float, at: Indices | slice = slice(None)) -> Floats:
-        return np.minimum(state, -np.asarray(severity))
+        return floats(np.minimum(state, np.negative(severity)))
 
     def slowdown(self, state: Floats, after: Floats) -> Floats:
         return state - after

@@ -26,8 +26,9 @@ __all__ = ["Racks", "by_latency", "by_plan", "by_ports", "by_reach", "moved"]
 _APART, _LEAST_GAP = 4.0, 0.05
 # At most so many gaps between sorted latencies are tried; a host with a slow start makes one each.
 _MOST_GAPS = 24
-# Of the pairs of hosts that a division puts on one side of the gap, at least this share must be there.
-_CLEAN = 0.95
+# Of the pairs of hosts within racks, at least this share must be on the near side of the gap. The others have
+# a latency of their own.
+_CLEAN = 0.8
 _TRUNK = "trunk "
 # A host belongs to another rack if its links then fit better by this much (logarithm of the likelihood), and
 # if all but a few of them fit: a misfit counts at most so many standard deviations.
@@ -115,16 +116,18 @@ def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks |
         if len(set(division[division >= 0].tolist())) < 2:
             continue
         within = (division[first] >= 0) & (division[first] == division[second])
-        across = ~within
+        across = (division[first] >= 0) & (division[second] >= 0) & ~within
         if not across.any() or near[within].mean() < _CLEAN:
             continue
         levels = float(np.median(values[within])), float(np.median(values[across]))
         spread = max(_mad(values[within]), _mad(values[across]))
-        if levels[1] - levels[0] < max(_LEAST_GAP, _APART * spread):
+        gap = levels[1] - levels[0]
+        if gap < max(_LEAST_GAP, _APART * spread):
             continue
-        misfit = float(np.abs(values - np.where(within, *levels)).sum())
+        # Hosts without a rack count as far from all; what is still farther has another reason.
+        misfit = float(np.minimum(np.abs(values - np.where(within, *levels)), gap).sum())
         if best is None or misfit < best[0]:
-            best = misfit, division, levels[1] - levels[0]
+            best = misfit, division, gap
     if best is None:
         return None
     division = _with_single(best[1], first, second, values, best[2])
@@ -177,7 +180,10 @@ def _clearest_move(
     across = known & (here != there)
     if same.sum() < 2 or across.sum() < 2:
         return None
-    near, far = _levels(values, classes, same, 0.25), _levels(values, classes, across, 0.75)
+    near, far = (
+        _levels(values, classes, same, 0.4),
+        _levels(values, classes, across, 0.6),
+    )
     deviation = np.abs(values - np.where(same, near, far))[known]
     sigma = max(float(np.quantile(deviation, 0.3)) / _SIGMAS_OF_30_PERCENT, 0.01)
     if np.median(far - near) < max(_LEAST_GAP, _FITS * sigma):

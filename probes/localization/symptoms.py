@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from probes.base import Floats, ints, rate_text
+from probes.base import Floats, rate_text
 from probes.link_costs import HostMemory, Profile, SentSegments, SharedPort
 from probes.localization.fit import Ceiling, explain
 from probes.localization.groups import MAD_TO_SIGMA
@@ -146,15 +146,15 @@ def inside_hosts(table: LinkTable, bought: Bought | None) -> Iterator[Fault]:
 def _usual_inside(table: LinkTable) -> Floats | None:
     """Return the normal logarithm of the rate of each link inside a host; None if nothing is comparable."""
     ends = table.ends
-    hosts = len(set(table.src_host.tolist()))
+    hosts = len(ends.host_names)
     if hosts >= _FEWEST_HOSTS and len(set(np.bincount(ends.host).tolist())) == 1:
         classes = slots(table, ends.slot)
         found = np.empty(len(table))
         for one in np.unique(classes):
             here = classes == one
-            found[here] = level(table.rate[here], table.src_host[here], len(ends.host_names))
+            found[here] = level(table.rate[here], table.src_host[here], table.dst_host[here], hosts)
         return found
-    whole = level(table.rate, ints(table.src), len(ends.host))
+    whole = level(table.rate, table.src, table.dst, len(ends.host))
     # Some links may be faster than most by design, such as NVLink bridges.
     alike = np.abs(table.rate - whole) < _LEAST_INSIDE["end"]
     return np.full(len(table), whole) if alike.mean() >= 0.5 else None
