@@ -96,7 +96,8 @@ class Network:
         ]
 
     def plan(self) -> FabricPlan:
-        return FabricPlan({f"rack{at}": tuple(hosts) for at, hosts in enumerate(self.racks())}, {}, self.planned_trunk)
+        racks = {f"rack{at}": tuple(hosts) for at, hosts in enumerate(self.racks())}
+        return FabricPlan(racks, trunk_bytes_per_s=self.planned_trunk)
 
     def offer(self) -> Bought:
         return Bought("drawn", self.normal_rate / GOODPUT, self.nics, GOODPUT)
@@ -107,7 +108,7 @@ def drawn(rng: np.random.Generator, *, racks: int = 0, nics: int = 0, far: bool 
     count = int(np.exp(rng.uniform(np.log(6), np.log(64.99))))
     wanted = max(racks, int(rng.choice([1, 1, 2, 3, 4])))
     wanted = min(wanted, max(racks, count // 2))
-    rack = sorted([*range(wanted), *range(wanted)] + rng.integers(wanted, size=count - 2 * wanted).tolist())
+    rack = sorted([*range(wanted), *range(wanted), *rng.integers(wanted, size=count - 2 * wanted).tolist()])
     per_host = max(nics, int(rng.choice([1, 1, 2, 4])))
     width = len(str(count))
     hosts = [f"gpu{at + 1:0{width}d}" for at in range(count)]
@@ -131,9 +132,22 @@ def drawn(rng: np.random.Generator, *, racks: int = 0, nics: int = 0, far: bool 
         trunk = np.full(wanted, rate * max(1.5, hosts_of_rack / rng.choice([2.0, 3.0, 4.0])))
     zeros = np.zeros((ranks, ranks))
     return Network(
-        hosts, per_host, rack, rate * differs, alphas, rate, alpha_s, rng.uniform(0.01, 0.03),
-        rng.uniform(0.01, 0.04), trunk, np.ones(count), zeros.copy(), np.ones((ranks, ranks)), zeros.copy(), rng,
-    )  # fmt: skip
+        hosts=hosts,
+        nics=per_host,
+        rack=rack,
+        rate=rate * differs,
+        alpha_s=alphas,
+        normal_rate=rate,
+        normal_alpha_s=alpha_s,
+        noise=rng.uniform(0.01, 0.03),
+        alpha_noise=rng.uniform(0.01, 0.04),
+        trunk_rate=trunk,
+        cpu=np.ones(count),
+        loss=zeros.copy(),
+        unsteady=np.ones((ranks, ranks)),
+        slow_share=zeros.copy(),
+        rng=rng,
+    )
 
 
 def measured(net: Network) -> Profile:
@@ -193,7 +207,9 @@ def trunk_ports(net: Network, src: np.ndarray, dst: np.ndarray) -> Iterable[Shar
     for number, rate in enumerate(net.trunk_rate):
         if rate > 0.9 * net.normal_rate * net.nics * int((rack == number).sum()):
             continue
-        sides = [",".join(h for h, r in zip(net.hosts, rack, strict=True) if (r == number) == near) for near in (True, False)]
+        near = [host for host, of in zip(net.hosts, net.rack, strict=True) if of == number]
+        far = [host for host in net.hosts if host not in near]
+        sides = [",".join(near), ",".join(far)]
         for names, (one, other) in ((sides, (src, dst)), (sides[::-1], (dst, src))):
             rows = np.flatnonzero((rack[one] == number) & (rack[other] != number))
             carried = rate * float(np.exp(net.rng.normal(0, 0.03)))
@@ -229,6 +245,7 @@ def two_hosts(net: Network) -> tuple[int, int]:
 
 
 def named(net: Network, kind: str, *hosts: int) -> None:
+    """Note what a rightful answer names."""
     net.injected.append((kind, frozenset(net.hosts[host] for host in hosts)))
 
 
@@ -244,21 +261,21 @@ def slow_end(way: str) -> Callable[[Network], None]:
 
 
 def slow_pair(net: Network) -> None:
-    """Two hosts reach each other slowly, both ways."""
+    """Slow two hosts down on the way to each other."""
     a, b = two_hosts(net)
     net.hold(net.cells([a], [b]) | net.cells([b], [a]), net.rng.uniform(0.2, 0.8))
     named(net, "pair", a, b)
 
 
 def slow_way(net: Network) -> None:
-    """One host reaches another slowly."""
+    """Slow one host down on the way to another."""
     a, b = two_hosts(net)
     net.hold(net.cells([a], [b]), net.rng.uniform(0.2, 0.75))
     named(net, "one_way_pair", a, b)
 
 
 def slow_trunk(net: Network) -> None:
-    """The uplinks of a rack carry less than one NIC."""
+    """Let the uplinks of a rack carry less than one NIC."""
     rack = int(net.rng.integers(max(net.rack) + 1))
     inside = [at for at, of in enumerate(net.rack) if of == rack]
     outside = [at for at, of in enumerate(net.rack) if of != rack]
@@ -270,7 +287,7 @@ def slow_trunk(net: Network) -> None:
 
 
 def thin_trunk(net: Network) -> None:
-    """The uplinks of a rack carry single flows at full rate, and fewer of them at once than the others."""
+    """Let the uplinks of a rack carry single flows at full rate, and fewer at once than other racks."""
     sizes = np.bincount(net.rack) * net.nics
     rack = int(sizes.argmax())
     usual = max(2.0, 0.6 * float(np.median(sizes)))
@@ -284,7 +301,7 @@ def thin_trunk(net: Network) -> None:
 
 
 def loss(net: Network) -> None:
-    """Packets get lost: from a host, to a host, or from one host to another."""
+    """Lose packets from a host, to a host, or from one host to another."""
     a, b = two_hosts(net)
     which = net.rng.integers(3)
     where = (net.of(a, "egress"), net.of(a, "ingress"), net.cells([a], [b]))[which]
@@ -312,7 +329,7 @@ def latency(extra: Callable[[Network], float]) -> Callable[[Network], None]:
 
 
 def flapping(net: Network) -> None:
-    """A host or a pair is slow about half of the time."""
+    """Slow a host or a pair down about half of the time."""
     a, b = two_hosts(net)
     whole = net.rng.random() < 0.6
     where = net.of(a, "host") if whole else net.cells([a], [b]) | net.cells([b], [a])
@@ -322,7 +339,7 @@ def flapping(net: Network) -> None:
 
 
 def slow_cpu(net: Network) -> None:
-    """The processor of a host is slow, and so is what it sends and receives."""
+    """Slow down the processor of a host, its latencies, and perhaps its rates."""
     a, _ = two_hosts(net)
     net.cpu[a] = net.rng.uniform(1.5, 4.0)
     net.alpha_s[net.of(a, "host")] *= 0.5 + 0.5 * net.cpu[a]
@@ -332,14 +349,14 @@ def slow_cpu(net: Network) -> None:
 
 
 def small_mtu(net: Network) -> None:
-    """A host sends and receives more packets than others, each with headers and work of its own."""
+    """Let a host send and receive more packets, each with headers and work of its own."""
     a, _ = two_hosts(net)
     net.hold(net.of(a, "host"), net.rng.uniform(0.72, 0.92))
     named(net, "host", a)
 
 
 def miswired(net: Network) -> None:
-    """A host is in another rack than planned."""
+    """Put a host into another rack than planned."""
     a, _ = two_hosts(net)
     net.planned_rack = [*net.rack]
     others = [rack for rack in range(max(net.rack) + 1) if rack != net.rack[a]]
@@ -349,14 +366,14 @@ def miswired(net: Network) -> None:
 
 
 def all_slow(net: Network) -> None:
-    """All links are slower than was bought, by the same part."""
+    """Make all links slower than was bought, by the same part."""
     net.rate *= net.rng.uniform(0.3, 0.82)
     net.needs_offer = True
     net.injected.append(("fabric", frozenset(["fabric"])))
 
 
 def half_slow(net: Network) -> None:
-    """Half of the hosts, or a few more, are slower than was bought."""
+    """Make half of the hosts, or one more, slower than was bought."""
     count = len(net.hosts)
     some = net.rng.permutation(count)[: int(net.rng.integers((count + 1) // 2, count // 2 + 2))]
     level = net.rng.uniform(0.3, 0.8)
@@ -367,17 +384,19 @@ def half_slow(net: Network) -> None:
 
 
 def two_at_once(net: Network) -> None:
-    """Two faults of different hosts."""
+    """Inject two faults of different hosts."""
     kinds = [slow_end("egress"), slow_end("ingress"), slow_end("host"), slow_pair, slow_way, latency(long)]
     for at in net.rng.choice(len(kinds), 2, replace=False):
         kinds[int(at)](net)
 
 
 def long(net: Network) -> float:
+    """Return 0.2 to 5 ms."""
     return float(np.exp(net.rng.uniform(np.log(0.2e-3), np.log(5e-3))))
 
 
 def longer(net: Network) -> float:
+    """Return what makes a latency 2 to 20 times as long."""
     return float(net.normal_alpha_s * (net.rng.uniform(2, 20) - 1))
 
 
@@ -459,7 +478,7 @@ def bisection(net: Network, profile: Profile) -> set[frozenset[str]]:
 
     def fails(group: list[int]) -> bool:
         ring = zip(group, group[1:] + group[:1], strict=True)
-        return min(rate[a, b] for a, b in ring) < THRESHOLD * normal
+        return bool(min(rate[a, b] for a, b in ring) < THRESHOLD * normal)
 
     suspects: list[list[int]] = []
     queue = [list(range(count))]
@@ -515,11 +534,11 @@ def judge(row: Row, net: Network, verbose: bool = False, label: str = "") -> flo
     for at, other in enumerate((bisection(net, profile), thresholds(profile, net))):
         row.rivals[at] += other == parts
     if verbose and found != truth:
-        told = [(f.kind, f.parts, round(f.level, 3), f.extra_s, f.evidence) for f in faults][:6]
-        print(label, len(net.hosts), net.nics, "racks", np.bincount(net.rack).tolist(), "plan" if plan else "", "offer" if offer else "",
-              f"noise {net.noise:.3f}", "truth", [(k, sorted(p)) for k, p in net.injected][:4])
-        for one in told:
-            print("     ", one)
+        racks = np.bincount(net.rack).tolist()
+        print(f"{label}: {len(net.hosts)} hosts, {net.nics} NICs, racks {racks}, {plan and 'plan'}, ", end="")
+        print(f"{offer and 'offer'}, noise {net.noise:.3f}, truth {sorted(map(str, truth))[:4]}")
+        for one in faults[:6]:
+            print("    ", one.kind, one.parts, f"{one.level:.3f} {one.extra_s:.2e}", one.evidence)
     return seconds
 
 

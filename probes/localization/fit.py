@@ -1,9 +1,9 @@
 """The fewest causes that explain the deviations of links from their normal values.
 
-A cause is a level of one part (a host, a pair of hosts, a trunk …) that all its links share. Causes combine in
-one of two ways. A rate is that of the slowest part on the way (`Ceiling`); a latency is the sum of what all
-parts add (`Sum`). Causes are added greedily, by how much better they explain the links, less a penalty for
-each. Then their levels are refined, and causes that others explain as well are removed.
+A cause is a level of one part (a host, a pair of hosts, a trunk …) that all its links share. Causes combine
+in one of two ways. A rate is that of the slowest part on the way (`Ceiling`); a latency is the sum of what
+all parts add (`Sum`). Causes are added greedily, by how much better they explain the links, less a penalty
+for each. Then their levels are refined, and causes that others explain as well are removed.
 
 The misfit of a link is Huber's loss (1964) of its deviation in standard deviations, so that a disturbed link
 has a bounded pull. The penalty is that of the Bayesian information criterion (Schwarz 1978), with the choice
@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask
+from probes.base import Floats, Indices, Mask, floats
 from probes.localization.groups import quantiles
 from probes.localization.model import FaultKind
 
-__all__ = ["Cause", "Ceiling", "Explanation", "Family", "Model", "Sum", "explain"]
+__all__ = ["ENDS", "Cause", "Ceiling", "Explanation", "Family", "Model", "Sum", "explain"]
 
 # Huber's loss is quadratic up to this many standard deviations. Beyond 3 a normal value is one of 370.
 _HUBER = 3.0
@@ -44,7 +45,9 @@ _KEEP = 0.9
 # Rounds of adding, refining and removing; two suffice almost always.
 _MOST_ROUNDS, _REFINEMENTS = 4, 3
 _MOST_STEPS = 200
-_ENDS: tuple[FaultKind, ...] = ("host", "egress", "ingress")
+# A part is tried if its share of worse links is nearly enough; links within half a deviation may count, too.
+_NEARLY = 0.9
+ENDS: tuple[FaultKind, ...] = ("host", "egress", "ingress")
 
 
 class Model(Protocol):
@@ -77,13 +80,13 @@ class Ceiling:
         return np.zeros(len(self.values))
 
     def worse(self, state: Floats, at: Indices | slice = slice(None)) -> Floats:
-        return (state - self.values[at]) / self.sigma[at]
+        return floats((state - self.values[at]) / self.sigma[at])
 
     def severity(self, state: Floats, at: Indices) -> Floats:
         return -self.values[at]
 
     def put(self, state: Floats, severity: Floats | float, at: Indices | slice = slice(None)) -> Floats:
-        return np.minimum(state, -np.asarray(severity))
+        return floats(np.minimum(state, np.negative(severity)))
 
     def slowdown(self, state: Floats, after: Floats) -> Floats:
         return state - after
@@ -101,7 +104,7 @@ class Sum:
         return self.normal.copy()
 
     def worse(self, state: Floats, at: Indices | slice = slice(None)) -> Floats:
-        return np.log(self.values[at] / state) / self.sigma[at]
+        return floats(np.log(self.values[at] / state) / self.sigma[at])
 
     def severity(self, state: Floats, at: Indices) -> Floats:
         return self.values[at] - state
@@ -120,8 +123,8 @@ class Family:
     ``least`` is the smallest slowdown that counts, as a logarithm, for each part or all of them. ``cost`` is
     added to the penalty of kinds that are rarer, or that other kinds imitate. ``possible`` masks the parts
     whose links are enough to tell them from another kind. ``subject`` describes the links, with "{0}" and
-    "{1}" for the names of the part. Of the links that tell a part at fault from a sound one, at least the share
-    ``agree`` must favour the fault.
+    "{1}" for the names of the part. Of the links that tell a part at fault from a sound one, at least the
+    share ``agree`` must favour the fault.
     """
 
     kind: FaultKind
@@ -133,6 +136,20 @@ class Family:
     possible: Mask
     subject: str
     agree: float = _AGREE
+
+    @cached_property
+    def sizes(self) -> Indices:
+        """The number of links of each part."""
+        return sum(
+            (np.bincount(labels[labels >= 0], minlength=self.count) for labels in self.labels),
+            start=np.zeros(self.count, dtype=np.int64),
+        )
+
+    @cached_property
+    def penalty(self) -> Floats:
+        """What each part costs as a cause, in units of the logarithm of the likelihood."""
+        choices = max(1, int(self.possible.sum()))
+        return floats(_LEAST_GAIN + self.cost + np.log(choices) + 0.5 * np.log(np.maximum(self.sizes, 1)))
 
     def links(self, part: int) -> Indices:
         """Return the links of a part."""
@@ -190,7 +207,7 @@ def explain(model: Model, families: Sequence[Family]) -> Explanation:
     """
     best = _search(model, families, ())
     for _ in range(_MOST_ROUNDS):
-        ends = [cause for cause in best.causes if cause.kind in _ENDS]
+        ends = [cause for cause in best.causes if cause.kind in ENDS]
         if len(ends) == len(best.causes):
             break
         again = _search(model, families, ends)
@@ -229,7 +246,8 @@ def _added(model: Model, families: Sequence[Family], known: Sequence[Cause], sta
             break
         best = max(every, key=lambda one: one.net)
         for one in every:
-            if one.family is best.family and one.net >= _TOGETHER * best.net:
+            # Parts that share no links do not compete, so pairs are all added.
+            if one.family is best.family and (one.net >= _TOGETHER * best.net or "pair" in one.family.kind):
                 links = one.family.links(one.part)
                 found.append(Cause(one.family, one.part, one.severity, links, one.penalty))
                 state[links] = model.put(state[links], one.severity, links)
@@ -239,32 +257,51 @@ def _added(model: Model, families: Sequence[Family], known: Sequence[Cause], sta
 
 def _candidates(model: Model, family: Family, state: Floats, before: Floats) -> list[_Candidate]:
     """Return the parts of a family that explain more than they cost, each at its better level."""
+    likely = _likely(model, family, state, before)
     unexplained = np.flatnonzero(before > _WORSE)
-    if not len(unexplained):
-        return []
     severity = model.severity(state[unexplained], unexplained)
-    chosen = [(labels[unexplained], severity) for labels in family.labels]
-    label = np.concatenate([labels for labels, _ in chosen])
-    values = np.concatenate([each for _, each in chosen])
-    label, values = label[label >= 0], values[label >= 0]
-    if not len(label):
+    label = np.concatenate([labels[unexplained] for labels in family.labels])
+    values = np.concatenate([severity for _ in family.labels])
+    chosen = np.append(likely, False)[label]  # the last one is for label -1
+    if not chosen.any():
         return []
-    best_net = np.zeros(family.count)
-    best_level = np.zeros(family.count)
-    penalty = _penalty(family)
+    label, values = label[chosen], values[chosen]
+    best_net, best_level = np.zeros(family.count), np.zeros(family.count)
     for share in _LEVELS:
         levels = quantiles(label, values, family.count, share)
-        levels[~family.possible | ~(levels > 0)] = np.nan
+        levels[~(levels > 0)] = np.nan
         effect = _effects(model, family, state, before, levels)
         told = effect.agree + effect.contradict
         counts = (effect.agree >= family.agree * told) & (effect.slowdown >= family.least)
-        net = np.where(counts, effect.gain - penalty, 0.0)
+        net = np.where(counts, effect.gain - family.penalty, 0.0)
         better = net > best_net
         best_net[better], best_level[better] = net[better], levels[better]
     return [
-        _Candidate(family, int(part), float(best_level[part]), float(penalty[part]), float(best_net[part]))
-        for part in np.flatnonzero(best_net > 0)
+        _Candidate(family, part, float(best_level[part]), float(family.penalty[part]), float(best_net[part]))
+        for part in np.flatnonzero(best_net > 0).tolist()
     ]
+
+
+def _likely(model: Model, family: Family, state: Floats, before: Floats) -> Mask:
+    """Return the parts that may explain enough, without trying a level.
+
+    No part gains more than the misfits of its worse links. Of the links that no cause holds back so far,
+    enough must be worse than normal.
+    """
+    worse = np.flatnonzero(before > 0.5 * _WORSE)
+    misfit = _loss(before[worse])
+    free = model.slowdown(model.start(), state) == 0
+    most, low, touched = np.zeros(family.count + 1), np.zeros(family.count + 1), np.zeros(family.count + 1)
+    # Label -1 is counted after the last part.
+    for labels in family.labels:
+        label = labels[worse]
+        most += np.bincount(label % (family.count + 1), misfit, family.count + 1)
+        low += np.bincount(label[free[worse]] % (family.count + 1), minlength=family.count + 1)
+        if not free.all():
+            held = labels[~free]
+            touched += np.bincount(held % (family.count + 1), minlength=family.count + 1)
+    enough = low[:-1] >= _NEARLY * family.agree * (family.sizes - touched[:-1])
+    return family.possible & (most[:-1] > family.penalty) & enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,12 +329,6 @@ def _effects(model: Model, family: Family, state: Floats, before: Floats, levels
         contradict += np.bincount(label, lower < 0, family.count)
         slower += np.bincount(label, favours * model.slowdown(state[at], after), family.count)
     return _Effects(gain, agree, contradict, slower / np.maximum(agree, 1))
-
-
-def _penalty(family: Family) -> Floats:
-    sizes = sum(np.bincount(labels[labels >= 0], minlength=family.count) for labels in family.labels)
-    choices = max(1, int(family.possible.sum()))
-    return _LEAST_GAIN + family.cost + np.log(choices) + 0.5 * np.log(np.maximum(sizes, 1))
 
 
 def _settled(model: Model, causes: Sequence[Cause]) -> tuple[list[Cause], Floats]:

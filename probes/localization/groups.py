@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.base import Floats, Ints
+from probes.base import Floats, Indices
 
 __all__ = ["MAD_TO_SIGMA", "quantiles", "upper_median"]
 
@@ -12,7 +12,7 @@ __all__ = ["MAD_TO_SIGMA", "quantiles", "upper_median"]
 MAD_TO_SIGMA = 1.4826
 
 
-def quantiles(labels: Ints, values: Floats, count: int, share: float) -> Floats:
+def quantiles(labels: Indices, values: Floats, count: int, share: float) -> Floats:
     """Return the quantile of the ``values`` of each of ``count`` groups; NaN if a group has none.
 
     It is the value at or above the exact quantile, so it always is one of the values. Takes O(n log n).

@@ -47,7 +47,7 @@ def latencies(
     table: LinkTable, classes: Indices, divisions: Sequence[Racks], bought_s: float | None
 ) -> Latencies:
     """Explain the latencies of ``table``, which has one link a pair of ranks."""
-    rack = divisions[0].of_host if divisions else None
+    rack = divisions[0].apart() if divisions else None
     level = -normal(table, -table.alpha, classes, rack).level
     if bought_s is not None and level.min() > np.log(bought_s) + _SHORT_OF_BOUGHT:
         fast = table.alpha[table.alpha < np.log(bought_s) + _SHORT_OF_BOUGHT]

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from probes.base import Floats, Indices, Ints, Mask, floats, ints
-from probes.link_costs import Profile
+from probes.link_costs import Links, Profile
 
 __all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
 
@@ -47,7 +47,8 @@ class LinkTable:
 
     ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is the logarithm of the
     median time per byte over the best, ``late`` that of the 90th percentile. ``width`` is the standard error
-    of ``rate`` from the bootstrap interval. ``alpha`` is NaN where an end waited for a core.
+    of ``rate`` from the bootstrap interval. ``alpha`` is NaN where an end waited for a core. ``again`` masks
+    links that were measured again, alone.
     """
 
     ends: Ends
@@ -59,6 +60,7 @@ class LinkTable:
     wander: Floats
     late: Floats
     width: Floats
+    again: Mask
 
     def __len__(self) -> int:
         return len(self.src)
@@ -67,6 +69,14 @@ class LinkTable:
         """Return the links of these rows of the table."""
         columns = (name for name in self.__dataclass_fields__ if name != "ends")
         return LinkTable(self.ends, *(getattr(self, name)[rows] for name in columns))
+
+    @cached_property
+    def usual_wander(self) -> float:
+        return float(np.median(self.wander))
+
+    @cached_property
+    def usual_late(self) -> float:
+        return float(np.median(self.late))
 
     @cached_property
     def src_host(self) -> Ints:
@@ -107,13 +117,9 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
     Links that were inferred from others are left out, because they are no further evidence.
     """
     ends, links = ends_of(profile), profile.links
-    measured = (
-        ~links.flagged("inferred") if any("inferred" in words for words in links.flags) else _all(links.src)
-    )
-    late = links.flagged("preempted") if any("preempted" in words for words in links.flags) else None
     alpha = np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S))
-    if late is not None:
-        alpha[late] = np.nan
+    alpha[_flagged(links, "preempted")] = np.nan
+    measured, again = ~_flagged(links, "inferred"), _flagged(links, "retested")
     inside = ends.host[links.src] == ends.host[links.dst]
     best = links.beta_s_per_byte
     columns = {
@@ -134,11 +140,15 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
             ints(links.dst[rows]),
             ints(rows),
             **{name: floats(values[rows]) for name, values in columns.items()},
+            again=again[rows],
         )
         for rows in (np.flatnonzero(measured & ~inside), np.flatnonzero(measured & inside))
     )
     return between, within
 
 
-def _all(column: Ints) -> Mask:
-    return np.ones(len(column), dtype=np.bool_)
+def _flagged(links: Links, word: str) -> Mask:
+    """Return the rows with a flag; most profiles have none, and then no string is split."""
+    if any(word in words for words in set(links.flags)):
+        return links.flagged(word)
+    return np.zeros(len(links.src), dtype=np.bool_)

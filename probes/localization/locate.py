@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from probes.base import Floats, Indices, longs, rate_text
+from probes.base import Indices, longs, rate_text
 from probes.link_costs import Profile
 from probes.localization.fit import Cause, Explanation
 from probes.localization.latency import Latencies, latencies, one_a_pair
@@ -118,13 +118,14 @@ def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fau
     count = int(planned.max()) + 1
     rails = Racks(planned, tuple(map(str, range(count))))
     nics = longs([ends.nic[once.src], ends.nic[once.dst]])
-    moves = moved(rails, nics, once.alpha - nearest[codes])
+    moves = moved(rails, nics, once.alpha - nearest[codes], np.zeros(len(once), dtype=np.int64))
     faults = [
         Fault(
             "miswired",
             (ends.nic_names[nic],),
             evidence=(
-                f"latencies of {ends.nic_names[nic]} are those of rail {rail}, the plan says rail {planned[nic]}",
+                f"latencies of {ends.nic_names[nic]} are those of rail {rail}, "
+                f"the plan says rail {planned[nic]}",
             ),
         )
         for nic, rail in sorted(moves.items())
@@ -143,7 +144,7 @@ def _racks(
     if plan is None or not plan.racks:
         return by_latency(once, plain, hosts), []
     racks = by_plan(plan, hosts)
-    moves = moved(racks, longs([once.src_host, once.dst_host]), plain)
+    moves = moved(racks, longs([once.src_host, once.dst_host]), plain, slots(once, slot))
     division = racks.of_host.copy()
     division[list(moves)] = list(moves.values())
     faults = [
@@ -222,15 +223,14 @@ def _latency_fault(cause: Cause, found: Latencies) -> Fault:
 
 def _flapping_fault(cause: Cause, table: LinkTable) -> Fault:
     at = cause.links
-    times, usual = (np.exp(np.median(one)) for one in (table.late[at], table.late))
+    times, usual = np.exp(np.median(table.late[at])), np.exp(table.usual_late)
     text = (
         f"{len(at)} {cause.subject} are unsteady: one message of ten takes {times:.2f} times as long "
         f"as the fastest, normal is {usual:.2f}"
     )
     rows = tuple(table.row[at].tolist())
-    return Fault(
-        "flapping", cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,), _sureness(cause)
-    )
+    level = float(np.exp(-cause.severity))
+    return Fault("flapping", cause.parts, level, 0.0, rows, (text,), _sureness(cause))
 
 
 def _sureness(cause: Cause) -> Literal["certain", "likely", "possible"]:
@@ -309,8 +309,8 @@ def _varies(table: LinkTable, at: Indices) -> bool:
     """Return whether these links vary more than most."""
     if not len(at):
         return False
-    more: list[Floats] = [table.wander, table.late]
-    return any(float(np.median(one[at]) - np.median(one)) > _LOSS_VARIES for one in more)
+    more = (np.median(table.wander[at]) - table.usual_wander, np.median(table.late[at]) - table.usual_late)
+    return float(max(more)) > _LOSS_VARIES
 
 
 def _other_trunks(found: Sequence[Fault], trunks: Iterable[Fault]) -> list[Fault]:
@@ -328,7 +328,8 @@ def _with_processors(found: Sequence[Fault], processors: Sequence[Fault]) -> lis
     slow = {fault.parts[0]: fault for fault in processors}
     kept = []
     for fault in found:
-        by = slow.get(fault.parts[0]) if len(fault.parts) == 1 else None
+        hosts = {_host_of(part) for part in fault.parts}
+        by = slow.get(hosts.pop()) if len(hosts) == 1 else None
         if by is None or fault.level < by.level / _BY_CPU or fault.kind in ("loss", "miswired"):
             kept.append(fault)
         else:

@@ -77,7 +77,7 @@ class Fault:
 
 
 def joined(one: Fault, other: Fault) -> Fault:
-    """Return the fault that two faults of the same parts are: both ways of a host or a pair, the worse level."""
+    """Return the one fault that two faults of the same parts are, such as both ways of a host."""
     kind, parts = one.kind, one.parts
     if "pair" in kind and (kind != other.kind or parts != other.parts):
         kind, parts = "pair", tuple(sorted(parts))

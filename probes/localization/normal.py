@@ -1,8 +1,8 @@
 """Normal values of links, and their noise: what a sound link of each class carries, and its latency.
 
-A class is a pair of positions in a host (NIC 0 to NIC 2 crosses rails, NIC 0 to NIC 0 does not), within a rack
-or between racks. What is normal comes from the fast links of most hosts, so that slow hosts, up to half of
-them, do not count. What was bought replaces it if the cluster as a whole falls short of that.
+A class is a pair of positions in a host (NIC 0 to NIC 2 crosses rails, NIC 0 to NIC 0 does not), within a
+rack or between racks. What is normal comes from the fast links of most hosts, so that slow hosts, up to half
+of them, do not count. What was bought replaces it if the cluster as a whole falls short of that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LEAST_SIGMA = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """The normal logarithm of each link; ``short`` is by how much the whole falls short of what was bought."""
+    """The normal logarithm of each link; ``short`` is by how much all links fall short of the offer."""
 
     level: Floats
     short: float = 0.0
@@ -56,15 +56,15 @@ def normal(
     between racks may have a lower level by design. ``bought`` is the value that was bought.
     """
     found = np.empty(len(values))
-    src_host, count = table.src_host, len(table.ends.host_names)
+    hosts = table.src_host, table.dst_host
     across = np.zeros(len(values), dtype=np.bool_)
     if rack is not None:
-        here, there = rack[src_host], rack[table.dst_host]
+        here, there = rack[hosts[0]], rack[hosts[1]]
         across = (here >= 0) & (there >= 0) & (here != there)
+        if across.any():
+            found[across] = _by_class(values, classes, across, (here, there), racks=True)
     if (~across).any():
-        found[~across] = _by_class(values, classes, ~across, src_host, count)
-    if rack is not None and across.any():
-        found[across] = _by_class(values, classes, across, here, int(rack.max()) + 1, there)
+        found[~across] = _by_class(values, classes, ~across, hosts, racks=False)
     if across.any() and (~across).any():
         gap = float(np.median(found[~across]) - np.median(found[across]))
         if abs(gap) < _ALIKE:
@@ -75,26 +75,27 @@ def normal(
     near = np.isfinite(values) & (np.abs(values - bought) < SHORT)
     expected = float(np.median(values[near])) if near.sum() >= 2 else bought
     found += max(0.0, expected - float(found.max())) if short >= SHORT else 0.0
-    # If some links of a class are as bought, the class is not slower by design, however many of them are slow.
+    # If some links of a class are as bought, the class is not slower by design, however many are slow.
     every, reached = np.bincount(classes), np.bincount(classes[near], minlength=int(classes.max()) + 1)
     as_bought = (reached >= _AS_BOUGHT * every) & (reached >= 2)
     return Normal(np.where(as_bought[classes], np.maximum(found, expected), found), short)
 
 
-def level(values: Floats, source: Indices, count: int, target: Indices | None = None) -> float:
-    """Return the level that the fast links of most of ``count`` sources reach.
+def level(values: Floats, first: Indices, second: Indices, count: int, *, racks: bool = False) -> float:
+    """Return the level that the fast links of most of ``count`` hosts reach.
 
-    A source is a host. With ``target``, sources and targets are racks, and each pair of racks counts once,
-    because a small rack has few links.
+    ``first`` and ``second`` are the hosts at the ends of each link. With ``racks`` they are racks, of which
+    each pair counts once, because a small rack has few links.
     """
     ok = np.isfinite(values)
-    source = source[ok]
-    if target is None:
-        best = upper_median(quantiles(source, values[ok], count, _SLOW_LINKS))
+    first, second, values = first[ok], second[ok], values[ok]
+    if racks:
+        pairs = quantiles(first * count + second, values, count * count, 0.5).reshape(count, count)
+        pairs = np.where(np.isfinite(pairs), pairs, -np.inf)
+        best = upper_median(np.maximum(pairs, pairs.T).max(axis=1))
     else:
-        pairs = quantiles(source * count + target[ok], values[ok], count * count, 0.5).reshape(count, count)
-        best = upper_median(np.where(np.isfinite(pairs), pairs, -np.inf).max(axis=1))
-    values = values[ok]
+        ends, twice = np.concatenate((first, second)), np.concatenate((values, values))
+        best = upper_median(quantiles(ends, twice, count, _SLOW_LINKS))
     near = values[np.abs(values - best) < _NEAR]
     return float(np.median(near)) if len(near) else best
 
@@ -123,20 +124,16 @@ def slots(table: LinkTable, slot: Indices) -> Indices:
 
 
 def _by_class(
-    values: Floats,
-    classes: Indices,
-    these: Mask,
-    source: Indices,
-    count: int,
-    target: Indices | None = None,
+    values: Floats, classes: Indices, these: Mask, ends: tuple[Indices, Indices], *, racks: bool
 ) -> Floats:
     """Return the normal value of the links ``these``; classes with alike levels, or few links, are one."""
     ok = these & np.isfinite(values)
     if not ok.any():
         return np.zeros(int(these.sum()))
+    count = int(max(end.max() for end in ends)) + 1
 
     def level_of(here: Mask) -> float:
-        return level(values[here], source[here], count, None if target is None else target[here])
+        return level(values[here], ends[0][here], ends[1][here], count, racks=racks)
 
     whole = level_of(ok)
     found = np.full(int(classes.max()) + 1, whole)

@@ -1,8 +1,8 @@
-"""The parts that links cross, as families of possible causes: hosts, NICs, ranks, pairs, trunks, the fabric."""
+"""The parts that links cross, as families of possible causes: hosts, NICs, ranks, pairs, trunks, fabric."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,16 +17,18 @@ __all__ = ["FABRIC", "WHOLE", "families", "families_inside", "is_trunk"]
 FABRIC = "fabric"
 WHOLE = (FABRIC,)
 # Rarer kinds cost more: a rank or a pair is blamed only if no host explains as much, and one way of a pair
-# only if the other is sound. A fault of two links is as likely as two of one.
-# A fault of the fabric, or of a trunk, holds back all its links. If only most of them are slow, most hosts are.
+# only if the other is sound.
+_OF_HOST, _OF_TRUNK, _OF_NIC, _OF_PAIR, _OF_END_PAIR = 0.0, 2.0, 2.0, 4.0, 6.0
+# Of two divisions of hosts that both have a trunk of the same links, the first is better known.
+_OF_DIVISION = 2.0
+# A fault of the fabric, or of a trunk, holds back all its links. If only most are slow, most hosts are slow.
 _ALL, _TRUNK = 0.97, 0.9
-_OF_HOST, _OF_TRUNK, _OF_NIC, _OF_PAIR, _OF_END_PAIR = 0.0, 1.0, 1.0, 2.0, 4.0
 
 
 def families(
     table: LinkTable,
     divisions: Sequence[Racks],
-    least: dict[str, float],
+    least: Mapping[str, float],
     *,
     directed: bool = True,
     fabric: bool = False,
@@ -34,9 +36,9 @@ def families(
 ) -> list[Family]:
     """Return the families of parts of the links of ``table``.
 
-    ``least`` has the smallest slowdown that counts, as a logarithm, of "end", "pair", "one way" (of a pair) and "trunk". Without
-    ``directed`` both ways of a part are one. With ``fabric``, one cause may hold back all links. With
-    ``end_pairs``, pairs of NICs and of ranks are parts, too.
+    ``least`` has the smallest slowdown that counts, as a logarithm, of "end", "pair", "one way" (of a pair),
+    "trunk" and "fabric". Without ``directed`` both ways of a part are one. With ``fabric``, one cause may
+    hold back all links. With ``end_pairs``, pairs of NICs and of ranks are parts, too.
     """
     ends = table.ends
     found = list(_of_ends(table, ends.host, ends.host_names, _OF_HOST, least, directed))
@@ -50,27 +52,14 @@ def families(
         found += _of_ends(table, ranks, ends.rank_names, _OF_NIC, least, directed)
         if end_pairs:
             found += _of_pairs(table, ranks, ends.rank_names, _OF_END_PAIR, least, directed)
-    for racks in divisions:
-        found += _of_racks(table, racks, least["trunk"], directed)
+    for at, racks in enumerate(divisions):
+        found += _of_racks(table, racks, least["trunk"], _OF_TRUNK + at * _OF_DIVISION, directed)
     if fabric:
-        labels = np.zeros(len(table), dtype=np.int64)
-        found.append(
-            Family(
-                "fabric",
-                (labels,),
-                1,
-                lambda _: WHOLE,
-                least["fabric"],
-                0.0,
-                _yes(1),
-                "links between hosts",
-                _ALL,
-            )
-        )
+        found.append(_whole("fabric", table, least, "links between hosts"))
     return found
 
 
-def families_inside(table: LinkTable, least: dict[str, float], *, fabric: bool) -> list[Family]:
+def families_inside(table: LinkTable, least: Mapping[str, float], *, fabric: bool) -> list[Family]:
     """Return the families of parts of links inside hosts: ranks, pairs of ranks, and all of a host."""
     ends = table.ends
     host, count = table.src_host.astype(np.int64), len(ends.host_names)
@@ -90,20 +79,7 @@ def families_inside(table: LinkTable, least: dict[str, float], *, fabric: bool) 
         *_of_pairs(table, ranks, ends.rank_names, _OF_PAIR, least, directed=True),
     ]
     if fabric:
-        labels = np.zeros(len(table), dtype=np.int64)
-        found.append(
-            Family(
-                "inside",
-                (labels,),
-                1,
-                lambda _: WHOLE,
-                least["fabric"],
-                0.0,
-                _yes(1),
-                "links inside hosts",
-                _ALL,
-            )
-        )
+        found.append(_whole("inside", table, least, "links inside hosts"))
     return found
 
 
@@ -117,7 +93,7 @@ def _of_ends(
     unit: Indices,
     names: Sequence[str],
     cost: float,
-    least: dict[str, float],
+    least: Mapping[str, float],
     directed: bool,
 ) -> Iterator[Family]:
     """Yield the families of what sends, of what receives, and of both."""
@@ -128,12 +104,13 @@ def _of_ends(
     def name(part: int) -> tuple[str, ...]:
         return (names[part],)
 
-    yield Family(
-        "host", (src, dst), count, name, least["end"], cost, sends | receives, "links from and to {0}"
-    )
+    def family(kind: FaultKind, labels: tuple[Indices, ...], possible: Mask, subject: str) -> Family:
+        return Family(kind, labels, count, name, least["end"], cost, possible, subject)
+
+    yield family("host", (src, dst), sends | receives, "links from and to {0}")
     if directed:
-        yield Family("egress", (src,), count, name, least["end"], cost, sends, "links from {0}")
-        yield Family("ingress", (dst,), count, name, least["end"], cost, receives, "links to {0}")
+        yield family("egress", (src,), sends, "links from {0}")
+        yield family("ingress", (dst,), receives, "links to {0}")
 
 
 def _of_pairs(
@@ -141,24 +118,24 @@ def _of_pairs(
     unit: Indices,
     names: Sequence[str],
     cost: float,
-    least: dict[str, float],
+    least: Mapping[str, float],
     directed: bool,
 ) -> Iterator[Family]:
     """Yield the families of pairs, both ways and one way; only measured pairs are parts."""
     src, dst, count = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64), len(names)
 
-    def family(kind: FaultKind, first: Indices, second: Indices, subject: str) -> Family:
-        codes, labels = np.unique(first * count + second, return_inverse=True)
-        name, every = _pair_name(codes, names), _yes(len(codes))
-        smallest = least["pair"] if kind == "pair" else least.get("one way", least["pair"])
-        return Family(kind, (labels,), len(codes), name, smallest, cost, every, subject)
-
-    yield family("pair", np.minimum(src, dst), np.maximum(src, dst), "links between {0} and {1}")
+    one_way = src * count + dst
+    measured = np.bincount(one_way, minlength=count * count) > 0
+    both = measured & measured.reshape(count, count).T.ravel() if directed else measured
+    pair = np.minimum(src, dst) * count + np.maximum(src, dst)
+    name, subject = _pair_name(names), "links between {0} and {1}"
+    yield Family("pair", (pair,), count * count, name, least["pair"], cost, both, subject)
     if directed:
-        yield family("one_way_pair", src, dst, "links from {0} to {1}")
+        smallest, subject = least.get("one way", least["pair"]), "links from {0} to {1}"
+        yield Family("one_way_pair", (one_way,), count * count, name, smallest, cost, measured, subject)
 
 
-def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> Iterator[Family]:
+def _of_racks(table: LinkTable, racks: Racks, least: float, cost: float, directed: bool) -> Iterator[Family]:
     """Yield the families of trunks: between two racks, and, if there are more, those of each rack."""
     here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
     across = (here >= 0) & (there >= 0) & (here != there)
@@ -167,14 +144,10 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
     count = len(racks)
 
     def family(first: Indices, second: Indices, subject: str) -> Family:
-        codes, labels = np.unique(np.where(across, first * count + second, -1), return_inverse=True)
-        skipped = int(codes[0] == -1)
-        codes = codes[skipped:]
-        several = np.bincount(labels, minlength=len(codes) + skipped)[skipped:] > 2
-        name = _pair_name(codes, racks.names)
-        return Family(
-            "trunk", (labels - skipped,), len(codes), name, least, _OF_TRUNK, several, subject, _TRUNK
-        )
+        labels = np.where(across, first * count + second, -1)
+        several = np.bincount(labels[across], minlength=count * count) > 2
+        name = _pair_name(racks.names)
+        return Family("trunk", (labels,), count * count, name, least, cost, several, subject, _TRUNK)
 
     yield family(np.minimum(here, there), np.maximum(here, there), "links between racks {0} and {1}")
     if directed:
@@ -189,7 +162,7 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
             return (racks.names[part],)
 
         def uplinks(labels: tuple[Indices, ...], subject: str) -> Family:
-            return Family("trunk", labels, count, name, least, _OF_TRUNK, several, subject, _TRUNK)
+            return Family("trunk", labels, count, name, least, cost, several, subject, _TRUNK)
 
         yield uplinks((src, dst), "links between rack {0} and other racks")
         if directed:
@@ -197,9 +170,9 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, directed: bool) -> I
             yield uplinks((dst,), "links from other racks to rack {0}")
 
 
-def _pair_name(codes: Indices, names: Sequence[str]) -> Callable[[int], tuple[str, ...]]:
+def _pair_name(names: Sequence[str]) -> Callable[[int], tuple[str, ...]]:
     def name(part: int) -> tuple[str, ...]:
-        first, second = divmod(int(codes[part]), len(names))
+        first, second = divmod(part, len(names))
         return names[first], names[second]
 
     return name
@@ -207,9 +180,13 @@ def _pair_name(codes: Indices, names: Sequence[str]) -> Callable[[int], tuple[st
 
 def _several_peers(unit: Indices, peer: Indices, count: int) -> Mask:
     """Return which units have links with several others; otherwise a slow pair explains as much."""
-    pairs = np.unique(unit * count + peer) // count
-    return np.bincount(pairs, minlength=count) > 1
+    met = np.zeros((count, count), dtype=np.bool_)
+    met[unit, peer] = True
+    several: Mask = met.sum(axis=1) > 1
+    return several
 
 
-def _yes(count: int) -> Mask:
-    return np.ones(count, dtype=np.bool_)
+def _whole(kind: FaultKind, table: LinkTable, least: Mapping[str, float], subject: str) -> Family:
+    """Return the family of one part that all links cross."""
+    labels, possible = np.zeros(len(table), dtype=np.int64), np.ones(1, dtype=np.bool_)
+    return Family(kind, (labels,), 1, lambda _: WHOLE, least["fabric"], 0.0, possible, subject, _ALL)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from probes.base import Floats, Indices, Mask, longs
+from probes.base import Floats, Indices, Mask, floats, longs
 from probes.link_costs import SharedPort
 from probes.localization.groups import MAD_TO_SIGMA, quantiles
 from probes.localization.links import LinkTable
@@ -26,13 +26,17 @@ __all__ = ["Racks", "by_latency", "by_plan", "by_ports", "by_reach", "moved"]
 _APART, _LEAST_GAP = 4.0, 0.05
 # At most so many gaps between sorted latencies are tried; a host with a slow start makes one each.
 _MOST_GAPS = 24
-# Of the pairs of hosts that a division puts on one side of the gap, at least this share must be there.
-_CLEAN = 0.95
+# Of the pairs of hosts within racks, at least this share must be on the near side of the gap. The others have
+# a latency of their own.
+_CLEAN = 0.8
 _TRUNK = "trunk "
 # A host belongs to another rack if its links then fit better by this much (logarithm of the likelihood), and
 # if all but a few of them fit: a misfit counts at most so many standard deviations.
 _MOVES, _MOST_MISFIT = 20.0, 4.0
 _FITS = 2.0
+# So few standard deviations from the mean are 30 % of normal values. The other 70 % do not matter: two wrong
+# hosts in racks of four spoil half of the links within these.
+_SIGMAS_OF_30_PERCENT = 0.385
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,10 @@ class Racks:
         """Return the division without names."""
         sides = (frozenset(np.flatnonzero(self.of_host == rack).tolist()) for rack in range(len(self)))
         return tuple(sorted(sides, key=sorted))
+
+    def apart(self) -> Indices:
+        """Return the rack of each host; hosts of unknown racks have racks of their own."""
+        return np.where(self.of_host < 0, len(self) + np.arange(len(self.of_host)), self.of_host)
 
     @property
     def is_division(self) -> bool:
@@ -96,7 +104,7 @@ def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks |
     values = pairs[np.isfinite(pairs)]
     ordered = np.sort(values)
     gaps = np.diff(ordered)
-    best: tuple[float, Indices] | None = None
+    best: tuple[float, Indices, float] | None = None
     for at in np.argsort(-gaps)[:_MOST_GAPS]:
         if gaps[at] < _LEAST_GAP / 4:
             break
@@ -108,19 +116,22 @@ def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks |
         if len(set(division[division >= 0].tolist())) < 2:
             continue
         within = (division[first] >= 0) & (division[first] == division[second])
-        across = ~within
+        across = (division[first] >= 0) & (division[second] >= 0) & ~within
         if not across.any() or near[within].mean() < _CLEAN:
             continue
         levels = float(np.median(values[within])), float(np.median(values[across]))
         spread = max(_mad(values[within]), _mad(values[across]))
-        if levels[1] - levels[0] < max(_LEAST_GAP, _APART * spread):
+        gap = levels[1] - levels[0]
+        if gap < max(_LEAST_GAP, _APART * spread):
             continue
-        misfit = float(np.abs(values - np.where(within, *levels)).sum())
+        # Hosts without a rack count as far from all; what is still farther has another reason.
+        misfit = float(np.minimum(np.abs(values - np.where(within, *levels)), gap).sum())
         if best is None or misfit < best[0]:
-            best = misfit, division
+            best = misfit, division, gap
     if best is None:
         return None
-    return _named(hosts, [int(rack) if rack >= 0 else None for rack in best[1]])
+    division = _with_single(best[1], first, second, values, best[2])
+    return _named(hosts, [int(rack) if rack >= 0 else None for rack in division])
 
 
 def by_reach(table: LinkTable, normal: Mask, hosts: Sequence[str]) -> Racks | None:
@@ -139,16 +150,18 @@ def by_reach(table: LinkTable, normal: Mask, hosts: Sequence[str]) -> Racks | No
     return found if found.is_division else None
 
 
-def moved(racks: Racks, groups: Indices, values: Floats) -> dict[int, int]:
+def moved(racks: Racks, groups: Indices, values: Floats, classes: Indices) -> dict[int, int]:
     """Return the hosts (or NICs) whose links fit another rack (or rail) than that of ``racks``, with it.
 
     ``groups`` has the units of the links' ends, two columns. ``values`` are logarithms that are low within a
-    rack and high between racks. One unit at a time is moved, the clearest first.
+    rack and high between racks, each at its own level in each of the ``classes``. One unit at a time is
+    moved, the clearest first.
     """
-    division, found = racks.of_host.copy(), {}
+    division = racks.of_host.copy()
+    found: dict[int, int] = {}
     count = len(division)
     for _ in range(count):
-        best = _clearest_move(division, len(racks), groups, values, set(found))
+        best = _clearest_move(division, len(racks), groups, values, classes, set(found))
         if best is None:
             break
         unit, rack = best
@@ -158,7 +171,7 @@ def moved(racks: Racks, groups: Indices, values: Floats) -> dict[int, int]:
 
 
 def _clearest_move(
-    division: Indices, racks: int, groups: Indices, values: Floats, done: set[int]
+    division: Indices, racks: int, groups: Indices, values: Floats, classes: Indices, done: set[int]
 ) -> tuple[int, int] | None:
     src, dst = groups
     here, there = division[src], division[dst]
@@ -167,14 +180,18 @@ def _clearest_move(
     across = known & (here != there)
     if same.sum() < 2 or across.sum() < 2:
         return None
-    near, far = float(np.median(values[same])), float(np.median(values[across]))
-    sigma = max(min(_mad(values[same]), _mad(values[across])), 0.01)
-    if far - near < max(_LEAST_GAP, _FITS * sigma):
+    near, far = (
+        _levels(values, classes, same, 0.4),
+        _levels(values, classes, across, 0.6),
+    )
+    deviation = np.abs(values - np.where(same, near, far))[known]
+    sigma = max(float(np.quantile(deviation, 0.3)) / _SIGMAS_OF_30_PERCENT, 0.01)
+    if np.median(far - near) < max(_LEAST_GAP, _FITS * sigma):
         return None
 
     def misfit(expected_far: Mask, at: Indices) -> Floats:
-        size = np.abs(values[at] - np.where(expected_far, far, near)) / sigma
-        return np.minimum(size, _MOST_MISFIT) ** 2 / 2
+        size = np.abs(values[at] - np.where(expected_far, far[at], near[at])) / sigma
+        return floats(np.minimum(size, _MOST_MISFIT) ** 2 / 2)
 
     ends = [(src[known], there[known]), (dst[known], here[known])]
     rows = np.flatnonzero(known)
@@ -198,6 +215,12 @@ def _clearest_move(
     return int(units[at]), int(best_rack[at])
 
 
+def _levels(values: Floats, classes: Indices, these: Mask, share: float) -> Floats:
+    """Return for each link a quantile of ``these`` links of its class, or of all of them if it has none."""
+    found = quantiles(classes[these], values[these], int(classes.max()) + 1, share)
+    return np.where(np.isfinite(found), found, np.quantile(values[these], share))[classes]
+
+
 def _components(count: int, first: Indices, second: Indices) -> Indices:
     graph = coo_matrix((np.ones(len(first)), (first, second)), shape=(count, count))
     return longs(connected_components(graph, directed=False)[1])
@@ -207,6 +230,24 @@ def _without_single(division: Indices) -> Indices:
     """Return the division with -1 for hosts that are alone: their rack cannot be told from themselves."""
     sizes = np.bincount(division)
     return np.where(sizes[division] > 1, division, -1)
+
+
+def _with_single(division: Indices, first: Indices, second: Indices, values: Floats, gap: float) -> Indices:
+    """Return the division with hosts of no rack in that to which they are nearest, if it is clear.
+
+    Such a host has more latency to all others, and yet less to those of its rack.
+    """
+    found = division.copy()
+    racks = int(division.max()) + 1
+    for host in np.flatnonzero(division < 0):
+        mine = (first == host) | (second == host)
+        other = division[np.where(first == host, second, first)]
+        here = mine & (other >= 0)
+        level = quantiles(other[here], values[here], racks, 0.5)
+        order = np.argsort(level)  # racks without a host are NaN, which is last
+        if racks > 1 and level[order[1]] - level[order[0]] > 0.5 * gap:
+            found[host] = order[0]
+    return found
 
 
 def _named(hosts: Sequence[str], keys: Sequence[object]) -> Racks:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import Floats, Indices, Mask
-from probes.localization.fit import Ceiling, Explanation, Family, explain
+from probes.localization.fit import ENDS, Ceiling, Explanation, Family, explain
 from probes.localization.groups import quantiles
 from probes.localization.links import LinkTable
 from probes.localization.model import Bought, FabricPlan
@@ -20,17 +20,15 @@ __all__ = ["Rates", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
 # a packet); single links differ by more than hosts, each of which has many links.
-_LEAST = {
-    "end": -float(np.log(0.95)),
-    "pair": -float(np.log(0.9)),
-    "trunk": -float(np.log(0.9)),
-    "fabric": SHORT,
-}
+_END, _LINK = -float(np.log(0.95)), -float(np.log(0.9))
+_LEAST = {"end": _END, "pair": _LINK, "trunk": _LINK, "fabric": SHORT}
 # If hosts differ anyway, one must be so many standard deviations of hosts below normal, but one below this
 # share of the normal rate is slow however unequal the others are.
 _Z, _SLOW_ANYWAY = 4.5, -float(np.log(2 / 3))
 # A rack of a trunk of unknown rate is told by the links that reach this share of normal.
 _REACHED = -float(np.log(0.93))
+# More single slow links than this in one cluster are disturbances, unless they were slow alone, too.
+_MOST_SINGLE = 4
 # Smallest unsteadiness that counts. A disturbance of one pass makes a fifth of the samples of one link late,
 # by a factor that is seldom above 2; it does not hit both ways of a pair, nor most links of a host.
 _LEAST_UNSTEADY = {
@@ -88,7 +86,7 @@ def rates(
     if len(again) > len(tried):
         second = _fewest(model, parts(again))
         found = min(found, second, key=lambda one: one.total)
-    return Rates(table, level, deviation, sigma, usual.short, found)
+    return Rates(table, level, deviation, sigma, usual.short, _without_disturbed(found, table))
 
 
 def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Explanation:
@@ -112,16 +110,27 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Explanation:
 
 
 def _fewest(model: Ceiling, parts: Sequence[Family]) -> Explanation:
-    """Return the better of two explanations, with trunks and without.
+    """Return the better of two explanations, one of all parts and one of hosts and NICs alone.
 
     A trunk of a small rack has more links than each of its hosts, so it is tried first even if the hosts
     explain more.
     """
     found = explain(model, parts)
     if any(is_trunk(cause.family) for cause in found.causes):
-        without = explain(model, [family for family in parts if not is_trunk(family)])
-        found = min(found, without, key=lambda one: one.total)
+        of_ends = explain(model, [family for family in parts if family.kind in ENDS])
+        found = min(found, of_ends, key=lambda one: one.total)
     return found
+
+
+def _without_disturbed(found: Explanation, table: LinkTable) -> Explanation:
+    """Return the explanation without single links that were measured once, if there are many of them.
+
+    Among a million links, some are disturbed in every pass. Independent faults of so many links are unlikely.
+    """
+    single = [cause for cause in found.causes if len(cause.links) == 1 and not table.again[cause.links[0]]]
+    if len(single) <= _MOST_SINGLE:
+        return found
+    return replace(found, causes=tuple(cause for cause in found.causes if cause not in single))
 
 
 def _explained_without_trunks(model: Ceiling, found: Explanation) -> Mask:
@@ -142,11 +151,17 @@ def _with_reach(table: LinkTable, normal_links: Mask, divisions: Sequence[Racks]
 
 
 def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float) -> Floats:
-    """Return the level, where links between racks carry what the planned trunk does, at most a NIC's rate."""
+    """Return the level, where links between racks carry what the planned trunk does, at most a NIC's rate.
+
+    What they carry, if it is about that, is known better than the share that payload reaches.
+    """
     here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
     across = (here >= 0) & (there >= 0) & (here != there)
     most = float(np.median(level[~across])) if (~across).any() else float(level.max())
-    return np.where(across, np.maximum(level, min(most, trunk)), level)
+    expected = min(most, trunk)
+    if across.any() and abs(float(np.median(table.rate[across])) - expected) < SHORT:
+        expected = float(np.median(table.rate[across]))
+    return np.where(across, expected, level)
 
 
 def _least_of_hosts(table: LinkTable, deviation: Floats, sigma: float) -> float:
@@ -160,4 +175,4 @@ def _least_of_hosts(table: LinkTable, deviation: Floats, sigma: float) -> float:
     above = middle[middle > 0]
     by_chance = 0.5 * np.pi * sigma**2 * 2 * count / max(1, 2 * len(table))
     unequal = max(0.0, float(np.mean(above**2)) - by_chance) if len(above) else 0.0
-    return max(_LEAST["end"], min(_Z * float(np.sqrt(unequal)), _SLOW_ANYWAY))
+    return max(_END, min(_Z * float(np.sqrt(unequal)), _SLOW_ANYWAY))

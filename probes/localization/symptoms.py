@@ -1,12 +1,13 @@
-"""Symptoms beside the links: lost packets, slow processors, trunks measured in company, links inside hosts."""
+"""Symptoms beside links between hosts: lost packets, slow processors, thin trunks, links inside hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 
-from probes.base import Floats, ints, rate_text
+from probes.base import Floats, rate_text
 from probes.link_costs import HostMemory, Profile, SentSegments, SharedPort
 from probes.localization.fit import Ceiling, explain
 from probes.localization.groups import MAD_TO_SIGMA
@@ -39,7 +40,10 @@ def lossy_hosts(segments: Sequence[SentSegments]) -> dict[str, SentSegments]:
 
 
 def shunned(segments: Sequence[SentSegments]) -> str:
-    """Return the only host that retransmits little where all others do; packets to it get lost. "" if none."""
+    """Return the only host that retransmits little where all others retransmit, "" if there is none.
+
+    Packets to that host get lost.
+    """
     if len(segments) < _FEWEST_HOSTS:
         return ""
     least, *others = sorted(segments, key=lambda one: one.share)
@@ -73,8 +77,8 @@ def slow_processors(memory: Sequence[HostMemory]) -> Iterator[Fault]:
                 (one.host,),
                 level=float(np.exp(-value)),
                 evidence=(
-                    f"{one.host} copies and adds in memory {np.exp(value):.2f} times as slowly as most hosts: "
-                    f"{speed:.3g} GB/s copied by a core, normal is {normal:.3g}",
+                    f"{one.host} copies and adds in memory {np.exp(value):.2f} times as slowly as most "
+                    f"hosts: {speed:.3g} GB/s copied by a core, normal is {normal:.3g}",
                 ),
                 sure="certain" if len(memory) >= _FEWEST_HOSTS else "likely",
             )
@@ -98,19 +102,17 @@ def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) 
         normal = min(usual, _sent_by(min(sides, key=len), port, profile))
         if carried < _SLOW_TRUNK * normal:
             parts = _trunk_parts(sides, racks, profile)
-            text = (
-                f"flows through {port.name} carry {rate_text(carried)} in all, normal is {rate_text(normal)}"
-            )
-            fault = Fault(
-                "trunk", parts, carried / normal, 0.0, port.links, (text,), "certain" if planned else "likely"
-            )
+            rates = f"{rate_text(carried)} in all, normal is {rate_text(normal)}"
+            text = f"flows through {port.name} carry {rates}"
+            sure: Literal["certain", "likely"] = "certain" if planned else "likely"
+            fault = Fault("trunk", parts, carried / normal, 0.0, port.links, (text,), sure)
             before = found.get(parts)
             found[parts] = fault if before is None else joined(before, fault)
     yield from found.values()
 
 
 def _sent_by(hosts: Sequence[str], port: SharedPort, profile: Profile) -> float:
-    """Return what the hosts can send together: one transfer each NIC, at the fastest rate through the port."""
+    """Return what the hosts can send together: each NIC as fast as the fastest link through the port."""
     nics = {(one.host, one.nic) for one in profile.ranks if one.host in set(hosts)}
     return len(nics) / float(profile.links.beta_s_per_byte[list(port.links)].min())
 
@@ -144,15 +146,15 @@ def inside_hosts(table: LinkTable, bought: Bought | None) -> Iterator[Fault]:
 def _usual_inside(table: LinkTable) -> Floats | None:
     """Return the normal logarithm of the rate of each link inside a host; None if nothing is comparable."""
     ends = table.ends
-    hosts = len(set(table.src_host.tolist()))
+    hosts = len(ends.host_names)
     if hosts >= _FEWEST_HOSTS and len(set(np.bincount(ends.host).tolist())) == 1:
         classes = slots(table, ends.slot)
         found = np.empty(len(table))
         for one in np.unique(classes):
             here = classes == one
-            found[here] = level(table.rate[here], table.src_host[here], len(ends.host_names))
+            found[here] = level(table.rate[here], table.src_host[here], table.dst_host[here], hosts)
         return found
-    whole = level(table.rate, ints(table.src), len(ends.host))
+    whole = level(table.rate, table.src, table.dst, len(ends.host))
     # Some links may be faster than most by design, such as NVLink bridges.
     alike = np.abs(table.rate - whole) < _LEAST_INSIDE["end"]
     return np.full(len(table), whole) if alike.mean() >= 0.5 else None

@@ -1,0 +1,415 @@
+"""Named samples of each kind of fault, and what must not change which faults are found."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from faulty_profile import RATE, Faulty
+from hypothesis import given, settings, strategies as st
+
+from probes.base import ints
+from probes.link_costs import HostMemory, Links, Profile, SentSegments, SharedPort
+from probes.localization import Bought, FabricPlan, Fault, locate
+
+EVERY = list(range(6))
+OFFER = Bought("1 GB/s", nic_bytes_per_s=RATE / 0.92)
+
+
+def named(faults: list[Fault]) -> list[tuple[str, tuple[str, ...]]]:
+    return sorted((fault.kind, fault.parts) for fault in faults)
+
+
+def slow_egress(net: Faulty) -> None:
+    net.rate[net.between([2], EVERY)] *= 0.5
+
+
+def slow_ingress(net: Faulty) -> None:
+    net.rate[net.between(EVERY, [2])] *= 0.6
+
+
+def slow_host(net: Faulty) -> None:
+    net.rate[net.of(2)] *= 0.7
+
+
+def small_mtu(net: Faulty) -> None:
+    net.rate[net.of(2)] *= 0.9
+
+
+def unlike_ways(net: Faulty) -> None:
+    net.rate[net.between([2], EVERY)] *= 0.5
+    net.rate[net.between(EVERY, [2])] *= 0.75
+
+
+def slow_pair(net: Faulty) -> None:
+    net.rate[1, 4] *= 0.5
+    net.rate[4, 1] *= 0.5
+
+
+def slow_way(net: Faulty) -> None:
+    net.rate[4, 1] *= 0.5
+
+
+def slow_trunk(net: Faulty) -> None:
+    net.racks([0, 1, 2, 3], [4, 5])
+    net.rate[net.between([0, 1, 2, 3], [4, 5]) | net.between([4, 5], [0, 1, 2, 3])] *= 0.4
+
+
+def slow_uplink(net: Faulty) -> None:
+    net.racks([0, 1], [2, 3], [4, 5])
+    net.rate[net.between([2, 3], [0, 1, 4, 5]) | net.between([0, 1, 4, 5], [2, 3])] *= 0.4
+
+
+def far_host(net: Faulty) -> None:
+    net.alpha_s[net.of(3)] += 1e-3
+
+
+def far_pair(net: Faulty) -> None:
+    net.alpha_s[net.between([0], [5]) | net.between([5], [0])] += 1e-3
+
+
+def two_far_hosts(net: Faulty) -> None:
+    net.alpha_s[net.of(3)] += 1e-3
+    net.alpha_s[net.of(1)] += 2e-3
+
+
+def far_and_slow(net: Faulty) -> None:
+    far_host(net)
+    net.rate[net.of(3)] *= 0.3
+
+
+def unsteady_host(net: Faulty) -> None:
+    net.late[net.of(3)] = 4.0
+
+
+def unsteady_pair(net: Faulty) -> None:
+    net.late[net.between([0], [5]) | net.between([5], [0])] = 4.0
+
+
+def lossy_sender(net: Faulty) -> None:
+    net.rate[net.between([3], EVERY)] *= 0.5
+    net.late[net.between([3], EVERY)] = 2.0
+    net.segments = tuple(SentSegments(name, 100_000, 3_000 if name == "gpu4" else 1) for name in net.names())
+
+
+def lossy_receiver(net: Faulty) -> None:
+    net.rate[net.between(EVERY, [3])] *= 0.5
+    net.late[net.between(EVERY, [3])] = 2.0
+    net.segments = tuple(SentSegments(name, 100_000, 1 if name == "gpu4" else 500) for name in net.names())
+
+
+def silent_loss(net: Faulty) -> None:
+    net.segments = tuple(SentSegments(name, 100_000, 3_000 if name == "gpu4" else 1) for name in net.names())
+
+
+def slow_memory(net: Faulty) -> None:
+    net.memory = tuple(
+        HostMemory(name, (1024, 4096), (cost, cost), (cost, cost))
+        for name in net.names()
+        for cost in [2e-10 if name == "gpu5" else 1e-10]
+    )
+
+
+def slow_cpu(net: Faulty) -> None:
+    slow_memory(net)
+    net.rate[net.of(4)] *= 0.5
+    net.alpha_s[net.of(4)] *= 1.5
+
+
+def two_at_once(net: Faulty) -> None:
+    slow_egress(net)
+    net.rate[net.between(EVERY, [4])] = 0.3 * RATE
+
+
+def none(net: Faulty) -> None:
+    """Nothing is wrong."""
+
+
+SAMPLES: list[tuple[Callable[[Faulty], None], list[tuple[str, tuple[str, ...]]]]] = [
+    (slow_egress, [("egress", ("gpu3",))]),
+    (slow_ingress, [("ingress", ("gpu3",))]),
+    (slow_host, [("host", ("gpu3",))]),
+    (small_mtu, [("host", ("gpu3",))]),
+    (unlike_ways, [("host", ("gpu3",))]),
+    (slow_pair, [("pair", ("gpu2", "gpu5"))]),
+    (slow_way, [("one_way_pair", ("gpu5", "gpu2"))]),
+    (slow_trunk, [("trunk", ("gpu1,gpu2,gpu3,gpu4", "gpu5,gpu6"))]),
+    (slow_uplink, [("trunk", ("gpu3,gpu4",))]),
+    (far_host, [("latency", ("gpu4",))]),
+    (far_pair, [("latency", ("gpu1", "gpu6"))]),
+    (two_far_hosts, [("latency", ("gpu2",)), ("latency", ("gpu4",))]),
+    (far_and_slow, [("latency", ("gpu4",))]),
+    (unsteady_host, [("flapping", ("gpu4",))]),
+    (unsteady_pair, [("flapping", ("gpu1", "gpu6"))]),
+    (lossy_sender, [("loss", ("gpu4",))]),
+    (lossy_receiver, [("loss", ("gpu4",))]),
+    (silent_loss, [("loss", ("gpu4",))]),
+    (slow_memory, [("cpu", ("gpu5",))]),
+    (slow_cpu, [("cpu", ("gpu5",))]),
+    (two_at_once, [("egress", ("gpu3",)), ("ingress", ("gpu5",))]),
+    (none, []),
+]
+
+
+@pytest.mark.parametrize(("inject", "expected"), SAMPLES, ids=[sample[0].__name__ for sample in SAMPLES])
+@pytest.mark.parametrize("offer", [None, OFFER], ids=["", "bought"])
+def test_each_kind_of_fault_is_named_and_nothing_else(inject, expected, offer):
+    net = Faulty()
+    inject(net)
+    assert named(locate(net.profile(), offer)) == expected
+
+
+def test_evidence_has_counts_rates_and_the_normal_value():
+    net = Faulty()
+    slow_egress(net)
+    (fault,) = locate(net.profile())
+    (sentence,) = fault.evidence
+    assert sentence.startswith("5 of 5 links from gpu3 carry 0.5")
+    assert sentence.endswith("GB/s") and "normal is " in sentence
+    assert fault.level == pytest.approx(0.5, rel=0.03)
+    profile = net.profile()
+    assert [profile.links.src[row] for row in fault.rows] == [2] * 5
+    assert fault.sure == "certain"
+
+
+def test_latency_has_the_seconds_that_are_too_much():
+    net = Faulty()
+    far_host(net)
+    (fault,) = locate(net.profile())
+    assert fault.extra_s == pytest.approx(1e-3, rel=0.05)
+    assert "take 1.0" in fault.evidence[0] and "normal is 20 us" in fault.evidence[0].replace("19.9", "20")
+
+
+def test_the_rate_of_a_long_link_is_not_a_second_fault():
+    net = Faulty()
+    far_and_slow(net)
+    (fault,) = locate(net.profile())
+    assert fault.level == pytest.approx(0.3, rel=0.05) and len(fault.evidence) == 2
+
+
+def test_a_slow_host_with_somewhat_more_latency_is_slow():
+    net = Faulty()
+    net.rate[net.of(3)] *= 0.3
+    net.alpha_s[net.of(3)] *= 2.0
+    (fault,) = locate(net.profile())
+    assert (fault.kind, fault.parts) == ("host", ("gpu4",))
+    assert fault.extra_s == pytest.approx(20e-6, rel=0.1)
+
+
+def test_a_thin_trunk_between_two_racks_is_only_possible_without_a_plan():
+    net = Faulty()
+    slow_trunk(net)
+    plan = FabricPlan({"A": ("gpu1", "gpu2", "gpu3", "gpu4"), "B": ("gpu5", "gpu6")})
+    (without,), (planned,) = locate(net.profile()), locate(net.profile(), plan=plan)
+    assert (without.sure, planned.sure) == ("possible", "certain")
+    assert planned.parts == ("A", "B")
+
+
+def test_a_trunk_that_is_as_thin_as_planned_is_no_fault():
+    net = Faulty()
+    slow_trunk(net)
+    racks = {"A": ("gpu1", "gpu2", "gpu3", "gpu4"), "B": ("gpu5", "gpu6")}
+    assert locate(net.profile(), plan=FabricPlan(racks, trunk_bytes_per_s=0.4 * RATE)) == []
+
+
+def test_four_slow_hosts_of_six_are_named_where_it_is_known_what_was_bought():
+    net = Faulty()
+    for host in range(4):
+        net.rate[net.of(host)] = 0.6 * RATE
+    assert named(locate(net.profile(), OFFER)) == [("host", (f"gpu{host}",)) for host in range(1, 5)]
+
+
+def test_a_cluster_that_is_slow_as_a_whole_has_one_fault_if_it_is_known_what_was_bought():
+    net = Faulty()
+    net.rate *= 0.6
+    (fault,) = locate(net.profile(), OFFER)
+    assert (fault.kind, fault.parts) == ("fabric", ("fabric",))
+    assert fault.level == pytest.approx(0.6, rel=0.03)
+    assert locate(net.profile()) == []
+
+
+def test_latency_of_the_whole_fabric_is_compared_with_what_was_bought():
+    net = Faulty()
+    assert named(locate(net.profile(), Bought("5 us", latency_s=5e-6))) == [("latency", ("fabric",))]
+    assert locate(net.profile(), Bought("20 us", latency_s=20e-6)) == []
+
+
+def test_a_host_in_another_rack_than_planned_is_miswired():
+    net = Faulty(hosts=8)
+    net.racks([0, 1, 2, 3], [4, 5, 6, 7])
+    names = net.names()
+    plan = FabricPlan({"A": (*names[:3], names[4]), "B": (names[3], *names[5:])})
+    faults = locate(net.profile(), plan=plan)
+    assert named(faults) == [("miswired", ("gpu4",)), ("miswired", ("gpu5",))]
+    assert faults[0].evidence == ("latencies of gpu4 are those of rack A, the plan says rack B",)
+
+
+def test_a_nic_on_another_rail_than_planned_is_miswired():
+    net = Faulty(hosts=6, ranks=4)
+    rail = np.tile(np.arange(4), 6)
+    rail[[9, 10]] = rail[[10, 9]]
+    net.alpha_s[rail[:, None] != rail[None, :]] += 10e-6
+    plan = FabricPlan(rails={(name, f"mlx5_{nic}"): nic for name in net.names() for nic in range(4)})
+    assert named(locate(net.profile(), plan=plan)) == [
+        ("miswired", ("gpu3 mlx5_1",)),
+        ("miswired", ("gpu3 mlx5_2",)),
+    ]
+
+
+def test_a_slow_nic_is_named_and_not_its_host():
+    net = Faulty(ranks=4)
+    net.rate[9, net.host != 2] *= 0.5
+    assert named(locate(net.profile())) == [("egress", ("gpu3 mlx5_1",))]
+
+
+def test_links_across_rails_may_be_slower_by_design():
+    net = Faulty(ranks=2)
+    slot = np.tile([0, 1], 6)
+    across = (slot[:, None] != slot[None, :]) & net.between(EVERY, EVERY)
+    net.rate[across] *= 0.5
+    net.alpha_s[across] *= 2
+    assert locate(net.profile()) == []
+
+
+def test_what_is_slow_inside_a_host_is_named_by_its_siblings():
+    net = Faulty(ranks=4)
+    net.rate[8, 9:12] *= 0.3
+    net.rate[9:12, 8] *= 0.3
+    net.rate[20, 21] *= 0.3
+    net.rate[21, 20] *= 0.3
+    assert named(locate(net.profile())) == [
+        ("inside", ("gpu3 rank 8",)),
+        ("inside", ("gpu6 rank 20", "gpu6 rank 21")),
+    ]
+
+
+def test_one_host_is_compared_with_itself():
+    net = Faulty(hosts=1, ranks=8)
+    assert locate(net.profile()) == []
+    net.rate[3, :] *= 0.4
+    assert named(locate(net.profile())) == [("inside", ("gpu1 rank 3",))]
+
+
+def test_of_two_hosts_only_a_difference_of_the_two_ways_shows():
+    net = Faulty(hosts=2)
+    assert locate(net.profile()) == []
+    assert named(locate(net.profile(), Bought("3 GB/s", 3 * RATE))) in (
+        [("fabric", ("fabric",))],
+        [("pair", ("gpu1", "gpu2"))],
+    )
+    net.rate[0, 1] *= 0.5
+    assert named(locate(net.profile())) == [("one_way_pair", ("gpu1", "gpu2"))]
+
+
+def test_a_trunk_that_carries_less_in_all_than_the_others_is_slow():
+    net = Faulty(hosts=9)
+    names = net.names()
+    ports = []
+    for first, carried in ((0, 2.0), (3, 1.2), (6, 2.0)):
+        near = [first, first + 1, first + 2]
+        far = [host for host in range(9) if host not in near]
+        for src, dst in ((near, far), (far, near)):
+            rows = [8 * a + b - (b > a) for a in src for b in dst]
+            sides = " → ".join(",".join(names[host] for host in side) for side in (src, dst))
+            ports.append(SharedPort(f"trunk {sides}", tuple(rows), "measured", 1 / (carried * RATE)))
+    net.ports = tuple(ports)
+    (fault,) = locate(net.profile())
+    assert (fault.kind, fault.parts, len(fault.evidence)) == ("trunk", ("gpu4,gpu5,gpu6",), 2)
+
+
+def test_a_wait_for_a_core_is_no_latency():
+    net = Faulty()
+    far_host(net)
+    net.flags = {(3, peer): "preempted" for peer in EVERY} | {(peer, 3): "preempted" for peer in EVERY}
+    assert locate(net.profile()) == []
+
+
+def test_inferred_links_are_no_evidence():
+    net = Faulty()
+    net.rate[3, 1] *= 0.5
+    net.flags = {(3, 1): "inferred"}
+    assert locate(net.profile()) == []
+
+
+def test_a_ring_of_links_shows_the_slow_one():
+    net = Faulty(hosts=8)
+    net.unmeasured = {(a, b) for a in range(8) for b in range(8) if b != (a + 1) % 8}
+    net.rate[3, 4] *= 0.5
+    assert named(locate(net.profile())) == [("one_way_pair", ("gpu4", "gpu5"))]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([sample for sample in SAMPLES if sample[0] is not far_and_slow]), st.floats(0.01, 40))
+def test_the_unit_of_rates_does_not_matter(sample, scale):
+    inject, expected = sample
+    net = Faulty()
+    inject(net)
+    assert named(locate(net.profile(scale))) == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(SAMPLES), st.permutations(EVERY))
+def test_the_order_of_ranks_does_not_matter(sample, order):
+    inject, expected = sample
+    net = Faulty()
+    inject(net)
+    found = named(locate(reordered(net.profile(), order)))
+
+    def parts(one: tuple[str, tuple[str, ...]]) -> tuple[str, frozenset[str] | tuple[str, ...]]:
+        names = [",".join(sorted(part.split(","))) for part in one[1]]
+        return one[0], tuple(names) if one[0] == "one_way_pair" else frozenset(names)
+
+    assert sorted(map(str, map(parts, found))) == sorted(map(str, map(parts, expected))) or set(
+        map(parts, found)
+    ) == set(map(parts, expected))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_a_sound_cluster_has_no_faults(hosts, ranks, seed):
+    if hosts * ranks > 1:
+        assert locate(Faulty(hosts, ranks, seed).profile()) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.floats(0.2, 1.0))
+def test_any_part_of_the_links_gives_faults_of_these_links(hosts, seed, share):
+    net = Faulty(hosts)
+    net.rate[0, 1] *= 0.2
+    net.alpha_s[net.of(1)] *= 5
+    rng = np.random.default_rng(seed)
+    pairs = [(a, b) for a in range(hosts) for b in range(hosts) if a != b]
+    net.unmeasured = {pair for pair in pairs[1:] if rng.random() > share}
+    profile = net.profile()
+    for fault in locate(profile):
+        assert np.isfinite([fault.level, fault.extra_s]).all()
+        assert set(fault.rows) <= set(range(len(profile.links.src)))
+        assert fault.evidence and "nan" not in " ".join(fault.evidence)
+
+
+def reordered(profile: Profile, order: list[int]) -> Profile:
+    """Return the profile with its ranks, and the rows of its links, in another order."""
+    new = np.argsort(order)
+    links = profile.links
+    src, dst = new[links.src], new[links.dst]
+    rows = np.lexsort((dst, src))
+    columns = {
+        name: getattr(links, name)[rows]
+        for name in Links.__dataclass_fields__
+        if name not in ("src", "dst", "flags")
+    }
+    ranks = tuple(
+        type(profile.ranks[0])(at, profile.ranks[old].host, profile.ranks[old].device)
+        for at, old in enumerate(order)
+    )
+    flags = tuple(links.flags[row] for row in rows)
+    return Profile(
+        ranks,
+        Links(ints(src[rows]), ints(dst[rows]), flags=flags, **columns),
+        (),
+        "mpi",
+        "simulated",
+        1.0,
+        2,
+        memory=profile.memory,
+        segments=profile.segments,
+    )
