@@ -4,9 +4,8 @@
         [--kinds egress,loss]
 
 Each case is a lab of network namespaces, drawn at random: hosts on one switch or in two racks, with a rate
-of their own, and one fault or none. `ccctl accept` runs inside, and its certificate is compared with the fault:
-*right* is the kind and the part and nothing else. The cost that it tells is compared with an all_reduce that
-runs in the same lab, then with the fault taken away. The last lines count by kind. Needs root.
+of their own, and one fault or none. `ccctl accept` runs inside, and its certificate is compared with the
+fault: *right* is the kind and the part, and nothing else. The last lines count by kind. Needs root.
 """
 
 from __future__ import annotations

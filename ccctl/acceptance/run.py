@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from probes.topology import Topology
     from synth.collective import Kind
 
-__all__ = ["AcceptanceRun"]
+__all__ = ["AcceptanceRun", "fitting_size"]
 
 _StageName = Literal["hosts", "links", "whole"]
 _STAGES: tuple[_StageName, ...] = ("hosts", "links", "whole")
@@ -209,7 +209,7 @@ class AcceptanceRun:
     def _whole(self) -> Sequence[str]:
         """Run collectives on all ranks; what fails or has no time left is left out, and said."""
         profile: Profile = self.folder.read("profile")
-        size_bytes = self.request.size_bytes or _fitting_size(profile)
+        size_bytes = self.request.size_bytes or fitting_size(profile)
         reports: list[Report] = []
         left_out: list[str] = []
         for kind in _COLLECTIVES:
@@ -297,7 +297,7 @@ def _with_topology(health: ClusterHealth, topology: Topology) -> ClusterHealth:
     return replace(health, hosts=tuple(hosts))
 
 
-def _fitting_size(profile: Profile) -> int:
+def fitting_size(profile: Profile) -> int:
     """Return the largest size whose all_reduce takes a fraction of a second on the measured network."""
     from exec.acceptance import collective_time_s
     from synth.networks import from_profile

@@ -234,13 +234,14 @@ def _refuse_unfinished(folder: AcceptanceFolder, output: str | None) -> None:
 
 def _judged(run: Any, folder: AcceptanceFolder, terms: Terms, options: AcceptOptions) -> Certificate:
     """Return the certificate, which is written in the folder, too."""
-    from ccctl.acceptance import measured_in
+    from ccctl.acceptance import fitting_size, measured_in
     from exec.acceptance import judge
 
     console.note("verdict: looking for the fewest faults that explain the measurements")
     measured = measured_in(folder)
-    if measured.report is not None and measured.report.rows:
-        terms = replace(terms, size_bytes=measured.report.rows[0].size_bytes)
+    if measured.profile is not None:
+        size_bytes = run.request.size_bytes or fitting_size(measured.profile)
+        terms = replace(terms, size_bytes=size_bytes)
     found = judge(measured, terms, run.stages(), run.skipped)
     found = replace(found, plan=options.plan or "", started=run.started)
     folder.write_certificate(found)

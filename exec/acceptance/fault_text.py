@@ -21,6 +21,7 @@ _DOES: dict[FaultKind, str] = {
     "miswired": "{part} is wired to another place than the plan says",
     "inside": "{part}: slower than the other links inside the host, {level} of {normal}",
 }
+_LATE_PAIR = "messages between {part} take {extra} longer than those between others"
 _REMEDY: dict[FaultKind, str] = {
     "egress": "check the cable, the transceiver and the PCIe link of its NIC; swap the cable first",
     "ingress": "check the cable, the transceiver and the switch port; swap the cable first",
@@ -40,11 +41,12 @@ _REMEDY: dict[FaultKind, str] = {
 
 def told(fault: Fault, bought: bool) -> str:
     """Return one sentence with the number and the normal value; ``bought``: the rates are those bought."""
-    two = fault.kind in ("pair", "one_way_pair") and len(fault.parts) == 2
+    two = fault.kind in ("pair", "one_way_pair", "latency") and len(fault.parts) == 2
     arrow = " → " if fault.kind == "one_way_pair" else " and "
     part = arrow.join(fault.parts) if two else ", ".join(fault.parts) or "the fabric"
     normal = "what was bought" if bought else "the normal rate"
-    return _DOES[fault.kind].format(
+    does = _LATE_PAIR if two and fault.kind == "latency" else _DOES[fault.kind]
+    return does.format(
         part=part, level=f"{fault.level:.0%}", normal=normal, extra=_seconds(fault.extra_s)
     )
 

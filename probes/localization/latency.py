@@ -53,8 +53,9 @@ def latencies(
         fast = table.alpha[table.alpha < np.log(bought_s) + _SHORT_OF_BOUGHT]
         expected = float(np.median(fast)) if len(fast) > 1 else float(np.log(bought_s))
         level = level - level.min() + expected
-    sigma = noise(table.alpha - level, _LEAST_SIGMA)
-    model = Sum(np.exp(table.alpha), np.exp(level), np.full(len(table), sigma))
+    # Where most round trips wait for cores, the best one did so too, perhaps, and shows little.
+    sigma = np.maximum(noise(table.alpha - level, _LEAST_SIGMA), table.jitter)
+    model = Sum(np.exp(table.alpha), np.exp(level), sigma)
     least = {**_LEAST, "fabric": _SHORT_OF_BOUGHT}
     parts = families(table, divisions, least, directed=False, fabric=bought_s is not None)
     return Latencies(table, model.values, model.normal, explain(model, parts))

@@ -47,8 +47,8 @@ class LinkTable:
 
     ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is the logarithm of the
     median time per byte over the best, ``late`` that of the 90th percentile. ``width`` is the standard error
-    of ``rate`` from the bootstrap interval. ``alpha`` is NaN where an end waited for a core. ``again`` masks
-    links that were measured again, alone.
+    of ``rate`` from the bootstrap interval. ``alpha`` is NaN where an end waited for a core. ``jitter`` is the
+    logarithm of the median latency over the best. ``again`` masks links that were measured again, alone.
     """
 
     ends: Ends
@@ -57,6 +57,7 @@ class LinkTable:
     row: Ints
     rate: Floats
     alpha: Floats
+    jitter: Floats
     wander: Floats
     late: Floats
     width: Floats
@@ -125,6 +126,8 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
     columns = {
         "rate": -np.log(best),
         "alpha": alpha,
+        "jitter": np.log(np.maximum(links.alpha_median_s, _LEAST_ALPHA_S))
+        - np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S)),
         "wander": np.log(np.maximum(links.beta_median_s_per_byte, best) / best),
         "late": np.log(np.maximum(links.beta_p90_s_per_byte, best) / best),
         # A 95 % interval of normal values is 3.92 standard deviations wide.
