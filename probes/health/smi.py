@@ -54,8 +54,8 @@ def versions_of(content: bytes | str, source: str = _SOURCE) -> dict[str, str]:
 def _health(gpu: GpuQuery) -> GpuHealth:
     return GpuHealth(
         bus_id=gpu.bus_id,
-        name=gpu.text("product_name"),
-        vbios=_known(gpu.text("vbios_version")),
+        name=gpu.word("product_name"),
+        vbios=gpu.word("vbios_version"),
         ecc_enabled=gpu.enabled("ecc_mode/current_ecc"),
         ecc_uncorrected=_sum(gpu, "ecc_errors/volatile/", *_UNCORRECTED),
         ecc_uncorrected_ever=_sum(gpu, "ecc_errors/aggregate/", *_UNCORRECTED),
@@ -83,14 +83,10 @@ def _health(gpu: GpuQuery) -> GpuHealth:
         ),
         temperature_c=gpu.whole_amount("C", "temperature/gpu_temp"),
         persistence=gpu.enabled("persistence_mode"),
-        compute_mode=_known(gpu.text("compute_mode")),
+        compute_mode=gpu.word("compute_mode"),
         mig=gpu.enabled("mig_mode/current_mig"),
         processes=_processes(gpu),
     )
-
-
-def _known(text: str) -> str:
-    return "" if text == "N/A" else text
 
 
 def _sum(gpu: GpuQuery, place: str, *names: str) -> int | None:

@@ -59,19 +59,14 @@ def _gpu(query: GpuQuery, index: int | None) -> Gpu:
         method=METHOD,
         index=index,
         vendor="nvidia",
-        name=_known(query.text("product_name")),
-        uuid=_known(query.text("uuid")),
+        name=query.word("product_name"),
+        uuid=query.word("uuid"),
         memory_bytes=round(total_mib * _MIB) if total_mib else None,
         mig=query.enabled("mig_mode/current_mig"),
-        fabric_cluster=_known(query.text("fabric/clusterUuid")) if joined else "",
+        fabric_cluster=query.word("fabric/clusterUuid") if joined else "",
         fabric_clique=query.count("fabric/cliqueId") if joined else None,
         fabric_state=state,
     )
-
-
-def _known(text: str) -> str:
-    """Return a text; "" for what the driver prints in place of one."""
-    return "" if text in ("N/A", "Unknown Error") or text.startswith("[") else text
 
 
 def _pci(query: GpuQuery) -> PciDevice:

@@ -43,6 +43,11 @@ class GpuQuery:
         found = (self.find(path) for path in paths)
         return next((" ".join(element.text.split()) for element in found if element is not None), "")
 
+    def word(self, *paths: str) -> str:
+        """Return a text; "" for what the driver prints in place of an unknown one."""
+        text = self.text(*paths)
+        return "" if text in ("N/A", "Unknown Error") or text.startswith("[") else text
+
     def count(self, *paths: str) -> int | None:
         """Return a whole number; None for any other text."""
         return whole(self.text(*paths), high=_LARGEST)

@@ -183,6 +183,9 @@ def _of_amd_json(content: bytes, source: str) -> _Tables:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(source, [f"the JSON of amd-smi: {error}"], hint=_HINT) from error
     found, names = _Tables(), {gpu.gpu: _name(gpu) for gpu in gpus}
+    if not all(0 <= number < _MOST_GPUS for number in names):
+        problem = f"the JSON of amd-smi: expected GPUs numbered from 0 to {_MOST_GPUS - 1}"
+        raise DataError(source, [problem], hint=_HINT)
     if len(set(names.values())) != len(gpus):
         raise DataError(source, ["the JSON of amd-smi: a GPU is there a second time"], hint=_HINT)
     for gpu in gpus:

@@ -25,9 +25,13 @@ _NVLINKS = re.compile(r"NV[1-9][0-9]{0,3}")
 # Two or more path types without a space between them.
 _PATH = rf"(?:X|{'|'.join(sorted(PATH_WORDS))}|{_NVLINKS.pattern})"
 _MERGED = re.compile(rf"{_PATH}{{2,64}}")
+# The digits after NV belong to it, so no list of CPUs is told from them.
+_MERGED_WITH_CPUS = re.compile(
+    rf"({_PATH}{{0,64}}(?:X|{'|'.join(sorted(PATH_WORDS))}))([0-9][0-9,-]{{0,999}})"
+)
 _NUMBERED = re.compile(r"(?:GPU|NIC)[0-9]{1,6}")
 _MERGED_NAMES = re.compile(rf"(?:{_NUMBERED.pattern}){{2,64}}")
-_LATER = re.compile(r"\s(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
+_LATER = re.compile(r"(?<=[\s0-9])(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
 # No host has more GPUs and NICs, and the work grows with the square of their number.
 _MOST_DEVICES = 256
@@ -145,7 +149,10 @@ def _row(grid: DeviceMatrix, line: str, number: int, *, last: bool) -> Iterator[
 
 
 def _separated(word: str) -> list[str]:
-    """Return the cells in a word: "NODENODE" is two cells."""
+    """Return the cells in a word: "NODENODE" is two cells, "SYS0-27" a cell and CPUs."""
+    with_cpus = _MERGED_WITH_CPUS.fullmatch(word)
+    if with_cpus:
+        return [*re.findall(_PATH, with_cpus[1]), with_cpus[2]]
     return re.findall(_PATH, word) if _MERGED.fullmatch(word) else [word]
 
 

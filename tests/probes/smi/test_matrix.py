@@ -176,6 +176,27 @@ def test_cells_and_names_that_a_terminal_merged_are_separated():
         read(merged.replace("PIXSYS", "PIXSYSSYS"))
 
 
+def test_columns_and_cpus_that_a_terminal_merged_are_separated():
+    merged = (
+        MODERN.replace("NIC1\tCPU", "NIC1CPU").replace("SYS\t0-23", "SYS0-23").replace("PXB\t24", "PXB24")
+    )
+    assert merged.count("NIC1CPU") == merged.count("SYS0-23,48-71") == merged.count("PXB24-47,72-95") == 1
+    assert read(merged).hosts == read(MODERN).hosts
+
+
+def test_a_gpu_whose_nvlinks_all_others_miss_is_a_finding():
+    others = [["NV18" if n != m else "X" for m in range(4)] for n in range(4)]
+    lost = [
+        [word if 2 not in (n, m) or n == m else "NODE" for m, word in enumerate(row)]
+        for n, row in enumerate(others)
+    ]
+    found = read(matrix(lost))
+    assert found.hosts[0].fabric_links() == 3 * 18
+    assert [(finding.where, finding.text) for finding in found.findings if finding.what == "link-down"] == [
+        ("box/gpu2", "0 up; others like it have 18 up")
+    ]
+
+
 def test_the_matrix_of_pcie_alone_is_noted():
     legend = "Legend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe\n"
     pcie = matrix([["X", "PHB"], ["PHB", "X"]]) + legend

@@ -198,7 +198,9 @@ def test_node_0_stays_where_the_affinity_is_unknown():
         (amd_json(link_type=3), "the JSON of amd-smi"),
         (json.dumps(json.loads(amd_json()) * 2), "a GPU is there a second time"),
         (amd_json(gpu=7), "found none for 6 pairs"),
-        (json.dumps([{"gpu": n, "links": [], "link_type": {}} for n in range(5000)]), "found 5000 GPUs"),
+        (json.dumps([{"gpu": n, "links": [], "link_type": {}} for n in range(257)]), "from 0 to 255"),
+        (amd_json().replace('"gpu": 3', '"gpu": -3'), "from 0 to 255"),
+        (amd_json().replace('"gpu": 3', '"gpu": 1' + "0" * 40), "amd-smi"),
         (
             json.dumps({f"card{n}": {"(Topology) Numa Node": "0"} for n in range(5000)}),
             "of 1 to 256 GPUs, found 5000 GPUs",
