@@ -26,6 +26,8 @@ _MOST_REPLAYED = 256
 _MOST_TRIED = 1 << 16
 # Hosts are exchanged for others until nothing improves, at most so many times for each host left out.
 _MOST_EXCHANGES = 4
+# An exchange of hosts that gains less is within the error of the estimates.
+_LEAST_GAIN = 1e-3
 # Among more hosts, only so many of the slowest may be left out, besides those at fault and those asked for.
 _MOST_CANDIDATES = 32
 # Differences below this share are rounding.
@@ -152,7 +154,7 @@ class _Search:
                 if host not in found
             ]
             better = min(others, key=self._score, default=found)
-            if self._score(better) >= self._score(found):
+            if self._score(better)[0] >= self._score(found)[0] * (1 - _LEAST_GAIN):
                 break
             found = better
         return found
