@@ -145,6 +145,20 @@ def test_shape_changes_what_status_tells(lab_command, lab, described):
 
 
 @needs_lab
+def test_shape_loses_packets_and_shortens_them(lab_command, lab, described):
+    assert "loss out" not in lab_command(lab, "status").stdout
+    changed = lab_command(lab, "shape", "gpu1.egress = 2.5%", "gpu2.mtu = 576")
+    assert changed.returncode == 0, changed.stderr
+    first, second, _ = json.loads(lab_command(lab, "status", "--json").stdout)["hosts"]
+    assert (first["egress_loss"], first["ingress_loss"], first["mtu_bytes"]) == (0.025, 0, 1500)
+    assert (second["egress_loss"], second["egress_delay_s"], second["mtu_bytes"]) == (0, 0, 576)
+    drawn = lab_command(lab, "status").stdout
+    assert "loss out" in drawn and "2.5%" in drawn and "MTU" in drawn and "delay" not in drawn
+    assert lab_command(lab, "shape", "--from", described[1]).returncode == 0
+    assert "loss out" not in lab_command(lab, "status").stdout
+
+
+@needs_lab
 def test_a_name_that_is_taken_is_refused_until_it_is_free(lab_command, lab, described):
     again = lab_command(lab, "up", described[1])
     assert again.returncode == 75

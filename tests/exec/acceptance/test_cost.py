@@ -133,3 +133,10 @@ def test_a_host_that_cannot_be_reached_is_left_out():
     found = spares(severed, network, [], 1, size_bytes=SIZE)
     assert found.left_out == ("gpu3",)
     assert math.isfinite(found.time_s)
+
+
+def test_an_all_to_all_of_many_ranks_is_estimated():
+    times = [
+        collective_time_s(from_profile(cluster_profile(hosts, 2)), "all_to_all", SIZE) for hosts in (64, 66)
+    ]
+    assert times[1] / times[0] == pytest.approx((130 / 132) / (126 / 128), rel=0.05)

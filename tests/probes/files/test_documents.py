@@ -1,0 +1,28 @@
+"""Documents in JSON and TOML that nobody vouches for."""
+
+import pytest
+
+from probes.base import DataError
+from probes.files import parse_document
+
+
+def test_both_forms_give_a_table():
+    assert parse_document("[a]\nb = 1", "x", "TOML") == {"a": {"b": 1}}
+    assert parse_document('{"a": {"b": 1}}', "x", "JSON") == {"a": {"b": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "said"),
+    [
+        ("{", "JSON", "expected JSON"),
+        ("[1]", "JSON", "expected a table with names"),
+        ("a =", "TOML", "expected TOML"),
+        ("[" * 100_000, "JSON", "nested too deep"),
+        ('{"a": ' + "1" * 5000 + "}", "JSON", "expected JSON"),
+        (".".join("a" * 100) + " = 1", "TOML", "a key of up to 64 parts"),
+    ],
+)
+def test_anything_else_is_refused_with_its_source(text, form, said):
+    with pytest.raises(DataError, match=said) as refused:
+        parse_document(text, "plan.toml", form)
+    assert refused.value.source == "plan.toml"
