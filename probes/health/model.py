@@ -117,14 +117,15 @@ class NicHealth:
 
 @dataclass(frozen=True)
 class HostHealth:
-    """One host. ``alike`` maps a fact that should be equal on all hosts to its value, by a stable name.
+    """One host.
 
-    Names in ``alike`` are those of what an operator sets or installs: "kernel", "driver", "cuda", "nccl",
-    "mpi", "ofed", "governor", "numa_balancing", "memlock", "hugepages", "mtu eth0", "firmware mlx5_0"…
-    ``interface`` is the network interface of the default route. ``acs`` lists bridges with Access Control Services that redirect peer-to-peer traffic. ``environment``
-    maps a variable for communication libraries to (value, reason). ``iommu`` is "off", "passthrough" or
-    "translating", ``virtual_machine`` the name of the hypervisor or its product. ``pcie_switches`` counts the
-    PCIe switches that the host shows above GPUs and RDMA ports.
+    ``alike`` maps a fact that should be equal on all hosts to its value, by a stable name. Names in ``alike``
+    are those of what an operator sets or installs: "kernel", "driver", "cuda", "nccl", "mpi", "ofed",
+    "governor", "numa_balancing", "memlock", "hugepages", "mtu eth0", "firmware mlx5_0"… ``interface`` is the
+    network interface of the default route. ``acs`` lists bridges with Access Control Services that redirect
+    peer-to-peer traffic. ``environment`` maps a variable for communication libraries to (value, reason).
+    ``iommu`` is "off", "passthrough" or "translating", ``virtual_machine`` the name of the hypervisor or its
+    product. ``pcie_switches`` counts the PCIe switches that the host shows above GPUs and RDMA ports.
     """
 
     host: str

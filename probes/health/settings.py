@@ -19,6 +19,9 @@ __all__ = ["NONE", "counted", "device_facts", "kernel_facts"]
 # The value of a fact that was read and found absent, unlike one that could not be read.
 NONE = "none"
 _NVIDIA_VERSION = re.compile(r"Kernel Module\b.*?\s([0-9]+(?:\.[0-9]+)+)")
+# Names that the kernel and udev give to network interfaces; bridges and tunnels of containers have others,
+# which differ between hosts as they please.
+_NETWORK = re.compile(r"(eth|en[opsxPu]|ib|bond|hsn)[0-9a-z]")
 _MOST_VALUE = 200
 
 
@@ -45,7 +48,10 @@ def kernel_facts(root: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def device_facts(host: Host, nics: Sequence[NicHealth]) -> dict[str, str]:
-    """Return the facts that name each GPU and port of a machine, and how each port is set up."""
+    """Return the facts that name each GPU and port of a machine, and how each port is set up.
+
+    Of interfaces without a device, such as bonds and those of containers, only the MTU is one.
+    """
     devices = {device.bus_id: device for device in host.pci}
     gpus = [devices[gpu.bus_id] for gpu in host.gpus if gpu.bus_id in devices]
     ports = [nic for nic in nics if not nic.virtual]
@@ -68,6 +74,10 @@ def device_facts(host: Host, nics: Sequence[NicHealth]) -> dict[str, str]:
             f"gid {nic.name}": f"{nic.gid_type} {nic.gid_index}" if nic.gid_type else "",
         }
         facts |= {name: visible(value, _MOST_VALUE) for name, value in found.items() if value}
+    known = {nic.name for nic in nics}
+    for one in host.nics:
+        if one.name not in known and one.mtu and _NETWORK.match(one.name):
+            facts[f"mtu {one.name}"] = str(one.mtu)
     return facts
 
 
