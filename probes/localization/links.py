@@ -46,9 +46,9 @@ class LinkTable:
     """Links as columns: the ranks at both ends, the row in the profile, and what was measured.
 
     ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is the logarithm of the
-    median time per byte over the best, ``late`` that of the 90th percentile. ``width`` is the standard error
-    of ``rate`` from the bootstrap interval. ``alpha`` is NaN where an end waited for a core. ``jitter`` is the
-    logarithm of the median latency over the best. ``again`` masks links that were measured again, alone.
+    median time per byte over the best, ``late`` that of the 90th percentile, ``jitter`` that of the median
+    latency over the best. ``width`` is the standard error of ``rate`` from the bootstrap interval. ``alpha``
+    is NaN where an end waited for a core. ``again`` masks links that were measured again, alone.
     """
 
     ends: Ends
