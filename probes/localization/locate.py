@@ -287,14 +287,12 @@ def _one_loss_each(faults: Sequence[Fault]) -> list[Fault]:
 
 
 def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
-    """Return the faults without pairs and NICs of hosts that are unsteady: their links differ by chance."""
-    unsteady = {
-        fault.parts[0] for fault in faults if fault.kind in ("flapping", "loss") and len(fault.parts) == 1
-    }
+    """Return the faults without parts of what is unsteady, such as a NIC of a host: they differ by chance."""
+    unsteady = [set(fault.parts) for fault in faults if fault.kind in ("flapping", "loss")]
 
     def is_part_of_one(fault: Fault) -> bool:
         hosts = {_host_of(part) for part in fault.parts}
-        return bool(hosts & unsteady) and (len(fault.parts) == 2 or fault.parts[0] not in hosts)
+        return any(whole <= hosts and whole != set(fault.parts) for whole in unsteady)
 
     links = ("flapping", "loss", "pair", "one_way_pair", "egress", "ingress", "host")
     return [fault for fault in faults if fault.kind not in links or not is_part_of_one(fault)]

@@ -28,7 +28,7 @@ _ALIKE = 0.05
 _SLOW_LINKS = 0.75
 # Two of six hosts that are as bought have a fifteenth of the links between themselves.
 _AS_BOUGHT = 0.05
-_FEWEST_HOSTS, _FEWEST_IN_CLASS = 3, 6
+_FEWEST_HOSTS, _FEWEST_IN_CLASS = 3, 3
 # The first window of the noise, in logarithms, and how many standard deviations the next ones have.
 _WINDOW, _SIGMAS = 0.2, 4.5
 # Clocks and the choice of sizes make equal links differ by about 1 %.
@@ -101,8 +101,10 @@ def level(values: Floats, first: Indices, second: Indices, count: int, *, racks:
 
 
 def noise(deviation: Floats, least: float = _LEAST_SIGMA) -> float:
-    """Return the standard deviation of the links near their normal value."""
+    """Return the standard deviation of the links near their normal value, or of most if hardly any are near."""
     deviation = deviation[np.isfinite(deviation)]
+    if len(deviation) and (np.abs(deviation) < _WINDOW).mean() < _AS_BOUGHT:
+        deviation = deviation - np.median(deviation)
     window, sigma = _WINDOW, least
     for _ in range(3):
         near = deviation[np.abs(deviation) < window]

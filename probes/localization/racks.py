@@ -33,7 +33,11 @@ _TRUNK = "trunk "
 # A host belongs to another rack if its links then fit better by this much (logarithm of the likelihood), and
 # if all but a few of them fit: a misfit counts at most so many standard deviations.
 _MOVES, _MOST_MISFIT = 20.0, 4.0
-_FITS = 2.0
+_FITS = 3.0
+# A wrong host spoils over half of the links within a small rack, a far host a quarter of those between racks.
+_NEAR_SHARE, _FAR_SHARE = 0.25, 0.6
+# Round trips vary by some per cent even when nothing disturbs them.
+_LEAST_SIGMA = 0.02
 # So few standard deviations from the mean are 30 % of normal values. The other 70 % do not matter: two wrong
 # hosts in racks of four spoil half of the links within these.
 _SIGMAS_OF_30_PERCENT = 0.385
@@ -180,13 +184,10 @@ def _clearest_move(
     across = known & (here != there)
     if same.sum() < 2 or across.sum() < 2:
         return None
-    near, far = (
-        _levels(values, classes, same, 0.4),
-        _levels(values, classes, across, 0.6),
-    )
+    near, far = _levels(values, classes, same, _NEAR_SHARE), _levels(values, classes, across, _FAR_SHARE)
     deviation = np.abs(values - np.where(same, near, far))[known]
-    sigma = max(float(np.quantile(deviation, 0.3)) / _SIGMAS_OF_30_PERCENT, 0.01)
-    if np.median(far - near) < max(_LEAST_GAP, _FITS * sigma):
+    sigma = max(float(np.quantile(deviation, 0.3)) / _SIGMAS_OF_30_PERCENT, _LEAST_SIGMA)
+    if np.median(far - near) < max(_LEAST_GAP, 2.0 * sigma):
         return None
 
     def misfit(expected_far: Mask, at: Indices) -> Floats:

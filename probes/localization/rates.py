@@ -27,6 +27,8 @@ _LEAST = {"end": _END, "pair": _LINK, "trunk": _LINK, "fabric": SHORT}
 _Z, _SLOW_ANYWAY = 4.5, -float(np.log(2 / 3))
 # A rack of a trunk of unknown rate is told by the links that reach this share of normal.
 _REACHED = -float(np.log(0.93))
+# Two explanations of as many causes differ by so much in the logarithm of their likelihoods by chance.
+_BY_CHANCE = 8.0
 # More single slow links than this in one cluster are disturbances, unless they were slow alone, too.
 _MOST_SINGLE = 4
 # Smallest unsteadiness that counts. A disturbance of one pass makes a fifth of the samples of one link late,
@@ -118,7 +120,10 @@ def _fewest(model: Ceiling, parts: Sequence[Family]) -> Explanation:
     found = explain(model, parts)
     if any(is_trunk(cause.family) for cause in found.causes):
         of_ends = explain(model, [family for family in parts if family.kind in ENDS])
-        found = min(found, of_ends, key=lambda one: one.total)
+        # A slow trunk of two slow hosts fits no better than these hosts, but for chance.
+        fewer = len(of_ends.causes) <= len(found.causes)
+        if of_ends.total < found.total + (_BY_CHANCE if fewer else 0.0):
+            found = of_ends
     return found
 
 
