@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from exec.acceptance import Certificate, FaultCost, Culprit, Spares, Stage, WholeRow
+from exec.acceptance import Certificate, Culprit, FaultCost, Spares, Stage, WholeRow
 
 HOSTS = tuple(f"gpu{number:03}" for number in range(1, 13))
 GIB = 1 << 30

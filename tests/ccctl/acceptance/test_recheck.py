@@ -1,0 +1,112 @@
+"""A certificate is proven by the files beside it, and refused after a change of any byte of any of them."""
+
+import json
+import random
+
+import pytest
+from measured_clusters import host_health, measured_profile
+
+from ccctl.acceptance import AcceptanceFolder, measured_in, recheck
+from ccctl.artifacts import codec
+from exec.acceptance import Stage, Terms, bought, judge, read_plan
+from probes.health import ClusterHealth
+
+PLAN = b'racks = [["n0", "n1", "n2"], ["n3", "n4", "n5"]]\n'
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory):
+    """A folder with measurements of six hosts, one of them slow, with a plan, evidence and a certificate."""
+    folder = AcceptanceFolder(tmp_path_factory.mktemp("accepted"))
+    folder.write("health", ClusterHealth(tuple(host_health(f"n{at}") for at in range(6))))
+    folder.write("profile", measured_profile(6, slow_senders={2: 0.5}))
+    folder.keep("plan.toml", PLAN)
+    folder.keep("evidence/0-nccl.log", b"n1:7:7 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n")
+    stages = tuple(Stage(name, 1.0, done=True) for name in ("hosts", "links", "whole"))
+    terms = Terms(bought("100Gbit/s"), read_plan(PLAN, "plan.toml"), 1, "all_reduce", 1 << 26)
+    folder.write_certificate(judge(measured_in(folder), terms, stages))
+    return folder
+
+
+def files(folder):
+    return [path for path in sorted(folder.path.rglob("*")) if path.is_file()]
+
+
+def problems(folder):
+    path = str(folder.file("certificate.json"))
+    return recheck(path, codec.read(path, "certificate").body)
+
+
+def test_the_certificate_of_the_measurements_is_proven(accepted):
+    assert accepted.certificate().verdict == "refused"
+    assert problems(accepted) == []
+
+
+def test_a_changed_byte_of_any_measurement_is_found(accepted):
+    chance = random.Random(7)
+    for path in files(accepted):
+        if path.name == "certificate.json":
+            continue
+        whole = path.read_bytes()
+        for at in {0, len(whole) - 1, *(chance.randrange(len(whole)) for _ in range(5))}:
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            name = path.relative_to(accepted.path).as_posix()
+            assert any(one.startswith(f"{name}: changed") for one in problems(accepted)), (name, at)
+        path.write_bytes(whole)
+    assert problems(accepted) == []
+
+
+def test_a_changed_byte_of_the_certificate_is_found(accepted, run_ccctl):
+    path = accepted.file("certificate.json")
+    whole = path.read_bytes()
+    chance = random.Random(11)
+    for at in {*(chance.randrange(len(whole)) for _ in range(40)), len(whole) - 1}:
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert not is_proven(path), at
+    path.write_bytes(whole)
+    assert is_proven(path)
+
+
+def is_proven(path):
+    """Whether the certificate can be read and nothing is wrong with it."""
+    from ccctl.errors import CcctlError
+
+    try:
+        return recheck(str(path), codec.read(str(path), "certificate").body) == []
+    except (CcctlError, UnicodeDecodeError):
+        return False
+
+
+def test_a_verdict_that_was_sealed_without_measurements_is_found(accepted):
+    from dataclasses import replace
+
+    whole = accepted.file("certificate.json").read_bytes()
+    accepted.write_certificate(
+        replace(accepted.certificate(), verdict="accepted", culprits=(), reason="fine")
+    )
+    assert [one.partition(":")[0] for one in problems(accepted)] == ["verdict", "reason", "culprits"]
+    accepted.file("certificate.json").write_bytes(whole)
+
+
+def test_missing_and_added_files_are_found(accepted):
+    profile = accepted.file("profile.json")
+    whole = profile.read_bytes()
+    profile.unlink()
+    assert problems(accepted) == ["profile.json: missing, the verdict rests on it"]
+    profile.write_bytes(whole)
+    accepted.keep("evidence/1-more.log", b"NCCL")
+    assert problems(accepted) == ["evidence/1-more.log: the certificate does not name it"]
+    accepted.file("evidence/1-more.log").unlink()
+
+
+def test_verify_proves_it_and_refuses_it_with_exit_1(accepted, run_ccctl):
+    done = run_ccctl("verify", accepted.file("certificate.json"))
+    assert done.returncode == 0, done.stderr
+    assert "proven: refused" in done.stdout
+    health = accepted.file("health.json")
+    whole = health.read_bytes()
+    health.write_bytes(whole.replace(b"6.8.0", b"6.8.1", 1))
+    done = run_ccctl("verify", accepted.file("certificate.json"), "--json")
+    health.write_bytes(whole)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["findings"] == ["health.json: changed after the certificate was written"]

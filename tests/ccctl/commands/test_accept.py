@@ -1,0 +1,155 @@
+"""`ccctl accept` as an operator runs it: a verdict on this machine, interruptions, refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+from limits import HANG_S
+
+CCCTL = [sys.executable, "-P", "-m", "ccctl"]
+WORDS = ("accept", "-n", "2", "--size", "64K")
+FILES = {
+    "topology.json",
+    "health.json",
+    "profile.json",
+    "report.json",
+    "certificate.json",
+    "index.html",
+    "junit.xml",
+    "ctrf.json",
+    "drain.sh",
+    "conditions.json",
+    "accept.prom",
+}
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory):
+    """The folder of an acceptance of two ranks of this host, and what the command said."""
+    folder = tmp_path_factory.mktemp("accept")
+    done = subprocess.run(
+        [*CCCTL, *WORDS, "-o", "out", "--json"], cwd=folder, capture_output=True, text=True, timeout=HANG_S
+    )
+    return folder, done
+
+
+@pytest.mark.mpi
+def test_two_ranks_of_this_host_get_a_verdict_and_all_files(accepted):
+    folder, done = accepted
+    assert done.returncode in (0, 1), done.stderr
+    told = json.loads(done.stdout)
+    assert told["verdict"] in ("accepted", "accepted with remarks", "refused")
+    assert (done.returncode == 1) == (told["verdict"] == "refused")
+    assert {path.name for path in (folder / "out").iterdir()} >= FILES
+    body = json.loads((folder / "out/certificate.json").read_text())["body"]
+    assert [(stage["name"], stage["done"]) for stage in body["stages"]] == [
+        ("hosts", True),
+        ("links", True),
+        ("whole", True),
+    ]
+    assert {row["collective"] for row in body["whole"]} == {"all_reduce", "all_to_all"}
+    assert all(row["wrong"] == 0 for row in body["whole"])
+    assert ET.fromstring((folder / "out/junit.xml").read_text()).tag in ("testsuite", "testsuites")
+
+
+@pytest.mark.mpi
+def test_the_certificate_is_computed_again(accepted, run_ccctl):
+    folder, _ = accepted
+    done = run_ccctl("verify", folder / "out/certificate.json")
+    assert done.returncode == 0, done.stdout
+    profile = folder / "out/profile.json"
+    whole = profile.read_bytes()
+    profile.write_bytes(whole.replace(b"Open MPI", b"open MPI", 1) + b" ")
+    assert run_ccctl("verify", folder / "out/certificate.json").returncode == 1
+    profile.write_bytes(whole)
+
+
+@pytest.mark.mpi
+def test_an_interrupted_acceptance_goes_on_and_measures_nothing_twice(tmp_path, run_ccctl):
+    process = subprocess.Popen(
+        [*CCCTL, *WORDS, "-o", "out"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline_s = time.monotonic() + HANG_S
+    certificate = tmp_path / "out/certificate.json"
+    # The first stage is over as soon as the certificate is there.
+    while not certificate.exists() and process.poll() is None and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=HANG_S)
+    assert process.returncode in (130, -signal.SIGINT), said
+    body = json.loads(certificate.read_text())["body"]
+    assert body["verdict"] == "undecided"
+    assert body["stages"][0]["done"]
+    health = (tmp_path / "out/health.json").read_bytes()
+
+    again = run_ccctl(*WORDS, "-o", "out")
+    assert again.returncode == 2
+    assert "--resume" in again.stderr
+
+    done = subprocess.run(
+        [*CCCTL, *WORDS, "-o", "out", "--resume", "-q"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert (tmp_path / "out/health.json").read_bytes() == health
+    body = json.loads(certificate.read_text())["body"]
+    assert all(stage["done"] for stage in body["stages"])
+
+
+@pytest.mark.mpi
+def test_what_changed_since_an_earlier_acceptance_is_said(accepted, tmp_path, run_ccctl):
+    folder, _ = accepted
+    done = subprocess.run(
+        [*CCCTL, *WORDS, "--since", folder / "out"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    # Without -o nothing stays.
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("-n", "1"), 2, "expected at least 2"),
+        (("-n", "2", "--resume"), 2, "name it with -o"),
+        (("-n", "2", "--resume", "-o", "new"), 2, "there is no acceptance"),
+        (("-n", "2", "--spec", "dgx-z999"), 2, "dgx"),
+        (("-n", "2", "--budget", "soon"), 2, "--budget: expected a duration"),
+        (("-n", "2", "--plan", "missing.toml"), 66, "missing.toml"),
+        (("-n", "2", "--evidence", "notes.txt"), 65, "notes.txt"),
+        (("-n", "2", "--since", "notes.txt"), 65, "notes.txt"),
+        (("-n", "2", "-o", "notes.txt"), 73, "notes.txt"),
+    ],
+)
+def test_wrong_requests_are_refused_before_anything_runs(words, status, says, run_ccctl, tmp_path):
+    (tmp_path / "notes.txt").write_text("buy milk\n")
+    done = run_ccctl("accept", *words)
+    assert done.returncode == status, done.stderr
+    assert says in done.stderr
+    assert "hosts: looking" not in done.stderr
+
+
+def test_inside_mpirun_it_is_refused(run_ccctl):
+    variables = {**os.environ, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
+    done = subprocess.run(
+        [*CCCTL, "accept", "-n", "2"], env=variables, capture_output=True, text=True, timeout=HANG_S
+    )
+    assert done.returncode == 2
+    assert "outside mpirun" in done.stderr

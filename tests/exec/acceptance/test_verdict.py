@@ -1,0 +1,137 @@
+"""The verdict: what refuses a cluster, what is only a remark, and what is said once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from measured_clusters import host_health, measured_profile
+
+from exec.acceptance import Evidence, Measured, Stage, Terms, bought, judge
+from probes.health import ClusterHealth, GpuHealth, HostHealth
+from synth.collective import Kind
+
+STAGES = tuple(Stage(name, 1.0, done=True) for name in ("hosts", "links", "whole"))
+SIZE_BYTES = 1 << 26
+KIND: Kind = "all_reduce"
+
+
+def _terms(spec: str = "", spares: int = 0) -> Terms:
+    return Terms(bought(spec) if spec else None, None, spares, KIND, SIZE_BYTES)
+
+
+def test_a_sound_cluster_is_accepted() -> None:
+    found = judge(Measured(profile=measured_profile(6)), _terms(), STAGES)
+    assert (found.verdict, found.culprits) == ("accepted", ())
+    assert found.ranks == 6
+    assert len(found.tested) == 6
+
+
+def test_a_slow_sender_refuses_and_has_its_cost() -> None:
+    profile = measured_profile(6, slow_senders={2: 0.5})
+    found = judge(Measured(profile=profile), _terms(), STAGES)
+    assert found.verdict == "refused"
+    [culprit] = found.culprits
+    assert (culprit.kind, culprit.part, culprit.hosts) == ("egress", "n2", ("n2",))
+    assert culprit.cost is not None
+    # A ring is as fast as its slowest link.
+    assert culprit.cost.times == pytest.approx(2.0, rel=0.1)
+    assert culprit.remedy
+    assert "n2" in found.reason
+
+
+def test_all_links_slow_by_the_same_part_are_found_by_what_was_bought() -> None:
+    profile = measured_profile(6, rate_bytes_per_s=6e9)
+    assert judge(Measured(profile=profile), _terms(), STAGES).verdict == "accepted"
+    found = judge(Measured(profile=profile), _terms("100Gbit/s"), STAGES)
+    assert found.verdict == "refused"
+    assert [one.kind for one in found.culprits] == ["fabric"]
+    assert "what was bought" in found.reason
+
+
+def test_a_host_without_an_answer_refuses() -> None:
+    found = judge(Measured(profile=measured_profile(4)), _terms(), STAGES, {"n9": "no route to host"})
+    assert found.verdict == "refused"
+    [culprit] = found.culprits
+    assert (culprit.kind, culprit.hosts) == ("dead", ("n9",))
+    assert "no route to host" in culprit.text
+    assert found.skipped == {"n9": "no route to host"}
+
+
+def test_another_version_is_a_remark_and_named_by_its_host() -> None:
+    hosts = tuple(host_health(f"n{at}", driver="570.1" if at == 3 else "580.2") for at in range(5))
+    found = judge(Measured(health=ClusterHealth(hosts), profile=measured_profile(5)), _terms(), STAGES)
+    assert found.verdict == "accepted with remarks"
+    [culprit] = found.culprits
+    assert (culprit.kind, culprit.hosts, culprit.severity) == ("differs", ("n3",), "remark")
+    assert "570.1" in culprit.text
+
+
+def test_a_small_mtu_explains_the_slow_host_and_takes_its_cost_over() -> None:
+    hosts = tuple(host_health(f"n{at}", **{"mtu eth0": "576" if at == 1 else "9000"}) for at in range(6))
+    profile = measured_profile(6, slow_senders={1: 0.6}, slow_receivers={1: 0.6})
+    found = judge(Measured(health=ClusterHealth(hosts), profile=profile), _terms(), STAGES)
+    [culprit] = found.culprits
+    assert (culprit.kind, culprit.hosts, culprit.severity) == ("differs", ("n1",), "fault")
+    assert "mtu" in culprit.part
+    assert culprit.cost is not None
+    assert culprit.cost.times > 1.3
+    assert any("sends and receives" in line for line in culprit.evidence)
+
+
+def test_the_same_remark_of_all_hosts_is_one_culprit() -> None:
+    hosts = [replace(host_health(f"n{at}"), acs=("0000:00:01.0",)) for at in range(4)]
+    gpus = [replace(one, gpus=(_gpu("0000:10:00.0"), _gpu("0000:11:00.0"))) for one in hosts]
+    found = judge(Measured(health=ClusterHealth(tuple(gpus)), profile=measured_profile(4)), _terms(), STAGES)
+    kinds = [one.kind for one in found.culprits]
+    assert kinds.count("acs") == 1
+    [acs] = [one for one in found.culprits if one.kind == "acs"]
+    assert acs.part.startswith("4 hosts")
+
+
+def test_faults_of_other_tools_refuse() -> None:
+    evidence = (Evidence("dcgm", "n1", "GPU 3", "memory", "fault", "GPU 3 failed the memory test"),)
+    found = judge(Measured(profile=measured_profile(4), evidence=evidence), _terms(), STAGES)
+    assert found.verdict == "refused"
+    [culprit] = found.culprits
+    assert culprit.hosts == ("n1",)
+    assert "dcgm" in culprit.evidence[0]
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_without_a_fault_an_unfinished_stage_leaves_it_undecided(missing: int) -> None:
+    stages = [replace(stage, done=at != missing) for at, stage in enumerate(STAGES)]
+    found = judge(Measured(profile=measured_profile(4)), _terms(), stages)
+    assert found.verdict == "undecided"
+    assert STAGES[missing].name in found.reason
+
+
+def test_a_fault_refuses_even_if_a_stage_is_unfinished() -> None:
+    stages = (*STAGES[:2], replace(STAGES[2], done=False))
+    found = judge(Measured(profile=measured_profile(6, slow_senders={0: 0.4})), _terms(), stages)
+    assert found.verdict == "refused"
+
+
+def test_the_spared_host_is_the_faulty_one() -> None:
+    found = judge(Measured(profile=measured_profile(6, slow_senders={4: 0.3})), _terms(spares=1), STAGES)
+    [spared] = found.spares
+    assert spared.left_out == ("n4",)
+    assert spared.percent == pytest.approx(100, abs=2)
+
+
+def test_unread_facts_are_told_once_with_the_hosts_that_lack_them() -> None:
+    hosts = [host_health(f"n{at}") for at in range(3)]
+    hosts[0] = replace(hosts[0], unread={"acs": "root only", "bios": "no SMBIOS"})
+    hosts[1] = replace(hosts[1], unread={"bios": "no SMBIOS"})
+    hosts[2] = replace(hosts[2], unread={"bios": "no SMBIOS"})
+    found = judge(Measured(health=ClusterHealth(tuple(hosts))), _terms(), STAGES)
+    assert found.unread == {"acs": "root only (1 of 3 hosts)", "bios": "no SMBIOS"}
+
+
+def _gpu(bus_id: str) -> GpuHealth:
+    return GpuHealth(bus_id, name="NVIDIA H100")
+
+
+def test_health_alone_is_no_verdict() -> None:
+    found = judge(Measured(health=ClusterHealth((HostHealth("n1"),))), _terms(), STAGES)
+    assert found.verdict == "undecided"

@@ -1,0 +1,53 @@
+"""Profiles and health of small clusters as measurements give them: with noise, and with faults of choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from probes.base import floats, ints
+from probes.health import HostHealth
+from probes.link_costs import Links, Profile, ProfiledRank
+
+ALPHA_S = 20e-6
+
+
+def measured_profile(
+    hosts: int,
+    *,
+    rate_bytes_per_s: float = 11.5e9,
+    slow_senders: Mapping[int, float] | None = None,
+    slow_receivers: Mapping[int, float] | None = None,
+    seed: int = 0,
+) -> Profile:
+    """Return a profile of hosts n0, n1 …, one rank each, whose rates vary by a per cent."""
+    generator = np.random.default_rng(seed)
+    pairs = [(src, dst) for src in range(hosts) for dst in range(hosts) if src != dst]
+    level = np.array(
+        [min((slow_senders or {}).get(src, 1.0), (slow_receivers or {}).get(dst, 1.0)) for src, dst in pairs]
+    )
+    beta = 1 / (rate_bytes_per_s * level * np.exp(-np.abs(generator.normal(0, 0.01, len(pairs)))))
+    alpha = np.full(len(pairs), ALPHA_S) * (1 + np.abs(generator.normal(0, 0.01, len(pairs))))
+    links = Links(
+        src=ints([src for src, _ in pairs]),
+        dst=ints([dst for _, dst in pairs]),
+        alpha_s=floats(alpha),
+        alpha_median_s=floats(1.02 * alpha),
+        alpha_p90_s=floats(1.1 * alpha),
+        beta_s_per_byte=floats(beta),
+        beta_median_s_per_byte=floats(1.01 * beta),
+        beta_p90_s_per_byte=floats(1.03 * beta),
+        beta_low_s_per_byte=floats(0.995 * beta),
+        beta_high_s_per_byte=floats(1.01 * beta),
+        residual=floats(np.full(len(pairs), 0.01)),
+        samples=ints([5] * len(pairs)),
+        flags=("",) * len(pairs),
+    )
+    ranks = tuple(ProfiledRank(rank, f"n{rank}") for rank in range(hosts))
+    return Profile(ranks, links, (), "mpi", "Open MPI 5.0", 3.0, hosts - 1)
+
+
+def host_health(name: str, **alike: str) -> HostHealth:
+    """Return the health of a host with these facts."""
+    return HostHealth(name, alike={"kernel": "6.8.0", **alike})
