@@ -9,7 +9,7 @@ from typing import Any
 from ccctl.errors import MissingInputError
 from probes.files import parse_document, read_bytes, read_stream, read_text
 
-__all__ = ["exists", "is_file", "is_folder", "parse_document", "read_document", "read_input"]
+__all__ = ["exists", "is_file", "is_folder", "read_document", "read_input"]
 
 
 def read_input(path: str) -> tuple[bytes, str]:
