@@ -11,7 +11,6 @@ from .codec import Artifact as Artifact, created as created, load as load, save 
 from .files import (
     exists as exists,
     is_folder as is_folder,
-    parse_document as parse_document,
     read_document as read_document,
     read_input as read_input,
 )

@@ -13,13 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ccctl.artifacts import parse_document
 from ccctl.errors import DataError, UsageError
 from ccctl.lab.rates import LabRates, names_of
 from exec.lab import MOST_HOST_LETTERS, MOST_HOSTS, MOST_NICS, Lab, LabHost, refuse_name
 from exec.launcher import MOST_RANKS, parse
 from probes.base import quoted
-from probes.files import read_text
+from probes.files import parse_document, read_text
 
 __all__ = ["read_lab"]
 
