@@ -23,7 +23,7 @@ from probes.base import Floats, Indices, Mask, floats
 from probes.localization.groups import quantiles
 from probes.localization.model import FaultKind
 
-__all__ = ["ENDS", "Cause", "Ceiling", "Explanation", "Family", "Model", "Sum", "explain"]
+__all__ = ["ENDS", "Cause", "CauseFit", "Ceiling", "DeviationModel", "Family", "Sum", "explain"]
 
 # Huber's loss is quadratic up to this many standard deviations. Beyond 3 a normal value is one of 370.
 _HUBER = 3.0
@@ -50,7 +50,7 @@ _NEARLY = 0.9
 ENDS: tuple[FaultKind, ...] = ("host", "egress", "ingress")
 
 
-class Model(Protocol):
+class DeviationModel(Protocol):
     """Deviations of links, and how causes combine. ``severity`` is a cause's level, 0 for none."""
 
     def start(self) -> Floats:
@@ -182,7 +182,7 @@ class Cause:
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class CauseFit:
     """The causes, the state of every link under all of them, and the total of misfits and penalties."""
 
     causes: tuple[Cause, ...] = ()
@@ -199,7 +199,7 @@ class _Candidate:
     net: float
 
 
-def explain(model: Model, families: Sequence[Family]) -> Explanation:
+def explain(model: DeviationModel, families: Sequence[Family]) -> CauseFit:
     """Return the fewest causes among the parts of ``families`` that explain the links.
 
     A cause that was added early may be in the way of a better one. So the search is repeated from the causes
@@ -217,7 +217,7 @@ def explain(model: Model, families: Sequence[Family]) -> Explanation:
     return best
 
 
-def _search(model: Model, families: Sequence[Family], known: Sequence[Cause]) -> Explanation:
+def _search(model: DeviationModel, families: Sequence[Family], known: Sequence[Cause]) -> CauseFit:
     """Return the causes that a greedy search from ``known`` ones adds and keeps."""
     causes, state = list(known), _state(model, known)
     for _ in range(_MOST_ROUNDS):
@@ -226,10 +226,12 @@ def _search(model: Model, families: Sequence[Family], known: Sequence[Cause]) ->
             break
         causes, state = _settled(model, [*causes, *added])
     total = float(_loss(model.worse(state)).sum()) + sum(cause.penalty for cause in causes)
-    return Explanation(tuple(causes), state, total)
+    return CauseFit(tuple(causes), state, total)
 
 
-def _added(model: Model, families: Sequence[Family], known: Sequence[Cause], state: Floats) -> list[Cause]:
+def _added(
+    model: DeviationModel, families: Sequence[Family], known: Sequence[Cause], state: Floats
+) -> list[Cause]:
     """Return further causes, each the best in the state that the ones before it leave."""
     taken = {(id(cause.family), cause.part) for cause in known}
     found: list[Cause] = []
@@ -255,7 +257,7 @@ def _added(model: Model, families: Sequence[Family], known: Sequence[Cause], sta
     return found
 
 
-def _candidates(model: Model, family: Family, state: Floats, before: Floats) -> list[_Candidate]:
+def _candidates(model: DeviationModel, family: Family, state: Floats, before: Floats) -> list[_Candidate]:
     """Return the parts of a family that explain more than they cost, each at its better level."""
     likely = _likely(model, family, state, before)
     unexplained = np.flatnonzero(before > _WORSE)
@@ -282,7 +284,7 @@ def _candidates(model: Model, family: Family, state: Floats, before: Floats) -> 
     ]
 
 
-def _likely(model: Model, family: Family, state: Floats, before: Floats) -> Mask:
+def _likely(model: DeviationModel, family: Family, state: Floats, before: Floats) -> Mask:
     """Return the parts that may explain enough, without trying a level.
 
     No part gains more than the misfits of its worse links. Of the links that no cause holds back so far,
@@ -314,7 +316,9 @@ class _Effects:
     slowdown: Floats
 
 
-def _effects(model: Model, family: Family, state: Floats, before: Floats, levels: Floats) -> _Effects:
+def _effects(
+    model: DeviationModel, family: Family, state: Floats, before: Floats, levels: Floats
+) -> _Effects:
     """Return what each part at its level would change; the slowdown is of the links that favour it."""
     gain, agree, contradict, slower = (np.zeros(family.count) for _ in range(4))
     wanted = np.append(np.isfinite(levels), False)  # the last one is for label -1
@@ -331,7 +335,7 @@ def _effects(model: Model, family: Family, state: Floats, before: Floats, levels
     return _Effects(gain, agree, contradict, slower / np.maximum(agree, 1))
 
 
-def _settled(model: Model, causes: Sequence[Cause]) -> tuple[list[Cause], Floats]:
+def _settled(model: DeviationModel, causes: Sequence[Cause]) -> tuple[list[Cause], Floats]:
     """Refine the severities, and remove the causes that the others make needless; the weakest goes first."""
     left = list(causes)
     while True:
@@ -352,7 +356,7 @@ def _settled(model: Model, causes: Sequence[Cause]) -> tuple[list[Cause], Floats
         del left[min(weak, key=lambda at: nets[at])]
 
 
-def _refined(model: Model, causes: Sequence[Cause]) -> list[Cause]:
+def _refined(model: DeviationModel, causes: Sequence[Cause]) -> list[Cause]:
     """Return the causes, each at the median severity of the links that it decides."""
     found = list(causes)
     for at, cause in enumerate(found):
@@ -370,7 +374,7 @@ def _refined(model: Model, causes: Sequence[Cause]) -> list[Cause]:
     return found
 
 
-def _state(model: Model, causes: Sequence[Cause], at: Indices | None = None) -> Floats:
+def _state(model: DeviationModel, causes: Sequence[Cause], at: Indices | None = None) -> Floats:
     """Return the state of the links ``at`` (all by default) under the causes."""
     state = model.start()
     for cause in causes:
@@ -378,7 +382,7 @@ def _state(model: Model, causes: Sequence[Cause], at: Indices | None = None) -> 
     return state if at is None else state[at]
 
 
-def _own_effects(model: Model, causes: Sequence[Cause]) -> tuple[list[float], list[float], Floats]:
+def _own_effects(model: DeviationModel, causes: Sequence[Cause]) -> tuple[list[float], list[float], Floats]:
     """Return by how much the misfit would grow without each cause, its own slowdown, and the common state.
 
     The slowdown is the median of the links that the cause makes clearly slower. Others may be held back by

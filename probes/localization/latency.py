@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.base import Floats, Indices
-from probes.localization.fit import Explanation, Sum, explain
+from probes.localization.fit import CauseFit, Sum, explain
 from probes.localization.links import LinkTable
 from probes.localization.normal import noise, normal
 from probes.localization.parts import families
@@ -31,7 +31,7 @@ class Latencies:
     table: LinkTable
     alpha_s: Floats
     normal_s: Floats
-    found: Explanation
+    found: CauseFit
 
 
 def one_a_pair(table: LinkTable) -> LinkTable:

@@ -10,7 +10,7 @@ import numpy as np
 
 from probes.base import Indices, longs, rate_text
 from probes.link_costs import Profile
-from probes.localization.fit import Cause, Explanation
+from probes.localization.fit import Cause, CauseFit
 from probes.localization.latency import Latencies, latencies, one_a_pair
 from probes.localization.links import LinkTable, tables_of
 from probes.localization.model import Bought, FabricPlan, Fault, joined
@@ -50,7 +50,7 @@ class _Between:
     table: LinkTable
     latencies: Latencies
     rates: Rates
-    steady: Explanation
+    steady: CauseFit
     racks: Racks | None
     misplaced: list[Fault]
 

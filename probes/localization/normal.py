@@ -101,7 +101,7 @@ def level(values: Floats, first: Indices, second: Indices, count: int, *, racks:
 
 
 def noise(deviation: Floats, least: float = _LEAST_SIGMA) -> float:
-    """Return the standard deviation of the links near their normal value, or of most if hardly any are near."""
+    """Return the standard deviation of links near their normal value, or of most if hardly any are near."""
     deviation = deviation[np.isfinite(deviation)]
     if len(deviation) and (np.abs(deviation) < _WINDOW).mean() < _AS_BOUGHT:
         deviation = deviation - np.median(deviation)

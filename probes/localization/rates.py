@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import Floats, Indices, Mask
-from probes.localization.fit import ENDS, Ceiling, Explanation, Family, explain
+from probes.localization.fit import ENDS, CauseFit, Ceiling, Family, explain
 from probes.localization.groups import quantiles
 from probes.localization.links import LinkTable
 from probes.localization.model import Bought, FabricPlan
@@ -50,7 +50,7 @@ class Rates:
     deviation: Floats
     sigma: float
     short: float
-    found: Explanation
+    found: CauseFit
 
 
 def rates(
@@ -91,7 +91,7 @@ def rates(
     return Rates(table, level, deviation, sigma, usual.short, _without_disturbed(found, table))
 
 
-def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Explanation:
+def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> CauseFit:
     """Explain which parts are often slower than at their best.
 
     The measure of a link is the geometric mean of two ratios to its best time: the median, and the 90th
@@ -111,7 +111,7 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Explanation:
     return replace(found, causes=tuple(sure))
 
 
-def _fewest(model: Ceiling, parts: Sequence[Family]) -> Explanation:
+def _fewest(model: Ceiling, parts: Sequence[Family]) -> CauseFit:
     """Return the better of two explanations, one of all parts and one of hosts and NICs alone.
 
     A trunk of a small rack has more links than each of its hosts, so it is tried first even if the hosts
@@ -127,7 +127,7 @@ def _fewest(model: Ceiling, parts: Sequence[Family]) -> Explanation:
     return found
 
 
-def _without_disturbed(found: Explanation, table: LinkTable) -> Explanation:
+def _without_disturbed(found: CauseFit, table: LinkTable) -> CauseFit:
     """Return the explanation without single links that were measured once, if there are many of them.
 
     Among a million links, some are disturbed in every pass. Independent faults of so many links are unlikely.
@@ -138,7 +138,7 @@ def _without_disturbed(found: Explanation, table: LinkTable) -> Explanation:
     return replace(found, causes=tuple(cause for cause in found.causes if cause not in single))
 
 
-def _explained_without_trunks(model: Ceiling, found: Explanation) -> Mask:
+def _explained_without_trunks(model: Ceiling, found: CauseFit) -> Mask:
     """Return the links that are about as fast as the causes other than trunks allow."""
     state = model.start()
     for cause in found.causes:
