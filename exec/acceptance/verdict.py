@@ -160,7 +160,11 @@ def _of_hosts(measured: Measured) -> list[Culprit]:
         problems += [*host_problems(host), *gpu_problems(host)]
         if host.host in devices:
             problems += peer_problems(devices[host.host], host)
-    problems += differences(measured.health.hosts)
+    # A port that is down by itself also differs from the same port of other hosts.
+    parts = {(one.host, word) for one in problems for word in one.part.split()}
+    problems += [
+        one for one in differences(measured.health.hosts) if (one.host, one.part.split()[-1]) not in parts
+    ]
     alike: dict[tuple[str, ...], list[HostProblem]] = {}
     for one in problems:
         alike.setdefault((one.kind, one.part, one.severity, one.text, one.remedy), []).append(one)

@@ -25,7 +25,11 @@ _MOST_SHOWN = 4
 # Among two hosts, neither is the one that differs.
 _LEAST_HOSTS = 3
 # Facts that describe parts, and so are faults if they differ; the others are settings and versions.
-_PARTS = ("gpus", "memory", "cpus", "rdma ports", "rdma state ", "rdma speed ", "rdma pcie ", "gpu nvlinks")
+# A smaller MTU counts, too: hosts with the larger one send packets that do not arrive.
+_PARTS = (
+    *("gpus", "memory", "cpus", "gpu nvlinks"),
+    *("rdma ports", "rdma state ", "rdma speed ", "rdma pcie ", "mtu "),
+)
 _BOARDS = "rdma boards"
 _REMEDIES = {
     "kernel": "install the kernel {} and restart the host",
