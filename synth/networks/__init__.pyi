@@ -8,9 +8,11 @@ from .dgx import (
     hosts_named as hosts_named,
     is_pod as is_pod,
     pod as pod,
+    pod_aliases as pod_aliases,
     pod_names as pod_names,
     pods_of as pods_of,
     threadblock_bytes_per_s as threadblock_bytes_per_s,
+    trays_of as trays_of,
 )
 from .failures import (
     Failures as Failures,
