@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from limits import HANG_S
 
 from ccctl.artifacts import codec
+from probes.base import parse_size
 
 GPUS = "NVIDIA A100-SXM4-40GB"
 
@@ -384,7 +386,11 @@ MACHINES = [
     (4, 8, "dgx-h100"),
     (18, 4, "gb200-nvl72"),
 ]
-ROWS = [line for line in THREADS.read_text().splitlines() if line.startswith(("| [nccl", "| nccl"))]
+ROWS = [
+    line
+    for line in THREADS.read_text().splitlines()
+    if line.startswith(("| [nccl", "| nccl", "| [coreweave"))
+]
 
 
 @pytest.mark.parametrize(
