@@ -76,11 +76,12 @@ def test_rails_bound_it_by_the_nics_as_one_switch_does(failures: Failures) -> No
     assert [one.time_s for one in oversubscribed] == [one.time_s for one in switch]
 
 
-def test_rails_with_failures_are_served() -> None:
-    failures = Failures((9, 17), ((0, 1),))
-    found = all_reduce_with_failures(folded("dgx-a100:4/rail"), failures, 64 << 20)
+@pytest.mark.parametrize(("spec", "percent"), [("dgx-a100:4/rail", 80), ("dgx-h100:16/rail/2", 70)])
+def test_trees_on_rails_avoid_the_spine(spec: str, percent: int) -> None:
+    found = all_reduce_with_failures(folded(spec), Failures((9, 17), ((0, 1),)), 256 << 20)
     assert check(found) == []
-    assert found.outcome is not None and found.outcome.percent_of_optimal > 40
+    assert found.outcome is not None and found.outcome.percent_of_optimal > percent
+    assert not [port for port in found.network.ports if port.startswith(("up", "down"))]
 
 
 def test_a_rank_without_links_in_its_host_is_told() -> None:
