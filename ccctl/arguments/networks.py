@@ -15,9 +15,10 @@ from ccctl import console
 from ccctl.arguments.options import MOST_RANKS
 from ccctl.arguments.topologies import read_or_described
 from ccctl.artifacts import exists, read_input
+from ccctl.completion import words
 from ccctl.errors import DataError, UsageError
 from exec.launcher import fold, nodeset
-from probes.base import meant, parse_rates, parse_seconds, plural, quoted, whole
+from probes.base import nearest, parse_rates, parse_seconds, plural, quoted, whole
 from synth.schedules import SCHEDULE_KINDS
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ __all__ = ["load_network", "network_of", "parse_racks", "parse_ranks"]
 
 _LISTS = (".csv", ".links")
 _RANKS = re.compile(r"[0-9,\s-]+")
+# A name of a network, known or not: b200, b200/8x400:4, torus:4x4, b200:64/rail/2. Other text is a path.
+_LIKE_A_NAME = re.compile(r"[^/.:]+(/[0-9]+x[0-9.]+)?(:[^/.]*(/(rail|ring))?(/[0-9]+)?)?")
 
 
 def load_network(
@@ -83,20 +86,14 @@ def _with_topology(
 def _whole(
     spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
 ) -> tuple[Network, dict[str, str]]:
-    from synth.networks import is_family, is_pod, names, pod, pod_names
+    from synth.networks import is_family, is_pod, pod
 
     there = exists(spec)
     if is_family(spec) and not there:
         return _family(spec, alpha, bandwidth, hold_alpha, unwind), {}
     named = is_pod(spec) and not there
-    if not named and spec != "-" and not there and ("/" not in spec and "." not in spec):
-        close = meant(spec.partition(":")[0], (*names(), *pod_names()))
-        raise UsageError(
-            f"--network {quoted(spec)}: neither a file nor a network that has a name",
-            hint=close
-            or f"families: {', '.join(names())}, such as mesh:4x4; machines: {', '.join(pod_names())}, "
-            "such as dgx-a100:2; or profile.json, links.csv, nccl-topo.xml",
-        )
+    if not named and spec != "-" and not there and _LIKE_A_NAME.fullmatch(spec):
+        raise _unknown(spec)
     if not named and spec != "-" and not there:
         read_input(spec)  # which says that it is not there, and what is
     given = {"--alpha": alpha, "--bandwidth": bandwidth, "--unwind": unwind}
@@ -110,6 +107,28 @@ def _whole(
 
         return read_link_list(spec, hold_alpha=hold_alpha), {}
     return _from_artifact(spec, hold_alpha)
+
+
+def _unknown(spec: str) -> UsageError:
+    """Return the error for a name that no network has, with the nearest one and what to type instead."""
+    from synth.networks import is_family, names, pod_aliases, pod_names
+
+    name, _, shape = spec.partition(":")
+    head, _, nics = name.partition("/")
+    # A part of a name, such as h100 or gb200, is nearer than a name of as many letters.
+    holding = [known for known in pod_names() if len(head) > 2 and head.lower() in known]
+    close = holding[0] if holding else nearest(head, (*names(), *pod_names(), *pod_aliases()))
+    if close is None:
+        hint = (
+            f"families: {', '.join(names())}, such as mesh:4x4; machines: {', '.join(pod_names())}, "
+            "such as dgx-a100:2 or dgx-h100:64/rail; or profile.json, links.csv, nccl-topo.xml"
+        )
+    else:
+        example = f"{close}/{nics}" if nics and not is_family(close) else close
+        example += f":{shape or words.SHAPES[close][0]}" if is_family(close) else f":{shape}" if shape else ""
+        costs = " --bandwidth 50GB/s" if is_family(close) else ""
+        hint = f"did you mean {close!r}? Type --network {example}{costs}"
+    return UsageError(f"--network {quoted(spec)}: neither a file nor a network that has a name", hint=hint)
 
 
 def _family(
@@ -187,13 +206,15 @@ def network_of(
     ``load_network`` raises.
     """
     from exec.benchmark import fitted
-    from synth.networks import hosts_named, is_pod
+    from synth.networks import hosts_named, is_pod, trays_of
 
     hosts = len(report.hosts)
     if spec is None:
         spec = _guessed(report)
-    if is_pod(spec) and not exists(spec) and hosts_named(spec) is None and hosts > 1:
-        spec = f"{spec}:{hosts}"
+    if is_pod(spec) and not exists(spec) and hosts_named(spec) is None:
+        # The hosts of an NVLink domain such as NVL72 are its trays.
+        machines = -(-hosts // trays_of(spec))
+        spec = f"{spec}:{machines}" if machines > 1 else spec
     found = _repeated(spec, hosts) if failed is None and exists(spec) else None
     if found is None:
         found, _ = load_network(spec, alpha, bandwidth, unwind=unwind, failed=failed)

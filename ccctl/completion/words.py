@@ -69,6 +69,7 @@ FAMILIES = (
     "ring_fc_switch",
     "dragonfly",
     "fat_tree",
+    "rail",
     "fc",
     "rfs",
 )
@@ -82,8 +83,18 @@ MACHINES = (
     "dgx-b200",
     "ndv2",
     "ndv4",
+    "hgx-b300",
+    "gb200-nvl72",
+    "gb200-nvl36",
+    "gb300-nvl72",
+    "h20",
+    "l40s",
+    "dgx-spark",
+    "gh200",
     "mi250",
     "mi300x",
+    "mi325x",
+    "mi355x",
 )
 # Examples of the sizes that follow the name of a family.
 SHAPES = {
@@ -97,9 +108,11 @@ SHAPES = {
     "ring_fc_switch": ("2x8x4", "4x8x8"),
     "dragonfly": ("4x4", "9x8"),
     "fat_tree": ("4x2/4", "8x8/2"),
+    "rail": ("8x8", "8x8/2"),
     "fc": ("4", "8"),
     "rfs": ("2x8x4", "4x8x8"),
-    **dict.fromkeys(MACHINES, ("1", "2", "4")),
+    **dict.fromkeys(MACHINES, ("1", "2", "4", "4/rail", "4/rail/2")),
+    **dict.fromkeys(("dgx-spark", "gh200"), ("2", "4", "4/ring")),
 }
 METHODS = (
     "auto",

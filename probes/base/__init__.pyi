@@ -64,6 +64,7 @@ from .visible_text import (
 from .wording import (
     first_of as first_of,
     meant as meant,
+    nearest as nearest,
     plural as plural,
     rate_text as rate_text,
     some as some,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["first_of", "meant", "plural", "rate_text", "some", "without_domain"]
+__all__ = ["first_of", "meant", "nearest", "plural", "rate_text", "some", "without_domain"]
 
 # Longer words are cut to this many characters, because difflib can take quadratic time in their length.
 _LONGEST_WORD = 60
@@ -53,10 +53,16 @@ def without_domain(names: Sequence[str]) -> dict[str, str]:
     return {".".join(one): ".".join(one[: len(one) - shared]) for one in labels}
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """Return a hint at the known word most like ``word``: "did you mean 'ring'?"; "" if none is close."""
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word most like ``word``; None if none is close."""
     from difflib import get_close_matches
 
     plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in known}
     close = get_close_matches(re.sub(r"[^a-z0-9]", "", word[:_LONGEST_WORD].lower()), plain, n=1, cutoff=0.65)
-    return f"did you mean {plain[close[0]]!r}?" if close else ""
+    return plain[close[0]] if close else None
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """Return a hint at the known word most like ``word``: "did you mean 'ring'?"; "" if none is close."""
+    close = nearest(word, known)
+    return "" if close is None else f"did you mean {close!r}?"

@@ -73,8 +73,8 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
 def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: int) -> list[Bound]:
     """Return bounds on an all_reduce of ``members``, the ranks left, by rates into their hosts.
 
-    Data enters a host through the ports at which links between hosts end. Return [] unless each such link
-    ends at exactly one port, the same for all links to a rank; ranks may share one.
+    Data enters a host through the ports at which links between hosts end. Return [] unless all links to a
+    rank end at one port, exactly one; ranks may share it.
     """
     size = network.ranks_per_host
     rows = np.flatnonzero(network.src // size != network.dst // size)
@@ -83,11 +83,14 @@ def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: i
     orbit = network.link_port[entry].astype(np.int64)
     at = network.moved(network.link_port_at[entry], network.back(network.shift_of(dst)))
     cell = np.searchsorted(network.cells, network.cell_of(dst))
-    known = np.unique(np.stack([cell, orbit, at], axis=1), axis=0)
-    counts = np.diff(network.link_port_start)[rows]
-    if not (counts > 0).all() or not np.array_equal(known[:, 0], np.arange(len(network.cells))):
-        return []
-    if len(np.unique(row)) < len(rows):
+    known, port_of, users = np.unique(
+        np.stack([cell, orbit, at], axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    ends = np.searchsorted(network.cells, network.cell_of(network.dst[rows]))
+    shared = users == np.bincount(ends, minlength=len(network.cells))[known[:, 0]]
+    known, chosen = known[shared], shared[port_of]
+    orbit, row = orbit[chosen], row[chosen]
+    if not np.array_equal(known[:, 0], np.arange(len(network.cells))):
         return []
     rate = np.zeros(len(network.ports))
     np.maximum.at(rate, orbit, 1.0 / network.beta_s_per_byte[rows[row]])

@@ -10,9 +10,11 @@ from .dgx import (
     is_pod as is_pod,
     machine_of as machine_of,
     pod as pod,
+    pod_aliases as pod_aliases,
     pod_names as pod_names,
     pods_of as pods_of,
     threadblock_bytes_per_s as threadblock_bytes_per_s,
+    trays_of as trays_of,
 )
 from .failures import (
     Failures as Failures,

@@ -1,11 +1,18 @@
 """DGX and other machines by name, one or several of them: ``dgx-a100:2`` is two hosts of eight GPUs.
 
-A suffix sets the number of NICs in a host and the Gbit/s of each: ``dgx-a100/4x100:2`` has 4 of 100 Gbit/s.
+| name                    | is                                                                             |
+|-------------------------|--------------------------------------------------------------------------------|
+| dgx-h100:4              | four hosts; one switch joins all NICs                                          |
+| dgx-a100/4x100:2        | 4 NICs of 100 Gbit/s in a host instead of its own                              |
+| dgx-h100:64/rail        | NIC i of each host on leaf i; traffic between rails crosses the spine          |
+| dgx-h100:64/rail/2      | half as many uplinks as NICs at each leaf                                      |
+| dgx-h100:4x16/rail      | 4 units of 16 hosts with leaves of their own; the spine joins them             |
+| gb200-nvl72:4           | four NVLink domains of 72 GPUs, joined by NICs; a domain counts as one host    |
+| dgx-spark:4/ring        | cables from each host to the next and the one before it                        |
 
-Inside a host, GPUs either have direct links, as many as ``dgx.json`` lists for each pair, or share a switch
-through one egress and one ingress port each. Every GPU has a link to every GPU of another host, through the
-egress port of its own NIC and the ingress port of the other's. If there are fewer NICs than GPUs, consecutive
-GPUs share one.
+``dgx.json`` lists the machines. Rates are line rates in GB/s each way. Protocols take about 20 % of them on
+NVLink, 25 % on xGMI and 4 % on NICs. ``source`` says where they are published, ``estimate`` what no vendor
+publishes. `synth.networks.host_links` makes the links.
 
 The rate of one threadblock (``threadblock_gbs``) is NCCL's tuning constant for a channel with LL128
 (``perChMaxRingLL128Bws`` in tuning.cc of NCCL 2.x: V100 and A100 20, H100 36.7, B200 40 GB/s).
@@ -14,56 +21,45 @@ The rate of one threadblock (``threadblock_gbs``) is NCCL's tuning constant for 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
 from probes.base import UsageError, decimal, quoted, whole
 from synth.collective import MOST_RANKS
-from synth.network import Link, Network, build
+from synth.network import Network, build
 from synth.networks.dimensions import require_links
+from synth.networks.host_links import NVLINK_ALPHA_S, Fabric, Machine, host_links, link_count
 from synth.networks.named import named_network
 
 __all__ = [
     "Machine",
+    "fabric_of",
     "hosts_named",
     "is_pod",
     "machine_of",
     "pod",
+    "pod_aliases",
     "pod_names",
     "pods_of",
     "threadblock_bytes_per_s",
+    "trays_of",
 ]
 
-# Alphas as in `synth.networks.nominal`: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
-_LINK_ALPHA_S = 0.7e-6
-_NIC_ALPHA_S = 1.7e-6
 _MOST_MACHINES = MOST_RANKS >> 1
 _NIC_GBIT = (0.1, 6400.0)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A host: GPUs of a ``model`` such as "H100", NICs, direct ``links`` (GPU, GPU, number).
-
-    ``links`` is () if a switch joins all GPUs.
-    """
-
-    gpus: int
-    link_gbs: float
-    links: tuple[tuple[int, int, int], ...]
-    nics: int
-    nic_gbs: float
-    link_alpha_s: float = _LINK_ALPHA_S
-    nic_alpha_s: float = _NIC_ALPHA_S
-    model: str = ""
+_FABRIC = re.compile(r"(?:(?P<units>[^/x]*)x)?(?P<hosts>[^/x]*)(?:/(?P<kind>[^/]*)(?:/(?P<over>[^/]*))?)?")
 
 
 def pod_names() -> tuple[str, ...]:
     """Return the names of all machines."""
     return tuple(_table())
+
+
+def pod_aliases() -> tuple[str, ...]:
+    """Return other names of the same machines, such as nvl72."""
+    return tuple(_aliases())
 
 
 def is_pod(spec: str) -> bool:
@@ -78,7 +74,12 @@ def threadblock_bytes_per_s(spec: str) -> float:
 
 def hosts_named(spec: str) -> int | None:
     """Return the number of hosts after the colon in ``dgx-a100:2``; None without a colon."""
-    return _count(spec) if ":" in spec else None
+    return fabric_of(spec).count if ":" in spec else None
+
+
+def trays_of(spec: str) -> int:
+    """Return how many parts of the machine have an operating system of their own: 18 in an NVL72."""
+    return int(_table()[_plain(spec)].get("trays", 1))
 
 
 def pods_of(gpus: int, model: str) -> tuple[str, ...]:
@@ -99,61 +100,64 @@ def pod(spec: str, *, hold_alpha: bool = False) -> Network:
     from synth.networks.symmetric_families import symmetric_pod
 
     machine, count = machine_of(spec)
+    fabric = fabric_of(spec)
+    if machine.gpus * count < 2:
+        raise UsageError(
+            f"network {spec}: a network needs at least two ranks, found one machine of one GPU",
+            hint=f"several of them are {_plain(spec)}:2",
+        )
+    if fabric.kind == "ring" and machine.gpus > 1:
+        raise UsageError(
+            f"network {spec}: cables in a ring join machines of one GPU, such as dgx-spark:4/ring; "
+            f"{_plain(spec)} has {machine.gpus}"
+        )
     hosts = [f"n{rank // machine.gpus}" for rank in range(count * machine.gpus)]
-    listing = partial(_listed, spec, machine, count, hosts, hold_alpha)
+    listing = partial(_listed, spec, machine, fabric, hosts, hold_alpha)
     folding = partial(symmetric_pod, spec, hold_alpha=hold_alpha)
     return named_network(spec, hosts, listing, folding, hold_alpha=hold_alpha)
 
 
-def _listed(spec: str, machine: Machine, count: int, hosts: Sequence[str], hold_alpha: bool) -> Network:
-    inside = 2 * sum(parallel for *_, parallel in machine.links) or machine.gpus * (machine.gpus - 1)
-    require_links(spec, count * (inside + (count - 1) * machine.gpus**2))
-    return build(spec, hosts, _links(machine, count), hold_alpha=hold_alpha)
+def _listed(spec: str, machine: Machine, fabric: Fabric, hosts: list[str], hold_alpha: bool) -> Network:
+    require_links(spec, link_count(machine, fabric))
+    return build(spec, hosts, host_links(machine, fabric), hold_alpha=hold_alpha)
 
 
-def _links(machine: Machine, count: int) -> Iterator[Link]:
-    for host in range(count):
-        yield from _inside(machine, host)
-        for other in range(count):
-            if other != host:
-                yield from _between(machine, host, other)
+def fabric_of(spec: str) -> Fabric:
+    """Return the number of machines and what joins them, of a name such as ``dgx-h100:64/rail/2``.
 
-
-def _inside(machine: Machine, host: int) -> Iterator[Link]:
-    first, beta = host * machine.gpus, 1e-9 / machine.link_gbs
-    for a, b, parallel in machine.links:
-        for _ in range(parallel):
-            yield Link(first + a, first + b, machine.link_alpha_s, beta)
-            yield Link(first + b, first + a, machine.link_alpha_s, beta)
-    if machine.links:
-        return
-    ranks = range(first, first + machine.gpus)
-    for src in ranks:
-        for dst in ranks:
-            if src != dst:
-                ports = (f"rank {src} switch egress", f"rank {dst} switch ingress")
-                yield Link(src, dst, machine.link_alpha_s, beta, ports)
-
-
-def _between(machine: Machine, host: int, other: int) -> Iterator[Link]:
-    for a in range(machine.gpus):
-        for b in range(machine.gpus):
-            ports = (
-                f"n{host} nic{a * machine.nics // machine.gpus} egress",
-                f"n{other} nic{b * machine.nics // machine.gpus} ingress",
-            )
-            src, dst = host * machine.gpus + a, other * machine.gpus + b
-            yield Link(src, dst, machine.nic_alpha_s, 1e-9 / machine.nic_gbs, ports)
-
-
-def _count(spec: str) -> int:
-    _, colon, number = spec.partition(":")
+    Raises UsageError if it is wrong.
+    """
+    _, colon, text = spec.partition(":")
     if not colon:
-        return 1
-    found = whole(number, 1, _MOST_MACHINES)
+        return Fabric(1)
+    found = _FABRIC.fullmatch(text.lower())
     if found is None:
+        raise _wrong_fabric(spec)
+    hosts = whole(found["hosts"], 1, _MOST_MACHINES)
+    units = 1 if found["units"] is None else whole(found["units"], 1, _MOST_MACHINES)
+    if hosts is None or units is None or hosts * units > _MOST_MACHINES:
         raise UsageError(f"network {spec[:60]}: expected 1 to {_MOST_MACHINES} machines")
-    return found
+    kind = "switch" if found["kind"] is None else found["kind"]
+    if kind not in ("rail", "ring") and found["kind"] is not None:
+        raise _wrong_fabric(spec)
+    if kind != "rail" and (found["over"] is not None or found["units"] is not None):
+        raise _wrong_fabric(spec)
+    over = 1 if found["over"] is None else whole(found["over"], 1, _MOST_MACHINES)
+    if over is None or hosts % over:
+        raise UsageError(
+            f"network {quoted(spec)}: a leaf has {hosts} machines below it: expected an oversubscription "
+            f"that divides {hosts}, found {quoted(found['over'])}"
+        )
+    return Fabric(hosts, units, kind, over)
+
+
+def _wrong_fabric(spec: str) -> UsageError:
+    name = _plain(spec)
+    return UsageError(
+        f"network {quoted(spec)}: expected a number of machines behind the colon, then a fabric",
+        hint=f"such as {name}:64, {name}:64/rail, {name}:64/rail/2 (oversubscribed), {name}:4x16/rail "
+        "(4 units of 16), dgx-spark:4/ring",
+    )
 
 
 def machine_of(spec: str) -> tuple[Machine, int]:
@@ -161,13 +165,24 @@ def machine_of(spec: str) -> tuple[Machine, int]:
     values = _table()[_plain(spec)]
     links = tuple((int(a), int(b), int(parallel)) for a, b, parallel in values["links"])
     nics, nic_gbs = _nics(spec, values)
-    count, most = _count(spec), MOST_RANKS // values["gpus"]
+    trays = trays_of(spec) if nics % trays_of(spec) == 0 else 1
+    count, most = fabric_of(spec).count, MOST_RANKS // values["gpus"]
     if count > most:
         raise UsageError(
             f"network {spec[:60]}: expected at most {most} of these machines, {MOST_RANKS} ranks"
         )
-    model = _gpu_of(values)
-    return Machine(values["gpus"], values["link_gbs"], links, nics, nic_gbs, model=model), count
+    link_alpha_s = 1e-6 * values["link_alpha_us"] if "link_alpha_us" in values else NVLINK_ALPHA_S
+    machine = Machine(
+        values["gpus"],
+        values["link_gbs"],
+        links,
+        nics,
+        nic_gbs,
+        link_alpha_s=link_alpha_s,
+        trays=trays,
+        model=_gpu_of(values),
+    )
+    return machine, count
 
 
 def _nics(spec: str, values: dict[str, Any]) -> tuple[int, float]:
@@ -180,13 +195,21 @@ def _nics(spec: str, values: dict[str, Any]) -> tuple[int, float]:
     if nics is None or gbit is None:
         raise UsageError(
             f"network {quoted(spec)}: expected up to {values['gpus']} NICs of {_NIC_GBIT[0]:g} to "
-            f"{_NIC_GBIT[1]:g} Gbit/s behind the slash, such as 4x200"
+            f"{_NIC_GBIT[1]:g} Gbit/s behind the slash, such as 4x200",
+            hint=f"a fabric follows the number of machines: {_plain(spec)}:64/rail",
         )
     return nics, gbit / 8
 
 
 def _plain(spec: str) -> str:
-    return spec.partition(":")[0].partition("/")[0].lower().replace("_", "-")
+    """Return the name of the machine in ``dgx.json``, if it is one."""
+    name = spec.partition(":")[0].partition("/")[0].lower().replace("_", "-")
+    return _aliases().get(name, name)
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    return {alias: name for name, values in _table().items() for alias in values.get("aliases", ())}
 
 
 @cache

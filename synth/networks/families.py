@@ -12,9 +12,11 @@
 | KIND_KIND…:AxB…            | any hierarchy of ring, line, fc and switch, such as fc_ring:4x8    |
 | dragonfly:GxA              | G groups of A fully connected ranks, a link between every two      |
 | fat_tree:AxB…, fat_tree:K  | A ranks a leaf, B leaves a switch …; or k-ary; /2 oversubscribes   |
+| rail:HxG, rail:UxHxG       | H hosts of G ranks behind a switch, NIC i on leaf i; in U units    |
 
 The first dimension varies fastest in the rank number. Alpha and bandwidth are one value, or one for each
-dimension; for a dragonfly one of local links, then one of global links.
+dimension; for a dragonfly one of local links, then one of global links; for rails one inside hosts, then one
+of NICs.
 
 Unwinding by D replaces a switch over n ranks by links n → n+1 … n+D (mod n), each with 1/D of the bandwidth
 (TACOS Sec. IV-D). A degree D above n − 1 counts as n − 1.
@@ -27,13 +29,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from probes.base import UsageError, plural
+from probes.base import UsageError, plural, whole
+from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
 from synth.networks import fat_tree
 from synth.networks.dimensions import parse_dimensions, require_links, require_ranks
+from synth.networks.host_links import Fabric, Machine, host_links, link_count
 from synth.networks.named import named_network
 
-__all__ = ["FAMILIES", "Dimension", "Shape", "family", "is_family", "names", "shape_of"]
+__all__ = ["FAMILIES", "Dimension", "Shape", "family", "is_family", "names", "rail_hosts", "shape_of"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "ring_fc_switch": ("ring", "fc", "switch"),
     "dragonfly": ("local", "global"),
     "fat_tree": ("tree",),
+    "rail": ("local", "rail"),
 }
 _SHORT = {"fc": "fully_connected", "rfs": "ring_fc_switch"}
 
@@ -142,7 +147,7 @@ def names() -> tuple[str, ...]:
 class Shape:
     """A parsed network name: its family and its dimensions, the one that varies fastest first.
 
-    ``oversubscription`` applies to fat trees.
+    ``oversubscription`` applies to fat trees and rails.
     """
 
     family: str
@@ -156,6 +161,8 @@ class Shape:
     @property
     def ranks_per_host(self) -> int:
         """Ranks per host: the product of sizes below a last switch or global dimension; else 1."""
+        if self.family == "rail":
+            return self.sizes[0]
         joins_hosts = len(self.dimensions) > 1 and self.dimensions[-1].kind in ("switch", "global")
         return math.prod(self.sizes[:-1]) if joins_hosts else 1
 
@@ -179,6 +186,9 @@ def shape_of(
         require_ranks(spec, math.prod(sizes))
         _degrees(spec, kinds, unwind)
         costs = 1
+    elif name == "rail":
+        sizes, oversubscription = _rail_sizes(spec, shape)
+        kinds, costs = ("local", *["rail"] * (len(sizes) - 1)), 2
     else:
         sizes = _sizes(spec, name, shape, _example(name, kinds))
         costs = len(sizes)
@@ -189,10 +199,12 @@ def shape_of(
             f"network {spec}: expected {plural(len(kinds), 'size')}, found {len(sizes)}",
             hint=f"such as {_example(name, kinds)}",
         )
-    alphas = _per_dimension("alpha", alpha_s, costs) * (len(sizes) // costs)
-    bandwidths = _per_dimension("bandwidth", bandwidth_bytes_per_s, costs) * (len(sizes) // costs)
+    # The only cost of a tree and the last cost of rails are those of the dimensions that are left.
+    alphas = _per_dimension("alpha", alpha_s, costs)
+    bandwidths = _per_dimension("bandwidth", bandwidth_bytes_per_s, costs)
+    alphas, bandwidths = (each + each[-1:] * (len(sizes) - costs) for each in (alphas, bandwidths))
     degrees = [0] * len(sizes) if name == "fat_tree" else _degrees(spec, kinds, unwind)
-    if name == "dragonfly":
+    if name in ("dragonfly", "rail"):
         # A name gives the groups first, but they are the high digit of the rank.
         sizes.reverse()
     dimensions = map(Dimension, kinds, sizes, alphas, bandwidths, degrees)
@@ -235,10 +247,46 @@ def _listed(spec: str, shape: Shape, hosts: Sequence[str], hold_alpha: bool) -> 
     elif shape.family == "fat_tree":
         require_links(spec, ranks * (ranks - 1))
         links = fat_tree.links(sizes, shape.oversubscription, lowest.alpha_s, lowest.beta_s_per_byte)
+    elif shape.family == "rail":
+        machine, fabric = rail_hosts(shape)
+        require_links(spec, link_count(machine, fabric))
+        links = host_links(machine, fabric)
     else:
         require_links(spec, sum(ranks // dim.size * dim.pair_count for dim in dimensions))
         links = _links(dimensions)
     return build(spec, hosts, links, hold_alpha=hold_alpha)
+
+
+def rail_hosts(shape: Shape) -> tuple[Machine, Fabric]:
+    """Return the hosts of the family "rail", with one NIC for each rank, and the fabric that joins them."""
+    inside, between = shape.dimensions[:2]
+    units = math.prod(shape.sizes[2:])
+    machine = Machine(
+        inside.size,
+        inside.bandwidth_bytes_per_s / 1e9,
+        (),
+        inside.size,
+        between.bandwidth_bytes_per_s / 1e9,
+        inside.alpha_s,
+        between.alpha_s,
+    )
+    return machine, Fabric(between.size, units, "rail", shape.oversubscription)
+
+
+def _rail_sizes(spec: str, text: str) -> tuple[list[int], int]:
+    """Return (sizes in the order of the name, oversubscription) of ``64x8``, ``4x16x8`` or ``64x8/2``."""
+    levels, slash, over = text.lower().partition("/")
+    example = "rail:64x8, rail:4x16x8 or rail:64x8/2"
+    sizes = parse_dimensions(spec, levels, example)
+    oversubscription = whole(over, 1, MOST_RANKS) if slash else 1
+    if len(sizes) not in (2, 3) or math.prod(sizes) < 2:
+        raise UsageError(f"network {spec}: expected hosts and ranks of a host such as {example}")
+    if oversubscription is None or sizes[-2] % oversubscription:
+        raise UsageError(
+            f"network {spec}: a leaf has {sizes[-2]} hosts below it: expected an oversubscription that "
+            f"divides {sizes[-2]}, found {over!r}"
+        )
+    return sizes, oversubscription
 
 
 def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int]:

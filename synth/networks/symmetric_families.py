@@ -6,6 +6,7 @@
 | dragonfly:GxA        | of the groups                                                              |
 | fat_tree:AxB…        | along all levels; if oversubscribed, only of the topmost switches          |
 | machines by name     | of the hosts; if a switch joins the GPUs, also of the groups that share a NIC |
+| rail fabrics         | the same; if oversubscribed, only of hosts that different uplinks serve    |
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from synth.networks.dgx import Machine, machine_of
-from synth.networks.families import Dimension, Shape, shape_of
+from synth.networks.dgx import fabric_of, machine_of
+from synth.networks.families import Dimension, Shape, rail_hosts, shape_of
+from synth.networks.host_links import Fabric, Machine, ports_between, reached_hosts
 from synth.networks.symmetric import OrbitLink, SymmetricNetwork, from_links
 
 __all__ = ["symmetric_family", "symmetric_pod"]
@@ -32,6 +34,8 @@ def symmetric_family(
 ) -> SymmetricNetwork | None:
     """Return the network of `family` for the same arguments; None if only the identity is a translation."""
     shape = shape_of(spec, alpha_s, bandwidth_bytes_per_s, unwind)
+    if shape.family == "rail":
+        return _of_hosts(spec, *rail_hosts(shape), hold_alpha)
     if shape.family == "dragonfly":
         axes, links = [1], _dragonfly(shape)
     elif shape.family == "fat_tree":
@@ -49,13 +53,36 @@ def symmetric_family(
 
 def symmetric_pod(spec: str, *, hold_alpha: bool = False) -> SymmetricNetwork | None:
     """Return the network of `pod` for the same name; None if only the identity is a translation."""
-    machine, count = machine_of(spec)
-    nics = machine.nics if not machine.links and machine.gpus % machine.nics == 0 else 1
-    sizes, axes = (machine.gpus // nics, nics, count), (1, 2)
-    if nics * count == 1:
+    machine, _ = machine_of(spec)
+    return _of_hosts(spec, machine, fabric_of(spec), hold_alpha)
+
+
+def _of_hosts(spec: str, machine: Machine, fabric: Fabric, hold_alpha: bool) -> SymmetricNetwork | None:
+    """Return the network of equal hosts; None if only the identity is a translation."""
+    sizes, axes = _host_digits(machine, fabric)
+    if math.prod(sizes[axis] for axis in axes) == 1:
         return None
-    links = (*_inside(machine, sizes), *_between(machine, sizes))
+    links = (*_inside(machine, sizes, axes), *_between(machine, fabric, sizes, axes))
     return from_links(spec, sizes, axes, links, ranks_per_host=machine.gpus, hold_alpha=hold_alpha)
+
+
+def _host_digits(machine: Machine, fabric: Fabric) -> tuple[list[int], list[int]]:
+    """Return (sizes of the digits of a rank, axes along which translations move it).
+
+    The digits are the GPU among those that share a NIC, the NIC, and the host. In a rail fabric the NIC is a
+    rail and a tray. The host is then its place among hosts that different uplinks serve, its number among
+    those of the same uplinks, which no translation moves, and its unit.
+    """
+    nics = machine.nics if not machine.links and machine.gpus % machine.nics == 0 else 1
+    digits = [(machine.gpus // nics, False)]
+    if fabric.kind != "rail":
+        digits += [(nics, True), (fabric.count, True)]
+    else:
+        rails = machine.rails if nics > 1 else 1
+        digits += [(rails, True), (nics // rails, True), (fabric.distinct_hosts, True)]
+        digits += [(fabric.oversubscription, False), (fabric.units, True)]
+        digits[2:] = [digit for digit in digits[2:] if digit[0] > 1]
+    return [size for size, _ in digits], [axis for axis, (_, moves) in enumerate(digits) if moves]
 
 
 def _is_circulant(dimension: Dimension) -> bool:
@@ -132,33 +159,45 @@ def _fat_tree(shape: Shape, axes: Sequence[int]) -> Iterator[OrbitLink]:
             yield OrbitLink(src, dst, *cost, tuple(ports))
 
 
-def _inside(machine: Machine, sizes: Sequence[int]) -> Iterator[OrbitLink]:
+def _inside(machine: Machine, sizes: Sequence[int], axes: Sequence[int]) -> Iterator[OrbitLink]:
     beta, shared = 1e-9 / machine.link_gbs, sizes[0]
-    for a, b, parallel in machine.links:
-        for _ in range(parallel):
-            yield OrbitLink(a, b, machine.link_alpha_s, beta)
-            yield OrbitLink(b, a, machine.link_alpha_s, beta)
+    cells = _cells(sizes, axes)
+    for first in dict.fromkeys(cell // machine.gpus * machine.gpus for cell in cells):
+        for a, b, parallel in machine.links:
+            for _ in range(parallel):
+                yield OrbitLink(first + a, first + b, machine.link_alpha_s, beta)
+                yield OrbitLink(first + b, first + a, machine.link_alpha_s, beta)
     if machine.links:
         return
-    moves = sizes[1] > 1
-    for src in range(shared if moves else machine.gpus):
-        for dst in range(machine.gpus):
+    for src in cells:
+        first = src // machine.gpus * machine.gpus
+        for dst in range(first, first + machine.gpus):
             if src != dst:
-                cell = dst % shared if moves else dst
+                cell = first + dst % shared
                 ports = ((f"gpu {src} switch egress", 0), (f"gpu {cell} switch ingress", dst - cell))
                 yield OrbitLink(src, dst, machine.link_alpha_s, beta, ports)
 
 
-def _between(machine: Machine, sizes: Sequence[int]) -> Iterator[OrbitLink]:
-    shared, beta = sizes[0], 1e-9 / machine.nic_gbs
-    moves = sizes[1] > 1
-    for src in range(shared if moves else machine.gpus):
-        for dst in range(machine.gpus, machine.gpus * sizes[2]):
-            host, gpu = divmod(dst, machine.gpus)
-            there = gpu * machine.nics // machine.gpus
-            if moves:
-                ports = (("nic egress", 0), ("nic ingress", dst - dst % shared))
-            else:
-                leaves = src * machine.nics // machine.gpus
-                ports = ((f"nic{leaves} egress", 0), (f"nic{there} ingress", host * machine.gpus))
-            yield OrbitLink(src, dst, machine.nic_alpha_s, beta, ports)
+def _between(
+    machine: Machine, fabric: Fabric, sizes: Sequence[int], axes: Sequence[int]
+) -> Iterator[OrbitLink]:
+    beta = 1e-9 / machine.nic_gbs
+    cells = _cell_table(sizes, axes)
+    for src in _cells(sizes, axes):
+        for other in reached_hosts(fabric, src // machine.gpus):
+            for dst in range(other * machine.gpus, (other + 1) * machine.gpus):
+                ports = []
+                for port in ports_between(machine, fabric, src, dst):
+                    # A port is where the first GPU is whose NIC it serves.
+                    at = port.host * machine.gpus + machine.first_gpu(port.nic)
+                    ports.append((f"{port.kind} {cells[at]}", at - cells[at]))
+                yield OrbitLink(src, dst, machine.nic_alpha_s, beta, tuple(ports))
+
+
+def _cell_table(sizes: Sequence[int], axes: Sequence[int]) -> list[int]:
+    """Return for each rank the rank of its orbit whose digits along the axes are 0."""
+    rank = np.arange(math.prod(sizes))
+    for axis in axes:
+        stride = math.prod(sizes[:axis])
+        rank = rank - rank // stride % sizes[axis] * stride
+    return [int(cell) for cell in rank]

@@ -3,15 +3,20 @@
 Between two ranks many paths are equally short. Paths from one rank of each orbit are chosen one by one, each
 with its last hop over the link with the least load so far; the paths of all other ranks are translates of
 these. Then the hops are list-scheduled (Graham 1969): a free link takes the chunk with the longest path left.
+
+Where ports are oversubscribed, as the uplinks of a leaf, shortest paths are not the best ones. So a second
+set of paths is chosen by prices: the time over a link grows with the load that the first set puts on its
+busiest port. In a rail fabric a chunk then goes over NVLink to a GPU of the destination's rail first (PXN).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, offsets
+from probes.base import Floats, Indices, floats, offsets, spans
 from synth.errors import NotApplicableError
 from synth.kernels import compiled, pop, push
 from synth.networks import SymmetricNetwork
@@ -22,6 +27,9 @@ __all__ = ["all_to_all_sends"]
 # With more links no shortest paths are computed, and each chunk takes a direct link.
 _MOST_LINKS = 1 << 22
 _SLACK = 1e-9
+# Paths by prices are worth a schedule if shortest ones keep some port busy for this many times as long; less
+# is within the rounding of shares.
+_UNEVEN = 1.01
 
 
 class _Links(NamedTuple):
@@ -40,34 +48,69 @@ class _Links(NamedTuple):
 
 def all_to_all_sends(
     network: SymmetricNetwork, chunk_bytes: int, share: int
-) -> tuple[Indices, Indices, Indices]:
-    """Return (chunk, link, shift) of the listed sends by start; each pair has ``share`` chunks.
+) -> Iterator[tuple[Indices, Indices, Indices]]:
+    """Yield (chunk, link, shift) of the listed sends by start; each pair has ``share`` chunks.
 
-    Raises NotApplicableError if there is no path to some rank, or no direct link if the network has too many
-    links for shortest paths. O(hops · log hops), and for each orbit of ranks O(links · log ranks).
+    The first are those over shortest paths. Others follow, over paths by prices, if their busiest port is
+    less busy. Raises NotApplicableError if there is no path to some rank, or no
+    direct link if the network has too many links for shortest paths. O(hops · log hops), and for each orbit
+    of ranks O(links · log ranks).
     """
     links = _links_of(network, chunk_bytes)
-    count, cells = network.ranks, len(network.cells)
-    chunks = cells * count * share
     if network.links > _MOST_LINKS:
-        hops = _direct(network, links, share)
-    else:
-        back = network.transposed()
-        hops = _ways(
-            links,
-            rank_table(network),
-            _links_of(back, chunk_bytes),
-            rank_table(back),
-            network.cells,
-            share,
-            len(network.src) + len(network.ports),
-        )
+        yield _sends(network, links, _direct(network, links, share), share)
+        return
+    hops = _shortest(network, links, links.travel_s, share)
+    yield _sends(network, links, hops, share)
+    load_s = _loads_s(network, links, hops[1])
+    if not len(network.ports):
+        return
+    price = 1.0 + _busiest_s(links, load_s) / load_s.max()
+    priced = _shortest(network, links, links.travel_s * price, share)
+    if load_s.max() > _UNEVEN * _loads_s(network, links, priced[1]).max():
+        yield _sends(network, links, priced, share)
+
+
+def _shortest(
+    network: SymmetricNetwork, links: _Links, cost_s: Floats, share: int
+) -> tuple[Indices, Indices, Indices]:
+    """Return (start, link, source) of each chunk's hops on paths of the least sum of ``cost_s``."""
+    back = network.transposed()
+    return _ways(
+        links._replace(travel_s=cost_s),
+        rank_table(network),
+        _links_of(back, 1),
+        rank_table(back),
+        network.cells,
+        share,
+        len(network.src) + len(network.ports),
+    )
+
+
+def _loads_s(network: SymmetricNetwork, links: _Links, link: Indices) -> Floats:
+    """Return the seconds that the hops over ``link`` keep each resource busy."""
+    counts = np.diff(links.held_start)[link]
+    held = links.held[spans(links.held_start[:-1][link], counts)]
+    weights = np.repeat(links.hold_s[link], counts)
+    return floats(np.bincount(held, weights=weights, minlength=len(network.src) + len(network.ports)))
+
+
+def _busiest_s(links: _Links, load_s: Floats) -> Floats:
+    """Return the load of each link's busiest resource."""
+    return floats(np.maximum.reduceat(load_s[links.held], links.held_start[:-1]))
+
+
+def _sends(
+    network: SymmetricNetwork, links: _Links, hops: tuple[Indices, Indices, Indices], share: int
+) -> tuple[Indices, Indices, Indices]:
+    """Return (chunk, link, shift) of the hops in the order of their starts."""
     start, link, source = hops
+    cells = len(network.cells)
     missing = np.flatnonzero(np.diff(start) == 0)
     if len(missing) > cells * share:
         raise NotApplicableError(f"{network.name}: chunks find no path to some rank")
     order = _in_turn(links, start, link, len(network.src) + len(network.ports))
-    chunk = np.repeat(np.arange(chunks), np.diff(start))[order]
+    chunk = np.repeat(np.arange(cells * network.ranks * share), np.diff(start))[order]
     return chunk, link[order], network.shift_of(source[order])
 
 

@@ -78,10 +78,10 @@ def symmetric_schedules(
     not lead from each rank to all others.
     """
     if shape.kind == "all_to_all":
-        chunk, link, shift = all_to_all_sends(network, chunk_bytes, shape.share)
-        op = bytes_of(np.full(len(chunk), COPY))
-        columns = ints(chunk), ints(link), ints(shift), op
-        yield SymmetricSchedule(network, shape, chunk_bytes, "symmetric", seed, *columns)
+        for chunk, link, shift in all_to_all_sends(network, chunk_bytes, shape.share):
+            op = bytes_of(np.full(len(chunk), COPY))
+            columns = ints(chunk), ints(link), ints(shift), op
+            yield SymmetricSchedule(network, shape, chunk_bytes, "symmetric", seed, *columns)
         return
     # If all links cost the same, ``strict`` makes no difference.
     once = len(np.unique(network.beta_s_per_byte)) == 1 or comparisons(network, shape) > MOST_COMPARISONS

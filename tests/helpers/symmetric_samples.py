@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from synth import Request
 from synth.collective import Kind
+from synth.networks.dgx import is_pod
 from synth.networks.symmetric import SymmetricNetwork
 from synth.networks.symmetric_families import symmetric_family, symmetric_pod
 from synth.portfolio.symmetry.symmetric import fastest_symmetric
@@ -13,7 +14,7 @@ __all__ = ["fastest", "folded", "made"]
 
 
 def folded(spec: str, bandwidth: float = 50e9) -> SymmetricNetwork:
-    found = symmetric_pod(spec) if spec.startswith("dgx") else symmetric_family(spec, [5e-7], [bandwidth])
+    found = symmetric_pod(spec) if is_pod(spec) else symmetric_family(spec, [5e-7], [bandwidth])
     assert found is not None
     return found
 

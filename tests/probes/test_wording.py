@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from probes.base.wording import first_of, meant, plural, rate_text, some, without_domain
+from probes.base.wording import first_of, meant, nearest, plural, rate_text, some, without_domain
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 links"), (1, "1 link"), (2, "2 links")])
@@ -39,7 +39,9 @@ def test_lines_beyond_the_first_are_counted_in_one_of_their_own():
     ],
 )
 def test_what_is_meant(word, hint):
-    assert meant(word, ["ring", "all_gather", "jobs"]) == hint
+    known = ["ring", "all_gather", "jobs"]
+    assert meant(word, known) == hint
+    assert (nearest(word, known) is None) == (hint == "")
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,12 @@ def _most_even_trees(
     def has_link(src: int, dst: int) -> bool:
         return (src % size, dst % size) in inner and (src, dst) not in gone
 
+    def ports(src: int, dst: int) -> int:
+        shift = network.shift_of(np.array([src]))
+        far = network.moved(np.array([dst]), network.back(shift))
+        row = row_of.get((int(src - shift[0]), int(far[0])), -1)
+        return -1 if row < 0 else len(network.ports_of(row))
+
     hosts: dict[int, list[int]] = {}
     for rank in members:
         hosts.setdefault(rank // size, []).append(rank)
@@ -135,7 +141,7 @@ def _most_even_trees(
             continue
         # Sends of each NIC if all send equally often.
         least = laps * size * 2 * (len(hosts) - 1) / len(members)
-        load, used, trees = _trees(network, hosts, laps, int(np.ceil(least)), has_link)
+        load, used, trees = _trees(network, hosts, laps, int(np.ceil(least)), has_link, ports)
         uneven = float(load.max()) / least
         if best is None or uneven < best[0]:
             best = uneven, used, trees
@@ -161,10 +167,11 @@ def _trees(
     laps: int,
     most: int,
     has_link: Callable[[int, int], bool],
+    ports: Callable[[int, int], int],
 ) -> tuple[Floats, dict[tuple[int, int], int], list[TwoWayTree]]:
     """Return (sends of each rank to other hosts, row of each link used, trees), with ``laps`` trees a rank.
 
-    ``most`` is the limit of sends of a rank to other hosts.
+    ``most`` is the limit of sends of a rank to other hosts; ``ports`` counts the ports of a link.
     """
     size = network.ranks_per_host
     load, lent = np.zeros(network.ranks), np.zeros(network.ranks, bool)
@@ -179,13 +186,18 @@ def _trees(
         lent[[door for door in doors.values() if door % size != place]] = True
         # The root sends nothing up, so the host that exceeds its share becomes the root.
         order = sorted(children, key=lambda host: (-over[host], -children[host]))
-        edges = list(_between([doors[host] for host in order], [children[host] for host in order]))
-        for below, above, _ in edges:
+        across: list[tuple[int, int, int]] = []
+        depth = {doors[order[0]]: 0}
+        within = {order[0]: _inside(hosts[order[0]], doors[order[0]], 0, has_link)}
+        depth |= {below: level for below, _, level in within[order[0]]}
+        for below, above in _between([doors[host] for host in order], [children[host] for host in order]):
+            below, above = _on_one_rail(below, above, hosts, size, ports)
+            across.append((below, above, depth[above] + 1))
+            within[below // size] = _inside(hosts[below // size], below, depth[above] + 1, has_link)
+            depth |= {below: depth[above] + 1} | {rank: level for rank, _, level in within[below // size]}
             load[below] += 1
             load[above] += 1
-        depth = {doors[order[0]]: 0} | {below: depth for below, _, depth in edges}
-        for host, ranks in hosts.items():
-            edges += _inside(ranks, doors[host], depth[doors[host]], has_link)
+        edges = across + [edge for host in hosts for edge in within[host]]
         up = [used.setdefault((below, above), len(used)) for below, above, _ in edges]
         down = [used.setdefault((above, below), len(used)) for below, above, _ in edges]
         depths = np.array([depth for *_, depth in edges])
@@ -241,16 +253,35 @@ def _children(
     return found, {host: found[host] > max(0, most[host]) for host in found}
 
 
-def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield (rank below, rank above, depth below) of each edge between the doors of a tree.
+def _on_one_rail(
+    below: int, above: int, hosts: dict[int, list[int]], size: int, ports: Callable[[int, int], int]
+) -> tuple[int, int]:
+    """Return (rank below, rank above) of an edge between hosts that passes as few ports as possible.
+
+    In a rail fabric doors at different places are on different rails. Then one of the hosts enters the rail
+    of the other at a rank of its own.
+    """
+    if below % size == above % size:
+        return below, above
+    best, fewest = (below, above), ports(above, below)
+    for pair in (
+        (below, above // size * size + below % size),
+        (below // size * size + above % size, above),
+    ):
+        if all(rank in hosts[rank // size] for rank in pair) and 0 <= ports(pair[1], pair[0]) < fewest:
+            best, fewest = pair, ports(pair[1], pair[0])
+    return best
+
+
+def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield (rank below, rank above) of each edge between the doors of a tree, from the root down.
 
     ``children[n]`` counts the children of ``doors[n]``.
     """
-    depth, below = [0] * len(doors), 1
+    below = 1
     for place, count in enumerate(children):
         for _ in range(count):
-            depth[below] = depth[place] + 1
-            yield doors[below], doors[place], depth[below]
+            yield doors[below], doors[place]
             below += 1
 
 

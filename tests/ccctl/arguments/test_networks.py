@@ -9,9 +9,10 @@ import pytest
 
 from ccctl import console
 from ccctl.arguments.collectives import parse_collectives
-from ccctl.arguments.networks import load_network, parse_ranks
+from ccctl.arguments.networks import load_network, network_of, parse_ranks
 from ccctl.artifacts import codec
 from ccctl.errors import CcctlError, DataError, MissingInputError, UsageError
+from exec.benchmark import Report
 from probes.topology import FabricLink, Gpu, Host, Nic, Topology
 from synth.portfolio.request import surviving
 
@@ -51,11 +52,63 @@ def test_networks_by_name(spec, options, ranks, links):
         ("switch:4", None, "1GB/s", {"unwind": "x"}, "--unwind"),
         ("nothing", None, None, {}, "neither a file"),
         ("mesh:4", None, "1GB/s", {"failed": "rank:9"}, "rank:9"),
+        ("dgx-spark", None, None, {}, "at least two ranks"),
+        ("rail:6x4/4", None, "1GB/s", {}, "divides 6"),
+        ("dgx-h100:6/rail/4", None, None, {}, "divides 6"),
     ],
 )
 def test_networks_that_make_no_sense(spec, alpha, bandwidth, options, words):
     with pytest.raises(UsageError, match=words):
         load_network(spec, alpha, bandwidth, **options)
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ("b400:4", "did you mean 'b300'? Type --network b300:4"),
+        ("gb200:4", "Type --network gb200-nvl72:4"),
+        ("h100:64/rail/2", "Type --network dgx-h100:64/rail/2"),
+        ("b200/8x400:2", "Type --network dgx-b200/8x400:2"),
+        ("mi350x", "Type --network mi355x"),
+        ("spark:3", "Type --network dgx-spark:3"),
+        ("torusses:4x4", "Type --network torus:4x4 --bandwidth 50GB/s"),
+        ("rails", "Type --network rail:8x8 --bandwidth 50GB/s"),
+        ("abacus:4", "machines: dgx-1,"),
+    ],
+)
+def test_an_unknown_name_is_answered_by_the_nearest_and_what_to_type(spec, hint):
+    with pytest.raises(UsageError, match="neither a file") as told:
+        load_network(spec, None, None)
+    assert hint in told.value.hint
+    if "--network" in hint:
+        name, *costs = hint.partition("--network ")[2].split()
+        load_network(name, None, *(costs[1:] or [None]))
+
+
+@pytest.mark.parametrize("path", ["runs/plan:4", "runs/4", "../b400:4", "b400.json"])
+def test_a_path_that_is_not_there_is_no_name(path):
+    with pytest.raises(MissingInputError):
+        load_network(path, None, None)
+
+
+def report_of(hosts, each):
+    names = tuple(f"h{host}" for host in range(hosts))
+    return Report(hosts * each, names, "nccl-tests", "nccl", 5, 20, ())
+
+
+@pytest.mark.parametrize(
+    ("hosts", "each", "spec", "name"),
+    [
+        (18, 4, "gb200-nvl72", "gb200-nvl72"),
+        (36, 4, "nvl72", "nvl72:2"),
+        (9, 4, "nvl36", "nvl36"),
+        (2, 8, "dgx-h100", "dgx-h100:2"),
+        (2, 8, "dgx-h100:2/rail", "dgx-h100:2/rail"),
+        (3, 1, "dgx-spark", "dgx-spark:3"),
+    ],
+)
+def test_the_hosts_of_a_report_are_machines_or_their_trays(hosts, each, spec, name):
+    assert network_of(report_of(hosts, each), spec).name == name
 
 
 def kinds(collectives):

@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from limits import HANG_S
 
 from ccctl.artifacts import codec
+from probes.base import parse_size
 
 GPUS = "NVIDIA A100-SXM4-40GB"
 
@@ -381,8 +383,14 @@ MACHINES = [
     (2, 8, "dgx-1/4x100"),
     *[(8, 8, "dgx-1/4x100")] * 2,
     (2, 8, "dgx-a100/4x200"),
+    (4, 8, "dgx-h100"),
+    (18, 4, "gb200-nvl72"),
 ]
-ROWS = [line for line in THREADS.read_text().splitlines() if line.startswith(("| [nccl", "| nccl"))]
+ROWS = [
+    line
+    for line in THREADS.read_text().splitlines()
+    if line.startswith(("| [nccl", "| nccl", "| [coreweave"))
+]
 
 
 @pytest.mark.parametrize(
@@ -394,7 +402,8 @@ def test_the_page_of_threads_says_what_is_said(row, machine, tmp_path, run_ccctl
     hosts, each, network = machine
     _, _, _, measured, bound, peers, verdict, _, _ = (cell.strip() for cell in row.split("|"))
     at_most, reached = bound.removesuffix(" %)").split(" (")
-    ranks, size = hosts * each, 256 << 20 if "256M" in row else 1 << 30
+    at = re.search(r"at (\d+[MG])", row.split("|")[2])
+    ranks, size = hosts * each, parse_size(at[1] if at else "1G")
     time_us = size * 2 * (ranks - 1) / ranks / float(measured) / 1e3
     (tmp_path / "nccl.log").write_text(log([(size, time_us)], [f"h{host}" for host in range(hosts)], each))
     done = run_ccctl("explain", "nccl.log", "--network", network, "--json")

@@ -12,6 +12,7 @@ from synth.collective import KINDS, collective
 from synth.errors import NotApplicableError
 from synth.methods import greedy, paths, ring, tree
 from synth.network import Link, build
+from synth.networks.dgx import pod
 from synth.portfolio.attempts import METHODS
 from synth.portfolio.rank_subsets import serve
 from synth.schedules import COPY, REDUCE
@@ -20,6 +21,23 @@ from synth.simulation.schedule import replay
 POINT_KINDS = ("scatter", "gather", "all_to_all", "all_to_next")
 SPREADING = tuple(kind for kind in KINDS if kind not in POINT_KINDS)
 OTHERS = (greedy.synthesize, paths.synthesize)
+
+
+# Machines of 2024 to 2026 and fabrics, as few GPUs of each as show all of its kinds of links.
+MACHINES = (
+    "hgx-b300",
+    "nvl36",
+    "gb300-nvl72",
+    "h20",
+    "l40s:2",
+    "dgx-spark:2",
+    "dgx-spark:4/ring",
+    "gh200:3",
+    "mi325x",
+    "mi355x:2",
+    "dgx-h100:2/rail",
+    "dgx-a100/2x200:2x2/rail/2",
+)
 
 
 def _bounds(network, shape, chunk_bytes):
@@ -71,6 +89,23 @@ def test_every_method_every_network_every_collective(name, kind):
         served.add(method)
     assert "paths" in served
     assert "greedy" in served or kind in POINT_KINDS
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "all_to_all", "broadcast"])
+@pytest.mark.parametrize("spec", MACHINES)
+def test_some_methods_on_every_machine(spec, kind):
+    network = pod(spec)
+    shape = collective(kind, network.ranks)
+    proven = bounds(network, shape, 1 << 20, fluid=True)
+    served = set()
+    for method in ("ring", "direct", "tree", "hierarchical", "greedy", "paths", "symmetric"):
+        try:
+            schedule = _serve(method, network, shape, 1 << 20, seed=7)
+        except NotApplicableError:
+            continue
+        _judge(schedule, proven)
+        served.add(method)
+    assert "paths" in served
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])

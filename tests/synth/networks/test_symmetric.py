@@ -33,13 +33,41 @@ FAMILIES = (
     "fat_tree:2x3x4",
     "fat_tree:4x4x3/2",
     "fat_tree:4",
+    "rail:4x3",
+    "rail:4x3/2",
+    "rail:2x4x3/4",
+    "rail:3x2x2",
 )
-MACHINES = ("dgx-a100:3", "dgx-1:2", "dgx-2:2", "dgx-a100/4x100:2", "dgx-a100", "mi300x:2", "ndv2:3")
+MACHINES = (
+    "dgx-a100:3",
+    "dgx-1:2",
+    "dgx-2:2",
+    "dgx-a100/4x100:2",
+    "dgx-a100",
+    "mi300x:2",
+    "ndv2:3",
+    *(
+        "dgx-h100:3/rail",
+        "dgx-h100:4/rail/2",
+        "dgx-a100/4x100:2x2/rail/2",
+        "dgx-a100/3x100:2x2/rail",
+        "dgx-1:2x2/rail/2",
+        "nvl36:2/rail",
+        "nvl36/9x400:2/rail/2",
+        "mi355x:2/rail",
+        "dgx-spark:5/ring",
+        "dgx-spark:4/rail",
+        "gh200:3",
+        "l40s:2",
+    ),
+)
 
 
 def costs(spec: str) -> tuple[list[float], list[float]]:
     """Other values for each dimension, where it may have them."""
     dimensions = 1 if spec.startswith(("fat_tree", "ring:", "fc:", "switch:")) else spec.count("x") + 1
+    if spec.startswith("rail"):
+        dimensions = 2
     if spec.startswith("hypercube"):
         dimensions = 3
     return [1e-6 * (at + 1) for at in range(dimensions)], [1e9 * (7 - at) for at in range(dimensions)]
@@ -108,7 +136,13 @@ def test_what_no_translation_keeps_is_not_folded() -> None:
 
 
 def test_tens_of_thousands_of_ranks_have_few_rows() -> None:
-    for spec, ranks, rows in (("torus:64x32x32", 1 << 16, 6), ("fat_tree:32x32x16", 1 << 14, (1 << 14) - 1)):
+    large = (
+        ("torus:64x32x32", 1 << 16, 6),
+        ("fat_tree:32x32x16", 1 << 14, (1 << 14) - 1),
+        ("rail:8x64x8", 1 << 12, (1 << 12) - 1),
+        ("rail:8x64x8/2", 1 << 12, 2 * ((1 << 12) - 1)),
+    )
+    for spec, ranks, rows in large:
         found = symmetric_family(spec, [5e-7], [5e10])
         assert found is not None
         assert (found.ranks, len(found.src)) == (ranks, rows)

@@ -65,6 +65,25 @@ def test_three_ranks_of_many_cost_little() -> None:
     assert found.outcome.percent_of_optimal >= 95
 
 
+@pytest.mark.parametrize("failures", HIT, ids=str)
+def test_rails_bound_it_by_the_nics_as_one_switch_does(failures: Failures) -> None:
+    rails, switch = (
+        bounds_with_failures(folded(spec), failures, 64 << 20) for spec in ("dgx-a100:4/rail", "dgx-a100:4")
+    )
+    assert [(one.name, one.time_s) for one in rails] == [(one.name, one.time_s) for one in switch]
+    assert len(rails) == 2
+    oversubscribed = bounds_with_failures(folded("dgx-a100:4/rail/2"), failures, 64 << 20)
+    assert [one.time_s for one in oversubscribed] == [one.time_s for one in switch]
+
+
+@pytest.mark.parametrize(("spec", "percent"), [("dgx-a100:4/rail", 80), ("dgx-h100:16/rail/2", 70)])
+def test_trees_on_rails_avoid_the_spine(spec: str, percent: int) -> None:
+    found = all_reduce_with_failures(folded(spec), Failures((9, 17), ((0, 1),)), 256 << 20)
+    assert check(found) == []
+    assert found.outcome is not None and found.outcome.percent_of_optimal > percent
+    assert not [port for port in found.network.ports if port.startswith(("up", "down"))]
+
+
 def test_a_rank_without_links_in_its_host_is_told() -> None:
     cut = tuple((0, rank) for rank in range(1, 8))
     with pytest.raises(NotApplicableError, match="inside its host"):
