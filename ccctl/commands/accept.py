@@ -37,7 +37,6 @@ EXAMPLES = (
         "ccctl accept --hosts gpu[001-064]:8 --since accepted/ -o week2/",
         "the weekly check: what changed since the last acceptance",
     ),
-    ("ccctl verify accepted/certificate.json", "compute the verdict again from the measurements"),
 )
 
 

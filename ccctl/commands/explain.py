@@ -26,9 +26,8 @@ from probes.base import parse_size, some
 if TYPE_CHECKING:
     from ccctl.artifacts import Dumps, ForeignFiles
     from ccctl.render.text import Explained
-    from exec.acceptance import Evidence
     from exec.benchmark import JudgedRow, Report, RowChange
-    from exec.benchmark.foreign import Inspected, Recorded
+    from exec.benchmark.foreign import Evidence, Inspected, Recorded
     from probes.topology import Topology
     from synth.network import Network
 

@@ -10,7 +10,6 @@ from .certificate import (
 from .compare import Changes as Changes, WholeChange as WholeChange, changes as changes
 from .cost import collective_time_s as collective_time_s, costs as costs, spares as spares
 from .evidence import (
-    Evidence as Evidence,
     evidence_of as evidence_of,
     is_evidence as is_evidence,
     read_evidence as read_evidence,

@@ -27,7 +27,7 @@ from exec.benchmark.foreign import (
 from probes.base import DataError
 from probes.topology import Topology
 
-__all__ = ["Evidence", "evidence_of", "is_evidence", "read_evidence"]
+__all__ = ["evidence_of", "is_evidence", "read_evidence"]
 
 _EXPECTED = (
     "expected a file of DCGM (dcgmi diag -j), nvbandwidth (-j), SuperBench (results-summary.jsonl or its "

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from exec.acceptance.certificate import Certificate, Culprit, Spares, Stage, Verdict, WholeRow
 from exec.acceptance.cost import costs, spares
-from exec.acceptance.evidence import Evidence
 from exec.acceptance.fault_text import remedy_of, told
 from exec.acceptance.network_bought import sound_network
 from exec.benchmark import Report, Row, judged
+from exec.benchmark.foreign import Evidence
 from probes.base import CcctlError, plural, some
 from probes.health import (
     ClusterHealth,

@@ -10,8 +10,7 @@ from ccctl.render import about, figures
 from probes.base import first_of, plural, some
 
 if TYPE_CHECKING:
-    from exec.acceptance import Evidence
-    from exec.benchmark.foreign import NcclLog
+    from exec.benchmark.foreign import Evidence, NcclLog
 
 __all__ = ["draw", "listed", "summary"]
 

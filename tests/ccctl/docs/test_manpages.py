@@ -16,7 +16,7 @@ from ccctl.main import examples
 ROOT = Path(__file__).parents[3]
 NAMES = [command.__name__ for command in COMMANDS]
 ORDER = (
-    "detect profile synth compile verify simulate run bench explain order tune training "
+    "detect profile synth compile verify simulate run bench accept explain order tune training "
     "watch show report lab doctor help examples schema completion"
 )
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 from nccl_debug_logs import hosts, nccl_debug_log
 
-from exec.acceptance import Evidence, evidence_of, is_evidence, read_evidence
+from exec.acceptance import evidence_of, is_evidence, read_evidence
+from exec.benchmark.foreign import Evidence
 from probes.base.errors import DataError
 
 RATES = [[26.1, 26.3, 13.1, 26.2]]

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from measured_clusters import host_health, measured_profile
 
-from exec.acceptance import Evidence, Measured, Stage, Terms, bought, judge
+from exec.acceptance import Measured, Stage, Terms, bought, judge
+from exec.benchmark.foreign import Evidence
 from probes.health import ClusterHealth, GpuHealth, HostHealth
 from synth.collective import Kind
 
