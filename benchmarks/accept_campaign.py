@@ -12,6 +12,8 @@ Bisection: groups of
 hosts run a collective, which is as fast as its slowest link; a group below 80 % of normal is halved until it
 has two hosts, and each host of a slow pair is tried with a good one.
 
+The model of the simulation is also that of the localization, so a real cluster is named rightly less often.
+
     python benchmarks/accept_campaign.py --cases 1000 --clean 300 --seed 1
 """
 
