@@ -49,8 +49,6 @@ class Rates:
     table: LinkTable
     level: Floats
     deviation: Floats
-    sigma: float
-    short: float
     found: CauseFit
 
 
@@ -70,8 +68,7 @@ def rates(
         expected = float(np.log(bought.nic_bytes_per_s * goodput))
     # Links between racks may be slower by design, but not slower than was bought.
     rack = several.of_host if several is not None and expected is None else None
-    usual = normal(table, table.rate, classes, rack, expected)
-    level = usual.level
+    level = normal(table, table.rate, classes, rack, expected)
     if plan is not None and plan.trunk_bytes_per_s and divisions:
         level = _through_trunks(table, level, divisions[0], float(np.log(plan.trunk_bytes_per_s * goodput)))
     deviation = table.rate - level
@@ -84,7 +81,7 @@ def rates(
             break
         # Hosts are more unequal than was assumed.
         found = _fit(model, table, divisions, {**_LEAST, "end": least}, fabric=expected is not None)
-    return Rates(table, level, deviation, sigma, usual.short, _without_disturbed(found, table))
+    return Rates(table, level, deviation, _without_disturbed(found, table))
 
 
 def _fit(
