@@ -8,9 +8,10 @@ alarm.
 
 Two rivals judge the same networks; of them only the part must be right. Thresholds: a pair of hosts with a
 link below 80 % of the median is slow, and a host of which over half of the links from it, or to it, are.
-Bisection: groups of
-hosts run a collective, which is as fast as its slowest link; a group below 80 % of normal is halved until it
-has two hosts, and each host of a slow pair is tried with a good one.
+Bisection: groups of hosts run a collective, which is as fast as its slowest link; a group below 80 % of
+normal is halved until it has two or three hosts, and each of them is tried with good ones.
+
+The model of the simulation is also that of the localization, so a real cluster is named rightly less often.
 
     python benchmarks/accept_campaign.py --cases 1000 --clean 300 --seed 1
 """

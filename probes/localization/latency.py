@@ -48,7 +48,7 @@ def latencies(
 ) -> Latencies:
     """Explain the latencies of ``table``, which has one link a pair of ranks."""
     rack = divisions[0].apart() if divisions else None
-    level = -normal(table, -table.alpha, classes, rack).level
+    level = -normal(table, -table.alpha, classes, rack)
     if bought_s is not None and level.min() > np.log(bought_s) + _SHORT_OF_BOUGHT:
         fast = table.alpha[table.alpha < np.log(bought_s) + _SHORT_OF_BOUGHT]
         expected = float(np.median(fast)) if len(fast) > 1 else float(np.log(bought_s))

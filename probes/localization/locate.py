@@ -140,7 +140,7 @@ def _racks(
 ) -> tuple[Racks | None, list[Fault]]:
     """Return the racks as they are, and the hosts that are not in the rack of the plan."""
     hosts = table.ends.host_names
-    plain = once.alpha + normal(once, -once.alpha, slots(once, slot)).level if len(once) else once.alpha
+    plain = once.alpha + normal(once, -once.alpha, slots(once, slot)) if len(once) else once.alpha
     if plan is None or not plan.racks:
         return by_latency(once, plain, hosts), []
     racks = by_plan(plan, hosts)

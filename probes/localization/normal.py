@@ -7,15 +7,13 @@ of them, do not count. What was bought replaces it if the cluster as a whole fal
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from probes.base import Floats, Indices, Mask
 from probes.localization.groups import MAD_TO_SIGMA, quantiles, upper_median
 from probes.localization.links import LinkTable
 
-__all__ = ["SHORT", "Normal", "level", "noise", "normal", "slots"]
+__all__ = ["SHORT", "level", "noise", "normal", "slots"]
 
 # What was bought is taken for normal if the fast links fall short of it by over a tenth. The share that
 # payload reaches is not known better than that before the first measurement.
@@ -35,21 +33,13 @@ _WINDOW, _SIGMAS = 0.2, 4.5
 _LEAST_SIGMA = 0.01
 
 
-@dataclass(frozen=True, eq=False)
-class Normal:
-    """The normal logarithm of each link; ``short`` is by how much all links fall short of the offer."""
-
-    level: Floats
-    short: float = 0.0
-
-
 def normal(
     table: LinkTable,
     values: Floats,
     classes: Indices,
     rack: Indices | None = None,
     bought: float | None = None,
-) -> Normal:
+) -> Floats:
     """Return the normal value of each link; larger ``values`` are better.
 
     ``classes`` has the class of each link. With ``rack``, the rack of each host (-1 if unknown), links
@@ -70,7 +60,7 @@ def normal(
         if abs(gap) < _ALIKE:
             found[across] += gap
     if bought is None:
-        return Normal(found)
+        return found
     short = bought - float(found.max())
     near = np.isfinite(values) & (np.abs(values - bought) < SHORT)
     expected = float(np.median(values[near])) if near.sum() >= 2 else bought
@@ -78,7 +68,7 @@ def normal(
     # If some links of a class are as bought, the class is not slower by design, however many are slow.
     every, reached = np.bincount(classes), np.bincount(classes[near], minlength=int(classes.max()) + 1)
     as_bought = (reached >= _AS_BOUGHT * every) & (reached >= 2)
-    return Normal(np.where(as_bought[classes], np.maximum(found, expected), found), short)
+    return np.where(as_bought[classes], np.maximum(found, expected), found)
 
 
 def level(values: Floats, first: Indices, second: Indices, count: int, *, racks: bool = False) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ _LEAST = {"end": _END, "pair": _LINK, "trunk": _LINK, "fabric": SHORT}
 # If hosts differ anyway, one must be so many standard deviations of hosts below normal, but one below this
 # share of the normal rate is slow however unequal the others are.
 _Z, _SLOW_ANYWAY = 4.5, -float(np.log(2 / 3))
+_FEWEST_SOUND, _MOST_REFITS = 3, 3
 # A rack of a trunk of unknown rate is told by the links that reach this share of normal.
 _REACHED = -float(np.log(0.93))
 # Two explanations of as many causes differ by so much in the logarithm of their likelihoods by chance.
@@ -48,8 +49,6 @@ class Rates:
     table: LinkTable
     level: Floats
     deviation: Floats
-    sigma: float
-    short: float
     found: CauseFit
 
 
@@ -69,26 +68,34 @@ def rates(
         expected = float(np.log(bought.nic_bytes_per_s * goodput))
     # Links between racks may be slower by design, but not slower than was bought.
     rack = several.of_host if several is not None and expected is None else None
-    usual = normal(table, table.rate, classes, rack, expected)
-    level = usual.level
+    level = normal(table, table.rate, classes, rack, expected)
     if plan is not None and plan.trunk_bytes_per_s and divisions:
         level = _through_trunks(table, level, divisions[0], float(np.log(plan.trunk_bytes_per_s * goodput)))
     deviation = table.rate - level
     sigma = noise(deviation)
     model = Ceiling(deviation, np.maximum(sigma, table.width))
-    least = {**_LEAST, "end": _least_of_hosts(table, deviation, sigma)}
+    found = _fit(model, table, divisions, _LEAST, fabric=expected is not None)
+    for _ in range(_MOST_REFITS):
+        least = _least_of_hosts(table, model, found)
+        if not any(cause.kind in ENDS and cause.severity < least for cause in found.causes):
+            break
+        # Hosts are more unequal than was assumed.
+        found = _fit(model, table, divisions, {**_LEAST, "end": least}, fabric=expected is not None)
+    return Rates(table, level, deviation, _without_disturbed(found, table))
 
-    def parts(divisions: Sequence[Racks]) -> list[Family]:
-        return families(table, divisions, least, fabric=expected is not None)
 
-    tried = _with_reach(table, deviation > -_REACHED, divisions)
-    found = _fewest(model, parts(tried))
+def _fit(
+    model: Ceiling, table: LinkTable, divisions: Sequence[Racks], least: Mapping[str, float], *, fabric: bool
+) -> CauseFit:
+    """Return the fit with the ``divisions`` and those that the fit itself shows."""
+    tried = _with_reach(table, model.values > -_REACHED, divisions)
+    found = _fewest(model, families(table, tried, least, fabric=fabric))
     # Groups may show only when it is known which hosts are slow anyway.
     again = _with_reach(table, _explained_without_trunks(model, found), tried)
     if len(again) > len(tried):
-        second = _fewest(model, parts(again))
+        second = _fewest(model, families(table, again, least, fabric=fabric))
         found = min(found, second, key=lambda one: one.total)
-    return Rates(table, level, deviation, sigma, usual.short, _without_disturbed(found, table))
+    return found
 
 
 def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> CauseFit:
@@ -169,15 +176,25 @@ def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float)
     return np.where(across, expected, level)
 
 
-def _least_of_hosts(table: LinkTable, deviation: Floats, sigma: float) -> float:
-    """Return the smallest slowdown of a host that counts among hosts as unequal as these."""
+def _least_of_hosts(table: LinkTable, model: Ceiling, found: CauseFit) -> float:
+    """Return the smallest slowdown of a host that counts among hosts as unequal as those without a fault.
+
+    A link is only as fast as the slower of its ends, so a host's fastest links show what it can carry.
+    """
     count = len(table.ends.host_names)
-    middle = np.concatenate(
-        [quantiles(host, deviation, count, 0.5) for host in (table.src_host, table.dst_host)]
-    )
-    # Slow hosts are below normal, so those above it show how unequal the others are. The variance of a median
-    # of n values is pi/2 times that of their mean.
-    above = middle[middle > 0]
-    by_chance = 0.5 * np.pi * sigma**2 * 2 * count / max(1, 2 * len(table))
-    unequal = max(0.0, float(np.mean(above**2)) - by_chance) if len(above) else 0.0
-    return max(_END, min(_Z * float(np.sqrt(unequal)), _SLOW_ANYWAY))
+    named = {part.split(" ")[0] for cause in found.causes if cause.kind in ENDS for part in cause.parts}
+    sound = np.array([host not in named for host in table.ends.host_names])
+    ends = np.concatenate((table.src_host, table.dst_host))
+    left = np.concatenate((model.values - found.state,) * 2)
+    middle, fastest = (quantiles(ends, left, count, share)[sound] for share in (0.5, 0.9))
+    middle, fastest = middle[np.isfinite(middle)], fastest[np.isfinite(fastest)]
+    if len(middle) < _FEWEST_SOUND:
+        return _END
+    # Of normal values, 16 % lie below the mean by more than a standard deviation. The variance of the 90 %
+    # quantile of n values is 2.9 times that of their mean.
+    spread = float(np.quantile(fastest, 0.5) - np.quantile(fastest, 0.16))
+    by_chance = 2.9 * float(np.median(model.sigma)) ** 2 * count / max(1, 2 * len(table))
+    unequal = float(np.sqrt(max(0.0, spread**2 - by_chance)))
+    # Normal is the level of fast links, and a host in the middle of unequal ones is below it.
+    below = max(0.0, -float(np.median(middle)))
+    return max(_END, min(below + _Z * unequal, _SLOW_ANYWAY))

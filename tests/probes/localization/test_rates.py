@@ -1,0 +1,34 @@
+"""Rates: unequal hosts, single disturbed links, and the same links measured again."""
+
+import numpy as np
+import pytest
+from faulty_profile import Faulty
+from hypothesis import given, settings, strategies as st
+
+from probes.localization import locate
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(6, 20), st.integers(0, 2**32 - 1))
+def test_hosts_that_differ_by_a_hundredth_have_no_faults(hosts, seed):
+    net = Faulty(hosts, seed=seed)
+    able = np.exp(np.random.default_rng(seed).normal(0, 0.01, hosts))
+    net.rate *= np.minimum(able[:, None], able[None, :])
+    assert locate(net.profile()) == []
+
+
+@pytest.mark.parametrize("flag", ["", "retested"])
+def test_many_single_slow_links_are_faults_only_if_they_were_slow_alone(flag):
+    net = Faulty(hosts=12)
+    slow = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11)]
+    for pair in slow:
+        net.rate[pair] *= 0.5
+        net.flags[pair] = flag
+    found = {fault.parts for fault in locate(net.profile())}
+    assert found == ({(f"gpu{a + 1}", f"gpu{b + 1}") for a, b in slow} if flag else set())
+
+
+def test_a_disturbed_pass_of_one_link_is_no_flapping():
+    net = Faulty(hosts=8)
+    net.late[2, 3] = 1.15
+    assert locate(net.profile()) == []
