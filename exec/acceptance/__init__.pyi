@@ -15,7 +15,6 @@ from .evidence import (
     read_evidence as read_evidence,
 )
 from .network_bought import (
-    LinkClass as LinkClass,
     LinkCosts as LinkCosts,
     link_classes as link_classes,
     repaired as repaired,
