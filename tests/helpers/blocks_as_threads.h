@@ -40,6 +40,7 @@ inline void meet() {
     if (here.threads > 1) pthread_barrier_wait(&here.block->barrier);
 }
 inline void rest() { sched_yield(); }
+#define POLLS 256
 inline u64 now_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
@@ -75,6 +76,10 @@ inline bool load_line(const void* at, unsigned flag, u64& data) {
 template <class T>
 inline T load_one(const T* at) {
     return *at;
+}
+template <class T>
+inline void store_one(T* at, const T& value) {
+    *at = value;
 }
 inline float float_of_bits(unsigned bits) {
     float value;

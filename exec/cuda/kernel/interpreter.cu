@@ -54,6 +54,8 @@ DEVICE void rest() {
 #endif
 }
 
+// Polls of a count or a line between two looks at the clock and at the request to stop, which cost more.
+#define POLLS 256
 DEVICE u64 now_ns() {
     u64 time;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
@@ -119,6 +121,10 @@ DEVICE Half load_one(const Half* at) {
 template <>
 DEVICE Bfloat load_one(const Bfloat* at) {
     return Bfloat{load_one(&at->bits)};
+}
+template <class T>
+DEVICE void store_one(T* at, const T& value) {
+    *at = value;
 }
 DEVICE float half_to_float(unsigned short bits) {
     float value;
@@ -286,8 +292,8 @@ DEVICE void move(const Operands<T>& operands, i64 length, i64 worker, i64 worker
         T total = load_one(operands.first + one);
         for (i64 number = 1; number < operands.sources(); ++number)
             total = combined<T, Op>(total, load_one(operands.source(number) + one));
-        if (operands.into) operands.into[one] = total;
-        if (operands.also) operands.also[one] = total;
+        if (operands.into) store_one(operands.into + one, total);
+        if (operands.also) store_one(operands.also + one, total);
     }
 }
 
@@ -315,9 +321,10 @@ struct BlockState {
     // Messages sent and received over all launches, the slots of the next ones, and the counts as they were last read.
     i64 sent, received, place_out, place_in;
     u64 put_in, taken_out;
-    // Whether the block goes on. By LL whether all threads got their lines, and the counts to publish; each for this
-    // slice and the next in turn.
-    int alive, whole[2];
+    // Whether the block goes on, and by LL whether the time of one of its threads ran out.
+    int alive, ran_out;
+    // By LL whether all threads got their lines, and the counts to publish; each for this slice and the next in turn.
+    int whole[2];
     u64 head[2], credit[2], finished[2];
 
     // Wait until a count reaches `goal`. `seen` is its value when it was last read: often that is enough.
@@ -327,7 +334,7 @@ struct BlockState {
         for (unsigned tries = 0;; ++tries) {
             seen = reason == FOR_STEP ? acquire_device(count) : acquire_system(count);
             if (seen >= static_cast<u64>(goal)) return true;
-            if (tries % 256 != 255) continue;
+            if (tries % POLLS != POLLS - 1) continue;
             const int state = ended(begun);
             if (!state) continue;
             write(state, reason, peer, seen, goal);
@@ -336,17 +343,16 @@ struct BlockState {
         }
     }
 
-    // Wait for a line's flag and take its data. Each thread of a block may give up; only the first writes a record.
-    DEVICE bool line(const void* at, i64 number, u64& data) const {
+    // Wait for a line's flag and take its data. Return 0, or why the thread gave up: RAN_OUT, WAS_STOPPED.
+    DEVICE int line(const void* at, i64 number, u64& data) const {
         u64 begun = 0;
         for (unsigned tries = 0;; ++tries) {
-            if (load_line(at, static_cast<unsigned>(number), data)) return true;
-            if (tries % 256 != 255) continue;
+            if (load_line(at, static_cast<unsigned>(number), data)) return 0;
+            if (tries % POLLS != POLLS - 1) continue;
             const int state = ended(begun);
             if (!state) continue;
-            if (thread_number() == 0) write(state, FOR_MESSAGE, block[BLOCK_FROM], static_cast<u64>(number - 1), number);
             release_system(stop, 1);
-            return false;
+            return state;
         }
     }
 
@@ -357,6 +363,20 @@ struct BlockState {
         if (!begun) begun = now;
         if (acquire_system(stop) != 0) return WAS_STOPPED;
         return now - begun < static_cast<u64>(limit_ns) ? 0 : RAN_OUT;
+    }
+
+    // A thread gave up a line of this slice.
+    APART void give_up(unsigned turn, int state) {
+        if (state == RAN_OUT) ran_out = 1;
+        whole[turn] = 0;
+    }
+
+    // The leading thread does it for all, since any of them may have waited in vain.
+    APART void write_lost_message(unsigned turn) const {
+        if (thread_number() != 0) return;
+        const i64 number = static_cast<i64>(credit[turn]);
+        const int state = ran_out ? RAN_OUT : WAS_STOPPED;
+        write(state, FOR_MESSAGE, block[BLOCK_FROM], static_cast<u64>(number - 1), number);
     }
 
     DEVICE void write(int state, int reason, i64 peer, u64 seen, i64 wanted) const {
@@ -381,7 +401,7 @@ constexpr int LINES = 4;
 
 // The lines `at`, `at` + `stride` ..., all of whose elements are in the message and in words of 8 bytes.
 template <class T, class Op, int COUNT>
-DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, const BlockState& near, i64 received,
+DEVICE int move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, const BlockState& near, i64 received,
                              unsigned sent) {
     constexpr int ELEMENTS = 8 / sizeof(T);
     const char* in = operands.in;
@@ -394,7 +414,8 @@ DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, co
             here[u] = load_line(in + 16 * (at + u * stride), static_cast<unsigned>(received), total[u].bits);
 #pragma unroll
         for (int u = 0; u < COUNT; ++u)
-            if (!here[u] && !near.line(in + 16 * (at + u * stride), received, total[u].bits)) return false;
+            if (!here[u])
+                if (const int state = near.line(in + 16 * (at + u * stride), received, total[u].bits)) return state;
     } else {
 #pragma unroll
         for (int u = 0; u < COUNT; ++u) total[u].bits = load_word(operands.first + (at + u * stride) * ELEMENTS);
@@ -405,11 +426,11 @@ DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, co
         if (out) store_line(out + 16 * (at + u * stride), total[u].bits, sent);
         if (operands.into) store_word(operands.into + (at + u * stride) * ELEMENTS, total[u].bits);
     }
-    return true;
+    return 0;
 }
 
 template <class T, class Op>
-APART bool move_lines(const Operands<T>& operands, i64 length, const BlockState& near, i64 received, unsigned sent) {
+APART int move_lines(const Operands<T>& operands, i64 length, const BlockState& near, i64 received, unsigned sent) {
     const char* in = operands.in;
     char* out = operands.out;
     constexpr i64 ELEMENTS = 8 / sizeof(T);
@@ -417,27 +438,28 @@ APART bool move_lines(const Operands<T>& operands, i64 length, const BlockState&
     const i64 whole = operands.aligned(8) ? length / ELEMENTS : 0;
     i64 at = thread_number();
     for (; at + (LINES - 1) * stride < whole; at += LINES * stride)
-        if (!move_whole_lines<T, Op, LINES>(operands, at, stride, near, received, sent)) return false;
+        if (const int state = move_whole_lines<T, Op, LINES>(operands, at, stride, near, received, sent)) return state;
     for (; at < whole; at += stride)
-        if (!move_whole_lines<T, Op, 1>(operands, at, stride, near, received, sent)) return false;
+        if (const int state = move_whole_lines<T, Op, 1>(operands, at, stride, near, received, sent)) return state;
     for (; at < lines; at += stride) {
         const i64 first = at * ELEMENTS;
         const i64 count = smaller(ELEMENTS, length - first);
         Word<T> total;
         total.bits = 0;
-        if (in && !near.line(in + 16 * at, received, total.bits)) return false;
+        if (in)
+            if (const int state = near.line(in + 16 * at, received, total.bits)) return state;
 #pragma unroll
         for (i64 e = 0; e < ELEMENTS; ++e) {
             if (e >= count) break;
             T value = in ? total.element[e] : load_one(operands.first + first + e);
             for (i64 number = 1; number < operands.sources(); ++number)
                 value = combined<T, Op>(value, load_one(operands.source(number) + first + e));
-            if (operands.into) operands.into[first + e] = value;
+            if (operands.into) store_one(operands.into + first + e, value);
             total.element[e] = value;
         }
         if (out) store_line(out + 16 * at, total.bits, sent);
     }
-    return true;
+    return 0;
 }
 
 // ---- the interpreter
@@ -548,6 +570,7 @@ DEVICE void interpret(const Machine& machine) {
         near.place_out = room_out ? near.sent % room_out : 0;
         near.place_in = room_in ? near.received % room_in : 0;
         near.put_in = near.taken_out = 0;
+        near.ran_out = 0;
     }
     const int steps = static_cast<int>(near.block[BLOCK_STEPS]);
     unsigned turn = 0;
@@ -571,8 +594,9 @@ DEVICE void interpret(const Machine& machine) {
 #ifdef LL
                 if (count > 0 && (operands.in || operands.out)) {
                     const i64 received = static_cast<i64>(near.credit[turn]);
-                    if (!move_lines<T, Op>(operands, count, near, received, static_cast<unsigned>(near.head[turn])))
-                        near.whole[turn] = 0;
+                    const unsigned sent = static_cast<unsigned>(near.head[turn]);
+                    const int state = move_lines<T, Op>(operands, count, near, received, sent);
+                    if (state) near.give_up(turn, state);
                 } else if (count > 0)
 #else
                 if (count > 0)
@@ -580,7 +604,10 @@ DEVICE void interpret(const Machine& machine) {
                     move<T, Op>(operands, count, thread_number(), threads());
                 meet();
 #ifdef LL
-                if (!near.whole[turn]) return;
+                if (!near.whole[turn]) {
+                    near.write_lost_message(turn);
+                    return;
+                }
 #else
                 if (does & SENDS && thread_number() == thread_of_warp(1))
                     release_system(reinterpret_cast<u64*>(near.link[LINK_OUT_HEAD]), near.head[turn]);

@@ -17,9 +17,10 @@ from sample_schedules import random_schedule, ring_all_reduce
 from ccctl.arguments.proven import proven_program
 from ccctl.errors import CcctlError
 from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, itemsize_of
-from exec.cuda.kernel.encode import encoded
+from exec.cuda.kernel.encode import BLOCK, encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import waiters
+from exec.cuda.kernel.rows import STEP
 from exec.program import expected_output
 from exec.program.layout import Layout
 from probes.base.columns import bytes_of
@@ -187,6 +188,22 @@ def test_a_message_by_ll_that_never_comes_names_who_waits():
     found = run_on_host(replace(table, steps=steps), inputs, "float32", "sum", limit_s=0.5, threads=2)
     told = waiters(table, found.records)
     assert any("a message from rank 1 on channel" in line for line in told)
+
+
+def test_a_message_by_ll_of_which_a_part_never_comes_names_who_waits():
+    program = lower(ring_all_reduce(3), fuse=False)
+    table = encoded(Layout(program, 300), 4, wire_protocol="LL")
+    broken, step = without(program, "s", 1)
+    tb = int(broken.tb_of[step])
+    row = int(table.blocks[tb, BLOCK.index("first")]) + step - int(program.tb_start[tb])
+    steps = table.steps.copy()
+    # One line of 2 elements: the first thread of the receiver gets its line, the second waits in vain.
+    steps[row, STEP.index("length")] = 2
+    inputs = [expected_output.given(table.layout, rank, np.dtype("float32"), "sum") for rank in range(3)]
+    found = run_on_host(replace(table, steps=steps), inputs, "float32", "sum", limit_s=0.5, threads=2)
+    told = waiters(table, found.records)
+    to = int(program.tb_send[tb])
+    assert any(line.startswith(f"rank {to} ") and "a message from rank 1 on channel" in line for line in told)
 
 
 def test_a_missing_receive_names_who_waits_for_room():
