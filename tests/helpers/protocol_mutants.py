@@ -293,12 +293,12 @@ _OF_LL = {
         "near.line(in + 16 * at, received - 2, total.bits)",
         "near.line(in + 16 * at, received + 1, total.bits)",
     ),
-    "static_cast<unsigned>(near.head[turn])": (
-        "static_cast<unsigned>(near.head[turn] + 1)",
-        "static_cast<unsigned>(near.head[turn] - 1)",
-        "static_cast<unsigned>(near.head[turn] & 1)",
-        "static_cast<unsigned>(near.head[turn] & 3)",
-        "static_cast<unsigned>(near.head[turn] % 4294967295)",
+    "static_cast<Flag>(near.head[turn])": (
+        "static_cast<Flag>(near.head[turn] + 1)",
+        "static_cast<Flag>(near.head[turn] - 1)",
+        "static_cast<Flag>(near.head[turn] & 1)",
+        "static_cast<Flag>(near.head[turn] & 3)",
+        "static_cast<Flag>(near.head[turn] % 4294967295)",
         "static_cast<unsigned>(near.head[turn ^ 1])",
     ),
     "near.place_in * place": ("0", "(near.place_in + 1) % near.block[BLOCK_ROOM_IN] * place"),

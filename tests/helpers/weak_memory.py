@@ -110,8 +110,8 @@ def _of_protocol(text, wire_protocol):
     for line in text.splitlines(keepends=True):
         word = line.split(None, 1)[0] if line.strip() else ""
         if word in ("#ifdef", "#ifndef", "#if"):
-            ours = word != "#if" and line.split()[1] == "LL"
-            inside.append((word == "#ifdef") == (wire_protocol == "LL") if ours else None)
+            ours = word != "#if" and line.split()[1] in ("LL", "LL128")
+            inside.append((word == "#ifdef") == (line.split()[1] == wire_protocol) if ours else None)
         elif word == "#else" and inside[-1] is not None:
             inside[-1] = not inside[-1]
             continue

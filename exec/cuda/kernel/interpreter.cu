@@ -1,8 +1,8 @@
 // GC3's interpreter (GC3 Sec. 4.4): one persistent kernel, a block for each threadblock of the program.
 //
 // The text that exec/cuda/kernel/source.py puts before this one names the columns of the tables (STEP_*, BLOCK_*,
-// LINK_*, RECORD_*), what a step does (RECEIVES ...), ELEMENT, OPERATOR, THREADS, and LL for that protocol. Built
-// for the host, CCCTL_HOST names a header that gives the same primitives on threads.
+// LINK_*, RECORD_*), what a step does (RECEIVES ...), ELEMENT, OPERATOR, THREADS, and LL or both LL and LL128 for
+// those protocols. Built for the host, CCCTL_HOST names a header that gives the same primitives on threads.
 //
 // A FIFO lies in the receiver's memory with the count of what was put in; the count of what was taken out
 // lies in the sender's. Each count has one writer, so plain stores with release order are enough, over
@@ -11,6 +11,10 @@
 // By LL (GC3 Sec. 4.3) messages need no count: each 8 bytes travel in a line of 16, as twice 4 bytes of data and
 // 4 of flag, the number of the message. Each half is stored and loaded atomically, so a thread that sees the flag
 // has its data, without a release and without waiting for the whole slice, at half of the bandwidth.
+//
+// By LL128 a line has 128 bytes: 15 words of data and the number of the message. Eight neighbouring threads store
+// and load it at the same time, 16 bytes each. Within a GPU and over NVLink such a line arrives whole (Demystifying
+// NCCL, arXiv 2507.04786), which PTX does not promise, nor PCIe.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -109,6 +113,26 @@ DEVICE bool load_line(const void* at, unsigned flag, u64& data) {
     const Bits line = load_bits(at);
     data = static_cast<u64>(line.word[2]) << 32 | line.word[0];
     return line.word[1] == flag && line.word[3] == flag;
+}
+// A part of a line of LL128: two words for each of eight threads, of which the last one has the flag as its second.
+#define LANES 8
+#define WORDS 2
+DEVICE bool has_flag() { return threadIdx.x % LANES == LANES - 1; }
+DEVICE unsigned threads_of_line() { return 0xffu << (threadIdx.x & 24); }
+DEVICE bool all_of_line(bool here) { return __all_sync(threads_of_line(), here); }
+DEVICE void store_part(char* line, const u64 (&data)[WORDS], u64 flag) {
+    __syncwarp(threads_of_line());
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(line + threadIdx.x % LANES * 16), "l"(data[0]),
+                 "l"(has_flag() ? flag : data[1])
+                 : "memory");
+}
+DEVICE bool load_part(const char* line, u64 flag, u64 (&data)[WORDS]) {
+    __syncwarp(threads_of_line());
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(data[0]), "=l"(data[1])
+                 : "l"(line + threadIdx.x % LANES * 16)
+                 : "memory");
+    return !has_flag() || data[1] == flag;
 }
 template <class T>
 DEVICE T load_one(const T* at) {
@@ -356,6 +380,21 @@ struct BlockState {
         }
     }
 
+#ifdef LL128
+    // Wait for a line of LL128 and take this thread's part. All threads of the line return 0, or none does.
+    DEVICE int part(const char* at, i64 number, u64 (&data)[WORDS]) const {
+        u64 begun = 0;
+        for (unsigned tries = 0;; ++tries) {
+            if (all_of_line(load_part(at, static_cast<u64>(number), data))) return 0;
+            if (tries % POLLS != POLLS - 1) continue;
+            const int state = ended(begun);
+            if (all_of_line(!state)) continue;
+            release_system(stop, 1);
+            return state ? state : WAS_STOPPED;
+        }
+    }
+#endif
+
     // Rest, then say why a wait since `begun` (0: it begins) is over: RAN_OUT, WAS_STOPPED; 0 while it goes on.
     DEVICE int ended(u64& begun) const {
         rest();
@@ -394,7 +433,65 @@ struct BlockState {
     }
 };
 
-// ---- moving by LL: `received` and `sent` are the numbers of the messages
+// ---- moving by LL and LL128: `received` and `sent` are the numbers of the messages
+
+#ifdef LL128
+// Words of data in a line.
+constexpr i64 LINE_WORDS = 15;
+typedef u64 Flag;
+
+// Combine the elements of a word that the message fills in part, or whose sources are not at multiples of 8 bytes.
+template <class T, class Op>
+DEVICE u64 combined_word(const Operands<T>& operands, i64 length, i64 at, u64 received) {
+    constexpr int ELEMENTS = 8 / sizeof(T);
+    Word<T> total;
+    total.bits = received;
+#pragma unroll
+    for (int e = 0; e < ELEMENTS; ++e) {
+        const i64 one = at * ELEMENTS + e;
+        if (one >= length) break;
+        T value = operands.in ? total.element[e] : load_one(operands.first + one);
+        for (i64 number = 1; number < operands.sources(); ++number)
+            value = combined<T, Op>(value, load_one(operands.source(number) + one));
+        if (operands.into) store_one(operands.into + one, value);
+        total.element[e] = value;
+    }
+    return total.bits;
+}
+
+template <class T, class Op>
+APART int move_lines(const Operands<T>& operands, i64 length, const BlockState& near, i64 received, Flag sent) {
+    constexpr int ELEMENTS = 8 / sizeof(T);
+    const i64 words = (length + ELEMENTS - 1) / ELEMENTS, whole = operands.aligned(8) ? length / ELEMENTS : 0;
+    const i64 lines = (words + LINE_WORDS - 1) / LINE_WORDS;
+    // The thread with the flag has one word of data: it loads that one twice and stores it once.
+    const i64 step = has_flag() ? 0 : 1;
+    for (i64 line = thread_number() / LANES; line < lines; line += threads() / LANES) {
+        const i64 at = line * LINE_WORDS + thread_number() % LANES * WORDS;
+        u64 data[WORDS] = {};
+        if (operands.in)
+            if (const int state = near.part(operands.in + 128 * line, received, data)) return state;
+        if ((line + 1) * LINE_WORDS <= whole) {
+            Word<T> total[WORDS];
+#pragma unroll
+            for (int u = 0; u < WORDS; ++u)
+                total[u].bits = operands.in ? data[u] : load_word(operands.first + (at + u * step) * ELEMENTS);
+            combine_others<T, Op>(total, operands, at, step);
+#pragma unroll
+            for (int u = 0; u < WORDS; ++u) {
+                data[u] = total[u].bits;
+                if (operands.into && (u == 0 || step)) store_word(operands.into + (at + u) * ELEMENTS, data[u]);
+            }
+        } else {
+            for (int u = 0; u < WORDS; ++u)
+                if (u == 0 || step) data[u] = combined_word<T, Op>(operands, length, at + u, data[u]);
+        }
+        if (operands.out) store_part(operands.out + 128 * line, data, sent);
+    }
+    return 0;
+}
+#else
+typedef unsigned Flag;
 
 // Lines in flight in each thread, to hide the memory's latency.
 constexpr int LINES = 4;
@@ -461,6 +558,7 @@ APART int move_lines(const Operands<T>& operands, i64 length, const BlockState& 
     }
     return 0;
 }
+#endif
 
 // ---- the interpreter
 
@@ -509,8 +607,12 @@ APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands
     T* into = nullptr;
     if (does & WRITES) into = reinterpret_cast<T*>(near.buffers[step[STEP_DST_BUFFER]]) + step[STEP_DST_START] + offset;
 #ifdef LL
-    // A slot has twice the bytes of a message, in whole lines; a message is one slice.
+    // A slot has the lines of the longest message; a message is one slice.
+#ifdef LL128
+    const i64 place = ((machine.tile * sizeof(T) + 7) / 8 + LINE_WORDS - 1) / LINE_WORDS * 128;
+#else
     const i64 place = (machine.tile * sizeof(T) + 7) / 8 * 16;
+#endif
     operands.in = operands.out = nullptr;
     if (does & RECEIVES) operands.in = reinterpret_cast<char*>(near.link[LINK_IN_SLOTS]) + near.place_in * place;
     if (does & SENDS) operands.out = reinterpret_cast<char*>(near.link[LINK_OUT_SLOTS]) + near.place_out * place;
@@ -594,7 +696,7 @@ DEVICE void interpret(const Machine& machine) {
 #ifdef LL
                 if (count > 0 && (operands.in || operands.out)) {
                     const i64 received = static_cast<i64>(near.credit[turn]);
-                    const unsigned sent = static_cast<unsigned>(near.head[turn]);
+                    const Flag sent = static_cast<Flag>(near.head[turn]);
                     const int state = move_lines<T, Op>(operands, count, near, received, sent);
                     if (state) near.give_up(turn, state);
                 } else if (count > 0)
