@@ -181,7 +181,7 @@ struct Cell {
 
 // The memory of the model: counts and lines are cells, all else is bytes whose 4-byte words are followed.
 static struct Memory {
-    static constexpr int COUNTS = 64, LINES = 512, BYTES = 8192;
+    static constexpr int COUNTS = 64, LINES = 1024, BYTES = 16384;
     alignas(128) u64 counts[COUNTS], lines[LINES];
     alignas(128) char bytes[BYTES];
     alignas(128) i64 records[8 * RECORD_COLUMNS];
@@ -230,6 +230,8 @@ enum Primitive {
     LOAD_WORD,
     STORE_WORD,
     STORE_LINE,
+    LOAD_PART,
+    STORE_PART,
     LOAD_ONE,
     STORE_ONE
 };
@@ -272,8 +274,41 @@ inline bool load_line(const void* at, unsigned flag, u64& data) {
     if (whole) half[0].known.take(), half[1].known.take();
     return whole;
 }
-// A half of a line as the message of this number has left it; 0: no message has used the line.
-inline u64 left_over(i64 message, i64) { return message ? static_cast<u64>(message) << 32 | 0x5a5a5a5au : 0; }
+// A line of LL128 is one cell, as it arrives whole: its flag stands for the data that was stored with it.
+#define LANES 1
+#define WORDS 15
+static struct Contents {
+    u64 flag, data[WORDS];
+} contents[Memory::LINES / 16][4];
+inline bool has_flag() { return false; }
+inline bool all_of_line(bool here) { return here; }
+inline Contents& contents_of(const char* line, u64 flag) {
+    return contents[(line - reinterpret_cast<char*>(memory.lines)) / 128 % (Memory::LINES / 16)][flag % 4];
+}
+inline void store_part(char* line, const u64 (&data)[WORDS], u64 flag) {
+    Contents& kept = contents_of(line, flag);
+    kept.flag = flag;
+    std::memcpy(kept.data, data, sizeof data);
+    memory.cell(line + 120)->store(access_of(STORE_PART), flag);
+}
+inline bool load_part(const char* line, u64 flag, u64 (&data)[WORDS]) {
+    Cell* cell = memory.cell(line + 120);
+    const u64 seen = cell->load(access_of(LOAD_PART));
+    const Contents& kept = contents_of(line, seen);
+    std::memset(data, 0x5a, sizeof data);
+    if (kept.flag == seen) std::memcpy(data, kept.data, sizeof data);
+    if (seen != flag) return false;
+    cell->known.take();
+    return true;
+}
+// A word of a line as the message of this number has left it; 0: no message has used the line.
+inline u64 left_over(i64 message, i64) {
+#ifdef LL128
+    return static_cast<u64>(message);
+#else
+    return message ? static_cast<u64>(message) << 32 | 0x5a5a5a5au : 0;
+#endif
+}
 template <class T>
 inline T load_one(const T* at) {
     T value;

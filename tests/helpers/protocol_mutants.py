@@ -41,6 +41,8 @@ ACCESSES = {
     "release_device": ("RELEASE", "DEVICE_WIDE"),
     "load_bits": ("RELAXED", "SYSTEM"),
     "store_line": ("RELAXED", "SYSTEM"),
+    "load_part": ("RELAXED", "SYSTEM"),
+    "store_part": ("RELAXED", "SYSTEM"),
 }
 _WEAKER = {
     "ACQUIRE": ("RELAXED", "WEAK"),
@@ -51,6 +53,14 @@ _NARROWER = {"SYSTEM": ("DEVICE_WIDE", "BLOCK"), "DEVICE_WIDE": ("BLOCK",), "BLO
 _USED = {
     "Simple": ("acquire_system", "release_system", "acquire_device", "release_device"),
     "LL": ("acquire_system", "release_system", "acquire_device", "release_device", "load_bits", "store_line"),
+    "LL128": (
+        "acquire_system",
+        "release_system",
+        "acquire_device",
+        "release_device",
+        "load_part",
+        "store_part",
+    ),
 }
 
 # Expressions, each with what it may wrongly be.
@@ -333,6 +343,45 @@ _STATEMENTS_OF_LL = {
     ),
 }
 
+_STATE_OF_LL = "if (!state) continue;\n            release_system(stop, 1);\n            return state;"
+_SHARED_BY_LINES = (
+    "near.sent * machine.slices + slice + 1",
+    "near.received * machine.slices + slice + 1",
+    "static_cast<Flag>(near.head[turn])",
+    "near.place_in * place",
+    "near.place_out * place",
+)
+_OF_LL128 = {site: _OF_LL[site] for site in _SHARED_BY_LINES} | {
+    "load_part(at, static_cast<u64>(number), data)": (
+        "load_part(at, static_cast<u64>(number - 1), data)",
+        "load_part(at, static_cast<u64>(number + 1), data)",
+        "load_part(at, static_cast<u64>(number), data) || tries > 3",
+    ),
+    "near.part(operands.in + 128 * line, received, data)": (
+        "near.part(operands.in + 128 * line, received - 1, data)",
+        "near.part(operands.in + 128 * line, received - 2, data)",
+        "line ? 0 : near.part(operands.in + 128 * line, received, data)",
+        "near.part(operands.in, received, data)",
+    ),
+    "((machine.tile * sizeof(T) + 7) / 8 + LINE_WORDS - 1) / LINE_WORDS * 128": (
+        "(machine.tile * sizeof(T) + 7) / 8 / LINE_WORDS * 128",
+    ),
+    # the lines of the model
+    "seen != flag": ("seen < flag", "(seen & 1) != (flag & 1)", "seen == 0", "seen + 2 < flag"),
+}
+_STATEMENTS_OF_LL128 = {site: told for site, told in _STATEMENTS_OF_LL.items() if site != _STATE_OF_LL} | {
+    "release_system(stop, 1);\n            return state ? state : WAS_STOPPED;": (
+        "return state ? state : WAS_STOPPED;",
+        "release_system(stop, 1); return 0;",
+        "release_system(stop, 1); return WAS_STOPPED;",
+    ),
+    "store_part(operands.out + 128 * line, data, sent);": (
+        "store_part(operands.out + 128 * line, data, sent + 1);",
+        "store_part(operands.out + 128 * line, data, sent - 1);",
+        "store_part(operands.out, data, sent);",
+    ),
+}
+
 _EARLY_CREDIT = (
     "if (does & RECEIVES && thread_number() == thread_of_warp(2)) "
     "release_system(reinterpret_cast<u64*>(near.link[LINK_IN_CREDIT]), near.credit[turn]);"
@@ -368,6 +417,7 @@ _WITHOUT = {
     "Simple": ("meet();\n                if (does & SENDS && thread_number()",),
     "LL": ("meet();\n                if (!near.whole[turn]) {", "if (!near.whole[turn]) {"),
 }
+_BEFORE["LL128"], _WITHOUT["LL128"] = _BEFORE["LL"], _WITHOUT["LL"]
 
 
 def mutants(wire_protocol):
@@ -386,8 +436,13 @@ def _changes(by):
         yield site, "", "without"
     for site, changes in _BEFORE[by].items():
         yield from ((site, change, "before") for change in changes)
-    expressions = _EXPRESSIONS | (_OF_SIMPLE if by == "Simple" else _OF_LL)
-    statements = _STATEMENTS | (_STATEMENTS_OF_SIMPLE if by == "Simple" else _STATEMENTS_OF_LL)
+    of = {"Simple": _OF_SIMPLE, "LL": _OF_LL, "LL128": _OF_LL128}[by]
+    statements_of = {
+        "Simple": _STATEMENTS_OF_SIMPLE,
+        "LL": _STATEMENTS_OF_LL,
+        "LL128": _STATEMENTS_OF_LL128,
+    }[by]
+    expressions, statements = _EXPRESSIONS | of, _STATEMENTS | statements_of
     for kind, sites in (("expression", expressions), ("statement", statements)):
         for site, changes in sites.items():
             yield from ((site, change, kind) for change in changes)
@@ -395,6 +450,11 @@ def _changes(by):
 
 # Changes that are as right as the real protocol, each with the proof.
 EQUIVALENT = {
+    "seen < flag": (
+        "The flags of LL128 have 64 bits and only grow. A line holds a number above the awaited one only after "
+        "its sender used the slot again, for which it waits until the reader has published that it took this "
+        "message."
+    ),
     "acquire_system(count)": (
         "The scope of the system holds every thread that the scope of the GPU holds, so this "
         "acquire orders at "

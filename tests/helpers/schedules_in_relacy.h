@@ -94,8 +94,6 @@ struct Suite : rl::test_suite<Suite<N>, N> {
         for (int rank = 0; rank < s.ranks; ++rank) of_rank[rank].members = rank_members[rank];
         for (auto* each : {of_block, of_rank})
             for (int at = 0; at < 8; ++at) each[at].arrived = each[at].round = 0;
-        std::memset(memory.known, 0, sizeof memory.known);
-        std::memset(memory.bytes, 0x6b, sizeof memory.bytes);
         std::memset(memory.records, 0, sizeof memory.records);
         lay_out();
     }
@@ -146,6 +144,8 @@ struct Suite : rl::test_suite<Suite<N>, N> {
         }
         memory.count_of_lines = static_cast<int>(lines), memory.count_of_bytes = static_cast<int>(bytes);
         if (lines > Memory::LINES || bytes > Memory::BYTES || memory.record_cells + s.blocks > Memory::COUNTS) std::abort();
+        std::memset(memory.known, 0, sizeof(Known) * bytes / 4);
+        std::memset(memory.bytes, 0x6b, bytes);
         for (int block = 0; block < s.blocks; ++block) {
             i64* link = links + block * LINK_COLUMNS;
             const i64 out = s.fifos[2 * block], in = s.fifos[2 * block + 1];

@@ -43,6 +43,8 @@ _PRIMITIVES = (
     "load_word",
     "store_word",
     "store_line",
+    "load_part",
+    "store_part",
 )
 _PTX = re.compile(r"\b(ld|st)(?:\.(relaxed|acquire|release|volatile|weak))?(?:\.(sys|gpu|cta))?\.global")
 _SCOPES = {"cta": "BLOCK", "gpu": "DEVICE_WIDE", "sys": "SYSTEM"}
@@ -107,11 +109,12 @@ def model(wire_protocol, mutants=()):
 def _of_protocol(text, wire_protocol):
     """The text that the preprocessor leaves for a protocol: so no directive cuts a site."""
     kept, inside = [], []
+    defined = {"Simple": (), "LL": ("LL",), "LL128": ("LL", "LL128")}[wire_protocol]
     for line in text.splitlines(keepends=True):
         word = line.split(None, 1)[0] if line.strip() else ""
         if word in ("#ifdef", "#ifndef", "#if"):
             ours = word != "#if" and line.split()[1] in ("LL", "LL128")
-            inside.append((word == "#ifdef") == (line.split()[1] == wire_protocol) if ours else None)
+            inside.append((word == "#ifdef") == (line.split()[1] in defined) if ours else None)
         elif word == "#else" and inside[-1] is not None:
             inside[-1] = not inside[-1]
             continue
@@ -275,6 +278,9 @@ def _scenarios():
     yield Scenario("forwarding in place", forwards, 2, 22, in_place=True)
     yield Scenario("one slice", ring, 3, 22, slice_bytes=1024)
     yield Scenario("one slice, steps", both_wait, 2, 22, slice_bytes=1024)
+    # Whole lines of LL128, and one that is filled in part.
+    yield Scenario("long messages", broadcast, 2, 80, tile_bytes=256)
+    yield Scenario("long steps", both_wait, 2, 140, tile_bytes=256, launches=1)
     yield Scenario("one thread", broadcast, 1, 20)
     # The second launch uses the place of the first one again.
     yield Scenario("one place", broadcast, 1, 2, tile_bytes=16, depth=1)

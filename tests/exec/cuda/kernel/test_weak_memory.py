@@ -8,7 +8,7 @@ from weak_memory import COMPILER, RELACY, SCENARIOS, accesses, explored, model
 
 from exec.cuda.kernel.source import kernels
 
-PROTOCOLS = ("Simple", "LL")
+PROTOCOLS = ("Simple", "LL", "LL128")
 # `.ci/run` installs both, so that there nothing is left out.
 MISSING = " and ".join(
     name for name, here in (("g++", COMPILER), ("Relacy (Debian package relacy-dev)", RELACY)) if not here
@@ -38,7 +38,7 @@ def test_random_schedules_are_right(by, name, capsys):
 
 
 @needs_relacy
-@pytest.mark.parametrize(("by", "switches"), [("Simple", "2"), ("LL", "1")])
+@pytest.mark.parametrize(("by", "switches"), [("Simple", "2"), ("LL", "1"), ("LL128", "2")])
 def test_all_schedules_with_few_context_switches_are_right(by, switches, capsys):
     found = explored(executable(by), by, SCENARIOS["one place"], search=switches)
     with capsys.disabled():
