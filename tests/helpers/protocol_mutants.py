@@ -451,8 +451,8 @@ def _changes(by):
 # Changes that are as right as the real protocol, each with the proof.
 EQUIVALENT = {
     "seen < flag": (
-        "The flags of LL128 have 64 bits and only grow. A line holds a number above the awaited one only after "
-        "its sender used the slot again, for which it waits until the reader has published that it took this "
+        "The flags of LL128 have 64 bits and only grow. A line holds a number above the awaited one only "
+        "after its sender used the slot again. For that it waits until the reader says that it took this "
         "message."
     ),
     "acquire_system(count)": (
