@@ -21,8 +21,8 @@ from protocol_mutants import EQUIVALENT, mutants  # noqa: E402 - the mutants of 
 from weak_memory import COMPILER, RELACY, SCENARIOS, explored, model  # noqa: E402 - the models of the tests
 
 PROTOCOLS = ("Simple", "LL", "LL128")
-# As in the tests: all that are caught are caught within 32 schedules.
-SCHEDULES_OF_A_MUTANT = 200
+# As in the tests: all that are caught are caught within 109 schedules.
+SCHEDULES_OF_A_MUTANT = 400
 # Context switches up to which every schedule of the smallest scenario is explored; one more takes minutes.
 SWITCHES = {"Simple": 3, "LL": 2, "LL128": 3}
 
