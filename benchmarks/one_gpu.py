@@ -31,7 +31,7 @@ from synth.program import Program
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
-PROTOCOLS: tuple[WireProtocol, ...] = ("Simple", "LL")
+PROTOCOLS: tuple[WireProtocol, ...] = ("Simple", "LL128", "LL")
 sys.path.append(str(ROOT / "tests" / "helpers"))
 from one_device import OneDevice  # noqa: E402 - the machine of the tests
 

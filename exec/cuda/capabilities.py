@@ -9,7 +9,7 @@ from exec.cuda.kernel import Device, gpus
 from exec.cuda.select import Facts
 from exec.cuda.streams import nccl
 
-__all__ = ["cuda_aware", "device_of", "gathered", "on_one_host"]
+__all__ = ["cuda_aware", "device_of", "gathered", "keeps_lines_whole", "on_one_host"]
 
 
 def device_of(comm: Any) -> Device:
@@ -33,6 +33,18 @@ def on_one_host(comm: Any) -> bool:
     together = mates.Get_size() == comm.Get_size()
     mates.Free()
     return bool(comm.allreduce(together, op=MPI.LAND))
+
+
+def keeps_lines_whole(comm: Any, device: Device) -> bool:
+    """Return whether each pair of ranks, all on one host, shares a GPU or is connected by NVLink; collective.
+
+    Only then does a line of 128 bytes arrive whole, as LL128 needs. It is False if NVML does not answer.
+    """
+    from mpi4py import MPI
+
+    own = str(device.cupy.cuda.runtime.deviceGetPCIBusId(device.number))
+    others = set(comm.allgather(own)) - {own}
+    return bool(comm.allreduce(not others or _has_nvlink_to(own, others), op=MPI.LAND))
 
 
 def gathered(comm: Any, device: Device, room: int) -> Facts:
@@ -71,6 +83,25 @@ def cuda_aware() -> bool:
         library.MPIX_GPU_query_support(of_cuda, ctypes.byref(supported))
         return bool(supported.value)
     return False
+
+
+def _has_nvlink_to(own: str, others: set[str]) -> bool:
+    """Return whether NVML says that a GPU reaches all others, given by PCI bus id, over NVLink."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return False
+    try:
+        first, *peers = (pynvml.nvmlDeviceGetHandleByPciBusId(gpu.encode()) for gpu in (own, *sorted(others)))
+        by_nvlink = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+        states = [pynvml.nvmlDeviceGetP2PStatus(first, peer, by_nvlink) for peer in peers]
+        return all(state == pynvml.NVML_P2P_STATUS_OK for state in states)
+    except pynvml.NVMLError:
+        return False
+    finally:
+        pynvml.nvmlShutdown()
 
 
 def _reaches(runtime: Any, number: int, gpu: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from exec.cuda.capabilities import device_of, gathered, on_one_host
+from exec.cuda.capabilities import device_of, gathered, keeps_lines_whole, on_one_host
 from exec.cuda.kernel import (
     THREADS,
     Device,
@@ -16,6 +16,7 @@ from exec.cuda.kernel import (
     Kernels,
     Proxy,
     RemoteFifos,
+    WireProtocol,
     arenas,
     encoded,
     tile_bytes_for,
@@ -56,7 +57,11 @@ class CudaPlan:
         self._layout, self._rank, self._send, self._recv = layout, rank, send, recv
         self._device = device = device_of(comm)
         dtype = dtype_name(recv.dtype)
-        by = wire_protocol_of(program) if on_one_host(comm) else "Simple"
+        by: WireProtocol = "Simple"
+        if on_one_host(comm):
+            message_bytes = layout.largest * recv.itemsize
+            whole_lines = keeps_lines_whole(comm, device)
+            by = wire_protocol_of(program, message_bytes=message_bytes, whole_lines=whole_lines)
         self._kernels = Kernels(device, dtype, redop, by)
         self._sums = layout.sums(rank) if redop == "avg" else []
         room = self._kernels.resident * device.multiprocessors

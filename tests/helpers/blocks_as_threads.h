@@ -40,6 +40,7 @@ inline void meet() {
     if (here.threads > 1) pthread_barrier_wait(&here.block->barrier);
 }
 inline void rest() { sched_yield(); }
+#define POLLS 256
 inline u64 now_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
@@ -72,9 +73,29 @@ inline bool load_line(const void* at, unsigned flag, u64& data) {
     data = (high & 0xffffffffu) << 32 | (low & 0xffffffffu);
     return low >> 32 == flag && high >> 32 == flag;
 }
+// No store of the host fills a line of LL128 at once: one thread has the whole line, and orders data and flag.
+#define LANES 1
+#define WORDS 15
+inline bool has_flag() { return false; }
+inline bool all_of_line(bool here) { return here; }
+inline void store_part(char* line, const u64 (&data)[WORDS], u64 flag) {
+    u64* words = reinterpret_cast<u64*>(line);
+    for (int each = 0; each < WORDS; ++each) __atomic_store_n(words + each, data[each], __ATOMIC_RELAXED);
+    __atomic_store_n(words + WORDS, flag, CCCTL_RELEASE);
+}
+inline bool load_part(const char* line, u64 flag, u64 (&data)[WORDS]) {
+    const u64* words = reinterpret_cast<const u64*>(line);
+    if (__atomic_load_n(words + WORDS, __ATOMIC_ACQUIRE) != flag) return false;
+    for (int each = 0; each < WORDS; ++each) data[each] = __atomic_load_n(words + each, __ATOMIC_RELAXED);
+    return true;
+}
 template <class T>
 inline T load_one(const T* at) {
     return *at;
+}
+template <class T>
+inline void store_one(T* at, const T& value) {
+    *at = value;
 }
 inline float float_of_bits(unsigned bits) {
     float value;

@@ -20,7 +20,7 @@ def main() -> None:
         *(lower(random_schedule("all_reduce", 3, 3, seed)) for seed in range(3)),
     ]
     wrong = 0
-    for program, by in product(programs, ("Simple", "LL")):
+    for program, by in product(programs, ("Simple", "LL", "LL128")):
         layout = Layout(program, 300)
         table = encoded(layout, 4, tile_bytes=128, slice_bytes=32, wire_protocol=by)
         inputs = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from exec.cuda.kernel.device import Device, Kernels
 from exec.cuda.kernel.elements import itemsize_of
-from exec.cuda.kernel.encode import SLICE_BYTES, encoded, tile_bytes_for, wire_protocol_of
+from exec.cuda.kernel.encode import SLICE_BYTES, encoded, tile_bytes_for
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import LIMIT_S, Interpreter
 from exec.program import Layout
@@ -42,7 +42,8 @@ class OneDevice:
         limit_s: float = LIMIT_S,
     ) -> None:
         _check_fit(layout, sends, recvs, itemsize_of(dtype))
-        by = wire_protocol_of(layout.program)
+        # Within a GPU a line of LL128 is whole.
+        by = layout.program.protocol
         if tile_bytes is None:
             tile_bytes = tile_bytes_for(layout.program.threadblocks, device.cache_bytes)
         table = encoded(

@@ -3,6 +3,7 @@ from .device import Device as Device, Kernels as Kernels, gpus as gpus
 from .encode import (
     BLOCK as BLOCK,
     Encoded as Encoded,
+    WireProtocol as WireProtocol,
     encoded as encoded,
     tile_bytes_for as tile_bytes_for,
     wire_protocol_of as wire_protocol_of,

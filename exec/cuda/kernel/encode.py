@@ -21,6 +21,8 @@ from synth.simulation import links_of
 __all__ = [
     "BLOCK",
     "LINK",
+    "LL128_MOST_BYTES",
+    "LL_MOST_BYTES",
     "RECORD",
     "SHORT_TILE_BYTES",
     "SLICE_BYTES",
@@ -32,8 +34,9 @@ __all__ = [
     "wire_protocol_of",
 ]
 
-# How a receiver detects a message: Simple by a count of messages, LL by a flag in each line of the message.
-WireProtocol = Literal["Simple", "LL"]
+# How a receiver detects a message: Simple by a count of messages, LL by a flag in each line of 16 bytes,
+# LL128 by one in each line of 128 bytes.
+WireProtocol = Literal["Simple", "LL", "LL128"]
 # Columns of the tables; exec.cuda.kernel.source turns them into enumerations of the kernel.
 BLOCK = (
     "rank",
@@ -61,6 +64,10 @@ TILE_BYTES, SHORT_TILE_BYTES = 512 << 10, 64 << 10
 SLICE_BYTES = 64 << 10
 _MOST_SLICES = 4
 _PACK_BYTES = 16
+# The messages for which LL128 is fastest. TO BE MEASURED on GPUs (benchmarks/one_gpu.py): these follow from
+# the latency and the rate of a threadblock in NCCL's tuning model (synth.simulation.protocols). LL takes
+# 1.3 us less than LL128 and 50 ps a byte more, Simple 1.5 us more and 8.3 ps a byte less.
+LL_MOST_BYTES, LL128_MOST_BYTES = 26_000, 180_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +94,10 @@ class Encoded:
 
     @property
     def place_bytes(self) -> int:
-        """Bytes of a FIFO's slot; in LL each 8 bytes of data take a line of 16."""
+        """Bytes of a FIFO's slot; in LL 8 bytes of data take a line of 16, in LL128 120 take one of 128."""
         size_bytes = self.tile * self.itemsize
-        return -(-size_bytes // 8) * 16 if self.wire_protocol == "LL" else size_bytes
+        data_bytes, line_bytes = {"Simple": (1, 1), "LL": (8, 16), "LL128": (120, 128)}[self.wire_protocol]
+        return -(-size_bytes // data_bytes) * line_bytes
 
     @property
     def moved_bytes(self) -> int:
@@ -104,13 +112,18 @@ class Encoded:
         return range(int(first), int(last))
 
 
-def wire_protocol_of(program: Program) -> WireProtocol:
-    """Return the kernel's protocol for a program: LL if the program asks for LL, else Simple.
+def wire_protocol_of(program: Program, *, message_bytes: int = 0, whole_lines: bool = False) -> WireProtocol:
+    """Return the kernel's protocol for a program: the one it asks for, or a faster one for LL128.
 
-    LL128 becomes Simple: it relies on stores of 128 bytes that arrive in order. NVLink guarantees this, but
-    it has not been tested here.
+    ``whole_lines`` says whether lines of 128 bytes arrive whole between all ranks: within a GPU and over
+    NVLink they do. Without that, LL128 becomes Simple. Otherwise a program that asks for LL128 uses LL for
+    short messages and Simple for long ones.
     """
-    return "LL" if program.protocol == "LL" else "Simple"
+    if program.protocol != "LL128":
+        return program.protocol
+    if not whole_lines or message_bytes > LL128_MOST_BYTES:
+        return "Simple"
+    return "LL128" if message_bytes > LL_MOST_BYTES else "LL"
 
 
 def tile_bytes_for(threadblocks: int, cache_bytes: int) -> int:
@@ -127,7 +140,7 @@ def encoded(
     depth: int = FIFO_DEPTH,
     wire_protocol: WireProtocol = "Simple",
 ) -> Encoded:
-    """Return the tables of ``layout``'s program; O(chunks moved). In LL a message is one slice.
+    """Return the tables of ``layout``'s program; O(chunks moved). In LL and LL128 a message is one slice.
 
     Raises DataError if the program deadlocks with ``depth`` messages in each FIFO, or if two threadblocks of
     a rank share one end of a connection.
@@ -148,7 +161,7 @@ def encoded(
         itemsize=itemsize,
         tile=tile,
         tiles=-(-layout.largest // tile),
-        slices=1 if wire_protocol == "LL" else max(1, min(_MOST_SLICES, longest // slice_bytes)),
+        slices=1 if wire_protocol != "Simple" else max(1, min(_MOST_SLICES, longest // slice_bytes)),
         steps=rows.table(),
         blocks=_blocks(program, rows, fifos, room),
         more=np.array(rows.more, dtype=np.int64).reshape(-1, 2),

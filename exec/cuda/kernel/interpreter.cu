@@ -1,8 +1,8 @@
 // GC3's interpreter (GC3 Sec. 4.4): one persistent kernel, a block for each threadblock of the program.
 //
 // The text that exec/cuda/kernel/source.py puts before this one names the columns of the tables (STEP_*, BLOCK_*,
-// LINK_*, RECORD_*), what a step does (RECEIVES ...), ELEMENT, OPERATOR, THREADS, and LL for that protocol. Built
-// for the host, CCCTL_HOST names a header that gives the same primitives on threads.
+// LINK_*, RECORD_*), what a step does (RECEIVES ...), ELEMENT, OPERATOR, THREADS, and LL or both LL and LL128 for
+// those protocols. Built for the host, CCCTL_HOST names a header that gives the same primitives on threads.
 //
 // A FIFO lies in the receiver's memory with the count of what was put in; the count of what was taken out
 // lies in the sender's. Each count has one writer, so plain stores with release order are enough, over
@@ -11,6 +11,10 @@
 // By LL (GC3 Sec. 4.3) messages need no count: each 8 bytes travel in a line of 16, as twice 4 bytes of data and
 // 4 of flag, the number of the message. Each half is stored and loaded atomically, so a thread that sees the flag
 // has its data, without a release and without waiting for the whole slice, at half of the bandwidth.
+//
+// By LL128 a line has 128 bytes: 15 words of data and the number of the message. Eight neighbouring threads store
+// and load it at the same time, 16 bytes each. Within a GPU and over NVLink such a line arrives whole (Demystifying
+// NCCL, arXiv 2507.04786), which PTX does not promise, nor PCIe.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -54,6 +58,8 @@ DEVICE void rest() {
 #endif
 }
 
+// Polls of a count or a line between two looks at the clock and at the request to stop, which cost more.
+#define POLLS 256
 DEVICE u64 now_ns() {
     u64 time;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
@@ -108,6 +114,26 @@ DEVICE bool load_line(const void* at, unsigned flag, u64& data) {
     data = static_cast<u64>(line.word[2]) << 32 | line.word[0];
     return line.word[1] == flag && line.word[3] == flag;
 }
+// A part of a line of LL128: two words for each of eight threads, of which the last one has the flag as its second.
+#define LANES 8
+#define WORDS 2
+DEVICE bool has_flag() { return threadIdx.x % LANES == LANES - 1; }
+DEVICE unsigned threads_of_line() { return 0xffu << (threadIdx.x & 24); }
+DEVICE bool all_of_line(bool here) { return __all_sync(threads_of_line(), here); }
+DEVICE void store_part(char* line, const u64 (&data)[WORDS], u64 flag) {
+    __syncwarp(threads_of_line());
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(line + threadIdx.x % LANES * 16), "l"(data[0]),
+                 "l"(has_flag() ? flag : data[1])
+                 : "memory");
+}
+DEVICE bool load_part(const char* line, u64 flag, u64 (&data)[WORDS]) {
+    __syncwarp(threads_of_line());
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(data[0]), "=l"(data[1])
+                 : "l"(line + threadIdx.x % LANES * 16)
+                 : "memory");
+    return !has_flag() || data[1] == flag;
+}
 template <class T>
 DEVICE T load_one(const T* at) {
     return *const_cast<const volatile T*>(at);
@@ -119,6 +145,10 @@ DEVICE Half load_one(const Half* at) {
 template <>
 DEVICE Bfloat load_one(const Bfloat* at) {
     return Bfloat{load_one(&at->bits)};
+}
+template <class T>
+DEVICE void store_one(T* at, const T& value) {
+    *at = value;
 }
 DEVICE float half_to_float(unsigned short bits) {
     float value;
@@ -286,8 +316,8 @@ DEVICE void move(const Operands<T>& operands, i64 length, i64 worker, i64 worker
         T total = load_one(operands.first + one);
         for (i64 number = 1; number < operands.sources(); ++number)
             total = combined<T, Op>(total, load_one(operands.source(number) + one));
-        if (operands.into) operands.into[one] = total;
-        if (operands.also) operands.also[one] = total;
+        if (operands.into) store_one(operands.into + one, total);
+        if (operands.also) store_one(operands.also + one, total);
     }
 }
 
@@ -315,9 +345,10 @@ struct BlockState {
     // Messages sent and received over all launches, the slots of the next ones, and the counts as they were last read.
     i64 sent, received, place_out, place_in;
     u64 put_in, taken_out;
-    // Whether the block goes on. By LL whether all threads got their lines, and the counts to publish; each for this
-    // slice and the next in turn.
-    int alive, whole[2];
+    // Whether the block goes on, and by LL whether the time of one of its threads ran out.
+    int alive, ran_out;
+    // By LL whether all threads got their lines, and the counts to publish; each for this slice and the next in turn.
+    int whole[2];
     u64 head[2], credit[2], finished[2];
 
     // Wait until a count reaches `goal`. `seen` is its value when it was last read: often that is enough.
@@ -327,7 +358,7 @@ struct BlockState {
         for (unsigned tries = 0;; ++tries) {
             seen = reason == FOR_STEP ? acquire_device(count) : acquire_system(count);
             if (seen >= static_cast<u64>(goal)) return true;
-            if (tries % 256 != 255) continue;
+            if (tries % POLLS != POLLS - 1) continue;
             const int state = ended(begun);
             if (!state) continue;
             write(state, reason, peer, seen, goal);
@@ -336,19 +367,33 @@ struct BlockState {
         }
     }
 
-    // Wait for a line's flag and take its data. Each thread of a block may give up; only the first writes a record.
-    DEVICE bool line(const void* at, i64 number, u64& data) const {
+    // Wait for a line's flag and take its data. Return 0, or why the thread gave up: RAN_OUT, WAS_STOPPED.
+    DEVICE int line(const void* at, i64 number, u64& data) const {
         u64 begun = 0;
         for (unsigned tries = 0;; ++tries) {
-            if (load_line(at, static_cast<unsigned>(number), data)) return true;
-            if (tries % 256 != 255) continue;
+            if (load_line(at, static_cast<unsigned>(number), data)) return 0;
+            if (tries % POLLS != POLLS - 1) continue;
             const int state = ended(begun);
             if (!state) continue;
-            if (thread_number() == 0) write(state, FOR_MESSAGE, block[BLOCK_FROM], static_cast<u64>(number - 1), number);
             release_system(stop, 1);
-            return false;
+            return state;
         }
     }
+
+#ifdef LL128
+    // Wait for a line of LL128 and take this thread's part. All threads of the line return 0, or none does.
+    DEVICE int part(const char* at, i64 number, u64 (&data)[WORDS]) const {
+        u64 begun = 0;
+        for (unsigned tries = 0;; ++tries) {
+            if (all_of_line(load_part(at, static_cast<u64>(number), data))) return 0;
+            if (tries % POLLS != POLLS - 1) continue;
+            const int state = ended(begun);
+            if (all_of_line(!state)) continue;
+            release_system(stop, 1);
+            return state ? state : WAS_STOPPED;
+        }
+    }
+#endif
 
     // Rest, then say why a wait since `begun` (0: it begins) is over: RAN_OUT, WAS_STOPPED; 0 while it goes on.
     DEVICE int ended(u64& begun) const {
@@ -357,6 +402,20 @@ struct BlockState {
         if (!begun) begun = now;
         if (acquire_system(stop) != 0) return WAS_STOPPED;
         return now - begun < static_cast<u64>(limit_ns) ? 0 : RAN_OUT;
+    }
+
+    // A thread gave up a line of this slice.
+    APART void give_up(unsigned turn, int state) {
+        if (state == RAN_OUT) ran_out = 1;
+        whole[turn] = 0;
+    }
+
+    // The leading thread does it for all, since any of them may have waited in vain.
+    APART void write_lost_message(unsigned turn) const {
+        if (thread_number() != 0) return;
+        const i64 number = static_cast<i64>(credit[turn]);
+        const int state = ran_out ? RAN_OUT : WAS_STOPPED;
+        write(state, FOR_MESSAGE, block[BLOCK_FROM], static_cast<u64>(number - 1), number);
     }
 
     DEVICE void write(int state, int reason, i64 peer, u64 seen, i64 wanted) const {
@@ -374,14 +433,72 @@ struct BlockState {
     }
 };
 
-// ---- moving by LL: `received` and `sent` are the numbers of the messages
+// ---- moving by LL and LL128: `received` and `sent` are the numbers of the messages
+
+#ifdef LL128
+// Words of data in a line.
+constexpr i64 LINE_WORDS = 15;
+typedef u64 Flag;
+
+// Combine the elements of a word that the message fills in part, or whose sources are not at multiples of 8 bytes.
+template <class T, class Op>
+DEVICE u64 combined_word(const Operands<T>& operands, i64 length, i64 at, u64 received) {
+    constexpr int ELEMENTS = 8 / sizeof(T);
+    Word<T> total;
+    total.bits = received;
+#pragma unroll
+    for (int e = 0; e < ELEMENTS; ++e) {
+        const i64 one = at * ELEMENTS + e;
+        if (one >= length) break;
+        T value = operands.in ? total.element[e] : load_one(operands.first + one);
+        for (i64 number = 1; number < operands.sources(); ++number)
+            value = combined<T, Op>(value, load_one(operands.source(number) + one));
+        if (operands.into) store_one(operands.into + one, value);
+        total.element[e] = value;
+    }
+    return total.bits;
+}
+
+template <class T, class Op>
+APART int move_lines(const Operands<T>& operands, i64 length, const BlockState& near, i64 received, Flag sent) {
+    constexpr int ELEMENTS = 8 / sizeof(T);
+    const i64 words = (length + ELEMENTS - 1) / ELEMENTS, whole = operands.aligned(8) ? length / ELEMENTS : 0;
+    const i64 lines = (words + LINE_WORDS - 1) / LINE_WORDS;
+    // The thread with the flag has one word of data: it loads that one twice and stores it once.
+    const i64 step = has_flag() ? 0 : 1;
+    for (i64 line = thread_number() / LANES; line < lines; line += threads() / LANES) {
+        const i64 at = line * LINE_WORDS + thread_number() % LANES * WORDS;
+        u64 data[WORDS] = {};
+        if (operands.in)
+            if (const int state = near.part(operands.in + 128 * line, received, data)) return state;
+        if ((line + 1) * LINE_WORDS <= whole) {
+            Word<T> total[WORDS];
+#pragma unroll
+            for (int u = 0; u < WORDS; ++u)
+                total[u].bits = operands.in ? data[u] : load_word(operands.first + (at + u * step) * ELEMENTS);
+            combine_others<T, Op>(total, operands, at, step);
+#pragma unroll
+            for (int u = 0; u < WORDS; ++u) {
+                data[u] = total[u].bits;
+                if (operands.into && (u == 0 || step)) store_word(operands.into + (at + u) * ELEMENTS, data[u]);
+            }
+        } else {
+            for (int u = 0; u < WORDS; ++u)
+                if (u == 0 || step) data[u] = combined_word<T, Op>(operands, length, at + u, data[u]);
+        }
+        if (operands.out) store_part(operands.out + 128 * line, data, sent);
+    }
+    return 0;
+}
+#else
+typedef unsigned Flag;
 
 // Lines in flight in each thread, to hide the memory's latency.
 constexpr int LINES = 4;
 
 // The lines `at`, `at` + `stride` ..., all of whose elements are in the message and in words of 8 bytes.
 template <class T, class Op, int COUNT>
-DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, const BlockState& near, i64 received,
+DEVICE int move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, const BlockState& near, i64 received,
                              unsigned sent) {
     constexpr int ELEMENTS = 8 / sizeof(T);
     const char* in = operands.in;
@@ -394,7 +511,8 @@ DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, co
             here[u] = load_line(in + 16 * (at + u * stride), static_cast<unsigned>(received), total[u].bits);
 #pragma unroll
         for (int u = 0; u < COUNT; ++u)
-            if (!here[u] && !near.line(in + 16 * (at + u * stride), received, total[u].bits)) return false;
+            if (!here[u])
+                if (const int state = near.line(in + 16 * (at + u * stride), received, total[u].bits)) return state;
     } else {
 #pragma unroll
         for (int u = 0; u < COUNT; ++u) total[u].bits = load_word(operands.first + (at + u * stride) * ELEMENTS);
@@ -405,11 +523,11 @@ DEVICE bool move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, co
         if (out) store_line(out + 16 * (at + u * stride), total[u].bits, sent);
         if (operands.into) store_word(operands.into + (at + u * stride) * ELEMENTS, total[u].bits);
     }
-    return true;
+    return 0;
 }
 
 template <class T, class Op>
-APART bool move_lines(const Operands<T>& operands, i64 length, const BlockState& near, i64 received, unsigned sent) {
+APART int move_lines(const Operands<T>& operands, i64 length, const BlockState& near, i64 received, unsigned sent) {
     const char* in = operands.in;
     char* out = operands.out;
     constexpr i64 ELEMENTS = 8 / sizeof(T);
@@ -417,28 +535,30 @@ APART bool move_lines(const Operands<T>& operands, i64 length, const BlockState&
     const i64 whole = operands.aligned(8) ? length / ELEMENTS : 0;
     i64 at = thread_number();
     for (; at + (LINES - 1) * stride < whole; at += LINES * stride)
-        if (!move_whole_lines<T, Op, LINES>(operands, at, stride, near, received, sent)) return false;
+        if (const int state = move_whole_lines<T, Op, LINES>(operands, at, stride, near, received, sent)) return state;
     for (; at < whole; at += stride)
-        if (!move_whole_lines<T, Op, 1>(operands, at, stride, near, received, sent)) return false;
+        if (const int state = move_whole_lines<T, Op, 1>(operands, at, stride, near, received, sent)) return state;
     for (; at < lines; at += stride) {
         const i64 first = at * ELEMENTS;
         const i64 count = smaller(ELEMENTS, length - first);
         Word<T> total;
         total.bits = 0;
-        if (in && !near.line(in + 16 * at, received, total.bits)) return false;
+        if (in)
+            if (const int state = near.line(in + 16 * at, received, total.bits)) return state;
 #pragma unroll
         for (i64 e = 0; e < ELEMENTS; ++e) {
             if (e >= count) break;
             T value = in ? total.element[e] : load_one(operands.first + first + e);
             for (i64 number = 1; number < operands.sources(); ++number)
                 value = combined<T, Op>(value, load_one(operands.source(number) + first + e));
-            if (operands.into) operands.into[first + e] = value;
+            if (operands.into) store_one(operands.into + first + e, value);
             total.element[e] = value;
         }
         if (out) store_line(out + 16 * at, total.bits, sent);
     }
-    return true;
+    return 0;
 }
+#endif
 
 // ---- the interpreter
 
@@ -487,8 +607,12 @@ APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands
     T* into = nullptr;
     if (does & WRITES) into = reinterpret_cast<T*>(near.buffers[step[STEP_DST_BUFFER]]) + step[STEP_DST_START] + offset;
 #ifdef LL
-    // A slot has twice the bytes of a message, in whole lines; a message is one slice.
+    // A slot has the lines of the longest message; a message is one slice.
+#ifdef LL128
+    const i64 place = ((machine.tile * sizeof(T) + 7) / 8 + LINE_WORDS - 1) / LINE_WORDS * 128;
+#else
     const i64 place = (machine.tile * sizeof(T) + 7) / 8 * 16;
+#endif
     operands.in = operands.out = nullptr;
     if (does & RECEIVES) operands.in = reinterpret_cast<char*>(near.link[LINK_IN_SLOTS]) + near.place_in * place;
     if (does & SENDS) operands.out = reinterpret_cast<char*>(near.link[LINK_OUT_SLOTS]) + near.place_out * place;
@@ -548,6 +672,7 @@ DEVICE void interpret(const Machine& machine) {
         near.place_out = room_out ? near.sent % room_out : 0;
         near.place_in = room_in ? near.received % room_in : 0;
         near.put_in = near.taken_out = 0;
+        near.ran_out = 0;
     }
     const int steps = static_cast<int>(near.block[BLOCK_STEPS]);
     unsigned turn = 0;
@@ -571,8 +696,9 @@ DEVICE void interpret(const Machine& machine) {
 #ifdef LL
                 if (count > 0 && (operands.in || operands.out)) {
                     const i64 received = static_cast<i64>(near.credit[turn]);
-                    if (!move_lines<T, Op>(operands, count, near, received, static_cast<unsigned>(near.head[turn])))
-                        near.whole[turn] = 0;
+                    const Flag sent = static_cast<Flag>(near.head[turn]);
+                    const int state = move_lines<T, Op>(operands, count, near, received, sent);
+                    if (state) near.give_up(turn, state);
                 } else if (count > 0)
 #else
                 if (count > 0)
@@ -580,7 +706,10 @@ DEVICE void interpret(const Machine& machine) {
                     move<T, Op>(operands, count, thread_number(), threads());
                 meet();
 #ifdef LL
-                if (!near.whole[turn]) return;
+                if (!near.whole[turn]) {
+                    near.write_lost_message(turn);
+                    return;
+                }
 #else
                 if (does & SENDS && thread_number() == thread_of_warp(1))
                     release_system(reinterpret_cast<u64*>(near.link[LINK_OUT_HEAD]), near.head[turn]);

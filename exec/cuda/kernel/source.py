@@ -15,6 +15,7 @@ __all__ = ["OPTIONS", "THREADS", "kernels"]
 # With 64 registers a thread, two threadblocks of 512 threads fit on a multiprocessor of sm_75 and later.
 THREADS = 512
 OPTIONS = ("--std=c++17",)
+_DEFINES: dict[WireProtocol, str] = {"Simple": "", "LL": "#define LL", "LL128": "#define LL\n#define LL128"}
 
 
 def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple") -> str:
@@ -29,7 +30,7 @@ def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple") -> s
             f"#define ELEMENT {element_of(dtype)}",
             f"#define OPERATOR {operator_of(redop)}",
             f"#define THREADS {THREADS}",
-            "#define LL" if wire_protocol == "LL" else "",
+            _DEFINES[wire_protocol],
             (files("exec.cuda.kernel") / "interpreter.cu").read_text(),
         )
     )

@@ -89,7 +89,7 @@ def wrong(device, program, count, dtype="float32", redop="sum", *, in_place=None
     return bad
 
 
-@pytest.mark.parametrize("by", ["Simple", "LL"])
+@pytest.mark.parametrize("by", ["Simple", "LL", "LL128"])
 @pytest.mark.parametrize("instances", [1, 2])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_exact(device, example, instances, by):
@@ -110,7 +110,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("by", ["Simple", "LL"])
+@pytest.mark.parametrize("by", ["Simple", "LL", "LL128"])
 @pytest.mark.parametrize(("dtype", "redop"), CASES)
 def test_types_and_operators_are_exact(device, dtype, redop, by):
     assert wrong(device, lower(ring_all_reduce(4)), 10007, dtype, redop, by=by, tile_bytes=4096) == 0
@@ -125,7 +125,7 @@ def test_types_and_operators_are_exact(device, dtype, redop, by):
     seed=st.integers(0, 1 << 30),
     tile_bytes=st.sampled_from([16, 64, 4096, 1 << 20]),
     slice_bytes=st.sampled_from([16, 48, 1 << 20]),
-    by=st.sampled_from(["Simple", "LL"]),
+    by=st.sampled_from(["Simple", "LL", "LL128"]),
 )
 def test_random_programs_are_exact(device, kind, ranks, chunks, count, seed, tile_bytes, slice_bytes, by):
     program = lower(random_schedule(kind, ranks, chunks, seed))
@@ -134,7 +134,7 @@ def test_random_programs_are_exact(device, kind, ranks, chunks, count, seed, til
     assert wrong(device, program, count, "int32", **cut) == 0
 
 
-@pytest.mark.parametrize("by", ["Simple", "LL"])
+@pytest.mark.parametrize("by", ["Simple", "LL", "LL128"])
 @pytest.mark.parametrize("count", [1000, 1 << 16, 1 << 20])
 def test_many_runs_on_the_same_buffers(device, count, by):
     layout = Layout(replace(lower(ring_all_reduce(8)), protocol=by), count)

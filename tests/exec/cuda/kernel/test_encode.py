@@ -9,6 +9,8 @@ from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.cuda.kernel.encode import (
     BLOCK,
+    LL128_MOST_BYTES,
+    LL_MOST_BYTES,
     SHORT_TILE_BYTES,
     TILE_BYTES,
     encoded,
@@ -100,9 +102,20 @@ def test_only_what_asks_for_ll_goes_by_ll():
     program = lower(ring_all_reduce(2))
     found = [wire_protocol_of(replace(program, protocol=name)) for name in ("Simple", "LL128", "LL")]
     assert found == ["Simple", "Simple", "LL"]
-    simple, lines = (encoded(Layout(program, 301), 4, wire_protocol=by) for by in ("Simple", "LL"))
-    assert lines.slices == 1
+    simple, lines, long_lines = (
+        encoded(Layout(program, 301), 4, wire_protocol=by) for by in ("Simple", "LL", "LL128")
+    )
+    assert lines.slices == long_lines.slices == 1
     assert lines.place_bytes == 2 * simple.place_bytes
+    assert long_lines.place_bytes == -(-simple.place_bytes // 120) * 128
+
+
+def test_ll128_is_for_messages_of_middling_size_whose_lines_arrive_whole():
+    program = replace(lower(ring_all_reduce(2)), protocol="LL128")
+    sizes = (LL_MOST_BYTES, LL_MOST_BYTES + 1, LL128_MOST_BYTES, LL128_MOST_BYTES + 1)
+    found = [wire_protocol_of(program, message_bytes=size, whole_lines=True) for size in sizes]
+    assert found == ["LL", "LL128", "LL128", "Simple"]
+    assert {wire_protocol_of(program, message_bytes=size) for size in sizes} == {"Simple"}
 
 
 def test_tiles_are_short_where_the_slots_of_long_ones_exceed_the_cache():

@@ -17,9 +17,10 @@ from sample_schedules import random_schedule, ring_all_reduce
 from ccctl.arguments.proven import proven_program
 from ccctl.errors import CcctlError
 from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, itemsize_of
-from exec.cuda.kernel.encode import encoded
+from exec.cuda.kernel.encode import BLOCK, encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import waiters
+from exec.cuda.kernel.rows import STEP
 from exec.program import expected_output
 from exec.program.layout import Layout
 from probes.base.columns import bytes_of
@@ -71,20 +72,23 @@ def test_every_example_is_exact(example, instances):
             assert wrong(program, count, in_place=in_place, launches=2) == 0
 
 
+@pytest.mark.parametrize("by", ["LL", "LL128"])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_is_exact_by_ll(example):
+def test_every_example_is_exact_by_lines(example, by):
     program, _ = compiled_algorithm(str(example), {}, instances=2)
     # Places are used again, and no launch ends at a multiple of them.
-    for count, threads in ((1, 1), (997, 3)):
-        how = {"in_place": not program.out_of_place, "threads": threads, "launches": 3}
-        assert wrong(program, count, tile_bytes=256, by="LL", **how) == 0
+    for in_place in [False] * program.out_of_place + [True] * program.in_place:
+        for count, threads in ((1, 1), (997, 3)):
+            how = {"in_place": in_place, "threads": threads, "launches": 3}
+            assert wrong(program, count, tile_bytes=256, by=by, **how) == 0
 
 
+@pytest.mark.parametrize("by", ["LL", "LL128"])
 @pytest.mark.parametrize("dtype", ELEMENTS)
-def test_every_type_is_exact_by_ll(dtype):
+def test_every_type_is_exact_by_lines(dtype, by):
     example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
     program, _ = compiled_algorithm(str(example), {"nodes": 2, "gpus": 2})
-    assert wrong(program, 1999, dtype, in_place=True, tile_bytes=240, by="LL", threads=2, launches=2) == 0
+    assert wrong(program, 1999, dtype, in_place=True, tile_bytes=240, by=by, threads=2, launches=2) == 0
 
 
 FOR_ALL_OPERATORS = ("float16", "bfloat16", "int8", "int64")
@@ -97,11 +101,12 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("by", ["Simple", "LL128"])
 @pytest.mark.parametrize(("dtype", "redop"), CASES)
-def test_types_and_operators_are_exact(dtype, redop):
+def test_types_and_operators_are_exact(dtype, redop, by):
     example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
     program, _ = compiled_algorithm(str(example), {"nodes": 2, "gpus": 2}, instances=2)
-    assert wrong(program, 1999, dtype, redop, in_place=True, tile_bytes=256, slice_bytes=64) == 0
+    assert wrong(program, 1999, dtype, redop, in_place=True, tile_bytes=256, slice_bytes=64, by=by) == 0
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -134,7 +139,7 @@ def test_every_correct_xml_is_exact():
     tile_bytes=st.sampled_from([16, 64, 1 << 20]),
     slice_bytes=st.sampled_from([16, 48, 1 << 20]),
     threads=st.sampled_from([1, 1, 3]),
-    by=st.sampled_from(["Simple", "LL"]),
+    by=st.sampled_from(["Simple", "LL", "LL128"]),
 )
 def test_random_programs_are_exact(kind, ranks, chunks, count, seed, tile_bytes, slice_bytes, threads, by):
     program = lower(random_schedule(kind, ranks, chunks, seed))
@@ -176,9 +181,10 @@ def test_a_missing_send_names_who_waits():
     assert all(line.startswith("rank ") and " threadblock " in line and " step " in line for line in told)
 
 
-def test_a_message_by_ll_that_never_comes_names_who_waits():
+@pytest.mark.parametrize("by", ["LL", "LL128"])
+def test_a_message_by_lines_that_never_comes_names_who_waits(by):
     program = lower(ring_all_reduce(3), fuse=False)
-    table = encoded(Layout(program, 300), 4, wire_protocol="LL")
+    table = encoded(Layout(program, 300), 4, wire_protocol=by)
     broken, step = without(program, "s", 1)
     tb = int(broken.tb_of[step])
     steps = table.steps.copy()
@@ -187,6 +193,23 @@ def test_a_message_by_ll_that_never_comes_names_who_waits():
     found = run_on_host(replace(table, steps=steps), inputs, "float32", "sum", limit_s=0.5, threads=2)
     told = waiters(table, found.records)
     assert any("a message from rank 1 on channel" in line for line in told)
+
+
+@pytest.mark.parametrize("by", ["LL", "LL128"])
+def test_a_message_by_lines_of_which_a_part_never_comes_names_who_waits(by):
+    program = lower(ring_all_reduce(3), fuse=False)
+    table = encoded(Layout(program, 300), 4, wire_protocol=by)
+    broken, step = without(program, "s", 1)
+    tb = int(broken.tb_of[step])
+    row = int(table.blocks[tb, BLOCK.index("first")]) + step - int(program.tb_start[tb])
+    steps = table.steps.copy()
+    # One line of 2 elements: the first thread of the receiver gets its line, the second waits in vain.
+    steps[row, STEP.index("length")] = 2
+    inputs = [expected_output.given(table.layout, rank, np.dtype("float32"), "sum") for rank in range(3)]
+    found = run_on_host(replace(table, steps=steps), inputs, "float32", "sum", limit_s=0.5, threads=2)
+    told = waiters(table, found.records)
+    to = int(program.tb_send[tb])
+    assert any(line.startswith(f"rank {to} ") and "a message from rank 1 on channel" in line for line in told)
 
 
 def test_a_missing_receive_names_who_waits_for_room():

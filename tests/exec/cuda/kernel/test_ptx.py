@@ -1,7 +1,8 @@
 """Memory order and scope of the kernels' flags, read in their PTX.
 
 Other GPUs and the host read the counts, so these have the scope of the system. Flags between threadblocks of
-a rank have the scope of the GPU. A line of LL is one store and one load of 16 bytes.
+a rank have the scope of the GPU. A line of LL is one store and one load of 16 bytes, and so is each eighth of
+a line of LL128.
 """
 
 import re
@@ -19,6 +20,7 @@ ORDERS = ("acquire", "release", "relaxed", "acq_rel", "sc", "fence", "membar", "
 COUNT = {"ld.acquire.sys.global.u64", "st.release.sys.global.u64"}
 FLAG = {"ld.acquire.gpu.global.u64", "st.release.gpu.global.u64"}
 LINE = "st.volatile.global.v4.u32"
+PARTS = {"st.volatile.global.v2.u64", "ld.volatile.global.v2.u64"}
 
 
 def instructions(architecture, by, change=lambda text: text):
@@ -45,12 +47,15 @@ def findings(found, by):
     told += ["fewer than four stores for other processors"] * (found["st.release.sys.global.u64"] < 4)
     told += [f"{name} where lines are expected" for name in found if by == "LL" and "v2" in name]
     told += ["no line is stored whole"] * (by == "LL" and not found[LINE])
+    told += [f"no {name}" for name in sorted(PARTS) if by == "LL128" and not found[name]]
+    # All else by LL128 is loaded and stored by words or elements: no other access has the size of a part.
+    told += [f"{name} for parts" for name in found if by == "LL128" and "v2" in name and name not in PARTS]
     # Data of a peer must not come from this multiprocessor's first cache.
     told += [name for name in found if name.startswith("ld.global") and ".v4" in name]
     return told
 
 
-@pytest.mark.parametrize("by", ["Simple", "LL"])
+@pytest.mark.parametrize("by", ["Simple", "LL", "LL128"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_orders_and_scopes(architecture, by):
     assert findings(instructions(architecture, by), by) == []
@@ -68,6 +73,9 @@ def test_orders_and_scopes(architecture, by):
         ("st.release.gpu.global", "st.global", "Simple"),
         ("ld.volatile.global.v4.u32", "ld.global.v4.u32", "Simple"),
         ("st.volatile.global.v4.u32", "st.global.v4.u32", "LL"),
+        ("st.volatile.global.v2.u64", "st.global.v2.u64", "LL128"),
+        ("ld.volatile.global.v2.u64", "ld.global.v2.u64", "LL128"),
+        ("st.release.sys.global", "st.release.gpu.global", "LL128"),
     ],
 )
 def test_a_dropped_order_or_a_narrower_scope_is_found(old, new, by):
