@@ -5,7 +5,6 @@ from .connectivity import (
 )
 from .declared_ports import with_declared_ports as with_declared_ports
 from .dgx import (
-    Machine as Machine,
     hosts_named as hosts_named,
     is_pod as is_pod,
     machine_of as machine_of,
@@ -23,6 +22,7 @@ from .failures import (
     without as without,
 )
 from .families import family as family, is_family as is_family, names as names
+from .host_links import Machine as Machine
 from .link_list import read_link_list as read_link_list
 from .measured import from_profile as from_profile
 from .named import NamedNetwork as NamedNetwork, symmetry_of as symmetry_of

@@ -34,7 +34,6 @@ from synth.networks.host_links import NVLINK_ALPHA_S, Fabric, Machine, host_link
 from synth.networks.named import named_network
 
 __all__ = [
-    "Machine",
     "fabric_of",
     "hosts_named",
     "is_pod",
