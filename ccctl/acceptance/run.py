@@ -219,7 +219,10 @@ class AcceptanceRun:
                 continue
             try:
                 reports.append(self._bench(kind, size_bytes, profile, left_s))
-            except (UnavailableError, FoundProblem) as error:
+            except UnavailableError as error:
+                left_out.append(f"{kind} by the library: {error.message}")
+                left_out += self._alone(kind, size_bytes, profile, left_s, reports)
+            except FoundProblem as error:
                 left_out.append(f"{kind}: {error.message}")
             except TimeoutExpired:
                 if self.request.left_s(self.request.timeout_s) is not None:
@@ -232,8 +235,20 @@ class AcceptanceRun:
             console.warn(f"whole: {text}")
         return left_out
 
-    def _bench(self, kind: Kind, size_bytes: int, profile: Profile, left_s: float | None) -> Report:
-        """Return the report of one collective, beside the library's own."""
+    def _alone(
+        self, kind: Kind, size_bytes: int, profile: Profile, left_s: float | None, reports: list[Report]
+    ) -> list[str]:
+        """Add the report of one collective without a library; return what was left out."""
+        try:
+            reports.append(self._bench(kind, size_bytes, profile, left_s, beside=False))
+        except (UnavailableError, FoundProblem) as error:
+            return [f"{kind}: {error.message}"]
+        return []
+
+    def _bench(
+        self, kind: Kind, size_bytes: int, profile: Profile, left_s: float | None, *, beside: bool = True
+    ) -> Report:
+        """Return the report of one collective, ``beside`` the library's own."""
         from exec.peers import library_of, parse_peers
         from probes.base import format_size
 
@@ -256,7 +271,7 @@ class AcceptanceRun:
             kind, None, (size_bytes,), world, path, device, race=False, timeout_s=timeout_s
         )
         one, timeout_s = prepared(workload)
-        peers = parse_peers(library_of(device, sockets=False))
+        peers = parse_peers(library_of(device, sockets=False)) if beside else ()
         requests = setup_of(options).requests([one], peers)
         report: Report = run_ranks(
             "exec.benchmark.runner:bench_all_task",

@@ -46,7 +46,9 @@ def told(fault: Fault, bought: bool) -> str:
     part = arrow.join(fault.parts) if two else ", ".join(fault.parts) or "the fabric"
     normal = "what was bought" if bought else "the normal rate"
     does = _LATE_PAIR if two and fault.kind == "latency" else _DOES[fault.kind]
-    return does.format(part=part, level=f"{fault.level:.0%}", normal=normal, extra=_seconds(fault.extra_s))
+    return does.format(
+        part=part, level=f"{100 * fault.level:.0f} %", normal=normal, extra=_seconds(fault.extra_s)
+    )
 
 
 def remedy_of(fault: Fault) -> str:

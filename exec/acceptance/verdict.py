@@ -274,10 +274,12 @@ def _verdict(culprits: Sequence[Culprit], measured: Measured, stages: Sequence[S
         bad = {host for one in faults for host in one.hosts}
         where = f" on {len(bad)} of {plural(max(tested, len(bad)), 'host')}" if bad else ""
         return "refused", f"{plural(len(faults), 'fault')}{where}: {faults[0].text}"
-    undone = [stage for stage in stages if not stage.done]
-    if undone or measured.profile is None:
-        names = ", ".join(stage.name for stage in undone) or "links"
-        return "undecided", f"no fault was found, and {names} were not tested to the end"
+    undone = [stage.name for stage in stages if not stage.done]
+    undone += ["links"] if measured.profile is None and "links" not in undone else []
+    undone += ["whole"] if measured.report is None and "whole" not in undone else []
+    if undone:
+        named = " and ".join("collectives" if name == "whole" else name for name in undone)
+        return "undecided", f"no fault was found, but {named} could not be tested to the end"
     sound = f"no fault on {plural(tested, 'host')}"
     if culprits:
         return "accepted with remarks", f"{sound}, {remarks}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from measured_clusters import host_health, measured_profile
+from measured_clusters import host_health, measured_profile, measured_report
 
 from exec.acceptance import Measured, Stage, Terms, bought, judge
 from exec.benchmark.foreign import Evidence
 from probes.health import ClusterHealth, GpuHealth, HostHealth
+from probes.link_costs import Profile
 from synth.collective import Kind
 
 STAGES = tuple(Stage(name, 1.0, done=True) for name in ("hosts", "links", "whole"))
@@ -17,12 +19,19 @@ SIZE_BYTES = 1 << 26
 KIND: Kind = "all_reduce"
 
 
+def _measured(
+    profile: Profile, hosts: Sequence[HostHealth] = (), evidence: tuple[Evidence, ...] = ()
+) -> Measured:
+    health = ClusterHealth(tuple(hosts)) if hosts else None
+    return Measured(None, health, profile, measured_report(len(profile.ranks)), evidence)
+
+
 def _terms(spec: str = "", spares: int = 0) -> Terms:
     return Terms(bought(spec) if spec else None, None, spares, KIND, SIZE_BYTES)
 
 
 def test_a_sound_cluster_is_accepted() -> None:
-    found = judge(Measured(profile=measured_profile(6)), _terms(), STAGES)
+    found = judge(_measured(measured_profile(6)), _terms(), STAGES)
     assert (found.verdict, found.culprits) == ("accepted", ())
     assert found.ranks == 6
     assert len(found.tested) == 6
@@ -30,7 +39,7 @@ def test_a_sound_cluster_is_accepted() -> None:
 
 def test_a_slow_sender_refuses_and_has_its_cost() -> None:
     profile = measured_profile(6, slow_senders={2: 0.5})
-    found = judge(Measured(profile=profile), _terms(), STAGES)
+    found = judge(_measured(profile), _terms(), STAGES)
     assert found.verdict == "refused"
     [culprit] = found.culprits
     assert (culprit.kind, culprit.part, culprit.hosts) == ("egress", "n2", ("n2",))
@@ -43,15 +52,15 @@ def test_a_slow_sender_refuses_and_has_its_cost() -> None:
 
 def test_all_links_slow_by_the_same_part_are_found_by_what_was_bought() -> None:
     profile = measured_profile(6, rate_bytes_per_s=6e9)
-    assert judge(Measured(profile=profile), _terms(), STAGES).verdict == "accepted"
-    found = judge(Measured(profile=profile), _terms("100Gbit/s"), STAGES)
+    assert judge(_measured(profile), _terms(), STAGES).verdict == "accepted"
+    found = judge(_measured(profile), _terms("100Gbit/s"), STAGES)
     assert found.verdict == "refused"
     assert [one.kind for one in found.culprits] == ["fabric"]
     assert "what was bought" in found.reason
 
 
 def test_a_host_without_an_answer_refuses() -> None:
-    found = judge(Measured(profile=measured_profile(4)), _terms(), STAGES, {"n9": "no route to host"})
+    found = judge(_measured(measured_profile(4)), _terms(), STAGES, {"n9": "no route to host"})
     assert found.verdict == "refused"
     [culprit] = found.culprits
     assert (culprit.kind, culprit.hosts) == ("dead", ("n9",))
@@ -61,7 +70,7 @@ def test_a_host_without_an_answer_refuses() -> None:
 
 def test_another_version_is_a_remark_and_named_by_its_host() -> None:
     hosts = tuple(host_health(f"n{at}", driver="570.1" if at == 3 else "580.2") for at in range(5))
-    found = judge(Measured(health=ClusterHealth(hosts), profile=measured_profile(5)), _terms(), STAGES)
+    found = judge(_measured(measured_profile(5), hosts), _terms(), STAGES)
     assert found.verdict == "accepted with remarks"
     [culprit] = found.culprits
     assert (culprit.kind, culprit.hosts, culprit.severity) == ("differs", ("n3",), "remark")
@@ -71,7 +80,7 @@ def test_another_version_is_a_remark_and_named_by_its_host() -> None:
 def test_a_small_mtu_explains_the_slow_host_and_takes_its_cost_over() -> None:
     hosts = tuple(host_health(f"n{at}", **{"mtu eth0": "576" if at == 1 else "9000"}) for at in range(6))
     profile = measured_profile(6, slow_senders={1: 0.6}, slow_receivers={1: 0.6})
-    found = judge(Measured(health=ClusterHealth(hosts), profile=profile), _terms(), STAGES)
+    found = judge(_measured(profile, hosts), _terms(), STAGES)
     [culprit] = found.culprits
     assert (culprit.kind, culprit.hosts, culprit.severity) == ("differs", ("n1",), "fault")
     assert "mtu" in culprit.part
@@ -83,7 +92,7 @@ def test_a_small_mtu_explains_the_slow_host_and_takes_its_cost_over() -> None:
 def test_the_same_remark_of_all_hosts_is_one_culprit() -> None:
     hosts = [replace(host_health(f"n{at}"), acs=("0000:00:01.0",)) for at in range(4)]
     gpus = [replace(one, gpus=(_gpu("0000:10:00.0"), _gpu("0000:11:00.0"))) for one in hosts]
-    found = judge(Measured(health=ClusterHealth(tuple(gpus)), profile=measured_profile(4)), _terms(), STAGES)
+    found = judge(_measured(measured_profile(4), gpus), _terms(), STAGES)
     kinds = [one.kind for one in found.culprits]
     assert kinds.count("acs") == 1
     [acs] = [one for one in found.culprits if one.kind == "acs"]
@@ -92,29 +101,35 @@ def test_the_same_remark_of_all_hosts_is_one_culprit() -> None:
 
 def test_faults_of_other_tools_refuse() -> None:
     evidence = (Evidence("dcgm", "n1", "GPU 3", "memory", "fault", "GPU 3 failed the memory test"),)
-    found = judge(Measured(profile=measured_profile(4), evidence=evidence), _terms(), STAGES)
+    found = judge(_measured(measured_profile(4), evidence=evidence), _terms(), STAGES)
     assert found.verdict == "refused"
     [culprit] = found.culprits
     assert culprit.hosts == ("n1",)
     assert "dcgm" in culprit.evidence[0]
 
 
+def test_without_any_collective_it_is_undecided() -> None:
+    found = judge(Measured(profile=measured_profile(4)), _terms(), STAGES)
+    assert found.verdict == "undecided"
+    assert "collectives" in found.reason
+
+
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_without_a_fault_an_unfinished_stage_leaves_it_undecided(missing: int) -> None:
     stages = [replace(stage, done=at != missing) for at, stage in enumerate(STAGES)]
-    found = judge(Measured(profile=measured_profile(4)), _terms(), stages)
+    found = judge(_measured(measured_profile(4)), _terms(), stages)
     assert found.verdict == "undecided"
-    assert STAGES[missing].name in found.reason
+    assert ("hosts", "links", "collectives")[missing] in found.reason
 
 
 def test_a_fault_refuses_even_if_a_stage_is_unfinished() -> None:
     stages = (*STAGES[:2], replace(STAGES[2], done=False))
-    found = judge(Measured(profile=measured_profile(6, slow_senders={0: 0.4})), _terms(), stages)
+    found = judge(_measured(measured_profile(6, slow_senders={0: 0.4})), _terms(), stages)
     assert found.verdict == "refused"
 
 
 def test_the_spared_host_is_the_faulty_one() -> None:
-    found = judge(Measured(profile=measured_profile(6, slow_senders={4: 0.3})), _terms(spares=1), STAGES)
+    found = judge(_measured(measured_profile(6, slow_senders={4: 0.3})), _terms(spares=1), STAGES)
     [spared] = found.spares
     assert spared.left_out == ("n4",)
     assert spared.percent == pytest.approx(100, abs=2)

@@ -10,17 +10,29 @@ from gpu_recordings import INVALID, LINKS, bus_id, h100s, recording
 from hypothesis import given, settings, strategies as st
 
 from probes.base import UnavailableError, not_finite
-from probes.health import GpuHealth, read_gpus, with_pci_tree
+from probes.health import GpuHealth, HostHealth, gpu_problems, read_gpus, with_pci_tree
 from probes.health.safe_driver import SafeDriver
 from probes.live import recorded
 from probes.nvml import RecordedNvml, RecordingNvml
 from probes.topology import Gpu, Host, PciDevice
 
 MACHINES = sorted((Path(__file__).parents[2] / "machines").glob("linux-*"))
+# The only one whose driver was asked about its health.
+[H200] = [folder for folder in MACHINES if folder.name == "linux-firecracker-h200"]
 
 
 def read(folder, answers, load=None):
     return read_gpus(recorded.driver_of(recording(folder, answers)), load)
+
+
+def test_what_a_real_driver_answers_is_read_and_nothing_is_wrong_with_it():
+    [gpu], unread = read_gpus(recorded.driver_of(H200))
+    assert (gpu.name, gpu.ecc_enabled, gpu.ecc_uncorrected, gpu.remapped_rows) == ("NVIDIA H200", True, 0, 0)
+    assert (gpu.pcie_gts_most, gpu.pcie_width_most, gpu.power_limit_w) == (32.0, 16, 700.0)
+    assert gpu.throttled == ("gpu_idle",)
+    # A guest does not see the NVLinks of its host.
+    assert gpu.nvlinks is None and "NVLinks" in unread
+    assert gpu_problems(HostHealth("h200", gpus=(gpu,))) == []
 
 
 def test_every_fact_of_a_healthy_gpu_is_read(tmp_path):
@@ -76,7 +88,9 @@ def test_a_machine_without_a_driver_has_no_gpus_and_says_what_it_takes():
     assert "install NVIDIA's driver" in unread["GPUs"]
 
 
-@pytest.mark.parametrize("folder", MACHINES, ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder", [folder for folder in MACHINES if folder != H200], ids=lambda folder: folder.name
+)
 def test_recordings_that_lack_the_questions_are_read_with_unknown_values(folder):
     gpus, unread = read_gpus(recorded.driver_of(folder))
     assert unread

@@ -17,6 +17,7 @@ EXPECTED = {
     "linux-asus-rtx4090": set(),
     "linux-dell-h100pcie": {("remark", "mlx5_1 (ens5f1np1)", "port_down")},
     "linux-firecracker-h100": set(),
+    "linux-firecracker-h200": set(),
     "linux-hpe-ibdown": {
         ("fault", "mlx5_0:2 (ib1)", "port_down"),
         ("remark", "mlx5_0:2 (ib1)", "counter_high"),
