@@ -1,17 +1,19 @@
-"""Faults put into networks drawn at random: which are named rightly, and nothing else; prints a table.
+"""Inject faults into random networks and count those that `locate` names correctly; prints a table.
 
-Each case draws a network of 6 to 64 hosts with 1 to 4 NICs each, in one to four racks, over-subscribed or
-not, with links of 0.1 to 50 GB/s and 2 to 100 us, and one fault. A profile of it is simulated: every link
-alone, 30 trains, of which some are disturbed; the best of them has a noise of 1 to 3 %. A case is right if
-`locate` names the kind and the part, and nothing else. A clean network in which anything is named is a false
-alarm.
+Each case draws a network of 6 to 64 hosts with 1, 2 or 4 NICs each, in one to four racks, over-subscribed or
+not, with links of 0.1 to 50 GB/s and 2 to 100 us. One kind of fault is then injected. The benchmark simulates
+a profile of the network: each link is measured alone, in 5 passes of 6 trains, and some trains are disturbed.
+The rate of a link has a noise of 1 to 3 %. A case is right if `locate` names the kind and the part, and
+nothing else. A clean network in which anything is named is a false alarm.
 
-Two rivals judge the same networks; of them only the part must be right. Thresholds: a pair of hosts with a
-link below 80 % of the median is slow, and a host of which over half of the links from it, or to it, are.
-Bisection: groups of hosts run a collective, which is as fast as its slowest link; a group below 80 % of
-normal is halved until it has two or three hosts, and each of them is tried with good ones.
+Two rival methods judge the same networks. To be right, they need to name only the part, not the kind.
+Thresholds: a link is slow below 80 % of the median rate. A host is named if over half of the links from it,
+or over half of those to it, are slow. Two hosts that are not named are named as a pair if a link between them
+is slow. Bisection: groups of hosts run a ring collective, which is as fast as its slowest link. A group below
+80 % of the normal rate is halved until it has two or three hosts. Each of them is then paired with good
+hosts.
 
-The model of the simulation is also that of the localization, so a real cluster is named rightly less often.
+The simulation uses the same model as the localization, so expect fewer right answers on a real cluster.
 
     python benchmarks/accept_campaign.py --cases 1000 --clean 300 --seed 1
 """
@@ -31,12 +33,13 @@ from probes.link_costs import HostMemory, Links, Profile, ProfiledRank, SentSegm
 from probes.localization import Bought, FabricPlan, Fault, locate
 
 PASSES, TRAINS = 5, 6
-# A train, or all trains of a pass over a link, may be disturbed; how often, and how much in the mean.
+# The probability that a train is disturbed, the probability that all trains of a pass over a link are, and
+# the mean relative delay of a disturbance.
 DISTURBED, DISTURBED_PASS, DISTURBANCE = 0.05, 0.02, 0.3
-# Equal hosts differ by so much.
+# The standard deviation of the logarithm of the rates of equal hosts.
 HOSTS_DIFFER = 0.004
 GOODPUT, THRESHOLD = 0.92, 0.8
-# A TCP connection of a short measurement has at most so many bytes in flight.
+# The most bytes that a TCP connection has in flight in a short measurement.
 IN_FLIGHT_BYTES = 4 << 20
 SEGMENTS = 1_000_000
 SIZES_BYTES = (1 << 15, 1 << 20, 1 << 24)
@@ -46,7 +49,7 @@ Named = tuple[str, frozenset[str]]
 
 @dataclass(eq=False)
 class Network:
-    """What the hosts, links and trunks of a cluster are, faults included; one row and column a rank."""
+    """The hosts, links, trunks and faults of a cluster; matrices have a row and column per rank."""
 
     hosts: list[str]
     nics: int
@@ -85,7 +88,7 @@ class Network:
         return {"egress": sends, "ingress": receives, "host": sends | receives}[way]
 
     def hold(self, where: Mask, most: float) -> None:
-        """Let nothing ``where`` be faster than this share of the normal rate."""
+        """Cap the rates of the links ``where`` at the share ``most`` of the normal rate."""
         self.rate[where] = np.minimum(self.rate[where], most * self.normal_rate)
 
     def racks(self) -> list[list[str]]:
@@ -105,7 +108,10 @@ class Network:
 
 
 def drawn(rng: np.random.Generator, *, racks: int = 0, nics: int = 0, far: bool = False) -> Network:
-    """Return a sound network; with at least ``racks`` racks and ``nics`` NICs, ``far`` with visible racks."""
+    """Return a random sound network with at least ``racks`` racks and ``nics`` NICs per host.
+
+    With ``far``, links between racks always have a higher latency than links within a rack.
+    """
     count = int(np.exp(rng.uniform(np.log(6), np.log(64.99))))
     wanted = max(racks, int(rng.choice([1, 1, 2, 3, 4])))
     wanted = min(wanted, max(racks, count // 2))
@@ -152,7 +158,7 @@ def drawn(rng: np.random.Generator, *, racks: int = 0, nics: int = 0, far: bool 
 
 
 def measured(net: Network) -> Profile:
-    """Return the profile that measuring each link alone gives."""
+    """Return the simulated profile of a measurement of each link alone."""
     rng, ranks = net.rng, len(net.hosts) * net.nics
     src, dst = np.nonzero(~np.eye(ranks, dtype=bool))
     host = net.host_of
@@ -201,7 +207,7 @@ def measured(net: Network) -> Profile:
 
 
 def trunk_ports(net: Network, src: np.ndarray, dst: np.ndarray) -> Iterable[SharedPort]:
-    """Yield the trunks that trials find: those that carry less than the NICs of their rack."""
+    """Yield both directions of each trunk with at most 90 % of the rate of its rack's NICs."""
     if net.trunk_rate is None:
         return
     rack = np.array(net.rack)
@@ -230,7 +236,7 @@ def memory(net: Network) -> tuple[HostMemory, ...]:
 
 
 def segments(net: Network) -> Iterable[SentSegments]:
-    """Yield what each host retransmits: late packets, and those lost on its links."""
+    """Yield the segments that each host retransmits: those lost on its links, and a few late."""
     for at, host in enumerate(net.hosts):
         mine = net.loss[net.host_of == at][:, net.host_of != at]
         share = 1e-5 + float(mine.mean())
@@ -246,12 +252,12 @@ def two_hosts(net: Network) -> tuple[int, int]:
 
 
 def named(net: Network, kind: str, *hosts: int) -> None:
-    """Note what a rightful answer names."""
+    """Record the kind and the hosts of an injected fault, which a right answer names."""
     net.injected.append((kind, frozenset(net.hosts[host] for host in hosts)))
 
 
 def slow_end(way: str) -> Callable[[Network], None]:
-    """Return the fault of a slow host in one direction or both."""
+    """Return a function that makes one host slow to send, to receive, or both."""
 
     def inject(net: Network) -> None:
         host, _ = two_hosts(net)
@@ -288,7 +294,7 @@ def slow_trunk(net: Network) -> None:
 
 
 def thin_trunk(net: Network) -> None:
-    """Let the uplinks of a rack carry single flows at full rate, and fewer at once than other racks."""
+    """Let one rack's uplinks carry single flows at full rate, but less in all than others."""
     sizes = np.bincount(net.rack) * net.nics
     rack = int(sizes.argmax())
     usual = max(2.0, 0.6 * float(np.median(sizes)))
@@ -296,7 +302,8 @@ def thin_trunk(net: Network) -> None:
     net.trunk_rate[rack] *= max(1.0 / usual, net.rng.uniform(0.3, 0.65))
     hosts = [host for host, of in zip(net.hosts, net.rack, strict=True) if of == rack]
     net.injected.append(("trunk", frozenset(hosts)))
-    # Without the plan, the rate of a trunk is compared with those of other trunks.
+    # Without a plan, trunks are compared with each other. With fewer than three measured trunks, the fault
+    # shows only against the plan.
     if int((0.9 * sizes > usual).sum()) < 3:
         net.needs_plan, net.planned_trunk = True, usual * net.normal_rate
 
@@ -306,7 +313,7 @@ def loss(net: Network) -> None:
     a, b = two_hosts(net)
     which = net.rng.integers(3)
     where = (net.of(a, "egress"), net.of(a, "ingress"), net.cells([a], [b]))[which]
-    # Retransmissions of the only bad link must be visible among all that the host sends.
+    # Scale the losses of a single bad link up, so that they show among all packets that the host sends.
     lost = net.rng.uniform(0.01, 0.05) * (len(net.hosts) / 4 if which == 2 else 1)
     net.loss[where] = min(lost, 0.3)
     net.hold(where, net.rng.uniform(0.2, 0.8))
@@ -314,7 +321,7 @@ def loss(net: Network) -> None:
 
 
 def latency(extra: Callable[[Network], float]) -> Callable[[Network], None]:
-    """Return the fault of a host or a pair whose packets take longer."""
+    """Return a function that adds latency to the links of a host or of a pair of hosts."""
 
     def inject(net: Network) -> None:
         a, b = two_hosts(net)
@@ -330,7 +337,7 @@ def latency(extra: Callable[[Network], float]) -> Callable[[Network], None]:
 
 
 def flapping(net: Network) -> None:
-    """Slow a host or a pair down about half of the time."""
+    """Slow a host or a pair down in 40 to 80 % of its trains."""
     a, b = two_hosts(net)
     whole = net.rng.random() < 0.6
     where = net.of(a, "host") if whole else net.cells([a], [b]) | net.cells([b], [a])
@@ -340,7 +347,7 @@ def flapping(net: Network) -> None:
 
 
 def slow_cpu(net: Network) -> None:
-    """Slow down the processor of a host, its latencies, and perhaps its rates."""
+    """Slow the processor of a host: its latencies rise, and in half of the cases its rates fall."""
     a, _ = two_hosts(net)
     net.cpu[a] = net.rng.uniform(1.5, 4.0)
     net.alpha_s[net.of(a, "host")] *= 0.5 + 0.5 * net.cpu[a]
@@ -350,7 +357,7 @@ def slow_cpu(net: Network) -> None:
 
 
 def small_mtu(net: Network) -> None:
-    """Let a host send and receive more packets, each with headers and work of its own."""
+    """Cap a host at 72 to 92 % of the normal rate, as smaller packets with more headers would."""
     a, _ = two_hosts(net)
     net.hold(net.of(a, "host"), net.rng.uniform(0.72, 0.92))
     named(net, "host", a)
@@ -367,7 +374,7 @@ def miswired(net: Network) -> None:
 
 
 def all_slow(net: Network) -> None:
-    """Make all links slower than was bought, by the same part."""
+    """Make all links slower than bought, by the same factor."""
     net.rate *= net.rng.uniform(0.3, 0.82)
     net.needs_offer = True
     net.injected.append(("fabric", frozenset(["fabric"])))
@@ -392,12 +399,12 @@ def two_at_once(net: Network) -> None:
 
 
 def long(net: Network) -> float:
-    """Return 0.2 to 5 ms."""
+    """Return a random extra latency of 0.2 to 5 ms, in seconds."""
     return float(np.exp(net.rng.uniform(np.log(0.2e-3), np.log(5e-3))))
 
 
 def longer(net: Network) -> float:
-    """Return what makes a latency 2 to 20 times as long."""
+    """Return the extra seconds that make the normal latency 2 to 20 times as long."""
     return float(net.normal_alpha_s * (net.rng.uniform(2, 20) - 1))
 
 
@@ -423,7 +430,7 @@ FAULTS: dict[str, tuple[Callable[[Network], None], dict[str, int]]] = {
 
 
 def case(kind: str, seed: int) -> Network:
-    """Return a network with one fault of this kind, or a sound one ("")."""
+    """Return a network with this kind of fault; a sound network if ``kind`` is empty."""
     rng = np.random.default_rng(seed)
     inject, needs = FAULTS[kind] if kind else (lambda net: None, {})
     net = drawn(rng, racks=needs.get("racks", 0), nics=needs.get("nics", 0), far="far" in needs)
@@ -432,7 +439,10 @@ def case(kind: str, seed: int) -> Network:
 
 
 def answers(faults: Iterable[Fault], net: Network) -> set[Named]:
-    """Return what was named, racks by their hosts; of two sides of a trunk, either may be meant."""
+    """Return the kind and the hosts of each named fault.
+
+    A rack stands for its hosts. For a trunk between a rack and all other hosts, either side counts as right.
+    """
     racks = {f"rack{at}": hosts for at, hosts in enumerate(net.racks())}
     truth = {parts for kind, parts in net.injected if kind == "trunk"}
     found: set[Named] = set()
@@ -470,7 +480,7 @@ def thresholds(profile: Profile, net: Network) -> set[frozenset[str]]:
 
 
 def bisection(net: Network, profile: Profile) -> set[frozenset[str]]:
-    """Return the parts that halving of failing groups names; a group's collective is a ring over it."""
+    """Return the parts that bisection names: it halves groups whose ring collective is slow."""
     count, host = len(net.hosts), net.host_of
     src, dst = host[profile.links.src], host[profile.links.dst]
     rate = np.full((count, count), np.inf)
@@ -493,7 +503,7 @@ def bisection(net: Network, profile: Profile) -> set[frozenset[str]]:
         half = len(group) // 2
         parts = [group[:half], group[half:]]
         failing = [part for part in parts if fails(part)]
-        # What fails only as a whole lies between the halves: pairs of one host from each.
+        # If neither half fails alone, the slow link lies between them: try pairs of one host from each half.
         queue += failing or [[a, b] for a, b in zip(*parts, strict=False)]
     bad = {at for group in suspects for at in group}
     good = [at for at in range(count) if at not in bad][:3]

@@ -3,9 +3,10 @@
     sudo python -P benchmarks/accept_labs.py [--cases 20] [--seed 1] [--hosts 4:8] [--budget 40s]
         [--kinds egress,loss]
 
-Each case is a lab of network namespaces, drawn at random: hosts on one switch or in two racks, with a rate
-of their own, and one fault or none. `ccctl accept` runs inside, and its certificate is compared with the
-fault: *right* is the kind and the part, and nothing else. The last lines count by kind. Needs root.
+Each case is a random lab of network namespaces: hosts on one switch or in two racks, all with the same random
+rate, and one fault or none. `ccctl accept` runs inside, and its certificate is compared with the fault. A
+case is *right* if exactly that fault is named, by its kind and its hosts; of a trunk, only the kind is
+compared. The last lines count by kind. Needs root.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Case:
 
 @dataclass
 class Count:
-    """What became of the cases of one kind."""
+    """The results of the cases with one kind of fault."""
 
     cases: int = 0
     right: int = 0
@@ -144,7 +145,7 @@ def accepted(case: Case, number: int, budget: str) -> list[dict[str, object]] | 
 
 
 def is_right(case: Case, told: list[dict[str, object]]) -> bool:
-    """Return whether exactly the fault is named."""
+    """Return whether exactly the injected fault is named. Of a trunk, only the kind is compared."""
     if case.kind == "none":
         return not told
     if len(told) != 1:

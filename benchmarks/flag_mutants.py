@@ -1,8 +1,8 @@
 """Explore schedules of the kernel's protocols in Relacy, and count the mutants that the schedules catch.
 
-Prints the schedules of the real protocols for each scenario, then for each protocol how many mutants each
-scenario catches first and how they are caught. With --all it prints a line for each mutant. Needs g++ and
-Relacy's headers (Debian package relacy-dev).
+For each protocol, it prints the schedules of the real protocol in each scenario, then the number of mutants
+that each scenario is the first to catch, and the number that each kind of outcome gives away. With --all it
+prints a line for each mutant. Needs g++ and Relacy's headers (Debian package relacy-dev).
 
     python -P benchmarks/flag_mutants.py [--schedules 20000] [--all]
 """
@@ -21,14 +21,19 @@ from protocol_mutants import EQUIVALENT, mutants  # noqa: E402 - the mutants of 
 from weak_memory import COMPILER, RELACY, SCENARIOS, explored, model  # noqa: E402 - the models of the tests
 
 PROTOCOLS = ("Simple", "LL", "LL128")
-# As in the tests: all that are caught are caught within 109 schedules.
+# The most schedules to run of each scenario on a mutant, as in the tests. Every mutant that is caught is
+# caught within 109 schedules.
 SCHEDULES_OF_A_MUTANT = 400
-# Context switches up to which every schedule of the smallest scenario is explored; one more takes minutes.
+# The search of the smallest scenario covers every schedule with up to this many context switches. One more
+# switch takes minutes.
 SWITCHES = {"Simple": 3, "LL": 2, "LL128": 3}
 
 
 def main() -> int:
-    """Print the tables; 1 if a real protocol is wrong, or a mutant neither caught nor proven equivalent."""
+    """Print the tables.
+
+    Return 1 if a real protocol is wrong, or if a mutant is neither caught nor proven equivalent.
+    """
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--schedules", type=int, default=20_000)
     options.add_argument("--all", action="store_true", help="a line for each mutant")

@@ -1,12 +1,13 @@
-"""What runtimes can load of the best schedules: percent of the proven bound, with and without their limits.
+"""Compare the schedules that runtimes can load with the best ones, in percent of the proven bound.
 
     python -P benchmarks/loadable.py [--networks dgx-h100:4,dgx-a100:2] [--collectives all_reduce,all_gather]
         [--sizes 64K,1M,64M] [--runtimes msccl,rccl,mscclpp] [--run]
 
-One row for each cell: percent of the bound unrestricted and as loaded, what is loaded (operations of a plan,
-instructions of an XML), the seconds of search, compilation and proof, and the limit that forbids the fastest
-schedule. With ``--run`` the file alone is read back and run by the reference interpreter, and wrong elements
-are counted. The last lines are the means by runtime.
+Each cell has one row: the percent of the bound without the runtime's limits (free) and within them (loaded),
+the number of operations of the plan or of instructions of the XML, the seconds of search, compilation and
+proof, and the limit that forbids the fastest schedule. With ``--run``, each XML is read back, the reference
+interpreter runs it, and wrong elements are counted; plans are not run. The last lines give, for each runtime,
+how many cells load, and their mean and least share of the unrestricted speed.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def row(name: str, network: Network, kind: Kind, size_bytes: int, runtime: str, 
 
 
 def wrong_elements(found: Synthesis) -> int:
-    """Return the number of wrong elements that the interpreter ends with, running the XML alone."""
+    """Run the XML as read back in the interpreter; return the number of wrong elements."""
     assert found.loaded is not None
     program = read_xml(write_xml(found.loaded.program), "the file")
     layout, dtype = Layout(program, program.collective.chunks), np.dtype(np.float32)

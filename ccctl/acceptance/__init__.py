@@ -1,4 +1,4 @@
-"""An acceptance of a cluster, from its hosts to the files of its verdict.
+"""An acceptance test of a cluster, from the detection of its hosts to the files with the verdict.
 
 In: a world of ranks, and the terms of the acceptance. Out: a folder with the measurements, the certificate
 and all that is made of it. Read `folder`, `request`, `run`, `outputs`, `recheck`.

@@ -1,7 +1,7 @@
 """The folder of an acceptance: its measurements, and the certificate with its seal.
 
-The certificate names the SHA-256 of each file that the verdict rests on. Its own seal is the SHA-256 of its
-bytes with an empty seal, so that no byte of it can change either.
+The certificate names the SHA-256 of each file that the verdict rests on. The seal of the certificate is the
+SHA-256 of its bytes with the seal left empty, so a change of any of its bytes shows, too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AcceptanceFolder:
         return codec.read(path, kind).body if exists(path) else None
 
     def keep(self, name: str, content: bytes) -> None:
-        """Write a file that the verdict rests on, or that is made of it."""
+        """Write a file that the verdict rests on, or one that is derived from the verdict."""
         path = self.file(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
@@ -101,8 +101,8 @@ def seal_of(content: bytes, seal: str) -> str:
 def opened(path: str | None) -> Iterator[AcceptanceFolder]:
     """Open the folder ``path`` for this acceptance alone; make it if it is missing.
 
-    None is a temporary folder, which is removed at the end. Raises LockHeldError if another acceptance has
-    it, and CannotWriteError if it cannot be made.
+    If ``path`` is None, open a temporary folder, and remove it at the end. Raises LockHeldError if another
+    acceptance holds the folder, and CannotWriteError if the folder cannot be made or written.
     """
     if path is None:
         with temporary_folders.folder("ccctl-accept-") as place:

@@ -21,7 +21,7 @@ _SHOWN = ("profile", "report")
 def write_outputs(
     folder: AcceptanceFolder, certificate: Certificate, changes: Changes | None
 ) -> tuple[str, ...]:
-    """Write the files into the folder; return what each is, by its name: "index.html: the page …"."""
+    """Write the files into the folder; return a line about each: "index.html: the page …"."""
     from ccctl import __version__
     from ccctl.render import acceptance_exports as exports, acceptance_page
 
@@ -53,7 +53,7 @@ def _artifacts(folder: AcceptanceFolder) -> list[Artifact]:
 
 
 def _environments(health: ClusterHealth | None) -> dict[str, tuple[str, bytes]]:
-    """Return a file to source for each set of variables that hosts need, with the hosts that need it."""
+    """Return a file to source for each set of variables: its name, description and content."""
     from exec.launcher import fold
     from probes.health import source_file
 

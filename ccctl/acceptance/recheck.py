@@ -18,8 +18,9 @@ __all__ = ["judged", "measured_in", "recheck", "terms_of"]
 def recheck(path: str, certificate: Certificate) -> list[str]:
     """Return what is wrong with the certificate in the file ``path``; empty if it is proven.
 
-    Every file that it names must have its digest, its own bytes must fit its seal, and the verdict computed
-    again from the measurements must be the same.
+    The bytes of the certificate must fit its seal. Every file that it names must have the digest that it
+    states, and it must name every file that the verdict rests on. Judging the measurements again must give
+    the same certificate.
     """
     content, _ = read_input(path)
     folder = AcceptanceFolder(Path(path).resolve().parent)

@@ -1,4 +1,4 @@
-"""The request of an acceptance: where, by which terms, and how long it may take."""
+"""The request of an acceptance: its ranks, its terms, and its time limits."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _LINKS_SHARE = 0.6
 class AcceptanceRequest:
     """The ranks to test, the terms of the acceptance, and its limits in seconds.
 
-    ``size_bytes`` is the size of the collectives, None for one that fits the network. ``budget_s`` limits
-    what is measured: the rest is left out, and the certificate says so. ``timeout_s`` ends the command.
+    ``size_bytes`` is the size of the collectives, None for one that fits the network. ``budget_s`` limits the
+    time of measuring: measurements that do not fit are left out, and the certificate says so. ``timeout_s``
+    ends the command.
     """
 
     world: World

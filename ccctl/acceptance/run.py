@@ -41,10 +41,12 @@ _HEALTH = "probes.health.task:health_task"
 # The collectives of training: sums of gradients, and the exchange of experts' tokens.
 _COLLECTIVES: tuple[Kind, ...] = ("all_reduce", "all_to_all")
 _ITERATIONS = 10
-# With more ranks than this, the links between ranks 1, 2, 4, … apart are measured, as `profile --quick` does.
+# With more ranks than this, only links between ranks 1, 2, 4, … apart are measured, as `profile --quick`
+# does.
 _THOROUGH_RANKS = 64
-# The collectives take the largest of these sizes that the network carries within the seconds below. Processes
-# share cores and memory, which a network does not show, so they take smaller ones than GPUs.
+# The sizes in bytes to choose from, the largest first. The collectives take the first whose all_reduce should
+# take at most _LONGEST_S on the network. GPUs start at 1 GiB. Processes share cores and memory, which the
+# network does not show, so they start at 16 MiB.
 _SIZES = {"cuda": tuple(1 << bits for bits in range(30, 15, -2))}
 _SIZES["mpi"] = _SIZES["cuda"][3:]
 _LONGEST_S = 0.25
@@ -53,7 +55,7 @@ _LOST = ("host-missing", "host-failed")
 
 @dataclass
 class AcceptanceRun:
-    """One acceptance in ``folder``; ``evidence`` and the plan are in the folder already."""
+    """One acceptance in ``folder``. Put the plan and the evidence there before `measure`."""
 
     request: AcceptanceRequest
     folder: AcceptanceFolder
@@ -67,7 +69,8 @@ class AcceptanceRun:
     def resume(self) -> None:
         """Take over the finished stages of the acceptance in the folder.
 
-        Raises UsageError if it is of other hosts or ranks, and DataError if its files were changed.
+        Raises UsageError if there is none, or if it is of other hosts or of another number of ranks. Raises
+        DataError if a measurement is missing or was changed.
         """
         found = self.folder.certificate()
         if found is None:
@@ -207,7 +210,7 @@ class AcceptanceRun:
         return replace(found, seconds=profile.seconds + self._before.seconds)
 
     def _whole(self) -> Sequence[str]:
-        """Run collectives on all ranks; what fails or has no time left is left out, and said."""
+        """Run collectives on all ranks; return a line for each that failed or had no time left."""
         profile: Profile = self.folder.read("profile")
         size_bytes = self.request.size_bytes or fitting_size(profile)
         reports: list[Report] = []
@@ -299,7 +302,7 @@ def _rest(effort: Effort, before: Profile) -> Effort:
 
 
 def _with_topology(health: ClusterHealth, topology: Topology) -> ClusterHealth:
-    """Return the health with what follows from the devices of each host and their connections."""
+    """Add the PCI tree, missing peer-to-peer paths and environment of each host to the health."""
     from probes.health import environment, missing_peers, with_pci_tree
 
     named = {host.name: host for host in topology.hosts}
@@ -313,7 +316,7 @@ def _with_topology(health: ClusterHealth, topology: Topology) -> ClusterHealth:
 
 
 def fitting_size(profile: Profile) -> int:
-    """Return the largest size whose all_reduce takes a fraction of a second on the measured network."""
+    """Return the largest size whose all_reduce should take at most 0.25 s, else the smallest."""
     from exec.acceptance import collective_time_s
     from synth.networks import from_profile
 

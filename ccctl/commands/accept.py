@@ -1,4 +1,4 @@
-"""`ccctl accept`: is this cluster as it was bought, and if not, which part is it, and what does that cost?"""
+"""`ccctl accept`: test a cluster against what was bought; name faulty parts and their costs."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _refuse_unfinished(folder: AcceptanceFolder, output: str | None) -> None:
 
 
 def _judged(run: Any, folder: AcceptanceFolder, terms: Terms, options: AcceptOptions) -> Certificate:
-    """Return the certificate, which is written in the folder, too."""
+    """Judge the measurements, write the certificate into the folder, and return it."""
     from ccctl.acceptance import fitting_size, measured_in
     from exec.acceptance import judge
 

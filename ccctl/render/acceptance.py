@@ -1,4 +1,4 @@
-"""The words in which text, page and files for other tools all tell an acceptance."""
+"""The wording of an acceptance that the text, the page and the files for other tools share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def headline(certificate: Certificate) -> str:
 
 
 def _counts(certificate: Certificate) -> str:
-    """Return how many faults there are, else how many remarks, and on how many hosts."""
+    """Return the number of faults, or of remarks if there is no fault, and of their hosts."""
     for severity in ("fault", "remark"):
         found = [one for one in certificate.culprits if one.severity == severity]
         if found:
@@ -122,7 +122,7 @@ def moments(certificate: Certificate) -> tuple[datetime, datetime] | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """Return a time of ISO 8601 in UTC, which it is in unless it says otherwise; None for other text."""
+    """Return the UTC time of an ISO 8601 text, None for other text; without a zone it is UTC."""
     try:
         moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
@@ -153,7 +153,7 @@ def whole_columns(rows: Iterable[WholeRow]) -> list[Column]:
 
 
 def bound_notes(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield what 100 % means in the columns with shares."""
+    """Yield a note on the meaning of 100 % for each column with shares."""
     heads = {column.head for column in columns}
     for head, network in (("of possible", "this network as it is"), ("of bought", "the network as bought")):
         if head in heads:

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["add_acceptance", "as_ctrf", "as_junit", "drain_script", "node_conditions"]
 
 _SUITE = "ccctl accept"
-# CTRF's schema asks for a version of this form; its own reporters write this one.
+# CTRF's schema asks for a version of the form x.y.z; CTRF's own reporters write 0.0.0.
 _CTRF_VERSION = "0.0.0"
 # The most characters of a reason: `sinfo -R` prints it on the line of the node.
 _MOST_REASON = 200
-# A name of exactly one node: brackets and commas would make scontrol drain others, too.
+# A name that scontrol reads as exactly one node: brackets, commas or ALL would drain others, too.
 _NODE = re.compile(r"(?!all$)[A-Za-z0-9_][A-Za-z0-9_.-]*", re.IGNORECASE)
 _CONDITION = "CcctlAccepted"
 _NOT_LETTERS = re.compile("[^A-Za-z0-9]+")
@@ -73,7 +73,7 @@ def _ctrf_test(case: Case) -> dict[str, Any]:
 
 
 def _cases(certificate: Certificate) -> Iterator[Case]:
-    """Yield the checks of an acceptance; faults fail, remarks only stand in the text of what passed."""
+    """Yield the checks of an acceptance: a fault fails its check, a remark only adds text."""
     refused, undecided = certificate.verdict == "refused", certificate.verdict == "undecided"
     outcome: Outcome = "failed" if refused else "skipped" if undecided else "passed"
     yield Case("accepted", 0.0, outcome, headline(certificate), "verdict")
@@ -120,7 +120,8 @@ def _row_case(row: WholeRow) -> Case:
 def drain_script(certificate: Certificate) -> str:
     """Return a shell script that drains each host with a fault in Slurm.
 
-    Faults between hosts drain none and are comments, and so are hosts whose name Slurm would read as several.
+    A fault between hosts drains no host and becomes a comment. A faulty host whose name Slurm might not read
+    as one node becomes a comment, too.
     """
     lines = ["#!/bin/sh", f"# {_one_line(headline(certificate))}"]
     drained = 0
@@ -161,8 +162,9 @@ def node_conditions(certificate: Certificate) -> bytes:
     """Return a patch of the condition CcctlAccepted for each host, as a list in JSON.
 
     Each entry names its node, and is a strategic merge patch of the node's status, as ``kubectl patch node``
-    takes it for the subresource "status". The condition is False on hosts with a fault, and Unknown on those
-    that were not tested, that only share a fault between hosts, or in an undecided acceptance.
+    takes it for the subresource "status". The condition is False on a host with a fault of its own. It is
+    Unknown on a host that was not tested, that only shares a fault between hosts, or that has no fault in an
+    undecided acceptance. It is True on all other hosts.
     """
     span = moments(certificate)
     hosts = dict.fromkeys((*certificate.tested, *certificate.skipped))
@@ -203,7 +205,7 @@ def _camel(kind: str) -> str:
 
 
 def _json(value: object) -> bytes:
-    # A host's name may hold a half of a surrogate pair, which UTF-8 cannot.
+    # A host's name may hold a lone surrogate, which UTF-8 cannot encode.
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return (unsteered_json(text) + "\n").encode()
 

@@ -1,4 +1,4 @@
-"""An acceptance as one page of HTML that holds all that it shows: the verdict first, then the culprits.
+"""An acceptance as one self-contained page of HTML: the verdict first, then the culprits.
 
 The page has the style, the pictures and the content policy of the page of a report (`html_page`).
 """
@@ -76,9 +76,9 @@ def page(
 ) -> str:
     """Return the HTML of a certificate.
 
-    ``artifacts`` are those that it was computed from: a profile and a report are drawn. ``changes`` are those
-    since an earlier acceptance. ``made`` says which ccctl made the page, and when. ``file`` is the name of
-    the certificate beside the page.
+    ``artifacts`` are the measurements that the certificate was computed from; only a profile and a report are
+    drawn. ``changes`` are those since an earlier acceptance. ``made`` says which ccctl made the page, and
+    when. ``file`` is the name of the certificate beside the page.
     """
     parts = sections([one for one in artifacts if one.kind in _SHOWN])
     blocks = {
@@ -197,7 +197,7 @@ def _list(entries: Iterable[str]) -> Iterator[str]:
 
 
 def _hosts(certificate: Certificate) -> Iterator[str]:
-    """Yield a table: hosts with the same culprits together, then those skipped, then all others."""
+    """Yield a table: hosts with culprits, grouped by them, then skipped hosts, then sound hosts."""
     groups: dict[tuple[Culprit, ...], list[str]] = {}
     for host in certificate.tested:
         groups.setdefault(tuple(of_host(certificate, host)), []).append(host)
@@ -230,7 +230,7 @@ def _stages(certificate: Certificate) -> Iterator[str]:
 
 
 def _proof(certificate: Certificate, made: str, file: str) -> Iterator[str]:
-    """Yield how to check the certificate, the digests that it rests on, and the versions of software."""
+    """Yield the command that checks the certificate, its seal, file digests and versions."""
     yield "<p>This page shows a certificate. Whether it and the files below are unchanged is checked by:</p>"
     yield f"<pre>ccctl verify {as_content(file)}</pre>"
     if certificate.seal:

@@ -17,7 +17,7 @@ Sureness = Literal["certain", "likely", "possible"]
 
 @dataclass(frozen=True)
 class FaultCost:
-    """What one culprit costs a collective: its time as the cluster is, and with this part as it should be."""
+    """The cost of one culprit: a collective's time with it, and with this part as it should be."""
 
     collective: Kind
     size_bytes: int
@@ -34,9 +34,10 @@ class FaultCost:
 class Culprit:
     """One part that is not as it should be.
 
-    ``kind`` is a stable word, ``part`` names the part ("gpu017 mlx5_2"), ``hosts`` the hosts that it is in. A
-    "fault" refuses the cluster, a "remark" does not. ``text`` is one sentence with the number and the normal
-    value, ``evidence`` the measurements behind it, ``remedy`` what to do.
+    ``kind`` is a fixed word for the type of problem. ``part`` names the part ("gpu017 mlx5_2"), and ``hosts``
+    the hosts that it belongs to. A culprit of severity "fault" makes the verdict "refused", a "remark" does
+    not. ``text`` is one sentence with the measured and the normal value. ``evidence`` lists the measurements
+    behind it, and ``remedy`` says what to do.
     """
 
     kind: str
@@ -52,10 +53,11 @@ class Culprit:
 
 @dataclass(frozen=True)
 class WholeRow:
-    """One collective on all ranks, by one library ("ccctl", "mpi", "nccl"), beside the proven bounds.
+    """A collective on all ranks by one library ("ccctl", "mpi", "nccl"), with its lower bounds.
 
-    ``bound_s`` is for the network as it is, ``bought_bound_s`` for it as it should be; None if unknown.
-    ``wrong`` counts wrong elements, None if they were not checked.
+    ``bound_s`` is the lower bound on the measured network, ``bought_bound_s`` that on the network that was
+    bought. Either is None if unknown. ``wrong`` is the number of wrong elements, None if the results were not
+    checked.
     """
 
     collective: Kind
@@ -69,7 +71,7 @@ class WholeRow:
 
 @dataclass(frozen=True)
 class Spares:
-    """The best hosts to keep when ``left_out`` are spared, and the time that a collective then takes."""
+    """The best hosts to leave out, and the time of a collective on the ``kept`` others."""
 
     kept: int
     left_out: tuple[str, ...]
@@ -80,7 +82,7 @@ class Spares:
 
     @property
     def percent(self) -> float:
-        """The rate with these hosts as a percentage of that of a sound cluster of as many hosts."""
+        """The rate of the kept hosts as a percentage of their rate if all of them were sound."""
         return 100 * self.sound_s / self.time_s if self.time_s else 0.0
 
 
@@ -100,9 +102,10 @@ class Certificate:
 
     ``reason`` is the verdict in one sentence. ``tested`` are the hosts that took part, ``skipped`` maps the
     others to the reason. ``spec`` and ``plan`` are the terms as they were given, ``spares_asked`` the number
-    of hosts that may be left out. Costs are those of ``collective`` of ``size_bytes``. ``culprits`` are
-    ordered, the worst first. ``files`` maps each file that the verdict was computed from to its SHA-256.
-    ``versions`` are those of software by name. ``seal`` is the SHA-256 of this certificate without it.
+    of hosts that may be left out. Costs are times of ``collective`` with ``size_bytes`` bytes. ``culprits``
+    are ordered, the worst first. ``files`` maps each file that the verdict was computed from to its SHA-256.
+    ``versions`` maps names of software to their versions. ``seal`` is the SHA-256 of this certificate without
+    the seal itself.
     """
 
     verdict: Verdict
@@ -126,7 +129,7 @@ class Certificate:
     seal: str = ""
 
     def problems(self) -> Iterator[str]:
-        """Yield every number that no verdict can hold, as ``path: what is wrong``."""
+        """Yield each number that is not finite or exceeds 63 bits, as ``path: what is wrong``."""
         for at, culprit in enumerate(self.culprits):
             yield from not_finite(culprit, f"culprits[{at}]")
         for at, row in enumerate(self.whole):

@@ -31,10 +31,11 @@ class WholeChange:
 class Changes:
     """The changes between two certificates of a cluster.
 
-    A culprit is the same in both if its kind and its part are. ``new`` and ``standing`` are culprits of the
-    later certificate. ``gone`` and ``untested`` are those of the earlier one that the later does not have:
-    the hosts of ``gone`` were all tested again, those of ``untested`` were not. ``stages_missing`` were done
-    before and not now, so that culprits may be gone only because nothing looked for them.
+    Two culprits are the same if they have the same kind and the same part. ``new`` and ``standing`` are
+    culprits of the later certificate. ``gone`` and ``untested`` are culprits of the earlier certificate only.
+    All hosts of a culprit in ``gone`` were tested again; not all hosts of one in ``untested`` were.
+    ``stages_missing`` are the stages that were done before but not now. A culprit may be in ``gone`` only
+    because such a stage did not look for it.
     """
 
     verdict_before: Verdict
@@ -58,7 +59,7 @@ class Changes:
 
 
 def changes(before: Certificate, now: Certificate) -> Changes:
-    """Return the changes from ``before`` to ``now``; rows count beyond a change of 5 % of their time."""
+    """Return the changes from ``before`` to ``now``; times count if they changed by over 5 %."""
     known, found = set(map(_key, before.culprits)), set(map(_key, now.culprits))
     left = [one for one in before.culprits if _key(one) not in found]
     tested_before, tested = set(before.tested), set(now.tested)

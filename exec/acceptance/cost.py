@@ -19,24 +19,29 @@ from synth.network import Network
 
 __all__ = ["collective_time_s", "costs", "spares"]
 
-# Seconds of a replay on one core: 0.4 at 256 ranks, 2.4 at 512; of an all_to_all, 0.2 at 128
-# and 5 at 256. Estimates at 512 ranks take 0.03 s.
+# The most ranks on which a collective is replayed; with more, its time is estimated. A replay on one core
+# takes 0.4 s at 256 ranks and 2.4 s at 512, that of an all_to_all 0.2 s at 128 and 5 s at 256. Estimates at
+# 512 ranks take 0.03 s.
 _MOST_REPLAYED = 256
 _MOST_REPLAYED_ALL_TO_ALL = 128
-# All sets of hosts are tried if there are at most so many, times ranks: an estimate takes 2 ms at 64 ranks,
-# so this is about two seconds.
+# All sets of hosts are tried if their number times the number of ranks is at most this. An estimate takes 2
+# ms at 64 ranks, so trying all sets takes about two seconds there.
 _MOST_TRIED = 1 << 16
-# Hosts are exchanged for others until nothing improves, at most so many times for each host left out.
+# The search exchanges hosts until nothing improves. It makes at most this many exchanges for each host left
+# out.
 _MOST_EXCHANGES = 4
-# An exchange of hosts that gains less is within the error of the estimates.
+# The least share of the estimated time that an exchange of hosts must gain; a smaller gain is within the
+# error of the estimates.
 _LEAST_GAIN = 1e-3
-# Of the sets with the best estimates, so many are replayed, divided by the ranks: 16 at 64 ranks, in about a
-# second. Sets whose estimates are this many times the best are not.
+# The number of sets of hosts to replay is ``_MOST_REPLAYED_RANKS`` divided by the number of ranks. At 64
+# ranks the 16 sets with the best estimates are replayed in about a second. A set whose estimate exceeds
+# ``_MOST_OFF`` times the best is not replayed.
 _MOST_REPLAYED_RANKS = 1 << 10
 _MOST_OFF = 1.5
-# Among more hosts, only so many of the slowest may be left out, besides those at fault and those asked for.
+# The search considers this many of the slowest hosts plus as many as are to be left out, and all hosts that
+# faults name. On a cluster of fewer hosts it considers all.
 _MOST_CANDIDATES = 32
-# Differences below this share are rounding.
+# Smaller relative differences between times are rounding errors.
 _EQUAL = 1e-9
 
 
@@ -78,7 +83,8 @@ def costs(
                 before = repaired(before, sound, other, (fault, *others[number + 1 :]))
         mended = repaired(before, sound, fault, () if alone else others)
         with_s = collective_time_s(before, kind, size_bytes)
-        # A list schedule may take longer on a faster network (Graham); a repair never costs time.
+        # A list schedule may take longer on a faster network (Graham's anomaly), so the time after the repair
+        # is capped at the time before it.
         without_s = min(with_s, collective_time_s(mended, kind, size_bytes))
         found.append(FaultCost(kind, size_bytes, with_s, without_s))
     return tuple(found)
@@ -92,12 +98,12 @@ def spares(
     kind: Kind = "all_reduce",
     size_bytes: int = 1 << 28,
 ) -> Spares:
-    """Return the best hosts to keep if ``count`` are spared, and the time that a collective then takes.
+    """Return the best ``count`` hosts to leave out, and the time that a collective then takes.
 
-    All sets are tried if there are few. Otherwise the host whose absence gains most is left out, ``count``
-    times, and then hosts are exchanged while that gains. The search estimates times; the sets that it finds
-    best are replayed. Among equally good hosts those that ``faults`` name go first, then the last ones. The
-    time of a sound cluster is that of ``sound`` without the same hosts.
+    All sets are tried if there are few. Otherwise the host whose removal gains most is left out, ``count``
+    times over. Then hosts are exchanged as long as that gains. The search estimates times; the sets that it
+    finds best are replayed. Among equally good hosts, those that ``faults`` name are left out first, then
+    those last in the network. ``sound_s`` of the result is the time on ``sound`` without the same hosts.
 
     Raises UsageError unless two ranks or more are left, and NotApplicableError if every choice lacks links of
     every algorithm.
@@ -118,7 +124,8 @@ def spares(
     )
 
 
-# Time, strain, hosts that no fault names: less is better.
+# The score of a set of hosts to leave out: the time and the strain without them, and how many of them no
+# fault names. Less is better.
 _Score = tuple[float, float, int]
 
 
@@ -130,7 +137,7 @@ class _Search:
         self._model = AlgorithmModel(network)
         self._kind, self._size_bytes = kind, size_bytes
         self._order = np.array(host_order(network.hosts))
-        # Of equally good hosts the first in this list is left out.
+        # The first of equally good hosts in this list is left out.
         self._hosts = list(dict.fromkeys(network.hosts))[::-1]
         named = {word for fault in faults for part in fault.parts for word in (part, part.partition(" ")[0])}
         self._named = named.intersection(self._hosts)
@@ -147,7 +154,7 @@ class _Search:
         return tuple(host for host in reversed(self._hosts) if host in found)
 
     def _replayed(self, tried: list[frozenset[str]]) -> frozenset[str]:
-        """Return the best of ``tried``: of those with the best estimates, the one with the fastest replay."""
+        """Return the set with the fastest replay of those in ``tried`` with the best estimates."""
         finalists = sorted(tried, key=self._score)[: max(1, _MOST_REPLAYED_RANKS // self._network.ranks)]
         slowest_s = self._score(finalists[0])[0] * _MOST_OFF
         close = [each for each in finalists if self._score(each)[0] <= slowest_s]
@@ -220,5 +227,5 @@ class _Search:
 
 
 def _rounded(time_s: float) -> float:
-    """Return a time without the digits in which sums of the same numbers differ."""
+    """Return the time to nine digits; sums of the same numbers may differ in later ones."""
     return float(f"{time_s:.{-round(math.log10(_EQUAL))}g}")

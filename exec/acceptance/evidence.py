@@ -33,7 +33,8 @@ _EXPECTED = (
     "expected a file of DCGM (dcgmi diag -j), nvbandwidth (-j), SuperBench (results-summary.jsonl or its "
     "diagnosis), gcm, NCCL's RAS or PyTorch's flight recorder, or a log of NCCL (NCCL_DEBUG=INFO)"
 )
-# Files of these formats are about one job, and only all of them together tell which ranks differ.
+# Files of these formats describe one job. They are read together, because only all of them show which ranks
+# differ.
 _OF_A_JOB: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (is_flight_pickle, "flight"),
     (is_ras, "ras"),
@@ -59,9 +60,9 @@ def read_evidence(
 ) -> list[Evidence]:
     """Return what a file of another tool found wrong, faults first; the format is told by the content.
 
-    ``host`` is taken where the file does not name one. ``topology`` is that of the hosts: with it, copies are
-    also compared with what their path carries, and NICs with those that the host has. Raises DataError if the
-    file is of none of the formats, or damaged.
+    ``host`` is used where the file names no host. ``topology`` is that of the hosts. If it is given, the
+    rates of copies are also compared with those of their paths, and the NICs that a log names with those of
+    the host. Raises DataError if the file is of none of the formats, or damaged.
     """
     return evidence_of({source: content}, host=host, topology=topology)
 
@@ -71,8 +72,8 @@ def evidence_of(
 ) -> list[Evidence]:
     """Return what files of other tools found wrong, faults first; ``documents`` maps names to contents.
 
-    Logs of NCCL count as those of one job, and so do dumps of RAS and of the flight recorder. Raises
-    DataError for the first file that is of no known format, or damaged.
+    All logs of NCCL are taken for those of one job. The same holds for all dumps of RAS, and for all of the
+    flight recorder. Raises DataError for the first file that is of no known format, or damaged.
     """
     found: list[Evidence] = []
     of_jobs: dict[str, dict[str, bytes]] = {}

@@ -40,7 +40,7 @@ _REMEDY: dict[FaultKind, str] = {
 
 
 def told(fault: Fault, bought: bool) -> str:
-    """Return one sentence with the number and the normal value; ``bought``: the rates are those bought."""
+    """Return one sentence about a fault; with ``bought``, levels are shares of what was bought."""
     two = fault.kind in ("pair", "one_way_pair", "latency") and len(fault.parts) == 2
     arrow = " → " if fault.kind == "one_way_pair" else " and "
     part = arrow.join(fault.parts) if two else ", ".join(fault.parts) or "the fabric"

@@ -7,8 +7,9 @@ endpoint names an instance and a component, each with a slice as Python writes i
 (``many2many``).
 
 A host is an instance whose device has an xpu or a nic; other instances that edges join to it are its leaf
-switches. Hosts with the same leaf switches are a rack, so hosts that share all rails are one. The fourth of
-several instances is named ``host3``, or ``h100.3`` behind a digit; an only one has just the name.
+switches. Hosts with the same leaf switches form a rack, so hosts that share the switches of all rails form
+one rack. Copies are numbered from 0: the fourth copy of ``host`` is ``host3``. A dot separates the number
+from a name that ends in a digit (``h100.3``). A single copy has no number.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from probes.localization import FabricPlan
 
 __all__ = ["fabric_plan"]
 
-# The most pairs of endpoints that all edges may stand for: 8 NICs of each of 65,536 hosts.
+# The most pairs of endpoints that all edges together may join: 8 NICs of each of 65,536 hosts.
+# ``_MOST_COUNT`` is the largest ``count`` of copies or components.
 _MOST_ENDPOINTS = 1 << 19
 _MOST_COUNT = 1 << 20
-# Devices within devices: a GPU on a board in a tray in a rack has fewer levels.
+# The most levels of devices within devices; a GPU on a board in a tray in a rack has fewer.
 _MOST_DEPTH = 16
-# A switch may have a cpu, its ASIC; a device of these components, or of devices with them, is a host.
+# A device is a host if it, or a device within it, has one of these components. A cpu does not make a host,
+# because the ASIC of a switch may be listed as one.
 _OF_HOSTS = ("xpu", "nic")
 _SCHEMES = ("one2one", "many2many")
 _BYTES_PER_S = {"gigabits_per_second": 1.25e8, "gigabytes_per_second": 1e9}
@@ -49,7 +52,7 @@ class _Instance:
 
 @dataclass(frozen=True)
 class _End:
-    """One side of an edge: the numbers of the instances, each once for every component of it."""
+    """One side of an edge; ``numbers`` holds the number of each copy once per named component."""
 
     instance: _Instance
     numbers: tuple[int, ...]
@@ -92,7 +95,7 @@ def fabric_plan(document: dict[str, Any], problems: list[str]) -> FabricPlan:
 
 
 def _planned(joined: dict[str, dict[str, None]], uplinks: list[tuple[str, str, float]]) -> FabricPlan:
-    """Return the plan: hosts by their leaf switches, and the least sum of a rack's uplinks."""
+    """Return the plan: racks by their leaf switches, and the least uplink rate of a rack."""
     racks: dict[tuple[str, ...], list[str]] = {}
     for host, switches in joined.items():
         racks.setdefault(tuple(sorted(switches)), []).append(host)
@@ -194,7 +197,7 @@ class _Graph:
 def _entries(
     table: dict[str, Any], key: str, problems: list[str], above: str = ""
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (path, table) of each entry of a list; add a problem for what is no list or no table."""
+    """Yield (path, table) of each entry of a list; add a problem for any other value."""
     path = f"{above}.{key}" if above else key
     value = table.get(key, [])
     if not isinstance(value, list):
@@ -224,7 +227,7 @@ def _counted(table: dict[str, Any], path: str, problems: list[str]) -> int:
 
 
 def _bandwidth(link: dict[str, Any]) -> float:
-    """Return bytes/s, 0 if a link has no bandwidth in bits or bytes."""
+    """Return bytes/s, or 0 if the link states no bandwidth in gigabits/s or gigabytes/s."""
     value: object = link
     for key in ("physical", "bandwidth"):
         value = value.get(key) if isinstance(value, dict) else None
@@ -235,7 +238,8 @@ def _bandwidth(link: dict[str, Any]) -> float:
     return 0.0
 
 
-# Larger bandwidths are mistakes in the unit, and their sums may overflow.
+# The largest bandwidth of a link in Gbit/s or GB/s. Larger values are mistakes in the unit, and their sums
+# may overflow.
 _MOST_GIGA = 1e9
 
 

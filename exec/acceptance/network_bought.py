@@ -1,8 +1,8 @@
-"""Networks beside the measured one: as the cluster should be, with one fault repaired, without some hosts.
+"""Networks made from the measured one: as it should be, with a fault repaired, without some hosts.
 
 The normal cost of a link depends on its class: within a host, between hosts of a rack, or between racks. It
-comes from what was bought, otherwise from a function of the class that the caller gives. By default that is
-the usual cost of the profile's links of this class.
+follows from what was bought if that is known. Otherwise the caller gives a function that returns the cost of
+a class. The default function returns the usual cost of the profile's links of the class.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ __all__ = [
 ]
 
 LinkClass = Literal["inside", "rack", "across"]
-# The share of a class's links that are faster than its usual cost: with a fifth, four of five links may be
-# slow and the cost is still that of a sound one, while a few that were measured too fast do not count.
+# The share of a class's links that are cheaper than its usual cost. With a fifth, the usual cost is still
+# that of a sound link if almost four of five links are slow, and a few links that were measured too fast do
+# not change it.
 _FASTEST = 0.2
 _TRUNK = "trunk "
 
@@ -58,7 +59,7 @@ def link_classes(hosts: Sequence[str], src: Indices, dst: Indices, plan: FabricP
 
 
 def usual_costs(profile: Profile, plan: FabricPlan) -> Callable[[LinkClass], LinkCosts]:
-    """Return the usual cost of each class of links in ``profile``: that which a fifth of them undercut.
+    """Return a function that gives the usual cost of a class: a fifth of its links are cheaper.
 
     A class without links has the cost of the next slower class that has some, or else of the next faster.
     """
@@ -90,10 +91,11 @@ def sound_network(
     """Return the network of ``profile`` as it should be: every link at its normal cost.
 
     Between hosts, the rate and the latency are those that were bought, as far as known, otherwise those of
-    ``healthy`` (default: `usual_costs`). Within a host the bought rate counts on GPUs only, because processes
-    communicate through memory. If a NIC's rate was bought, ranks share NICs as bought: ranks with a declared
-    NIC that one, others in order of their numbers. The plan's trunks replace the measured ones if it says
-    their rate; otherwise every measured trunk gets the rate of the fastest.
+    ``healthy`` (default: `usual_costs`). Within a host, the bought rate is used only if the profile was
+    measured on GPUs, because processes on CPUs communicate through memory. If the rate of a NIC was bought,
+    the ranks of a host share its NICs: a rank with a declared NIC uses that one, and the others are spread
+    over the NICs in the order of their numbers. The plan's trunks replace the measured ones if the plan gives
+    their rate. Otherwise every measured trunk gets the rate of the fastest one.
     """
     plan = plan or FabricPlan()
     healthy = healthy or usual_costs(profile, plan)
@@ -115,7 +117,7 @@ def sound_network(
         ports.add_nics(network, [rank.nic for rank in profile.ranks], bought.nics)
     return replace(
         ports.on(network),
-        # A trunk carries several links at once only on a network that queues.
+        # Several links can use a trunk at once only on a network that queues.
         queues=network.queues or trunk_beta > 0,
         alpha_s=floats([costs[name].alpha_s for name in classes]),
         beta_s_per_byte=floats([costs[name].beta_s_per_byte for name in classes]),
@@ -127,9 +129,9 @@ def repaired(network: Network, sound: Network, fault: Fault, others: Iterable[Fa
     """Return the measured network as it would be without ``fault``.
 
     The links of ``fault.rows`` get the costs that they have in ``sound``, a network with the same links; they
-    never become slower. A link that ``others`` explain too stays slower, by the worst of their levels and
-    with their extra latencies. A port most of whose links the fault explains is restored with them: its rate
-    is that of now divided by the fault's level.
+    never become slower. A link that ``others`` also explain keeps their effects: the worst of their levels,
+    and all of their extra latencies. If the fault explains most links of a port, the port is restored too:
+    its rate is divided by the fault's level.
     """
     rows = np.array(fault.rows, dtype=np.int64)
     if rows.size and not 0 <= rows.min() <= rows.max() < network.links:
@@ -144,12 +146,12 @@ def repaired(network: Network, sound: Network, fault: Fault, others: Iterable[Fa
     beta[rows] = np.minimum(beta[rows], normal_beta[rows])
     mended = replace(network, alpha_s=floats(alpha_s), beta_s_per_byte=floats(beta))
     own = _restored(network, mended, rows, fault.level)
-    # A port faster than its links carries several of them at once only on a network that queues.
+    # Several links can use a faster port at once only on a network that queues.
     return replace(mended, port_beta_s_per_byte=own, queues=network.queues or len(own) > 0)
 
 
 def without_hosts(network: Network, hosts: Collection[str]) -> Network:
-    """Return the network of the ranks on other hosts, renumbered in order.
+    """Return the network without the ranks of ``hosts``; the others are renumbered in order.
 
     Raises UsageError for a host that is not there, and if fewer than two ranks are left.
     """
@@ -163,13 +165,13 @@ def without_hosts(network: Network, hosts: Collection[str]) -> Network:
 
 
 _WAYS = ("egress", "ingress")
-# The least level of a fault by which a cost is divided; a level of 0 is a link that carries nothing.
+# Costs are divided by a fault's level, but at least by this: a link that carries nothing has level 0.
 _LEAST = 1e-6
-# A fault restores a port if it explains more than this share of its links: all links of a host's NIC but
-# those that were not measured, or that another fault explains.
+# The repair of a fault restores a port if the fault explains more than this share of the port's links. A
+# fault of a NIC does not explain all of them: some were not measured, and others have another fault.
 _MOST_OF_A_PORT = 0.5
-# A port has a rate of its own if it is faster than its links by more than this factor, which
-# `synth.network.Network.port_s_per_byte` takes for an error of measurement.
+# A restored port has a rate of its own only if it is faster than its fastest link by more than this factor.
+# `synth.network.Network.port_s_per_byte` takes smaller differences for errors of measurement.
 _ALIKE = 1.1
 
 
@@ -200,7 +202,7 @@ def _is_trunk(port: str) -> bool:
 
 
 class _Ports:
-    """The ports of a network while they are replaced: the links that use each, and its own time per byte."""
+    """The ports of a network in the making: the links of each, and its own time per byte."""
 
     def __init__(self, network: Network) -> None:
         start, users = network.port_links
@@ -214,7 +216,7 @@ class _Ports:
             del self._users[name], self._own[name]
 
     def level_trunks(self) -> None:
-        """Give every trunk the rate of the fastest; a trunk without one of its own has its links' rate."""
+        """Give every trunk the rate of the fastest; without its own, it has its fastest link's."""
         rates = {
             name: self._own[name] or float(self._beta[users].min())
             for name, users in self._users.items()
@@ -276,7 +278,7 @@ def _nic_names(hosts: Sequence[str], declared: Sequence[str], nics: int) -> list
 
 
 def _restored(network: Network, mended: Network, rows: Indices, level: float) -> Floats:
-    """Return each port's own time per byte, 0 if that of its fastest links, after a repair."""
+    """Return each port's own time per byte after a repair; 0 means that of its fastest links."""
     before, own = network.port_s_per_byte, network.port_beta_s_per_byte
     found = own.copy() if len(own) else np.zeros(len(network.ports))
     explained = np.zeros(network.links, dtype=bool)

@@ -9,8 +9,8 @@ The plan says how the cluster should be wired. In TOML it may hold three keys, e
     # The rail of each NIC, here the same in all hosts of all racks: a list numbers them from 0.
     rails = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]
 
-Tables name racks and number rails. A rail of some hosts has their names before that of the NIC, and takes
-precedence::
+As tables, ``racks`` names the racks and ``rails`` gives the number of each rail. A key with hosts before the
+NIC applies to these hosts only, and takes precedence::
 
     trunk = "1600Gbit/s"
     [racks]
@@ -40,7 +40,8 @@ from probes.localization import FabricPlan
 
 __all__ = ["hosts_of_set", "read_plan"]
 
-# A name of each of the most hosts that a set may hold, twice: in a rack and with a rail.
+# The largest file: room to name each of 65,536 hosts twice, in a rack and with a rail. A rail's number is
+# below ``_MOST_RAILS``, and at most ``_MOST_PAIRS`` pairs of a host and a NIC have a rail.
 _MOST_BYTES = 16 << 20
 _MOST_RAILS = 1 << 10
 _MOST_PAIRS = 1 << 20
@@ -52,7 +53,7 @@ _HINT = (
 
 
 def read_plan(content: bytes, source: str) -> FabricPlan:
-    """Return the plan in the content of a file, whose format shows in the content.
+    """Return the plan that a file holds; its format is detected from the content.
 
     Raises DataError with every problem, each with its path or line.
     """
@@ -217,7 +218,7 @@ def _shown_key(key: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value as messages show it; of long or deep ones only the kind."""
+    """Return a value as messages show it; for a list, a table or a huge number, only its kind."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, bool | float) or value is None:

@@ -1,13 +1,16 @@
 """Times of simple published algorithms on a network: rings, trees, and direct sends, as libraries use them.
 
 - *ring* (Patarasuk and Yuan): through the ranks of a host, host after host, and back. NCCL has a ring for
-  each NIC; here the rings enter each host at ranks that are evenly apart, and leave it at the ranks before.
+  each NIC. Here the rings enter each host at ranks evenly apart, and each leaves at the rank before its
+  entry.
 - *tree*: double binary trees (Sanders, Speck, Träff), or a chain for broadcast and reduce; pieces of the
-  buffer follow each other.
+  buffer follow each other as in a pipeline.
 - *direct*: every rank sends every other its part at once.
 
-`estimated` bounds each algorithm by its busiest link or port and by the way of one chunk, whichever takes
-longer. `simulated` replays the promising ones send by send.
+`AlgorithmModel` estimates each algorithm from the time of its busiest link or port and the time of one chunk
+from its first hop to its last. For rings and direct sends the estimate is the longer of the two. For trees it
+is their sum, less the time of one piece on the busiest link or port. `simulated_s` replays the promising
+algorithms send by send.
 """
 
 from __future__ import annotations
@@ -32,31 +35,33 @@ from synth.tree_packing import depths
 
 __all__ = ["AlgorithmModel", "Estimate", "host_order", "simulated_s"]
 
-# Rings at once: one for each NIC of a host, of which the machines of synth/networks/dgx.json have up to 8.
+# The numbers of simultaneous rings that are tried: one ring for each NIC of a host, and most machines of
+# synth/networks/dgx.json have up to 8 NICs.
 _RINGS = (1, 2, 4, 8)
-# Pieces of a buffer that follow each other through a tree: few for latency, many for bandwidth.
+# The numbers of pieces in which a buffer is pipelined through a tree: few for latency, many for bandwidth.
 _PIECES = (1, 8, 64)
-# Algorithms that are estimated to take up to so many times the fastest are replayed. On dgx-h100:2 to :32 and
+# Algorithms whose estimate is up to this many times the least are replayed. On dgx-h100:2 to :32 and
 # dgx-a100/4x200:4, from 1 KiB to 1 GiB, the fastest took up to 1.6 times its estimate.
 _PROMISING = 2.0
-# Links are compared, and the cheapest of parallel ones chosen, by the time of this many bytes.
+# The cheapest of parallel links is chosen by its time for this many bytes.
 _LARGE_BYTES = 1 << 20
-# Ordering direct sends by their starts takes 0.02 s at 64 ranks, but 0.2 s at 128.
+# The most ranks on which direct sends are ordered by the times at which they can start: that takes 0.02 s at
+# 64 ranks, but 0.2 s at 128.
 _MOST_LISTED = 64
-# Loads of fewer than one link in so many are added up for these links only.
+# If an algorithm sends over at most one link in this many, loads are added up for its links only.
 _SPARSE = 16
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter")
 _ROOTED: tuple[Kind, ...] = ("broadcast", "reduce")
-# The strain is a norm of the seconds of all links and ports: high enough that the busiest dominate, low
-# enough that a second slow one counts while a first is there.
+# The exponent of the norm that makes the strain from the busy times of all links and ports: high enough that
+# the busiest dominate, low enough that a second slow link counts beside the first.
 _NORM = 8
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated time of an algorithm; ``strain_s`` also falls if a link or port but the busiest does.
+    """The estimated time of an algorithm; ``strain_s`` counts all busy links and ports.
 
-    ``schedule`` makes its schedule on the network of all ranks in order.
+    ``schedule`` makes the algorithm's schedule; call it only if the estimate is for all ranks in order.
     """
 
     time_s: float
@@ -90,7 +95,7 @@ class AlgorithmModel:
         self._network = network
 
     def estimates(self, kind: Kind, size_bytes: int, ranks: Indices) -> list[Estimate]:
-        """Return what each algorithm takes on ``ranks`` in this order, the fastest first.
+        """Return the estimate of each algorithm on ``ranks`` in this order, the fastest first.
 
         Raises NotApplicableError if every algorithm lacks a link.
         """
@@ -137,7 +142,7 @@ class AlgorithmModel:
     def _tree(
         self, kind: Kind, size_bytes: int, ranks: Indices, shape: list[Indices], pieces: int
     ) -> Estimate:
-        """Return the estimate of one tree, which is a chain, or of two at once."""
+        """Return the estimate of a chain, which is one tree, or of two trees at once."""
         chunks = pieces * len(shape)
         chunk_bytes = max(1, math.ceil(size_bytes / chunks))
         rows, way_s = [], 0.0
@@ -155,7 +160,7 @@ class AlgorithmModel:
         loads = np.full(len(edges), size_bytes / len(shape))
         made = partial(_tree_schedule, self._network, kind, chunks, chunk_bytes, chain=len(shape) == 1)
         busy = self._estimate(edges, loads, 0.0, made)
-        # While the last piece is on its way, the busiest link has sent all others.
+        # The last piece starts on its way after the busiest link has sent all others.
         return replace(busy, time_s=way_s + busy.time_s * (1 - 1 / pieces))
 
     def _direct(self, kind: Kind, size_bytes: int, ranks: Indices) -> Iterator[Estimate]:
@@ -197,14 +202,15 @@ class AlgorithmModel:
             )
         busy_s = np.concatenate([link_s, port_s])
         most_s = float(busy_s.max(initial=0.0))
-        # Of eighth powers, those of resources a quarter as busy are too small to count.
+        # Links and ports at most a quarter as busy as the busiest are left out: their eighth powers are too
+        # small to count.
         busiest = busy_s[busy_s > most_s / 4] / most_s if most_s else busy_s
         strain_s = most_s * float((busiest**_NORM).sum() ** (1 / _NORM))
         return Estimate(max(most_s, way_s), strain_s, schedule)
 
 
 def _ring_places(hosts: Sequence[str], rings: int) -> Indices:
-    """Return (rings, ranks): the places of each ring in order; ``hosts`` are those of consecutive places."""
+    """Return (rings, ranks): the places of each ring in order, given the host of each place."""
     start = np.array([0, *(at for at in range(1, len(hosts)) if hosts[at] != hosts[at - 1]), len(hosts)])
     sizes = np.diff(start)
     first, size = np.repeat(start[:-1], sizes), np.repeat(sizes, sizes)
@@ -248,10 +254,11 @@ def _direct_pairs(kind: Kind, ranks: int) -> tuple[Indices, Indices]:
 def _direct_schedule(
     network: Network, kind: Kind, src: Indices, dst: Indices, rows: Indices, chunk_bytes: int
 ) -> Schedule:
-    """Return the schedule in which each pair's part goes in its turn; all_reduce sends all sums back.
+    """Return the schedule of direct sends in fixed turns; all_reduce has a second round for sums.
 
-    In fixed turns, short sends within hosts wait for long ones between hosts. So up to 64 ranks, and in an
-    all_to_all, which has no other algorithm, sends go as soon as links and ports are free (`synth.methods`).
+    In fixed turns, short sends within hosts wait for long ones between hosts. On up to 64 ranks, and in an
+    all_to_all, which has no other algorithm, sends therefore start as soon as links and ports are free
+    (`synth.methods`).
     """
     ranks = network.ranks
     done = collective(kind, ranks, ranks if kind in ("all_reduce", "reduce_scatter", "scatter") else 1)
@@ -266,7 +273,8 @@ def _direct_schedule(
     }.get(kind, src)
     op = np.full(len(rows), REDUCE if done.reduces else COPY)
     if kind == "all_reduce":
-        # The opposite links, with the same turns, in which each owner sends its sum.
+        # In the second round each rank sends the sum that it owns to every other, over the same links in the
+        # same turns.
         chunk, rows, op = np.concatenate([dst, src]), np.tile(rows, 2), np.repeat([REDUCE, COPY], len(rows))
     return Schedule(network, done, chunk_bytes, "direct", 0, ints(chunk), ints(rows), bytes_of(op))
 

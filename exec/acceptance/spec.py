@@ -1,4 +1,4 @@
-"""The offer in one line: a machine and its NICs, or bare rates, as operators write what they bought.
+"""What was bought, written in one line: a machine and its NICs, or bare rates.
 
 | text                       | meaning                                                                 |
 |----------------------------|-------------------------------------------------------------------------|
@@ -8,7 +8,7 @@
 | ``8x400``, ``8x400Gbit/s`` | hosts with 8 NICs of 400 Gbit/s each                                     |
 | ``50GB/s``                 | hosts with one NIC of 50 GB/s                                            |
 
-After commas may follow the latency from rank to rank (``50us``) and a fabric of ``GOODPUT`` (``roce``).
+The latency from rank to rank (``50us``) and a fabric of ``GOODPUT`` (``roce``) may follow, after commas.
 """
 
 from __future__ import annotations
@@ -50,34 +50,36 @@ def _tcp(mtu_bytes: int) -> float:
     return (mtu_bytes - _IP_TCP_BYTES) / (mtu_bytes + _FRAME_BYTES)
 
 
-# The share of a NIC's rate that is payload, by fabric and MTU. A lab's token buckets count headers, but
-# neither preamble, checksum nor gap, so its share is a little above that of "tcp": 1448 of 1514 bytes.
+# The share of a NIC's rate that is payload, by fabric and MTU. The token buckets of an emulated network
+# (`exec.lab`) count headers, but neither preamble, checksum nor gap. So the share there is a little above
+# that of "tcp": 1448 of 1514 bytes.
 GOODPUT: Final = {
     "tcp": _tcp(1500),
     "tcp9000": _tcp(9000),
     "roce": _RDMA_MTU_BYTES / (_RDMA_MTU_BYTES + _ROCE_BYTES + _FRAME_BYTES),
     "infiniband": _RDMA_MTU_BYTES / (_RDMA_MTU_BYTES + _INFINIBAND_BYTES),
 }
-# From this rate on, collectives of GPU clusters run over RDMA: the slowest NIC that dgx.json names, the 100
-# Gbit/s of DGX-1, has it. Slower NICs are taken for TCP on Ethernet with its standard MTU.
+# The least NIC rate at which collectives of GPU clusters are taken to run over RDMA. It is that of the
+# slowest NIC in dgx.json, the 100 Gbit/s of DGX-1. Slower NICs are taken to carry TCP on Ethernet with its
+# standard MTU.
 _RDMA_BYTES_PER_S: Final = 12.5e9
-# The most NICs of a host: a machine of dgx.json has up to 16 GPUs, and two NICs each is the most sold.
+# The most NICs of a host in a text such as ``8x400``: a host has up to 16 GPUs, each with up to two NICs.
 _MOST_NICS: Final = 32
-# Gbit/s of a NIC, as `synth.networks` accepts them.
+# The least and the most Gbit/s of a NIC, as in `synth.networks`.
 _NIC_GBIT: Final = (0.1, 6400.0)
 _COUNTED = re.compile(r"([0-9]{1,4})\s*x\s*(.+)", re.IGNORECASE)
 _BARE = re.compile(r"([0-9.]+)\s*g?", re.IGNORECASE)
-# A board of GPUs has the fabric of the machine of the same GPUs.
+# A board of GPUs (HGX) has the same links between GPUs as the machine with these GPUs (DGX).
 _BOARD, _MACHINE = "hgx-", "dgx-"
 _FORMS = "For example dgx-h100/8x400, 8x400, 400Gbit/s, or 100Mbit/s,50us."
 
 
 def bought(text: str) -> Bought:
-    """Return what a line such as ``dgx-h100/8x400`` or ``100Mbit/s,50us`` says was bought.
+    """Return what was bought, from a line such as ``dgx-h100/8x400`` or ``100Mbit/s,50us``.
 
     The rate inside a host is the delivered rate of its NVLink or xGMI (`probes.paths`) from one GPU to any
-    other; None where the machine does not link all pairs alike. Raises UsageError with the known machines for
-    an unknown name.
+    other. It is None for bare rates, and for a machine that does not link all pairs alike. Raises UsageError
+    with the known machines for an unknown name.
     """
     first, *others = (part.strip() for part in text.split(","))
     latency_s, fabric = _qualifiers(others, text)
@@ -150,7 +152,10 @@ def _counted(first: str, text: str) -> tuple[int, float]:
 
 
 def _rate(written: str, text: str, *, bare: bool) -> float:
-    """Return bytes/s; a bare number is Gbit/s if ``bare``. ``parse_rate`` tells bits and bytes by case."""
+    """Return bytes/s; with ``bare``, a number without a unit is in Gbit/s.
+
+    ``parse_rate`` reads ``b`` as bits and ``B`` as bytes.
+    """
     number = _BARE.fullmatch(written)
     if bare and number:
         gbit = decimal(number[1], *_NIC_GBIT)
@@ -168,7 +173,7 @@ def _rate(written: str, text: str, *, bare: bool) -> float:
 
 
 def _with_usual_case(written: str) -> str:
-    """Return a rate with the spelling that ``parse_rate`` reads; "B" alone tells bytes from bits."""
+    """Return a rate with bit, ps and /s in lower case, as ``parse_rate`` needs them."""
     return re.sub(r"(?i)bit|ps$|/s$", lambda found: found[0].lower(), written)
 
 
@@ -189,7 +194,7 @@ _XGMI: Final = {"MI250X": "gfx90a", "MI300X": "gfx942"}
 
 
 def _links_of_each_pair(machine: Machine) -> int | None:
-    """Return the direct links of every pair of GPUs, 0 if pairs differ; None behind a switch."""
+    """Return the number of links of each pair of GPUs: 0 if pairs differ, None behind a switch."""
     if not machine.links:
         return None
     numbers = {parallel for *_, parallel in machine.links}

@@ -2,7 +2,8 @@
 
 Each line holds ``Key=Value`` words: ``SwitchName=s0 Nodes=gpu[0-5]``, ``SwitchName=s2 Switches=s[0-1]``,
 ``BlockName=b0 Nodes=gpu[0-17]``, ``BlockSizes=18``. Keys are case-insensitive, ``#`` starts a comment, and a
-backslash at its end continues a line. ``LinkSpeed`` has no unit, so it says nothing of the trunk's rate.
+line that ends in a backslash continues on the next. ``LinkSpeed`` has no unit, so it says nothing of the
+trunk's rate.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from probes.base import UsageError, quoted
 
 __all__ = ["is_topology", "leaves"]
 
-# Keys of a line: the name that it defines comes first.
+# The first key of a line, which says what the line defines, and the keys that may follow it.
 _KEYS = {
     "switchname": ("nodes", "switches", "linkspeed"),
     "blockname": ("nodes",),
@@ -25,7 +26,7 @@ _FIRST = re.compile(rf"\s*({'|'.join(_KEYS)})\s*=\s*[^\s\"'=]", re.IGNORECASE)
 
 
 def is_topology(text: str) -> bool:
-    """Return whether any line defines a switch or a block, unquoted as TOML would not have it."""
+    """Return whether any line begins with a key of topology.conf and a value without quotes."""
     return any(_FIRST.match(line) for line in text.splitlines())
 
 
@@ -66,7 +67,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _words(where: str, line: str, problems: list[str]) -> dict[str, str]:
-    """Return {key in small letters: value} of a line; {} with a problem unless all keys are known."""
+    """Return {key in lower case: value} of a line; a wrong word gives a problem and {}."""
     found: dict[str, str] = {}
     for word in re.sub(r"\s*=\s*", "=", line).split():
         key, _, value = word.partition("=")

@@ -29,7 +29,8 @@ from synth.networks import from_profile
 
 __all__ = ["Measured", "Terms", "judge"]
 
-# Kinds of a host's own problems that make its links slow. One culprit then stands for both.
+# Kinds of a host's own problems that make its links slow. One culprit then stands for the problem and for the
+# slow links.
 _SLOWS_LINKS = {
     "mtu",
     "rdma_mtu",
@@ -41,7 +42,8 @@ _SLOWS_LINKS = {
     "pcie_speed",
 }
 _SLOWS_HOST = {"governor", "throttled"}
-# Bounds of more ranks take longer than the measurement itself.
+# The most ranks for which bounds are computed; for more, that takes longer than the measurement itself.
+# ``_MOST_NAMED`` is the most hosts that the evidence of a culprit names.
 _MOST_BOUND_RANKS = 64
 _MOST_NAMED = 6
 _RACKLESS = FabricPlan()
@@ -60,10 +62,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of an acceptance: what was bought, the plan of the wires, and what a fault is priced in.
+    """The terms of an acceptance: what was bought, the wiring plan, and how faults are priced.
 
-    ``spares`` is the number of hosts that may be left out. Costs are those of ``collective`` of
-    ``size_bytes``.
+    ``spares`` is the number of hosts that may be left out. The cost of a fault is measured by the time of
+    ``collective`` with ``size_bytes`` bytes.
     """
 
     bought: Bought | None = None
@@ -92,8 +94,8 @@ def judge(
 ) -> Certificate:
     """Return the certificate of a cluster, without the digests of files and the seal.
 
-    ``skipped`` maps hosts that gave nothing to the reason. The verdict is "undecided" where a stage is not
-    done and no fault was found by then.
+    ``skipped`` maps each host that was not tested to the reason. The verdict is "undecided" if no fault was
+    found, but a stage was not done or the links were not measured.
     """
     skipped = dict(skipped or {})
     links = _links(measured.profile, terms)
@@ -160,7 +162,8 @@ def _of_hosts(measured: Measured) -> list[Culprit]:
         problems += [*host_problems(host), *gpu_problems(host)]
         if host.host in devices:
             problems += peer_problems(devices[host.host], host)
-    # A port that is down by itself also differs from the same port of other hosts.
+    # A port that is down also differs from the same port of other hosts, so differences of parts with a
+    # problem of their own are left out.
     parts = {(one.host, word) for one in problems for word in one.part.split()}
     problems += [
         one for one in differences(measured.health.hosts) if (one.host, one.part.split()[-1]) not in parts
@@ -205,7 +208,7 @@ def _of_faults(links: _Links, terms: Terms) -> list[tuple[Fault, Culprit]]:
 
 
 def _hosts_of(fault: Fault, profile: Profile) -> tuple[str, ...]:
-    """Return the hosts that a fault names, by themselves or by a NIC; all of its links' if it names none."""
+    """Return the hosts that a fault names, alone or with a NIC; none if it names other parts."""
     names = dict.fromkeys(one.host for one in profile.ranks)
     named = [part.split()[0] for part in fault.parts]
     return tuple(dict.fromkeys(host for host in named if host in names))
@@ -287,7 +290,7 @@ def _verdict(culprits: Sequence[Culprit], measured: Measured, stages: Sequence[S
 
 
 def _whole(report: Report | None, links: _Links) -> Iterator[WholeRow]:
-    """Yield each measured collective, ours and the libraries', beside the bounds."""
+    """Yield each measured collective, of ccctl and of libraries, with the bounds on its time."""
     if report is None:
         return
     as_is, bought = _bounds(report, links.network), _bounds(report, links.sound if links.bought else None)
@@ -304,7 +307,7 @@ def _times(row: Row) -> Iterator[tuple[str, float, int | None]]:
 
 
 def _bounds(report: Report, network: Network | None) -> dict[int, float]:
-    """Return the proven bound on the time of each row, by its number."""
+    """Return {number of a row: proven lower bound on its time}."""
     if network is None or network.ranks != report.ranks or report.ranks > _MOST_BOUND_RANKS:
         return {}
     try:
@@ -313,7 +316,7 @@ def _bounds(report: Report, network: Network | None) -> dict[int, float]:
         return {}
     numbers = [at for at, row in enumerate(report.rows) if row.shown is not None and row.shown.time_s]
     bounds_s = {at: one.bound.time_s for at, one in zip(numbers, found, strict=False)}
-    # Where ranks wait for cores, a bound of the links says nothing about the time.
+    # A bound from the links says nothing about the time of ranks that wait for cores.
     return {at: bound_s for at, bound_s in bounds_s.items() if not report.rows[at].crowded}
 
 
@@ -326,7 +329,7 @@ def _spares(links: _Links, terms: Terms) -> tuple[Spares, ...]:
 
 
 def _unread(health: ClusterHealth | None) -> dict[str, str]:
-    """Return what could not be read, each once, with the number of hosts if not all agree."""
+    """Return {what could not be read: reasons}, with the number of hosts unless it is all."""
     reasons: dict[tuple[str, str], int] = {}
     for one in health.hosts if health else ():
         for what, why in one.unread.items():
@@ -340,7 +343,7 @@ def _unread(health: ClusterHealth | None) -> dict[str, str]:
 
 
 def _versions(measured: Measured) -> dict[str, str]:
-    """Return the versions of software, each value once."""
+    """Return the versions of software by name."""
     found = dict(measured.report.machine) if measured.report else {}
     if measured.profile:
         found["library"] = measured.profile.library

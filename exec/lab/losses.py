@@ -1,8 +1,9 @@
-"""Random losses of a lab's packets, by a program that the kernel runs for each (tc bpf).
+"""Random packet loss in a lab, by a BPF program that the kernel runs for each packet (tc bpf).
 
-A host's egress loss happens where its packets enter the switch, and its ingress loss where they enter the
-host. A packet dropped on its way out of a host would not look lost: the sender's TCP would notice, and send
-it again without counting a retransmission. The kernel hands on two segments as one packet; both are lost.
+A host's egress loss is applied where its packets enter the switch, and its ingress loss where packets enter
+the host. A packet dropped on its way out of a host would not look lost: the sender's TCP would notice, and
+send it again without counting a retransmission. If the kernel passes on two segments as one packet, both are
+lost.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ __all__ = ["commands", "losses"]
 
 Device = tuple[str, str]
 # Instructions of classic BPF (Linux, Documentation/networking/filter.rst): load a random number of 32 bits;
-# if it is at least the threshold, skip one; drop the packet; let it pass. The results are actions of
-# linux/pkt_cls.h: TC_ACT_SHOT is 2, TC_ACT_UNSPEC is -1.
+# if it is at least the threshold, skip one; drop the packet; let it pass. 4294963256 is the address of the
+# random number, SKF_AD_OFF + SKF_AD_RANDOM of linux/filter.h. The last two instructions return actions of
+# linux/pkt_cls.h: TC_ACT_SHOT is 2, TC_ACT_UNSPEC is -1 (4294967295 in 32 bits).
 _PROGRAM = "4,32 0 0 4294963256,53 1 0 {threshold},6 0 0 2,6 0 0 4294967295"
 _RANDOM_NUMBERS = 1 << 32
 
 
 def losses(lab: Lab) -> dict[Device, float]:
-    """Return the share of the arriving packets that each interface loses, where there is any."""
+    """Return the share of arriving packets that each interface drops, if it drops any."""
     made: dict[Device, float] = {}
     for number, host in enumerate(lab.hosts):
         for nic, device in enumerate(lab.devices()):
@@ -33,7 +35,7 @@ def losses(lab: Lab) -> dict[Device, float]:
 def commands(device: str, before: float, after: float) -> list[str]:
     """Return the lines for ``tc -batch`` that change the loss of one interface from ``before`` to ``after``.
 
-    Only IPv4 packets are lost, so hosts keep knowing each other's addresses on the link.
+    Only IPv4 packets are dropped, so ARP keeps working.
     """
     if before == after:
         return []

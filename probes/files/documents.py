@@ -11,12 +11,13 @@ from probes.base import DataError
 
 __all__ = ["parse_document"]
 
-# The time to parse a key grows with the square of its parts, so longer ones are refused.
+# Most parts of a dotted key in TOML. The time to parse a key grows with the square of the number of its
+# parts, so keys with more are refused.
 _MOST_KEY_PARTS = 64
 
 
 def parse_document(text: str, source: str, form: str) -> dict[str, Any]:
-    """Return the table in a text in ``form``, JSON or TOML; raises DataError."""
+    """Return the table that ``text`` holds in JSON or TOML; raises DataError for other text."""
     if form == "TOML":
         _refuse_long_keys(text, source)
     try:
@@ -32,7 +33,7 @@ def parse_document(text: str, source: str, form: str) -> dict[str, Any]:
 
 
 def _refuse_long_keys(text: str, source: str) -> None:
-    """Raise DataError for a key of very many parts: the time to read one grows with their square."""
+    """Raise DataError if a TOML key has more than 64 parts."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.count(".") >= _MOST_KEY_PARTS:
             bare = re.sub(r'"[^"]*"|\'[^\']*\'|[ \t]+', "", line).partition("#")[0]

@@ -1,11 +1,12 @@
 """Health of hosts: what a machine says about itself that decides whether it can be accepted.
 
-In: the kernel's files and the driver's answers of one host. Out: its `HostHealth`, the problems of that host
-alone, and the ways in which hosts that should be alike differ.
+Input: the kernel's files and the driver's answers of one host. Output: the `HostHealth` of that host, the
+problems that it shows by itself, and the differences between hosts that should be alike.
 
 Read `model` first. `host` reads one machine, from `settings` and `software` (facts that should be equal),
 `nics`, `isolation` (IOMMU, ACS, hypervisor) and `kernel_log`. `rules` judges it, with `port_rules` and
-`event_rules`; `xids` has the meaning of each XID. `alike` compares hosts. `task` does this on all hosts.
+`event_rules`; `xids` has the meaning of each XID. `alike` compares hosts. `task` reads all hosts of a
+cluster.
 """
 
 import lazy_loader as lazy

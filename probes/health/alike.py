@@ -18,14 +18,16 @@ from probes.health.settings import NONE, counted
 
 __all__ = ["Digest", "Holders", "KindDigest", "differences", "differences_of", "digest", "merged"]
 
-# Names that a digest keeps of the hosts with one value: enough for the few that differ, while the many that
-# are alike take no room. The count is exact in any case.
+# Most host names that a digest keeps for one value, and most that a text shows. The bound leaves enough for
+# the few hosts that differ, and the many that are alike take little room. The count of hosts is exact in any
+# case.
 _MOST_NAMES = 64
 _MOST_SHOWN = 4
-# Among two hosts, neither is the one that differs.
+# Fewest hosts that are compared: of two, neither is known to be the one that differs.
 _LEAST_HOSTS = 3
-# Facts that describe parts, and so are faults if they differ; the others are settings and versions.
-# A smaller MTU counts, too: hosts with the larger one send packets that do not arrive.
+# Beginnings of the names of facts that describe parts. A difference in them is a fault; a difference in other
+# facts (settings and versions) is a remark. The MTU is among them, because a host with a larger MTU sends
+# packets that do not arrive.
 _PARTS = (
     *("gpus", "memory", "cpus", "gpu nvlinks"),
     *("rdma ports", "rdma state ", "rdma speed ", "rdma pcie ", "mtu "),
@@ -84,15 +86,15 @@ def digest(hosts: Iterable[HostHealth]) -> Digest:
 
 
 def merged(a: Digest, b: Digest) -> Digest:
-    """Return the digest of the hosts of both; no host may be in both."""
+    """Return the digest of the hosts of ``a`` and of ``b``, which must have no host in common."""
     return Digest(_joined(a.kinds, b.kinds, _merged_kind))
 
 
 def differences(hosts: Sequence[HostHealth]) -> list[HostProblem]:
-    """Return each fact in which a host differs from most hosts of its kind, of which there are three or more.
+    """Return the facts in which a host differs from most of its kind; kinds of 1 or 2 are skipped.
 
-    If no value has a majority, one problem names the hosts with each value. At most 64 hosts with one value
-    get a problem; its text has the number of all.
+    If no value has a majority, one problem names the hosts with each value. At most 64 hosts with the same
+    value get a problem each; its text gives the number of all of them.
     """
     return differences_of(digest(hosts))
 
@@ -154,7 +156,8 @@ def _of_boards(found: Digest) -> Iterator[HostProblem]:
     for (gpus, boards), kind in found.kinds.items():
         by_gpus.setdefault(gpus, {})[boards] = kind.hosts
     for gpus, values in by_gpus.items():
-        # Hosts without GPUs are of many sorts: login, storage, management.
+        # Boards of hosts without GPUs are not compared, because these hosts serve different purposes: login,
+        # storage, management.
         if gpus != NONE:
             yield from _of_fact(_BOARDS, values)
 
@@ -170,10 +173,10 @@ def _digest_of(host: HostHealth) -> Digest:
 
 
 def _facts(host: HostHealth) -> dict[str, str]:
-    """Return all facts of a host that should be equal, those of its GPUs among them."""
+    """Return all facts of a host, also of its GPUs, that should be equal within its kind."""
     facts = dict(host.alike)
     if not host.gpus:
-        # A driver that answers on other hosts and not here is a difference.
+        # This shows as a difference if the driver answers on other hosts of the kind, but not on this one.
         return facts | {"gpus": NONE}
     found = {
         "gpus": [gpu.name for gpu in host.gpus],
@@ -212,7 +215,7 @@ def _merged_holders(a: Holders, b: Holders) -> Holders:
 def _joined(
     a: Mapping[_Key, _Value], b: Mapping[_Key, _Value], both: Callable[[_Value, _Value], _Value]
 ) -> dict[_Key, _Value]:
-    """Return the union of two maps in order of their keys; ``both`` combines values that each of them has."""
+    """Return the union of two maps, sorted by key; ``both`` combines the values of a common key."""
     found = {**a, **b}
     found |= {key: both(a[key], b[key]) for key in a if key in b}
     return dict(sorted(found.items()))

@@ -1,7 +1,7 @@
 """Environment variables that communication libraries need on one host, each with its reason.
 
 The variables are those that NCCL (and RCCL), UCX, Open MPI, libfabric and Gloo document. A variable is left
-out if the library's default is right or the host does not show what is.
+out if the library's default is right, or if the host does not show which value is.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ __all__ = ["default_interface", "environment", "nic_of_gpus", "source_file"]
 _Variables = dict[str, tuple[str, str]]
 
 _UP = ("up", "active")
-# Names of interfaces that containers and virtual machines make; other hosts are not behind them.
+# Beginnings of the names of interfaces of containers and virtual machines, which do not lead to other hosts.
 _LOCAL = (
     *("docker", "veth", "br-", "virbr", "vnet", "tap", "tun", "cni", "cali", "flannel", "cilium", "lxc"),
     *("kube", "vxlan", "ifb", "dummy"),
 )
-# Paths beyond the reach within which NCCL uses GPUDirect RDMA by default (PXB: several PCIe switches).
+# Distances at which NCCL does not use GPUDirect RDMA by default, nearest first. The default reaches up to PXB
+# (several PCIe switches).
 _BEYOND: tuple[PathType, ...] = ("PHB", "NODE", "SYS", "?")
 
 
 def environment(host: Host, health: HostHealth, interface: str = "") -> _Variables:
     """Return (value, reason) of each variable by its name.
 
-    ``interface`` is the one with the default route (`default_interface`); without it, the only interface
-    that can be meant is taken.
+    ``interface`` is the one with the default route (`default_interface`). Without it, the host's interface
+    for TCP is used if there is only one.
     """
     nics = nic_of_gpus(host)
     ports = _ports(host, nics)
@@ -53,19 +54,20 @@ def nic_of_gpus(host: Host) -> dict[str, Nic]:
 
 
 def default_interface(root: Path = Path("/")) -> str:
-    """Return the network interface of the default route, that of IPv4 first; "" if there is none."""
+    """Return the interface of the default route of IPv4, else of IPv6; "" if there is none."""
     routes = []
     for line in lines(root / "proc/net/route").splitlines():
         words = line.split()
-        # Interface, destination, gateway, flags, two counters, metric, mask, each number in hexadecimal but
-        # the metric.
+        # Columns: interface, destination, gateway, flags, two counters, metric, mask. Addresses, flags and
+        # mask are hexadecimal, the metric is decimal.
         if len(words) > 7 and words[1] == words[7] == "00000000" and words[6].isdecimal():
             routes.append((int(words[6]), words[0]))
     if routes:
         return min(routes)[1]
     for line in lines(root / "proc/net/ipv6_route").splitlines():
         words = line.split()
-        # Destination and its length come first, the interface last; the kernel's own route is that of lo.
+        # The first two columns are the destination and the length of its prefix, the last one is the
+        # interface. A route over lo is one that the kernel itself made.
         if len(words) == 10 and set(words[0]) == {"0"} and words[1] == "00" and words[9] != "lo":
             return words[9]
     return ""
@@ -84,9 +86,10 @@ def _is_rdma(nic: Nic) -> bool:
 
 
 def _ports(host: Host, nics: Mapping[str, Nic]) -> list[Nic]:
-    """Return the RDMA ports of the GPUs, each once; of a host without GPUs, all that are up.
+    """Return the GPUs' RDMA ports, each once; on a host without GPUs, all RDMA ports that are up.
 
-    One job uses ports of one link layer: that with more bandwidth.
+    Only the ports of the link layer with the most bandwidth in total are returned, because a job uses one
+    link layer.
     """
     found = list({nic.name: nic for nic in nics.values()}.values())
     if not host.usable_gpus:
@@ -171,7 +174,7 @@ def _gid_index(health: HostHealth, ports: Sequence[Nic]) -> int | None:
 
 
 def _gdr_level(host: Host, health: HostHealth, nics: Mapping[str, Nic]) -> tuple[str, str]:
-    """Return the distance up to which NCCL must use GPUDirect RDMA, and why; "" if its default will do."""
+    """Return (NCCL_NET_GDR_LEVEL, reason), both "" if NCCL's default should stay."""
     paths = Paths(host)
     pairs = [(gpu, nics[gpu.bus_id]) for gpu in host.usable_gpus if gpu.bus_id in nics]
     far = {paths.between(gpu, nic) for gpu, nic in pairs} & set(_BEYOND)
@@ -190,7 +193,8 @@ def _gdr_level(host: Host, health: HostHealth, nics: Mapping[str, Nic]) -> tuple
 def _only_interface(host: Host) -> str:
     """Return the only interface for traffic without RDMA; "" if there are several or none.
 
-    Interfaces with an address count if any has one, else those that are up; a bond hides its ports.
+    Interfaces that are up and have an address count, or all that are up if none has one. Ports of a bond have
+    no address, so only the bond counts.
     """
     up = [nic for nic in host.nics if nic.state == "up" and not nic.name.startswith(_LOCAL)]
     plain = [nic for nic in up if nic.link_layer != "InfiniBand"]

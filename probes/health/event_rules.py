@@ -12,15 +12,15 @@ __all__ = ["event_problems"]
 
 # Severity, text and remedy of a problem.
 _Found = tuple[Severity, str, str]
-# "Minion Link DLREQ interrupt" comes at each start of a healthy switch (Fabric Manager's guide, non-fatal
-# SXIDs).
+# SXID 22013, "Minion Link DLREQ interrupt", comes at each start of a healthy switch (Fabric Manager's guide,
+# non-fatal SXIDs).
 _HARMLESS_SXIDS = frozenset({22013})
-# Errors that were corrected are normal up to this number, as for the counters of the wire (port_rules).
+# Most corrected errors that are normal. port_rules has the same bound for a port's errors of the wire.
 _MOST_CORRECTED = 10
 
 
 def event_problems(health: HostHealth) -> Iterator[HostProblem]:
-    """Yield a problem for each event that is more than a mistake of an application."""
+    """Yield a problem for each event that its rule calls a fault or a remark."""
     for event in health.events:
         judge = _JUDGES.get(event.kind)
         found = judge(event) if judge else None

@@ -1,4 +1,4 @@
-"""Data moved over the PCIe link of one GPU, because a link that is idle runs at its lowest speed."""
+"""Load on the PCIe link of one GPU: its speed is read while data moves, as an idle link is slow."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["pcie_load"]
 
 
 def pcie_load(nvml: Any) -> Callable[[int], AbstractContextManager[None]]:
-    """Return a function that copies from the GPU of an index to the host while a block runs.
+    """Return a function of a GPU's index; within its ``with`` block, the GPU copies to the host.
 
     The index is NVML's, and NVML must be initialized when the function is called. Raises UnavailableError
-    without CuPy; so does the function for a GPU that CUDA does not give to this process.
+    without CuPy. The returned function raises it for a GPU that CUDA does not show to this process.
     """
     cupy_module()
 

@@ -10,13 +10,14 @@ from probes.health.model import GpuHealth, HostHealth, HostProblem, Severity
 
 __all__ = ["gpu_problems"]
 
-# A driver retires at most 64 pages, and NVIDIA's DCGM takes 60 for the limit and 15 for a first warning
-# (dcgm_gpu_hardware_limits.h).
+# Retired pages from which a GPU is a fault, and from which it is a remark. A driver retires at most 64 pages;
+# NVIDIA's DCGM sets its limit at 60 and its first warning at 15 (dcgm_gpu_hardware_limits.h).
 _MOST_PAGES, _MANY_PAGES = 60, 15
-# Watts below the default that count: drivers round limits to whole watts.
+# Watts by which a power limit must be below the default to count as capped, because drivers round limits to
+# whole watts.
 _LEAST_W = 1.0
-# NVLink errors that interrupt traffic while the link is trained again. The other kinds are repaired by
-# sending again; DCGM reports them only above 100 a second.
+# NVLink errors that interrupt traffic while the link is trained again. The kinds in _LINK_REMARKS are
+# repaired by sending again; DCGM reports them only above 100 a second.
 _LINK_FAULTS = {
     "recovery": "recoveries of a link",
     "recovery_failed": "failed recoveries of a link",
@@ -27,7 +28,7 @@ _LINK_REMARKS = {
     "crc_data": "CRC errors of data",
     "ecc_data": "ECC errors",
 }
-# Reasons for slow clocks, and what they mean (nvmlClocksEventReason… in nvml.h).
+# Reasons for slow clocks (nvmlClocksEventReason… in nvml.h), each with its severity and meaning.
 _HELD_DOWN: dict[str, tuple[Severity, str]] = {
     "hw_thermal": ("fault", "the GPU is too hot, and the hardware halves the clocks or more"),
     "hw_power_brake": ("fault", "the power supply asks for less, and the hardware halves the clocks or more"),
@@ -136,7 +137,7 @@ def _pcie(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
 
 def _clocks(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
     held = [reason for reason in _HELD_DOWN if reason in gpu.throttled]
-    # The general reason goes along with the particular ones.
+    # hw_slowdown is the general reason: it comes with hw_thermal and hw_power_brake, which say more.
     if "hw_slowdown" in held and ("hw_thermal" in held or "hw_power_brake" in held):
         held.remove("hw_slowdown")
     now = f" It runs at {gpu.sm_clock_mhz} MHz" if gpu.sm_clock_mhz else ""
@@ -172,7 +173,7 @@ def _settings(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
 
 
 def _is_capped(gpu: GpuHealth) -> bool:
-    """Return whether the power limit is below the default; a GPU that does not tell both is not."""
+    """Return whether the power limit is 1 W or more below the default; False if one is unknown."""
     limit, usual = gpu.power_limit_w, gpu.power_limit_default_w
     return limit is not None and usual is not None and limit <= usual - _LEAST_W
 
@@ -195,7 +196,8 @@ def _use(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
 def _nvlinks(host: str, gpu: GpuHealth, siblings: list[GpuHealth]) -> Iterator[HostProblem]:
     look = f"nvidia-smi nvlink -s -i {gpu.bus_id}"
     most = max((other.nvlinks or 0 for other in siblings), default=0)
-    # A card without a bridge has no NVLink, though its like in the same host may have some.
+    # A card without a bridge has no NVLinks, although cards of its model in the same host may have some. So 0
+    # links are a problem only if ``nvlinks_expected`` is known.
     expected = gpu.nvlinks_expected or (most if gpu.nvlinks else 0)
     if gpu.nvlinks is not None and gpu.nvlinks < expected:
         whose = "its model has" if gpu.nvlinks_expected else "GPUs of the same model in this host have"
@@ -223,8 +225,8 @@ def _nvlinks(host: str, gpu: GpuHealth, siblings: list[GpuHealth]) -> Iterator[H
             yield HostProblem(host, gpu.bus_id, "nvlink_errors", severity, text, remedy)
 
 
-# Facts that GPUs of one host should share, with the text of a value; all but the name are compared among
-# GPUs of one name.
+# Facts that GPUs of one host should share, each with the function that returns a GPU's value as text, and the
+# remedy. All facts but the name are compared among GPUs of the same name.
 _SHARED: dict[str, tuple[Callable[[GpuHealth], str], str]] = {
     "name": (lambda gpu: gpu.name, "Put GPUs of one model into a host."),
     "VBIOS": (lambda gpu: gpu.vbios, "Bring all GPUs to one VBIOS with the vendor's firmware package."),
@@ -240,7 +242,7 @@ _SHARED: dict[str, tuple[Callable[[GpuHealth], str], str]] = {
 
 
 def _differences(health: HostHealth) -> Iterator[HostProblem]:
-    """Yield the facts in which GPUs of this host differ from most of their like."""
+    """Yield a problem for each GPU with a fact that is not the most common value on this host."""
     models = sorted({gpu.name for gpu in health.gpus if gpu.name})
     for fact, (value_of, remedy) in _SHARED.items():
         groups = (

@@ -1,7 +1,7 @@
 """The health of this host's NVIDIA GPUs, from the driver's NVML.
 
-A question that the driver refuses leaves its value unknown, and ``unread`` says what it would take. The NVML
-module is an argument, so that recorded answers can be replayed.
+If the driver refuses a call, the call's value stays unknown, and ``unread`` says what it takes to read it.
+The NVML module is an argument, so that recorded answers can be replayed.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _FACTS = {
     "nvmlDeviceGetComputeMode": "compute modes",
     "nvmlDeviceGetComputeRunningProcesses": "processes",
 }
-# The topology names GPUs without a bus id in the same way.
+# Stands before the index in place of the bus id of a GPU that does not tell its own, as in the topology.
 _NO_BUS_ID = "gpu"
 _LOAD = "PCIe links under load"
 
-# What it takes to get an answer, by NVML's error numbers (NVML_ERROR_… in nvml.h).
+# What it takes to get an answer to a refused call, by NVML's error number (NVML_ERROR_… in nvml.h).
 _REMEDIES = {
     3: "this model, its driver or the virtual machine does not offer it",
     4: "run as root",
@@ -92,14 +92,15 @@ _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "excl
 _UNCORRECTED, _VOLATILE, _AGGREGATE, _SM, _DIE = 1, 0, 1, 1, 0
 # NVML_PAGE_RETIREMENT_CAUSE_…: repeated single-bit errors, a double-bit error.
 _RETIREMENT_CAUSES = (0, 1)
-# NVML_NVLINK_ERROR_DL_… in nvml.h, which NVML answers up to Hopper.
+# NVML's error counters of an NVLink (NVML_NVLINK_ERROR_DL_… in nvml.h), which it has for GPUs up to Hopper.
 _LINK_COUNTERS = {0: "replay", 1: "recovery", 2: "crc_flit", 3: "crc_data", 4: "ecc_data"}
-# Field values that count an NVLink's errors from Blackwell on.
+# NVML's field values that count the errors of an NVLink on GPUs from Blackwell on.
 _LINK_FIELDS = {
     "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS": "recovery",
     "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS": "recovery_failed",
 }
-# The A800 and H800 have 400 GB/s of NVLink by their data sheets: 8 links, fewer than their architectures.
+# The A800 and H800 have 400 GB/s of NVLink by their data sheets: 8 links, fewer than other GPUs of their
+# architectures.
 _FEWER_LINKS, _FEWER = re.compile(r"\b[AH]800\b"), 8
 # A GH200 can stand alone, with no NVLink connected.
 _ALONE = re.compile(r"\bGH200\b")
@@ -108,7 +109,7 @@ _ALONE = re.compile(r"\bGH200\b")
 def read_gpus(
     nvml: Any, load: Callable[[int], object] | None = None
 ) -> tuple[tuple[GpuHealth, ...], dict[str, str]]:
-    """Return the GPUs, and what could not be read with what it would take.
+    """Return the GPUs, and for each fact that could not be read, what it takes to read it.
 
     ``load`` is called with the index of a GPU and starts to move data over its PCIe link. If it returns a
     context manager, the link is read within its block. Without a driver there are no GPUs, and the entry
@@ -121,7 +122,8 @@ def read_gpus(
     try:
         found, refused = _read(driver)
         unread = _unread(nvml, refused + driver.refused)
-        # Data moves after everything else was read, so that a load of one GPU is no process on the next.
+        # The links are loaded after everything else was read, so that the load of one GPU does not show as a
+        # process on the next.
         return tuple(_under_load(driver, found, load, unread)), unread
     finally:
         driver.ask("nvmlShutdown", quiet=True)
@@ -130,8 +132,9 @@ def read_gpus(
 def with_pci_tree(gpus: tuple[GpuHealth, ...], host: Host) -> tuple[GpuHealth, ...]:
     """Return the GPUs with what the kernel's PCI tree adds to the driver's answers.
 
-    The bridge above a GPU lowers the most that its link can: drivers report 16 lanes for a GPU in a slot of
-    four. A failed GPU that does not tell its bus id gets it if the tree has as many GPUs without an answer.
+    The bridge above a GPU limits the speed and the width of its link. Drivers do not see this limit: they
+    report 16 lanes for a GPU in a slot of four. GPUs that do not tell their bus id get those of the NVIDIA
+    GPUs in the tree that did not answer, if both are equally many.
     """
     places = {device.bus_id: device for device in host.pci}
     limited = []
@@ -148,7 +151,10 @@ def with_pci_tree(gpus: tuple[GpuHealth, ...], host: Host) -> tuple[GpuHealth, .
 
 
 def _placed(gpus: tuple[GpuHealth, ...], host: Host) -> Iterator[GpuHealth]:
-    """Yield the GPUs, those without a bus id with the ones that are left over; NVML counts in their order."""
+    """Yield the GPUs; those without a bus id get the unused ones in order, if as many are left.
+
+    NVML numbers GPUs in the order of their bus ids.
+    """
     known = {gpu.bus_id for gpu in gpus}
     left = sorted(gpu.bus_id for gpu in host.gpus if gpu.vendor == "nvidia" and gpu.bus_id not in known)
     nameless = [gpu for gpu in gpus if gpu.bus_id.startswith(_NO_BUS_ID)]
@@ -185,7 +191,8 @@ def _gpu(driver: SafeDriver, handle: Any, index: int) -> GpuHealth:
     gpu = _with_memory(driver, handle, gpu)
     gpu = _with_pcie(driver, handle, gpu)
     gpu = _with_nvlinks(driver, handle, gpu)
-    # A change of clocks shows as a slowdown for a moment, so what counts is there at both times.
+    # A change of clocks shows as a slowdown for a moment, so only reasons that are there in both readings
+    # count.
     later = _clock_reasons(driver, handle)
     return replace(gpu, throttled=tuple(reason for reason in reasons if reason in later))
 
@@ -253,7 +260,7 @@ def _with_memory(driver: SafeDriver, handle: Any, gpu: GpuHealth) -> GpuHealth:
 
 
 def _sram_worn(driver: SafeDriver, handle: Any) -> bool | None:
-    """Return the flag by which NVIDIA replaces a GPU for errors in its SRAM; older drivers lack the call."""
+    """Return whether SRAM errors exceed NVIDIA's threshold for replacement; None if not known."""
     kind = getattr(driver.nvml, "c_nvmlEccSramErrorStatus_v1_t", None)
     if kind is None:
         return None
@@ -278,7 +285,7 @@ def _with_pcie(driver: SafeDriver, handle: Any, gpu: GpuHealth) -> GpuHealth:
 
 
 def _link(driver: SafeDriver, handle: Any) -> tuple[float | None, int | None]:
-    """Return the PCIe link's GT/s per lane and lanes now."""
+    """Return the current GT/s per lane, and the current number of lanes, of the PCIe link."""
     generation = driver.count("nvmlDeviceGetCurrPcieLinkGeneration", handle)
     return PCIE_GTS.get(generation or 0), driver.count("nvmlDeviceGetCurrPcieLinkWidth", handle) or None
 
@@ -296,7 +303,8 @@ def _with_nvlinks(driver: SafeDriver, handle: Any, gpu: GpuHealth) -> GpuHealth:
     except (LookupError, TypeError, ValueError):
         states = {}
     if not states:
-        # A virtual machine hides them, and so do drivers for models without links.
+        # A virtual machine hides the states of links, and so do drivers for models without links. This call
+        # puts the refusal on record.
         driver.ask(call, handle, 0)
     all_known = driver.refused.total() == refused
     return replace(
@@ -363,7 +371,7 @@ def _under_load(
     load: Callable[[int], object] | None,
     unread: dict[str, str],
 ) -> Iterator[GpuHealth]:
-    """Yield each GPU with its PCIe link as it is while data moves, or add to ``unread`` why it is unknown."""
+    """Yield each GPU with its PCIe link read while data moves; ``unread`` gets what failed."""
     if load is None and found:
         hint = install("cuda12", "cuda13")
         unread[_LOAD] = f"no data moved, and links are slow while idle; CuPy moves it: {hint}"
@@ -386,7 +394,7 @@ def _block(started: object) -> AbstractContextManager[object]:
 
 
 def _unread(nvml: Any, refused: Counter[tuple[str, str]]) -> dict[str, str]:
-    """Return the refused calls by the fact that they would tell, with what it would take."""
+    """Return, by fact, the calls for it that were refused, each with the reason and the remedy."""
     remedies = {str(nvml.NVMLError(code)): remedy for code, remedy in _REMEDIES.items()}
     calls: dict[tuple[str, str], list[str]] = {}
     for call, reason in refused:

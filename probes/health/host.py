@@ -30,11 +30,11 @@ _LOG = "the kernel's log (/dev/kmsg) takes root, or kernel.dmesg_restrict=0 and 
 
 
 def read_host(host: str, root: Path = _HERE, *, log: str | None = None) -> HostHealth:
-    """Return the health of the machine whose files are below ``root``; its GPUs are left to others.
+    """Return the health of the machine whose files are below ``root``, without that of its GPUs.
 
-    Versions of libraries, limits of the process, the kernel's log and the speeds that a port supports are
-    read of this machine alone. ``log`` replaces the kernel's log. ``unread`` of the result says for each fact
-    that is missing what it would take to read it.
+    Versions of libraries, limits of the process, the kernel's log and the speeds that Ethernet drivers
+    support are read only if ``root`` is "/". ``log`` replaces the kernel's log. ``unread`` of the result maps
+    each missing fact to what it takes to read it.
     """
     topology = machine.read(host, root).hosts[0]
     devices = functions(topology)
@@ -77,7 +77,7 @@ def read_ports(host: str, root: Path = _HERE) -> tuple[NicHealth, ...]:
 
 
 def _unread_of(nics: Sequence[NicHealth]) -> dict[str, str]:
-    """Return what cannot be read of the ports, once for all of them."""
+    """Return the facts that some port lacks, each with what it takes to read it."""
     unread = {}
     if any(nic.relaxed_ordering is None for nic in nics if nic.rdma_device and not nic.virtual):
         unread["relaxed ordering"] = (

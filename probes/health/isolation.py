@@ -15,7 +15,7 @@ _NOT_ROOT = (
     "the configuration space of PCIe bridges beyond its first 64 bytes takes root "
     "(or CAP_SYS_ADMIN), or a recording made with it"
 )
-# Group types of the kernel in which addresses are not translated.
+# The kernel's type of an IOMMU group whose addresses are not translated.
 _IDENTITY = "identity"
 
 
@@ -31,8 +31,8 @@ def redirecting_bridges(
 ) -> tuple[tuple[str, ...], str]:
     """Return the switch ports that send transfers between devices below the switch up to the CPU.
 
-    The second value says what it takes to read them, "" if all were read. Root ports do not count: transfers
-    between two of them pass the CPU in any case.
+    The second value says what it takes to read the ports that could not be read, "" if all were read. Root
+    ports do not count: transfers between two of them pass the CPU in any case.
     """
     ports = {
         bridge.bus_id: bridge
@@ -54,7 +54,7 @@ def pcie_switches(peers: Iterable[str], devices: Mapping[str, PciDevice]) -> int
 
 
 def iommu_state(root: Path, peers: Iterable[str]) -> str:
-    """Return "off", "passthrough" or "translating" for these functions; "" if the kernel does not tell."""
+    """Return "off", "passthrough" or "translating" for these functions; "" if that is unknown."""
     groups = root / "sys/kernel/iommu_groups"
     if not groups.is_dir():
         return ""
@@ -71,7 +71,7 @@ def iommu_state(root: Path, peers: Iterable[str]) -> str:
 
 
 def virtual_machine(root: Path) -> str:
-    """Return the hypervisor's name, or the product that it shows; "" on a machine of its own."""
+    """Return the hypervisor's type, vendor and product, if known; "" on a physical machine."""
     kind = text(root / "sys/hypervisor/type")
     flags = {
         flag
@@ -79,7 +79,7 @@ def virtual_machine(root: Path) -> str:
         if line.startswith("flags")
         for flag in line.partition(":")[2].split()
     }
-    # Processors of ARM have no such flag; there the name of the product has to do.
+    # ARM processors have no such flag, so the vendor QEMU is a sign of a virtual machine, too.
     vendor = text(root / "sys/class/dmi/id/sys_vendor")
     if not kind and "hypervisor" not in flags and vendor != "QEMU":
         return ""

@@ -23,7 +23,7 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{5,16})(?: [^)]{1,40})?\)
 _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]{5,16})\): ([0-9]{1,5})(?:, *|$)(.*)")
 # Fields of an XID that name a user's process and differ from one message to the next.
 _PROCESS = re.compile(r"\b(?:pid|name)=(?:'[^']*'|[^,]*)(?:, *|$)")
-# A switch prints each event three times: these two forms hold only its registers.
+# A switch prints each event in three lines. Two of them hold only registers, and begin in one of these ways.
 _REGISTERS = re.compile(r"Data \{|Severity [0-9]")
 _BUS = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 # mlx5_core 0000:41:00.0: AER: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)
@@ -43,18 +43,23 @@ _MACHINE_CHECK = re.compile(
     re.IGNORECASE,
 )
 _CHECKED = re.compile(r"CPU [0-9]+|MC[0-9]+")
-# The kernel's log is 1 MiB at most by default (CONFIG_LOG_BUF_SHIFT); a journal may be longer.
+# The most characters of a log that are searched. The kernel's log is 1 MiB at most by default
+# (CONFIG_LOG_BUF_SHIFT); a journal may be longer. ``_MOST_TEXT`` is the most characters of a fault's text
+# that are kept.
 _MOST_CHARACTERS = 64 << 20
 _MOST_TEXT = 160
-# The longest message of /dev/kmsg (CONSOLE_EXT_LOG_MAX of the kernel).
+# The longest message of /dev/kmsg in bytes (CONSOLE_EXT_LOG_MAX of the kernel), and the most messages that
+# are read, so that reading ends even if the kernel keeps writing.
 _MESSAGE_BYTES = 8192
 _MOST_MESSAGES = 1_000_000
 
 
 def kernel_events(text: str) -> tuple[KernelEvent, ...]:
-    """Return the faults that the log names, equal ones as one with their count, in order of appearance.
+    """Return the faults that the log names; equal faults become one, with their count.
 
-    Faults are equal if kind, device, code and severity are. The text is that of the first.
+    Faults are equal if their kind, device, code and severity (for an XID, the outcome in its text) are. Their
+    text is that of the first one. Faults are in order of first appearance; PCIe errors that only a port's
+    line names come last.
     """
     found: Counter[tuple[str, str, int, str]] = Counter()
     texts: dict[tuple[str, str, int, str], str] = {}
@@ -71,7 +76,8 @@ def kernel_events(text: str) -> tuple[KernelEvent, ...]:
             if kind == "aer":
                 detailed.add((device, group))
     events = [KernelEvent(*key[:3], texts[key], count) for key, count in found.items()]
-    # The port's own line is dropped if the device's line, which says more, follows it.
+    # A port's line ("error received") is dropped if the log also has the device's own line of this severity,
+    # which says more.
     events += [
         KernelEvent("aer", device, 0, severity, count)
         for (device, severity), count in received.items()
@@ -91,7 +97,8 @@ def read_kernel_log() -> str:
                     message = os.read(handle, _MESSAGE_BYTES).decode("utf-8", "replace")
                 except BrokenPipeError:  # the kernel has overwritten the next message
                     continue
-                # "priority,number,time,flags;text", then lines of the device that begin with a space.
+                # A message is "priority,number,time,flags;text". Lines about its device may follow; they
+                # begin with a space.
                 found.append(message.partition(";")[2].partition("\n")[0])
     finally:
         os.close(handle)
@@ -99,7 +106,7 @@ def read_kernel_log() -> str:
 
 
 def _events(line: str) -> Iterator[tuple[str, str, int, str, str]]:
-    """Yield (kind, device, code, text, what distinguishes equal codes) of the fault in a line."""
+    """Yield the fault in a line: its kind, device, code, text, and severity or outcome."""
     if xid := _XID.search(line):
         told = _told(_PROCESS.sub("", xid[3]))
         yield "xid", _device(xid[1]), int(xid[2]), told, _outcome(told)
@@ -128,7 +135,7 @@ def _told(text: str) -> str:
 
 
 def _severity(word: str) -> str:
-    """Return "corrected", "non-fatal" or "fatal" for each spelling of the kernel's releases."""
+    """Return "corrected", "non-fatal" or "fatal", however a release of the kernel spells it."""
     word = word.lower()
     if word.startswith("correct"):
         return "corrected"
@@ -145,7 +152,7 @@ def _check_severity(text: str) -> str:
 
 
 def _device(name: str) -> str:
-    """Return the bus id; drivers leave out the function, and old ones write other forms."""
+    """Return the normal bus id, with function 0 if none is named; other names are kept."""
     name = name if "." in name else f"{name}.0"
     with suppress(ValueError):
         return normal_bus_id(name)

@@ -11,9 +11,11 @@ __all__ = ["most_speed_mbit", "speed_of_modes"]
 
 # ioctl SIOCETHTOOL with the command ETHTOOL_GLINKSETTINGS (linux/sockios.h, linux/ethtool.h).
 _IOCTL, _COMMAND = 0x8946, 0x4C
-# struct ethtool_link_settings up to the masks; the number of 32-bit words of a mask is at byte 15.
+# The size of struct ethtool_link_settings before its masks, and the offset of the byte that holds the number
+# of 32-bit words of a mask.
 _HEAD_BYTES, _WORDS_AT = 48, 15
-# The kernel has three masks of at most 127 words each; struct ifreq has a name of 16 bytes and 24 more.
+# Three masks of at most 127 words follow, of 4 bytes each. struct ifreq has a name of 16 bytes and a union of
+# 24.
 _BUFFER_BYTES = _HEAD_BYTES + 3 * 127 * 4
 _NAME_BYTES, _REQUEST_BYTES = 16, 40
 # Bits of enum ethtool_link_mode_bit_indices in linux/ethtool.h, by their speed in Mbit/s; the other bits are
@@ -36,7 +38,7 @@ _BITS: dict[int, tuple[int, ...]] = {
 
 
 def speed_of_modes(modes: int) -> int | None:
-    """Return the highest speed in Mbit/s among supported link modes, one bit each; None if none is known."""
+    """Return the highest speed in Mbit/s of a mask of link modes; None if none is known."""
     found = [speed for speed, bits in _BITS.items() if any(modes >> bit & 1 for bit in bits)]
     return max(found, default=None)
 
@@ -55,7 +57,7 @@ def most_speed_mbit(interface: str) -> int | None:
 
 
 def _asked(end: socket.socket, interface: str, words: int) -> bytes:
-    """Return the driver's answer; asked with 0 words, it holds the number that it needs, negated."""
+    """Return the driver's answer; for 0 ``words``, it holds the number needed, negated."""
     settings = array.array("B", bytes(_BUFFER_BYTES))
     struct.pack_into("=I", settings, 0, _COMMAND)
     settings[_WORDS_AT] = words

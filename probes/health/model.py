@@ -1,4 +1,4 @@
-"""The health artifact: facts of each host that decide whether it is as it should be.
+"""The health artifact: facts of each host that show whether it works as it should.
 
 A field that could not be read is None, "" or (), and ``unread`` says what it would take to read it.
 """
@@ -20,7 +20,8 @@ Severity = Literal["fault", "remark"]
 class KernelEvent:
     """A message of the kernel's log that names a fault: an NVIDIA XID, an AER error, a machine check.
 
-    ``kind`` is "xid", "sxid", "aer" or "mce"; ``code`` the XID's number, else 0. ``device`` is the bus id.
+    ``kind`` is "xid", "sxid", "aer" or "mce". ``code`` is the number of an XID or SXID, else 0. ``device`` is
+    a bus id, or the CPU or memory controller of a machine check, if its line names one.
     """
 
     kind: str
@@ -34,12 +35,13 @@ class KernelEvent:
 class GpuHealth:
     """One GPU as its driver reports it.
 
-    PCIe speeds are in GT/s per lane; the ``load`` values were read while data moved, None if nothing moved.
-    ``throttled`` names the reasons for which clocks are held down now ("hw_slowdown", "sw_power_cap"…).
+    PCIe speeds are in GT/s per lane. The ``load`` values were read while data moved; they are None if none
+    did. ``throttled`` names the reasons for which clocks are held down now ("hw_slowdown", "sw_power_cap"…).
     ``nvlinks`` counts links that are up, ``nvlinks_expected`` those of the model. Clocks are in MHz, power in
-    W. Counts of memory errors are since the driver was loaded, remapped rows since manufacture.
-    ``failure`` is the driver's reason if it cannot use the GPU ("GPU is lost"); the bus id of a GPU that does
-    not tell its own is "gpu<index>". ``sram_worn`` is the driver's flag of repeated errors in a bank of SRAM.
+    W. ``ecc_uncorrected`` counts memory errors since the driver was loaded. ``ecc_uncorrected_ever`` and
+    ``remapped_rows`` count since manufacture. ``failure`` is the driver's reason if it cannot use the GPU
+    ("GPU is lost"). ``bus_id`` is "gpu<index>" if the GPU does not state it. ``sram_worn`` is the driver's
+    flag of repeated errors in a bank of SRAM.
     """
 
     bus_id: str
@@ -82,10 +84,10 @@ class GpuHealth:
 class NicHealth:
     """One network port. Speeds are in Mbit/s, ``counters`` are totals since the driver was loaded.
 
-    ``grew`` has the counters that rose between two readings, ``seconds`` apart, with how much. ``gid_index``
-    is the index to use, of type ``gid_type`` ("RoCE v2", "IB/RoCE v1", "IB"); ``gid_routable`` is False if
-    its address reaches no other network. ``state`` is that of an RDMA port ("active", "down"), or of an
-    interface without one ("up", "down").
+    ``grew`` maps each counter that rose between two readings, ``seconds`` apart, to its increase.
+    ``gid_index`` is the index to use, of type ``gid_type`` ("RoCE v2", "IB/RoCE v1", "IB"); ``gid_routable``
+    is False if its address reaches no other network. ``state`` is that of an RDMA port ("active", "down"), or
+    of an interface without one ("up", "down").
     """
 
     name: str
@@ -119,10 +121,10 @@ class NicHealth:
 class HostHealth:
     """One host.
 
-    ``alike`` maps a fact that should be equal on all hosts to its value, by a stable name. Names in ``alike``
-    are those of what an operator sets or installs: "kernel", "driver", "cuda", "nccl", "mpi", "ofed",
-    "governor", "numa_balancing", "memlock", "hugepages", "mtu eth0", "firmware mlx5_0"… ``interface`` is the
-    network interface of the default route. ``acs`` lists bridges with Access Control Services that redirect
+    ``alike`` maps the stable name of each fact that should be equal on all hosts to its value. These facts
+    are what an operator sets or installs: "kernel", "driver", "cuda", "nccl", "mpi", "ofed", "governor",
+    "numa_balancing", "memlock", "hugepages", "mtu eth0", "firmware mlx5_0"… ``interface`` is the network
+    interface of the default route. ``acs`` lists bridges with Access Control Services that redirect
     peer-to-peer traffic. ``environment`` maps a variable for communication libraries to (value, reason).
     ``iommu`` is "off", "passthrough" or "translating", ``virtual_machine`` the name of the hypervisor or its
     product. ``pcie_switches`` counts the PCIe switches that the host shows above GPUs and RDMA ports.
@@ -148,7 +150,8 @@ class HostProblem:
     """One thing that is wrong on one host, or different from the other hosts.
 
     ``kind`` is a stable word ("ecc", "xid", "pcie_width", "differs"…), ``part`` names the device or setting.
-    ``text`` is a sentence with the number and the normal value, ``remedy`` one that says what to do.
+    ``text`` is a sentence with the value found and the normal one. ``remedy`` is a sentence that says what to
+    do.
     """
 
     host: str

@@ -24,10 +24,11 @@ __all__ = ["read_nics", "regrown", "roce_mtu"]
 
 # "400 Gb/sec (4X NDR)": the rate, and the number of lanes.
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*Gb/sec\s*\(([0-9]{1,2})X")
-# Lanes of a port of InfiniBand with nothing wrong (InfiniBand Architecture Specification, volume 2).
+# The number of lanes of a sound InfiniBand port (InfiniBand Architecture Specification, volume 2).
 _LANES = 4
 # Headers that Linux subtracts from the MTU of an interface before it picks the MTU of RoCE (iboe_get_mtu in
-# include/rdma/ib_addr.h): GRH 40, UDP 8, BTH 12, XRC 4, atomic 28 and ICRC 4 bytes.
+# include/rdma/ib_addr.h): GRH 40, UDP 8, BTH 12, XRC 4, atomic 28 and ICRC 4 bytes. ``_RDMA_MTUS`` has every
+# MTU of RDMA, largest first.
 _ROCE_HEADER_BYTES = 96
 _RDMA_MTUS = (4096, 2048, 1024, 512, 256)
 _GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
@@ -44,8 +45,8 @@ class _Gid:
 def read_nics(root: Path, host: Host) -> tuple[NicHealth, ...]:
     """Return the ports of a machine whose topology was read from /sys below ``root``.
 
-    Virtual functions are included and marked. Bridges, tunnels and other software interfaces are not, unless
-    an RDMA port belongs to them, as to a bond.
+    Virtual functions are included and marked. Bridges, tunnels and other software interfaces are included
+    only if they have an RDMA port, as a bond may.
     """
     devices = functions(host)
     sys = root / "sys"
@@ -63,7 +64,7 @@ def _behind(sys: Path, nic: Nic, devices: Mapping[str, PciDevice]) -> str:
 
 
 def regrown(before: Sequence[NicHealth], after: Sequence[NicHealth], seconds: float) -> tuple[NicHealth, ...]:
-    """Return the later reading with the counters that rose since the earlier one, ``seconds`` ago.
+    """Return the ports ``after``, with the counters that rose in ``seconds`` since ``before``.
 
     A port without an earlier reading stays as it is. A counter that fell was reset and is left out.
     """
@@ -132,7 +133,7 @@ def _with_rdma(nic: NicHealth, card: Path, port: Path) -> NicHealth:
 
 
 def _speed_of_all_lanes(nic: NicHealth, rate: str) -> int | None:
-    """Return the speed that the port has with four lanes; None if it is not known to have fewer."""
+    """Return the port's speed with all four lanes; None unless it is known to run on fewer."""
     match = _RATE.match(rate)
     lanes = whole(match[2], 1) if match else None
     if (

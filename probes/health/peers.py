@@ -11,14 +11,15 @@ from probes.topology import Host, label
 
 __all__ = ["missing_peers", "peer_problems"]
 
-# Words of which a model without peer access gives an account: GPU or chipset do not support it. NVIDIA's
-# driver answers CNS for GeForce cards too.
+# The driver's words for GPUs or a chipset without support for peer access. An IOMMU is not blamed for these.
+# NVIDIA's driver answers CNS for GeForce cards too.
 _BY_DESIGN = ("GNS", "CNS", "NS")
-# Words for an IOMMU that leaves addresses as they are.
+# States of an IOMMU that does not translate addresses; "" if its state is unknown.
 _NO_TRANSLATION = ("", "off", "none", "disabled", "pt", "passthrough", "identity")
-# Pairs and bridges that a sentence lists before it counts the others.
+# The most pairs or bridges that a sentence names; it counts the others.
 _LISTED = 6
-# The bits of the ACS control register that redirect requests between peers, all cleared.
+# The argument of setpci that clears the ACS control register, and so stops redirecting requests between
+# peers.
 _NO_ACS = "ECAP_ACS+6.w=0000"
 
 
@@ -28,7 +29,7 @@ def missing_peers(host: Host) -> tuple[str, ...]:
 
 
 def peer_problems(host: Host, health: HostHealth) -> list[HostProblem]:
-    """Return a problem for each reason for which pairs of GPUs cannot read each other directly."""
+    """Return one problem for each reason why pairs of GPUs cannot read each other directly."""
     pairs: dict[str, list[str]] = {}
     for a, b, word in _refused(host):
         pairs.setdefault(word, []).append(f"{a}-{b}")
@@ -45,7 +46,7 @@ def peer_problems(host: Host, health: HostHealth) -> list[HostProblem]:
 
 
 def _refused(host: Host) -> Iterator[tuple[str, str, str]]:
-    """Yield (GPU, GPU, word) for each pair of GPUs in use that the driver refuses direct reads."""
+    """Yield (GPU, GPU, word) for each pair of usable GPUs without direct reads."""
     matrix = next((one for one in host.matrices if one.what == "p2p_read"), None)
     gpus = host.usable_gpus if matrix else ()
     for at, gpu in enumerate(gpus):

@@ -27,7 +27,8 @@ _CABLE = "clean or replace the cable and the transceivers of {port}, then look a
 _LOSS = "look for a congested or misconfigured switch: flow control (PFC) and ECN of the port's priority"
 _DROPS = "raise the rings of the interface (ethtool -G {port} rx 8192) and look at the CPUs of its interrupts"
 # Highest normal totals are those of infiniband-diags (etc/error_thresholds): 10 for errors of the wire, 100
-# for those that other parts of the network cause. A loss of the carrier is two changes.
+# for those that other parts of the network cause. A loss of the carrier and its return are two changes, so 20
+# changes are 10 losses.
 _WIRE, _REMOTE, _CHANGES = 10, 100, 20
 _COUNTERS: dict[str, _Counter] = {
     "symbol_error": _Counter("symbol errors", "fault", _WIRE, _CABLE),
@@ -47,19 +48,21 @@ _COUNTERS: dict[str, _Counter] = {
     "tx_carrier_errors": _Counter("losses of the carrier while sending", "fault", _WIRE, _CABLE),
     "rx_missed_errors": _Counter("frames that the NIC had no room for", "remark", None, _DROPS),
 }
-# Data bits that a PCIe lane carries per transfer, from this speed in GT/s up: 8b/10b encoding at first,
-# 128b/130b from 8 GT/s, none from 64 GT/s (PCI Express Base Specification, chapter 4).
+# Pairs of a speed in GT/s and the data bits that a PCIe lane carries per transfer from that speed on. The
+# encoding is 8b/10b at first, 128b/130b from 8 GT/s, none from 64 GT/s (PCI Express Base Specification,
+# chapter 4).
 _DATA_BITS = ((64.0, 1.0), (8.0, 128 / 130), (0.0, 8 / 10))
 # The largest payload of RDMA, and an interface's MTU that has room for it and RoCE's headers.
 _MOST_RDMA_MTU, _ROCE_MTU = 4096, 4200
 # NICs from 25 Gbit/s carry the traffic of jobs; a server's management port has 1 or 10 Gbit/s.
 _FAST_MBIT = 25_000
-# InfiniBand falls back to one lane of four if lanes fail. Two lanes may be what was ordered.
+# The number of lanes of a sound InfiniBand port. If lanes fail, it falls back to one lane, which is a fault.
+# Two lanes may be what was ordered.
 _LANES = 4
 
 
 def port_problems(health: HostHealth, *, has_gpus: bool) -> Iterator[HostProblem]:
-    """Yield what is wrong with each port of a host; virtual functions are judged with their card."""
+    """Yield what is wrong with each port of a host; virtual functions are left out."""
     ports = [nic for nic in health.nics if not nic.virtual]
     for nic in ports:
         twins = _twins(nic, ports)
@@ -76,7 +79,7 @@ def _name(nic: NicHealth) -> str:
 
 
 def _twins(nic: NicHealth, ports: Sequence[NicHealth]) -> list[NicHealth]:
-    """Return the same port of the host's other cards of the same board."""
+    """Return the ports of equal number and PCI function on the host's other cards of this model."""
     card, _, function = nic.bus_id.partition(".")
     return [
         one
@@ -90,14 +93,16 @@ def _twins(nic: NicHealth, ports: Sequence[NicHealth]) -> list[NicHealth]:
 
 
 def _down(nic: NicHealth, twins: Sequence[NicHealth]) -> Iterator[_Found]:
-    """Yield an RDMA port that is not active; an Ethernet port without a cable is normal.
+    """Yield a problem if an RDMA port is not active; a port without RDMA may be unused.
 
-    It is a fault if the port was active before, or if most ports like it are. Otherwise it may be unused.
+    It is a fault if most ports like it are active, or if the port was up before and is not disabled.
+    Otherwise the port may be unused.
     """
     if not nic.rdma_device or nic.state in ("", "active"):
         return
     losses = nic.counters.get("link_downed", 0)
-    # A port that was never connected has no loss, and one change of the carrier at most, at its start.
+    # A port that was never connected has lost no link, and its carrier has changed at most once, at its
+    # start.
     was_up = losses > 0 or nic.counters.get("carrier_changes", 0) > 1
     others = sum(twin.state == "active" for twin in twins)
     used = 2 * others > max(len(twins), 2)
@@ -120,7 +125,7 @@ def _down(nic: NicHealth, twins: Sequence[NicHealth]) -> Iterator[_Found]:
 
 
 def _slow(nic: NicHealth, twins: Sequence[NicHealth]) -> Iterator[_Found]:
-    """Yield a port that is slower than most ports like it, or than it can be."""
+    """Yield a problem if a port is slower than most ports like it, or than it can be."""
     if not nic.speed_mbit:
         return
     faster = [twin.speed_mbit for twin in twins if (twin.speed_mbit or 0) > nic.speed_mbit]
@@ -143,7 +148,7 @@ def _slow(nic: NicHealth, twins: Sequence[NicHealth]) -> Iterator[_Found]:
 
 
 def _pcie(nic: NicHealth) -> Iterator[_Found]:
-    """Yield a PCIe link that is narrower or slower than both its ends can, or slower than the port."""
+    """Yield a problem if a PCIe link is below what both its ends can do, or below its port."""
     severity: Severity = "fault" if nic.rdma_device or (nic.speed_mbit or 0) >= _FAST_MBIT else "remark"
     seat = f"reseat the NIC at {nic.bus_id}, clean its contacts, and check the slot's setting in the BIOS"
     narrow = bool(nic.pcie_width and nic.pcie_width_most and nic.pcie_width < nic.pcie_width_most)

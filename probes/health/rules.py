@@ -1,4 +1,4 @@
-"""Rules that tell which facts of one host, beside those of its GPUs, are not as they should be.
+"""Rules that find what is wrong with one host, apart from its GPUs.
 
 A "fault" is a part or a link that does not work as it can. A setting that costs speed is a "remark".
 """
@@ -18,7 +18,7 @@ from probes.health.settings import NONE
 __all__ = ["gpu_names", "host_problems"]
 
 _MOST_NAMED = 4
-# Linux 5.12 is the first whose RDMA can use a GPU's memory without a module (DMA-BUF).
+# The first release of Linux whose RDMA can use a GPU's memory without an extra module, by DMA-BUF.
 _DMA_BUF_KERNEL = (5, 12)
 
 
@@ -41,7 +41,7 @@ def gpu_names(health: HostHealth) -> list[str]:
 
 
 def _direct_access(health: HostHealth) -> Iterator[HostProblem]:
-    """Yield what keeps GPUs and NICs from reaching each other's memory directly."""
+    """Yield what slows direct transfers of GPUs and NICs, or hides which are near each other."""
     gpus = len(gpu_names(health))
     nics = sum(bool(nic.rdma_device) for nic in health.nics)
     if gpus == 0 or gpus + nics < 2:
@@ -78,7 +78,7 @@ def _direct_access(health: HostHealth) -> Iterator[HostProblem]:
 
 @dataclass(frozen=True)
 class _Setting:
-    """A setting of ``alike``: where it matters, its normal value, the text about any other, the remedy."""
+    """A fact of ``alike`` with its normal value; ``text`` and ``remedy`` are for other values."""
 
     fact: str
     matters: Callable[[HostHealth], bool]
@@ -141,7 +141,7 @@ def _settings(health: HostHealth) -> Iterator[HostProblem]:
 
 
 def _needs_peer_memory(health: HostHealth) -> bool:
-    """Return whether GPUDirect RDMA lacks both its module and DMA-BUF, which takes NVIDIA's open module."""
+    """Return whether GPUDirect RDMA has neither its module nor DMA-BUF (by the open driver)."""
     driver = health.alike.get("driver", NONE)
     if driver == NONE or health.alike.get("peer memory") != NONE:
         return False

@@ -1,4 +1,4 @@
-"""NVML from which no answer raises: an answer of a type that no driver gives counts as refused."""
+"""Queries to NVML in which an answer of a wrong type counts as refused and raises nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from probes.nvml import Driver
 
 __all__ = ["FOREIGN", "SafeDriver"]
 
-# The reason that is counted for an answer of a wrong type, which only a recording can have.
+# The reason under which an answer of a wrong type is counted. Only a recording can hold such an answer.
 FOREIGN = "an answer that no driver gives"
 _ERRORS = (
     ArithmeticError,
@@ -27,7 +27,7 @@ _LONGEST = 96
 
 
 class SafeDriver(Driver):
-    """Questions to NVML with answers of one type each; failed ones are counted by call and reason."""
+    """Queries to NVML, each for one type of answer; failed ones are counted by call and reason."""
 
     def ask(self, call: str, *arguments: object, quiet: bool = False) -> Any:
         """Return the answer of a call; None if it is refused."""
@@ -37,7 +37,7 @@ class SafeDriver(Driver):
             return self._foreign(call)
 
     def field(self, handle: object, field_id: int, scope: int | None = None) -> int | None:
-        """Return a field value that is a count."""
+        """Return the value of a field; None if it is not a count."""
         try:
             found = super().field(handle, field_id, scope)
         except _ERRORS:
@@ -71,7 +71,7 @@ class SafeDriver(Driver):
         return None
 
     def flag(self, call: str, *arguments: object, quiet: bool = False) -> bool | None:
-        """Return an answer that is 0 or 1, as a truth value."""
+        """Return an answer as a truth value, False for 0; None if it is not a count."""
         answer = self.count(call, *arguments, quiet=quiet)
         return None if answer is None else answer != 0
 

@@ -19,8 +19,8 @@ __all__ = ["NONE", "counted", "device_facts", "kernel_facts"]
 # The value of a fact that was read and found absent, unlike one that could not be read.
 NONE = "none"
 _NVIDIA_VERSION = re.compile(r"Kernel Module\b.*?\s([0-9]+(?:\.[0-9]+)+)")
-# Names that the kernel and udev give to network interfaces; bridges and tunnels of containers have others,
-# which differ between hosts as they please.
+# Names that the kernel and udev give to network interfaces. Bridges and tunnels of containers have other
+# names, which may differ between hosts. ``_MOST_VALUE`` is the most characters of a fact's value.
 _NETWORK = re.compile(r"(eth|en[opsxPu]|ib|bond|hsn)[0-9a-z]")
 _MOST_VALUE = 200
 
@@ -35,7 +35,7 @@ class _Fact:
 
 
 def kernel_facts(root: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the facts of the kernel's files below ``root``, and what it takes to read each of the others."""
+    """Return the facts in the kernel's files below ``root``, and why others are missing."""
     facts: dict[str, str] = {}
     unread: dict[str, str] = {}
     for fact in _FACTS:
@@ -50,7 +50,8 @@ def kernel_facts(root: Path) -> tuple[dict[str, str], dict[str, str]]:
 def device_facts(host: Host, nics: Sequence[NicHealth]) -> dict[str, str]:
     """Return the facts that name each GPU and port of a machine, and how each port is set up.
 
-    Of interfaces without a device, such as bonds and those of containers, only the MTU is one.
+    Interfaces without a device, such as bonds, add only their MTU, and only if their name is one of the
+    kernel or udev.
     """
     devices = {device.bus_id: device for device in host.pci}
     gpus = [devices[gpu.bus_id] for gpu in host.gpus if gpu.bus_id in devices]
@@ -96,7 +97,7 @@ def _file(name: str) -> Callable[[Path], str]:
 
 
 def _module(name: str) -> Callable[[Path], str]:
-    """Return a reader of the version of a module that need not be loaded."""
+    """Return a reader of a module's version; "loaded" if unstated, "none" if not loaded."""
 
     def read(root: Path) -> str:
         modules = root / "sys/module"
@@ -118,7 +119,7 @@ def _chosen(name: str) -> Callable[[Path], str]:
 
 
 def _processor(*names: str) -> Callable[[Path], str]:
-    """Return a reader of /proc/cpuinfo: the values of the first of these names that it has."""
+    """Return a reader of /proc/cpuinfo: all values of the first of ``names`` found there."""
 
     def read(root: Path) -> str:
         pairs = [line.partition(":") for line in lines(root / "proc/cpuinfo").splitlines()]
@@ -173,7 +174,7 @@ def _numa_nodes(root: Path) -> str:
 
 
 def _memory(root: Path) -> str:
-    """Return the memory that is online: whole blocks, so that equal machines state equal sizes."""
+    """Return the memory's size in whole blocks, so that equal machines state equal sizes."""
     folder = root / "sys/devices/system/memory"
     digits = re.fullmatch(r"[0-9a-f]{1,12}", text(folder / "block_size_bytes"))
     blocks = len(list(folder.glob("memory[0-9]*")))

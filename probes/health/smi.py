@@ -15,14 +15,16 @@ __all__ = ["gpus_of", "versions_of"]
 
 _SOURCE = "nvidia-smi -q -x"
 _GEN, _WIDTH = "pci/pci_gpu_link_info/pcie_gen/", "pci/pci_gpu_link_info/link_widths/"
-# Drivers since 535 call the reasons events, older ones throttle reasons.
+# Elements that list why clocks are held down, with the prefix of each reason in them. Drivers since 535 call
+# these event reasons, older ones throttle reasons.
 _REASONS = {
     "clocks_event_reasons": "clocks_event_reason_",
     "clocks_throttle_reasons": "clocks_throttle_reason_",
 }
-# An idle GPU lowers its clocks; nothing holds them down.
+# This reason is left out: an idle GPU lowers its clocks itself, and nothing holds them down.
 _IDLE = "gpu_idle"
-# Since Hopper's drivers, errors of SRAM are counted by the code that found them. Volta counts per location.
+# Names of the counts of uncorrectable errors. Drivers since Hopper's count errors of SRAM by the code that
+# found them (parity, SECDED). Volta counts per location, with a total.
 _UNCORRECTED = (
     "sram_uncorrectable",
     "sram_uncorrectable_parity",

@@ -1,6 +1,7 @@
 """Versions of libraries on this machine and limits of this process, without starting foreign code.
 
-Versions come from the names of library files, of files that state them, and of installed Python packages.
+Versions come from the names of library files, the text of /usr/bin/ofed_info, and the metadata of installed
+Python packages.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _OFED = re.compile(r"\b((?:MLNX_)?OFED(?:-internal|_LINUX)?-[0-9][\w.-]*[\w])")
 
 
 def library_facts(root: Path = Path("/")) -> dict[str, str]:
-    """Return the versions of communication libraries below ``root`` by fact; "none" if there is no file."""
+    """Return each communication library's versions below ``root``; "none" if none is found."""
     files = [file for pattern in _FOLDERS for folder in root.glob(pattern) for file in _shared(folder)]
     facts = {}
     for fact, stem in _LIBRARIES.items():

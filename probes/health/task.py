@@ -19,7 +19,8 @@ from probes.live import host_key
 
 __all__ = ["HealthRequest", "HostReading", "cluster_health", "health_task"]
 
-# The wait between two readings is told in steps that are shorter than any patience with a silent rank.
+# The wait between two readings reports progress in steps of this length, well before a silent rank counts as
+# lost. No wait may be longer than a day.
 _STEP_S = 0.5
 _MOST_SECONDS = 86_400.0
 
@@ -28,7 +29,8 @@ _MOST_SECONDS = 86_400.0
 class HealthRequest:
     """A request for the health of each host: its counters are read twice, ``seconds`` apart.
 
-    At 10 Gbit/s, 5 s carry four million frames of 1500 bytes. 0 reads the counters once.
+    In the default of 5 s, a port of 10 Gbit/s can carry four million frames of 1500 bytes. With 0, the
+    counters are read once.
     """
 
     seconds: float = 5.0
@@ -48,9 +50,10 @@ class HostReading:
 
 
 def health_task(comm: Any, request: HealthRequest, progress: Safekeeping) -> list[HostReading] | None:
-    """Read the health of each machine, on the first of its ranks; returns all on rank 0, None elsewhere.
+    """Read the health of each machine on its first rank; return all readings on rank 0, else None.
 
-    Each reading is also handed over as it is ready, so that a lost host does not lose the others'.
+    Each rank also hands over its reading as soon as it is ready, so that the loss of one host does not lose
+    the readings of others.
     """
     if not 0 <= request.seconds <= _MOST_SECONDS:
         raise UsageError(f"seconds: expected from 0 to {_MOST_SECONDS:g}, found {request.seconds:g}")
@@ -69,7 +72,7 @@ def health_task(comm: Any, request: HealthRequest, progress: Safekeeping) -> lis
 def cluster_health(readings: Sequence[HostReading], missing: Mapping[str, str]) -> ClusterHealth:
     """Return the health of all hosts; ``missing`` maps hosts without a reading to the reason.
 
-    A machine that was read twice counts once; another machine of the same name gets a number.
+    A machine that was read twice counts once. Another machine of the same name gets a number after its name.
     """
     machines = {(reading.host, reading.machine): reading for reading in readings}
     hosts: dict[str, HostHealth] = {}

@@ -24,7 +24,7 @@ _LINK = "reset all GPUs of the host (nvidia-smi -r); if it comes back, have the 
 
 @dataclass(frozen=True)
 class XidMeaning:
-    """The meaning of an XID; ``severity`` is "harmless" if an application, and no part, is to blame."""
+    """The meaning of an XID; ``severity`` is "harmless" if no part of the machine is to blame."""
 
     text: str
     severity: Severity | Literal["harmless"]
@@ -35,8 +35,9 @@ class XidMeaning:
 _COPY = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))
 _VIDEO = (60, 68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139, 142)
 # NVIDIA's catalogue of XIDs (docs.nvidia.com/deploy/xid-errors, "Analyzing Xid Errors with the Xid Catalog")
-# gives each its meaning and what to do: restart the application, ignore, reset the GPU, restart the host,
-# contact support. A fault here is an XID that asks for a reset, a restart or support because of a part.
+# gives the meaning of each XID and what to do: restart the application, ignore it, reset the GPU, restart the
+# host, or contact support. An XID is a fault here if a broken part is the reason for a reset, a restart of
+# the host, or support.
 _XIDS: dict[int, XidMeaning] = {
     **dict.fromkeys((8, 11, 69, 80), XidMeaning("an application misused the GPU", "harmless")),
     13: XidMeaning("an application raised an exception of the graphics engine", "harmless"),
@@ -97,12 +98,12 @@ _XIDS: dict[int, XidMeaning] = {
 _UNKNOWN = XidMeaning(
     "an XID without an entry here", "remark", "look it up: docs.nvidia.com/deploy/xid-errors"
 )
-# NVLink errors of these XIDs are fatal or not, which only their text says.
+# XIDs of NVLink errors whose text alone says whether they are fatal.
 _BY_TEXT = range(144, 151)
 
 
 def meaning(event: KernelEvent) -> XidMeaning:
-    """Return the meaning of an XID; that of an NVLink error depends on the event's text."""
+    """Return the meaning of an XID; for NVLink errors and XID 154, it depends on the text."""
     found = _XIDS.get(event.code, _UNKNOWN)
     if event.code in _BY_TEXT and "nonfatal" in event.text.lower().replace("-", ""):
         return XidMeaning("an NVLink had an error of no effect", "harmless")

@@ -1,8 +1,8 @@
 """Localization of faults: which host, NIC, pair of hosts or trunk makes links slower than they should be.
 
-In: a profile, what was bought, and the plan of racks and rails, if there is one. Out: the fewest faults that
-explain the measurements, each with its evidence. Read `model`, `locate`, then
-`links`, `racks`, `normal`, `parts`, `fit`, `rates`, `latency`, `symptoms`.
+The input is a profile, what was bought, and the plan of racks and rails, if there is one. The result is the
+fewest faults that explain the measurements, each with its evidence. Read the modules in this order: `model`,
+`locate`, `links`, `racks`, `normal`, `parts`, `fit`, `rates`, `latency`, `symptoms`.
 """
 
 import lazy_loader as lazy

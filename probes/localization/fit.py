@@ -1,13 +1,15 @@
 """The fewest causes that explain the deviations of links from their normal values.
 
-A cause is a level of one part (a host, a pair of hosts, a trunk …) that all its links share. Causes combine
-in one of two ways. A rate is that of the slowest part on the way (`Ceiling`); a latency is the sum of what
-all parts add (`Sum`). Causes are added greedily, by how much better they explain the links, less a penalty
-for each. Then their levels are refined, and causes that others explain as well are removed.
+A cause is a part at fault (a host, a pair of hosts, a trunk …) with one level, which all its links share.
+Causes combine in one of two ways. A rate is that of the slowest part on the way (`Ceiling`); a latency is the
+sum of what all parts add (`Sum`). Causes are added greedily: first those that lower the misfit of the links
+most, after a penalty for each cause. Then their levels are refined, and causes that the others make needless
+are removed.
 
 The misfit of a link is Huber's loss (1964) of its deviation in standard deviations, so that a disturbed link
-has a bounded pull. The penalty is that of the Bayesian information criterion (Schwarz 1978), with the choice
-among all parts of a kind added (Chen and Chen 2008), because each of many parts gets a chance to look bad.
+has a bounded pull. The penalty is that of the Bayesian information criterion (Schwarz 1978), plus the
+logarithm of the number of parts of a kind (Chen and Chen 2008): the more parts there are, the likelier one of
+them looks bad by chance. A fixed least gain and the family's cost are added.
 """
 
 from __future__ import annotations
@@ -25,27 +27,34 @@ from probes.localization.model import FaultKind
 
 __all__ = ["ENDS", "Cause", "CauseFit", "Ceiling", "DeviationModel", "Family", "Sum", "explain"]
 
-# Huber's loss is quadratic up to this many standard deviations. Beyond 3 a normal value is one of 370.
+# Huber's loss is quadratic up to this many standard deviations. Of normally distributed values, one in 370 is
+# beyond 3.
 _HUBER = 3.0
-# A cause must be at least so much better than none: a likelihood ratio of e^8 is one chance in 3,000.
+# The part of every cause's penalty that does not depend on its family or links, as a logarithm of the
+# likelihood ratio to no cause. A ratio of e^8 is 3,000 to one.
 _LEAST_GAIN = 8.0
-# Of the links that tell a cause from none, at least this share must favour it. A part that is at fault slows
-# all its links; the rest of the share is for noise.
+# At least this share of the links that tell a cause from none must favour it. A part at fault slows all its
+# links, so the remaining quarter is for noise.
 _AGREE = 0.75
-# Levels that are tried for a part: the middle of its unexplained links, and that of its mildest ones, if
-# slower parts hold most of them back.
+# Quantiles of the severities of a part's unexplained links that are tried as its level. The second is for a
+# part most of whose links are held back further by slower parts.
 _LEVELS = (0.5, 0.15)
-# Links this many standard deviations worse than explained are used to estimate a level.
+# A level is estimated from the links that are more than this many standard deviations worse than explained.
 _WORSE = 1.0
-# Parts of the same family are added together with the best if their gain is at least this share of its gain.
+# Parts of the best part's family are added along with it if their gain, less their penalty, is at least this
+# share of the best one's.
 _TOGETHER = 0.5
-# A cause that was added stays until its slowdown is below this share of the least one that counts, so that
-# refinement does not drop what it has just added.
+# A cause is removed if its slowdown is below this share of the least one that counts. The share is below 1 so
+# that refinement does not drop a cause that was just added.
 _KEEP = 0.9
-# Rounds of adding, refining and removing; two suffice almost always.
+# The most rounds of adding, refining and removing causes (two suffice almost always), which is also the most
+# restarts of the search. Then the passes of refinement before each removal, and the most steps of adding in a
+# round.
 _MOST_ROUNDS, _REFINEMENTS = 4, 3
 _MOST_STEPS = 200
-# A part is tried if its share of worse links is nearly enough; links within half a deviation may count, too.
+# A part is tried only if the share of its links that are worse by more than half a standard deviation reaches
+# this fraction of ``agree``. The fraction is below 1 because links within half a deviation may favour a
+# cause, too.
 _NEARLY = 0.9
 ENDS: tuple[FaultKind, ...] = ("host", "egress", "ingress")
 
@@ -66,7 +75,7 @@ class DeviationModel(Protocol):
         """Return the state of the links ``at`` with one more cause."""
 
     def slowdown(self, state: Floats, after: Floats) -> Floats:
-        """Return by how much links are slower in one state than in another, as a logarithm."""
+        """Return how much slower links are in ``after`` than in ``state``, as a logarithm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +127,16 @@ class Sum:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Parts of one kind. ``labels`` has the part of each link, -1 for none; two arrays for two ends.
+    """Parts of one kind.
 
-    ``least`` is the smallest slowdown that counts, as a logarithm, for each part or all of them. ``cost`` is
-    added to the penalty of kinds that are rarer, or that other kinds imitate. ``possible`` masks the parts
-    whose links are enough to tell them from another kind. ``subject`` describes the links, with "{0}" and
-    "{1}" for the names of the part. Of the links that tell a part at fault from a sound one, at least the
-    share ``agree`` must favour the fault.
+    ``labels`` has the part of each link, -1 for none. It holds two arrays if a part can be at either end of a
+    link.
+
+    ``least`` is the smallest slowdown that counts, as a logarithm, for every part. ``cost`` is a further
+    penalty for kinds that are rarer, or that other kinds imitate. ``possible`` marks the parts with enough
+    links to tell them from parts of another kind. ``subject`` describes the links, with "{0}" and "{1}" for
+    the names of the part. At least the share ``agree`` of the links that tell a part at fault from a sound
+    one must favour the fault.
     """
 
     kind: FaultKind
@@ -147,7 +159,7 @@ class Family:
 
     @cached_property
     def penalty(self) -> Floats:
-        """What each part costs as a cause, in units of the logarithm of the likelihood."""
+        """The penalty of each part as a cause, in units of the logarithm of the likelihood."""
         choices = max(1, int(self.possible.sum()))
         return floats(_LEAST_GAIN + self.cost + np.log(choices) + 0.5 * np.log(np.maximum(self.sizes, 1)))
 
@@ -203,7 +215,8 @@ def explain(model: DeviationModel, families: Sequence[Family]) -> CauseFit:
     """Return the fewest causes among the parts of ``families`` that explain the links.
 
     A cause that was added early may be in the way of a better one. So the search is repeated from the causes
-    of hosts and NICs alone, as long as that explains more: many pairs are often one host.
+    at ends of links (hosts, NICs, ranks) alone, as long as the total of misfits and penalties falls. Many
+    slow pairs are often one slow host.
     """
     best = _search(model, families, ())
     for _ in range(_MOST_ROUNDS):
@@ -218,7 +231,7 @@ def explain(model: DeviationModel, families: Sequence[Family]) -> CauseFit:
 
 
 def _search(model: DeviationModel, families: Sequence[Family], known: Sequence[Cause]) -> CauseFit:
-    """Return the causes that a greedy search from ``known`` ones adds and keeps."""
+    """Return the causes that a greedy search keeps, which starts from the ``known`` ones."""
     causes, state = list(known), _state(model, known)
     for _ in range(_MOST_ROUNDS):
         added = _added(model, families, causes, state)
@@ -232,7 +245,7 @@ def _search(model: DeviationModel, families: Sequence[Family], known: Sequence[C
 def _added(
     model: DeviationModel, families: Sequence[Family], known: Sequence[Cause], state: Floats
 ) -> list[Cause]:
-    """Return further causes, each the best in the state that the ones before it leave."""
+    """Return further causes, found in steps: each adds the best parts given those before."""
     taken = {(id(cause.family), cause.part) for cause in known}
     found: list[Cause] = []
     state = state.copy()
@@ -248,7 +261,7 @@ def _added(
             break
         best = max(every, key=lambda one: one.net)
         for one in every:
-            # Parts that share no links do not compete, so pairs are all added.
+            # Pairs of a family share no links and so do not compete: all candidates are added.
             if one.family is best.family and (one.net >= _TOGETHER * best.net or "pair" in one.family.kind):
                 links = one.family.links(one.part)
                 found.append(Cause(one.family, one.part, one.severity, links, one.penalty))
@@ -287,8 +300,8 @@ def _candidates(model: DeviationModel, family: Family, state: Floats, before: Fl
 def _likely(model: DeviationModel, family: Family, state: Floats, before: Floats) -> Mask:
     """Return the parts that may explain enough, without trying a level.
 
-    No part gains more than the misfits of its worse links. Of the links that no cause holds back so far,
-    enough must be worse than normal.
+    A part cannot gain more than the misfits of its worse links, so these must exceed its penalty. Enough of
+    its links that no cause holds back so far must be worse than normal, too.
     """
     worse = np.flatnonzero(before > 0.5 * _WORSE)
     misfit = _loss(before[worse])
@@ -308,7 +321,7 @@ def _likely(model: DeviationModel, family: Family, state: Floats, before: Floats
 
 @dataclass(frozen=True, eq=False)
 class _Effects:
-    """For each part: by how much it lowers the misfit, links that favour it or not, and the mean slowdown."""
+    """For each part: the misfit it removes, the links for and against it, and its mean slowdown."""
 
     gain: Floats
     agree: Floats
@@ -319,7 +332,7 @@ class _Effects:
 def _effects(
     model: DeviationModel, family: Family, state: Floats, before: Floats, levels: Floats
 ) -> _Effects:
-    """Return what each part at its level would change; the slowdown is of the links that favour it."""
+    """Return each part's effect at its level; its slowdown is the mean of links favouring it."""
     gain, agree, contradict, slower = (np.zeros(family.count) for _ in range(4))
     wanted = np.append(np.isfinite(levels), False)  # the last one is for label -1
     for labels in family.labels:
@@ -336,7 +349,7 @@ def _effects(
 
 
 def _settled(model: DeviationModel, causes: Sequence[Cause]) -> tuple[list[Cause], Floats]:
-    """Refine the severities, and remove the causes that the others make needless; the weakest goes first."""
+    """Refine the severities, and remove causes that the others make needless, the weakest first."""
     left = list(causes)
     while True:
         for _ in range(_REFINEMENTS):
@@ -364,7 +377,8 @@ def _refined(model: DeviationModel, causes: Sequence[Cause]) -> list[Cause]:
         severity = model.severity(others, cause.links)
         decides = severity >= 0.5 * cause.severity
         if isinstance(model, Ceiling):
-            # Links that another part holds back further do not show the level of this one.
+            # A link that another part holds back further does not show the level of this one. Nor does one
+            # with more than twice this severity, beyond three standard deviations of noise.
             decides &= -others < cause.severity
             decides &= severity <= 2.0 * cause.severity + 3.0 * model.sigma[cause.links]
         if decides.any():
@@ -383,10 +397,10 @@ def _state(model: DeviationModel, causes: Sequence[Cause], at: Indices | None = 
 
 
 def _own_effects(model: DeviationModel, causes: Sequence[Cause]) -> tuple[list[float], list[float], Floats]:
-    """Return by how much the misfit would grow without each cause, its own slowdown, and the common state.
+    """Return the misfit that each cause removes, its own slowdown, and the state under all causes.
 
-    The slowdown is the median of the links that the cause makes clearly slower. Others may be held back by
-    another part as much.
+    The slowdown is the median of those links that the cause slows by more than half the least slowdown that
+    counts. Another part may hold back the other links as much.
     """
     state = _state(model, causes)
     now = _loss(model.worse(state))

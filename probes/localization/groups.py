@@ -8,14 +8,16 @@ from probes.base import Floats, Indices
 
 __all__ = ["MAD_TO_SIGMA", "quantiles", "upper_median"]
 
-# Standard deviation over median absolute deviation of normal values: 1 / 0.6745.
+# The standard deviation of normally distributed values divided by their median absolute deviation: 1 /
+# 0.6745.
 MAD_TO_SIGMA = 1.4826
 
 
 def quantiles(labels: Indices, values: Floats, count: int, share: float) -> Floats:
-    """Return the quantile of the ``values`` of each of ``count`` groups; NaN if a group has none.
+    """Return the quantile ``share`` of the values of each group; NaN for an empty group.
 
-    It is the value at or above the exact quantile, so it always is one of the values. Takes O(n log n).
+    It is the smallest value at or above the exact quantile, and so always one of the values. Takes O(n log
+    n).
     """
     found = np.full(count, np.nan)
     order = np.lexsort((values, labels))
@@ -28,6 +30,6 @@ def quantiles(labels: Indices, values: Floats, count: int, share: float) -> Floa
 
 
 def upper_median(values: Floats) -> float:
-    """Return the median of the finite values; of an even number, the larger middle one."""
+    """Return the median of the finite values; the larger middle one if their number is even."""
     ordered = np.sort(values[np.isfinite(values)])
     return float(ordered[len(ordered) // 2])

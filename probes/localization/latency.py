@@ -1,4 +1,4 @@
-"""Parts that add latency: the latencies of links as sums of what all parts on the way add."""
+"""Parts that add latency: a link's latency is the sum of what the parts on its way add."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from probes.localization.racks import Racks
 
 __all__ = ["Latencies", "latencies", "one_a_pair"]
 
-# Smallest latencies that count, relative to the normal one. Scheduling and cables of other lengths differ by
-# less; whatever else is wrong adds several times as much.
+# The smallest latencies that count as faults, as logarithms of their ratio to the normal latency. Scheduling
+# and cable lengths make latencies differ by less, while faults add several times as much. _SHORT_OF_BOUGHT:
+# if all normal latencies are over twice the bought one, they are lowered to what was bought.
 _LEAST = {"end": float(np.log(1.35)), "pair": float(np.log(1.5)), "trunk": float(np.log(1.5))}
 _SHORT_OF_BOUGHT = float(np.log(2.0))
-# Round trips vary by some per cent even when nothing disturbs them.
+# The smallest standard deviation of a latency's logarithm: undisturbed round trips vary by a few per cent.
 _LEAST_SIGMA = 0.02
 
 
 @dataclass(frozen=True, eq=False)
 class Latencies:
-    """Latencies by links, one a pair of ranks, their normal values (s), and the explanation."""
+    """Latencies of links (s), one link per pair of ranks, their normal values, and their causes."""
 
     table: LinkTable
     alpha_s: Floats
@@ -35,7 +36,7 @@ class Latencies:
 
 
 def one_a_pair(table: LinkTable) -> LinkTable:
-    """Return the links with a latency, one of both ways: a round trip cannot tell one way from the other."""
+    """Return the links with a latency, one per pair of ranks: a round trip has no direction."""
     known = np.flatnonzero(np.isfinite(table.alpha))
     low = np.minimum(table.src[known], table.dst[known]).astype(np.int64)
     high = np.maximum(table.src[known], table.dst[known])
@@ -53,7 +54,8 @@ def latencies(
         fast = table.alpha[table.alpha < np.log(bought_s) + _SHORT_OF_BOUGHT]
         expected = float(np.median(fast)) if len(fast) > 1 else float(np.log(bought_s))
         level = level - level.min() + expected
-    # Where most round trips wait for cores, the best one did so too, perhaps, and shows little.
+    # Where most round trips wait for cores, the best one may have waited, too. So sigma is at least the
+    # jitter.
     sigma = np.maximum(noise(table.alpha - level, _LEAST_SIGMA), table.jitter)
     model = Sum(np.exp(table.alpha), np.exp(level), sigma)
     least = {**_LEAST, "fabric": _SHORT_OF_BOUGHT}

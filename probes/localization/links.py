@@ -12,7 +12,8 @@ from probes.link_costs import Links, Profile
 
 __all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
 
-# A latency of 0 has no logarithm. No link of any machine takes less than a nanosecond.
+# Smaller latencies are raised to this one (s), because 0 has no logarithm. No link of any machine takes less
+# than a nanosecond.
 _LEAST_ALPHA_S = 1e-9
 
 
@@ -20,7 +21,7 @@ _LEAST_ALPHA_S = 1e-9
 class Ends:
     """The ranks of a profile, each with the number of its host, of its NIC, and its position in its host.
 
-    Ranks of a host without names of NICs count as one NIC.
+    If the ranks of a host name no NICs, they count as sharing one.
     """
 
     host: Ints
@@ -45,10 +46,10 @@ class Ends:
 class LinkTable:
     """Links as columns: the ranks at both ends, the row in the profile, and what was measured.
 
-    ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is the logarithm of the
-    median time per byte over the best, ``late`` that of the 90th percentile, ``jitter`` that of the median
-    latency over the best. ``width`` is the standard error of ``rate`` from the bootstrap interval. ``alpha``
-    is NaN where an end waited for a core. ``again`` masks links that were measured again, alone.
+    ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is log(median / best time
+    per byte), ``late`` is log(90th percentile / best time per byte), and ``jitter`` is log(median / best
+    latency). ``width`` is the standard error of ``rate`` from the bootstrap interval. ``alpha`` is NaN where
+    an end waited for a core. ``again`` masks links that were measured again, alone.
     """
 
     ends: Ends
@@ -115,7 +116,7 @@ def ends_of(profile: Profile) -> Ends:
 def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
     """Return the measured links between hosts, and those inside hosts.
 
-    Links that were inferred from others are left out, because they are no further evidence.
+    Links that were inferred from others are left out, because they add no evidence.
     """
     ends, links = ends_of(profile), profile.links
     alpha = np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S))
@@ -151,7 +152,7 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
 
 
 def _flagged(links: Links, word: str) -> Mask:
-    """Return the rows with a flag; most profiles have none, and then no string is split."""
+    """Return the mask of rows with a flag, without splitting strings if no row has it."""
     if any(word in words for words in set(links.flags)):
         return links.flagged(word)
     return np.zeros(len(links.src), dtype=np.bool_)

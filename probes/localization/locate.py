@@ -28,16 +28,19 @@ from probes.localization.symptoms import (
 
 __all__ = ["locate"]
 
-# A cause with less than twice the gain that it needs is likely, not certain.
+# A cause is certain if its gain is at least this many times its penalty, otherwise likely.
 _CLEAR = 2.0
-# A slow processor explains rates and latencies of its host that are worse by at most this factor more.
+# A slow processor explains a fault of its host if the fault's level is at least the processor's divided by
+# this.
 _BY_CPU = 1.4
-# Bytes that a TCP connection has in flight at most, by Linux's default limit of its receive buffer
-# (net.ipv4.tcp_rmem, 6 MiB) less what a short measurement leaves unused. A link with less in flight than it
-# could carry is slow because it is long.
+# The most bytes that a TCP connection has in flight. Linux's default limit of the receive buffer is 6 MiB
+# (net.ipv4.tcp_rmem), of which a short measurement uses only a part. A link is slow because it is long if its
+# normal rate times its round trip exceeds this and its latency is over three times the usual one (_LONG, a
+# logarithm).
 _IN_FLIGHT_BYTES = 1 << 20
 _LONG = float(np.log(3.0))
-# Links that lose packets vary by at least this much more than others (logarithm of slow over best).
+# Links that lose packets vary by over this much more than others. Variation is the logarithm of the median or
+# 90th percentile time over the best.
 _LOSS_VARIES = 0.1
 
 _Ends = dict[tuple[str, ...], Fault]
@@ -45,7 +48,7 @@ _Ends = dict[tuple[str, ...], Fault]
 
 @dataclass(frozen=True, eq=False)
 class _Between:
-    """What is known about the links between hosts."""
+    """The findings about the links between hosts."""
 
     table: LinkTable
     latencies: Latencies
@@ -58,9 +61,9 @@ class _Between:
 def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | None = None) -> list[Fault]:
     """Return the fewest faults that explain the profile, the worst first; none if all is normal.
 
-    Normal is what most parts of the cluster reach; with ``bought``, what was paid for. ``plan`` says which
-    hosts and NICs share switches; without it, racks are inferred where latencies or rates show them. Takes
-    O(n² log n) for n ranks and each of the faults.
+    The normal value is what most parts of the cluster reach, or what was ``bought`` if the cluster falls
+    short of that. ``plan`` says which hosts and NICs share switches; without it, racks are inferred where
+    latencies or rates show them. Takes O(n² log n) per fault for n ranks.
     """
     table, inside = tables_of(profile)
     processors = list(slow_processors(profile.memory))
@@ -83,7 +86,7 @@ def _between(profile: Profile, table: LinkTable, bought: Bought | None, plan: Fa
     once = one_a_pair(table)
     racks, moves = _racks(table, once, slot, plan)
     misplaced += moves
-    # Racks that only trunks show have no latency of their own.
+    # Racks that only trunks show do not explain latencies, because no latency shows them.
     distant = [racks] if racks is not None and racks.is_division else []
     trunks = by_ports(profile.ports, hosts) if plan is None or not plan.racks else None
     known = {one.key() for one in distant}
@@ -110,7 +113,8 @@ def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fau
     if (planned < 0).any():
         return ends.slot, []
     once = one_a_pair(table)
-    # Relative to the nearest NICs of the same two hosts, the distance between racks does not matter.
+    # Latencies are taken relative to that of the nearest NICs of the same two hosts, so that the distance
+    # between racks cancels out.
     codes = once.src_host.astype(np.int64) * len(ends.host_names) + once.dst_host
     codes = np.unique(codes, return_inverse=True)[1]
     nearest = np.full(int(codes.max(initial=0)) + 1, np.inf)
@@ -138,7 +142,7 @@ def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fau
 def _racks(
     table: LinkTable, once: LinkTable, slot: Indices, plan: FabricPlan | None
 ) -> tuple[Racks | None, list[Fault]]:
-    """Return the racks as they are, and the hosts that are not in the rack of the plan."""
+    """Return the actual racks, and a fault for each host that is not in its planned rack."""
     hosts = table.ends.host_names
     plain = once.alpha + normal(once, -once.alpha, slots(once, slot)) if len(once) else once.alpha
     if plan is None or not plan.racks:
@@ -162,7 +166,7 @@ def _racks(
 
 
 def _of_links(between: _Between, bought: Bought | None, plan: FabricPlan | None) -> Iterator[Fault]:
-    """Yield the faults that links show: one for each part, of the kind that explains the most."""
+    """Yield the faults of links; a part's rate fault merges with its flapping or latency fault."""
     known = plan is not None or bought is not None
     slow = _by_part(_rate_fault(cause, between.rates, known=known) for cause in between.rates.found.causes)
     late = _by_part(_latency_fault(cause, between.latencies) for cause in between.latencies.found.causes)
@@ -238,7 +242,7 @@ def _sureness(cause: Cause) -> Literal["certain", "likely", "possible"]:
 
 
 def _is_long(fault: Fault, between: _Between) -> bool:
-    """Return whether links of this extra latency cannot have enough bytes in flight for their normal rate."""
+    """Return whether the extra latency is so long that TCP's bytes in flight limit the rate."""
     usual_s = float(np.median(between.latencies.normal_s))
     rate = float(np.exp(np.median(between.rates.level)))
     round_trip_s = 2 * (usual_s + fault.extra_s)
@@ -246,7 +250,7 @@ def _is_long(fault: Fault, between: _Between) -> bool:
 
 
 def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> list[Fault]:
-    """Return the faults; those that lost packets explain are named so, and silent losses are added."""
+    """Return the faults, as losses if lost packets explain them, plus other lossy hosts."""
     lossy = lossy_hosts(profile.segments)
     target = shunned(profile.segments)
     place = {row: at for at, row in enumerate(between.table.row.tolist())}
@@ -287,7 +291,7 @@ def _one_loss_each(faults: Sequence[Fault]) -> list[Fault]:
 
 
 def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
-    """Return the faults without parts of what is unsteady, such as a NIC of a host: they differ by chance."""
+    """Return the faults without links, NICs and ranks of unsteady hosts: these differ by chance."""
     unsteady = [set(fault.parts) for fault in faults if fault.kind in ("flapping", "loss")]
 
     def is_part_of_one(fault: Fault) -> bool:
@@ -312,7 +316,7 @@ def _varies(table: LinkTable, at: Indices) -> bool:
 
 
 def _other_trunks(found: Sequence[Fault], trunks: Iterable[Fault]) -> list[Fault]:
-    """Return the ``trunks`` that are not found yet, which have other links."""
+    """Return the ``trunks`` that share at most half of their links with each trunk in ``found``."""
     named = [set(fault.rows) for fault in found if fault.kind == "trunk"]
     return [
         trunk
@@ -322,7 +326,7 @@ def _other_trunks(found: Sequence[Fault], trunks: Iterable[Fault]) -> list[Fault
 
 
 def _with_processors(found: Sequence[Fault], processors: Sequence[Fault]) -> list[Fault]:
-    """Return the faults without those that slow processors explain."""
+    """Return the faults and the slow processors, which absorb the faults that they explain."""
     slow = {fault.parts[0]: fault for fault in processors}
     kept = []
     for fault in found:

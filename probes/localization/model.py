@@ -43,11 +43,12 @@ class FabricPlan:
 
 @dataclass(frozen=True)
 class Bought:
-    """What was bought: rates in bytes/s each way, latency in seconds; None if the offer does not say.
+    """The offer that was bought: rates in bytes/s each way, latency in seconds; None if not stated.
 
-    ``nic_bytes_per_s`` is the rate of one NIC on the wire, ``nics`` the number of each host. ``goodput`` is
-    the share of it that payload reaches on a sound link (headers, acknowledgements). ``inside_bytes_per_s``
-    is the rate from one rank to another of the same host. ``name`` is what the user typed.
+    ``nic_bytes_per_s`` is the rate of one NIC on the wire, ``nics`` the number of NICs per host. ``goodput``
+    is the share of the wire rate that payload reaches on a sound link; headers and acknowledgements take the
+    rest. ``inside_bytes_per_s`` is the rate from one rank to another of the same host. ``name`` is what the
+    user typed.
     """
 
     name: str
@@ -63,8 +64,8 @@ class Fault:
     """One fault. ``parts`` names what is at fault: a host, a NIC ("gpu1 mlx5_2"), a pair of hosts, a rack.
 
     ``level`` is the rate relative to the normal one (0.5: half), ``extra_s`` the latency above the normal
-    one. ``rows`` are the rows of the profile's links that it explains, ``sure`` how certain that is.
-    ``evidence`` says which measurements show it, in sentences with numbers and normal values.
+    one. ``rows`` are the rows of the profile's links that it explains. ``sure`` says how certain the fault
+    is. ``evidence`` says which measurements show it, in sentences with numbers and normal values.
     """
 
     kind: FaultKind
@@ -77,7 +78,7 @@ class Fault:
 
 
 def joined(one: Fault, other: Fault) -> Fault:
-    """Return the one fault that two faults of the same parts are, such as both ways of a host."""
+    """Return two faults of the same parts merged into one, such as both directions of a host."""
     kind, parts = one.kind, one.parts
     if "pair" in kind and (kind != other.kind or parts != other.parts):
         kind, parts = "pair", tuple(sorted(parts))

@@ -1,8 +1,9 @@
 """Normal values of links, and their noise: what a sound link of each class carries, and its latency.
 
-A class is a pair of positions in a host (NIC 0 to NIC 2 crosses rails, NIC 0 to NIC 0 does not), within a
-rack or between racks. What is normal comes from the fast links of most hosts, so that slow hosts, up to half
-of them, do not count. What was bought replaces it if the cluster as a whole falls short of that.
+A class of links is a pair of positions, one in each host (NIC 0 to NIC 2 crosses rails, NIC 0 to NIC 0 does
+not), within a rack or between racks. The normal value comes from the fast links of most hosts, so up to half
+of the hosts may be slow without changing it. If the cluster as a whole falls short of what was bought, the
+bought value is normal instead.
 """
 
 from __future__ import annotations
@@ -15,21 +16,26 @@ from probes.localization.links import LinkTable
 
 __all__ = ["SHORT", "level", "noise", "normal", "slots"]
 
-# What was bought is taken for normal if the fast links fall short of it by over a tenth. The share that
-# payload reaches is not known better than that before the first measurement.
+# The bought value is taken for normal if the fast links fall short of it by over a tenth. Before the first
+# measurement, the share that payload reaches is known no better than that.
 SHORT = -float(np.log(0.9))
 # Links within this distance of the first estimate (as a logarithm) refine it.
 _NEAR = 0.10
-# Classes whose levels differ by less than this are one class, which is known better than each of them.
+# Classes whose levels differ by less than this (as a logarithm) share one level, which more links make more
+# certain.
 _ALIKE = 0.05
 # The share of a host's links that may be slow without hiding what it can carry.
 _SLOW_LINKS = 0.75
-# Two of six hosts that are as bought have a fifteenth of the links between themselves.
+# If at least this share of a class's links are as bought, so is the class. If two of six hosts are as bought,
+# the links between them are a fifteenth of all. _FEWEST_HOSTS and _FEWEST_IN_CLASS are the fewest hosts, and
+# the fewest links in each class, for which classes are told apart.
 _AS_BOUGHT = 0.05
 _FEWEST_HOSTS, _FEWEST_IN_CLASS = 3, 3
-# The first window of the noise, in logarithms, and how many standard deviations the next ones have.
+# Noise is estimated from the deviations within a window: at first this one (as a logarithm), then this many
+# standard deviations of the last estimate.
 _WINDOW, _SIGMAS = 0.2, 4.5
-# Clocks and the choice of sizes make equal links differ by about 1 %.
+# The smallest standard deviation of the noise: clocks and the choice of sizes make equal links differ by
+# about 1 %.
 _LEAST_SIGMA = 0.01
 
 
@@ -42,8 +48,9 @@ def normal(
 ) -> Floats:
     """Return the normal value of each link; larger ``values`` are better.
 
-    ``classes`` has the class of each link. With ``rack``, the rack of each host (-1 if unknown), links
-    between racks may have a lower level by design. ``bought`` is the value that was bought.
+    ``classes`` has the class of each link. ``rack`` is the rack of each host (-1 if unknown). If it is given,
+    links between racks have a level of their own, which may be lower by design. ``bought`` is the value that
+    was bought.
     """
     found = np.empty(len(values))
     hosts = table.src_host, table.dst_host
@@ -74,8 +81,8 @@ def normal(
 def level(values: Floats, first: Indices, second: Indices, count: int, *, racks: bool = False) -> float:
     """Return the level that the fast links of most of ``count`` hosts reach.
 
-    ``first`` and ``second`` are the hosts at the ends of each link. With ``racks`` they are racks, of which
-    each pair counts once, because a small rack has few links.
+    ``first`` and ``second`` are the hosts at the ends of each link. With ``racks`` they are racks, and each
+    pair of racks counts once, because a small rack has few links.
     """
     ok = np.isfinite(values)
     first, second, values = first[ok], second[ok], values[ok]
@@ -91,7 +98,7 @@ def level(values: Floats, first: Indices, second: Indices, count: int, *, racks:
 
 
 def noise(deviation: Floats, least: float = _LEAST_SIGMA) -> float:
-    """Return the standard deviation of links near their normal value, or of most if hardly any are near."""
+    """Return the standard deviation of links near normal, or near the median if few are."""
     deviation = deviation[np.isfinite(deviation)]
     if len(deviation) and (np.abs(deviation) < _WINDOW).mean() < _AS_BOUGHT:
         deviation = deviation - np.median(deviation)
@@ -106,7 +113,7 @@ def noise(deviation: Floats, least: float = _LEAST_SIGMA) -> float:
 
 
 def slots(table: LinkTable, slot: Indices) -> Indices:
-    """Return the class of each link by the positions of its ends in their hosts; one if hosts differ."""
+    """Return each link's class by its ends' positions; 0 for few or unequal hosts."""
     ends = table.ends
     sizes = np.bincount(ends.host)
     hosts = len(sizes)
@@ -118,7 +125,7 @@ def slots(table: LinkTable, slot: Indices) -> Indices:
 def _by_class(
     values: Floats, classes: Indices, these: Mask, ends: tuple[Indices, Indices], *, racks: bool
 ) -> Floats:
-    """Return the normal value of the links ``these``; classes with alike levels, or few links, are one."""
+    """Return normal values of ``these`` links; all classes share one if alike or any is small."""
     ok = these & np.isfinite(values)
     if not ok.any():
         return np.zeros(int(these.sum()))

@@ -16,12 +16,14 @@ __all__ = ["FABRIC", "WHOLE", "families", "families_inside", "is_trunk"]
 
 FABRIC = "fabric"
 WHOLE = (FABRIC,)
-# Rarer kinds cost more: a rank or a pair is blamed only if no host explains as much, and one way of a pair
-# only if the other is sound.
+# The extra penalty of each kind of cause, in units of the logarithm of the likelihood. Rarer kinds cost more,
+# so that a rank or a pair is blamed only if no host explains as much.
 _OF_HOST, _OF_TRUNK, _OF_NIC, _OF_PAIR, _OF_END_PAIR = 0.0, 2.0, 2.0, 4.0, 6.0
-# Of two divisions of hosts that both have a trunk of the same links, the first is better known.
+# The extra penalty of trunks for each later division of hosts into racks: if two divisions have a trunk of
+# the same links, the first is better known.
 _OF_DIVISION = 2.0
-# A fault of the fabric, or of a trunk, holds back all its links. If only most are slow, most hosts are slow.
+# The share of the links that must favour a fault of the fabric (_ALL) or of a trunk, because such a fault
+# holds back all its links. If only most links are slow, the fault is in most hosts.
 _ALL, _TRUNK = 0.97, 0.9
 
 
@@ -96,7 +98,7 @@ def _of_ends(
     least: Mapping[str, float],
     directed: bool,
 ) -> Iterator[Family]:
-    """Yield the families of what sends, of what receives, and of both."""
+    """Yield the families of hosts, NICs or ranks: both directions, sending only, receiving only."""
     src, dst = unit[table.src].astype(np.int64), unit[table.dst].astype(np.int64)
     count = len(names)
     sends, receives = _several_peers(src, dst, count), _several_peers(dst, src, count)
@@ -136,7 +138,7 @@ def _of_pairs(
 
 
 def _of_racks(table: LinkTable, racks: Racks, least: float, cost: float, directed: bool) -> Iterator[Family]:
-    """Yield the families of trunks: between two racks, and, if there are more, those of each rack."""
+    """Yield the families of trunks: between two racks and, with over two racks, of each rack."""
     here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
     across = (here >= 0) & (there >= 0) & (here != there)
     if not across.any():
@@ -155,7 +157,7 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, cost: float, directe
     if len(set(here[across].tolist()) | set(there[across].tolist())) > 2:
         src, dst = np.where(across, here, -1), np.where(across, there, -1)
         sizes = np.bincount(racks.of_host[racks.of_host >= 0], minlength=count)
-        # The trunk of a rack of one host is that host.
+        # In a rack of one host, the trunk cannot be told from the host.
         several = sizes > 1
 
         def name(part: int) -> tuple[str, ...]:
@@ -179,7 +181,7 @@ def _pair_name(names: Sequence[str]) -> Callable[[int], tuple[str, ...]]:
 
 
 def _several_peers(unit: Indices, peer: Indices, count: int) -> Mask:
-    """Return which units have links with several others; otherwise a slow pair explains as much."""
+    """Return which units have several peers; with one, a slow pair explains as much."""
     met = np.zeros((count, count), dtype=np.bool_)
     met[unit, peer] = True
     several: Mask = met.sum(axis=1) > 1

@@ -24,22 +24,27 @@ __all__ = ["Racks", "by_latency", "by_plan", "by_ports", "by_reach", "moved"]
 # The levels of latency within and between racks must differ by so many standard deviations of a latency, and
 # by at least this ratio (as a logarithm), to be two levels.
 _APART, _LEAST_GAP = 4.0, 0.05
-# At most so many gaps between sorted latencies are tried; a host with a slow start makes one each.
+# At most this many gaps between sorted latencies are tried, the widest first. Each host with extra latency to
+# all others adds a gap.
 _MOST_GAPS = 24
-# Of the pairs of hosts within racks, at least this share must be on the near side of the gap. The others have
-# a latency of their own.
+# At least this share of the pairs of hosts within racks must be on the near side of the gap. The other pairs
+# have another reason for their latency.
 _CLEAN = 0.8
 _TRUNK = "trunk "
-# A host belongs to another rack if its links then fit better by this much (logarithm of the likelihood), and
-# if all but a few of them fit: a misfit counts at most so many standard deviations.
+# A host is moved to another rack if its links fit better there by this much (logarithm of the likelihood). A
+# link's deviation counts at most so many standard deviations. _FITS is the largest mean misfit of the host's
+# links in the new rack, where a misfit is half the squared deviation.
 _MOVES, _MOST_MISFIT = 20.0, 4.0
 _FITS = 3.0
-# A wrong host spoils over half of the links within a small rack, a far host a quarter of those between racks.
+# The levels within and between racks are these quantiles of the latencies there. A host in the wrong rack
+# spoils over half of the links within a small rack; a host far from all others spoils a quarter of the links
+# between racks.
 _NEAR_SHARE, _FAR_SHARE = 0.25, 0.6
-# Round trips vary by some per cent even when nothing disturbs them.
+# The smallest standard deviation of a latency's logarithm: undisturbed round trips vary by a few per cent.
 _LEAST_SIGMA = 0.02
-# So few standard deviations from the mean are 30 % of normal values. The other 70 % do not matter: two wrong
-# hosts in racks of four spoil half of the links within these.
+# 30 % of normal values lie within this many standard deviations of the mean. Sigma is taken from the 30 %
+# smallest deviations, which wrong hosts do not spoil: two wrong hosts in racks of four spoil half of the
+# links within these racks.
 _SIGMAS_OF_30_PERCENT = 0.385
 
 
@@ -54,7 +59,7 @@ class Racks:
         return len(self.names)
 
     def key(self) -> tuple[frozenset[int], ...]:
-        """Return the division without names."""
+        """Return the sets of hosts in the racks, which are the same whatever the racks' names."""
         sides = (frozenset(np.flatnonzero(self.of_host == rack).tolist()) for rack in range(len(self)))
         return tuple(sorted(sides, key=sorted))
 
@@ -77,7 +82,7 @@ def by_plan(plan: FabricPlan, hosts: Sequence[str]) -> Racks:
 
 
 def by_ports(ports: Iterable[SharedPort], hosts: Sequence[str]) -> Racks | None:
-    """Return the racks that the names of measured trunks imply; hosts on the same sides are together."""
+    """Return the racks that measured trunks' names imply: hosts on the same sides share a rack."""
     sides: dict[str, list[str]] = {host: [] for host in hosts}
     for port in sorted(port.name for port in ports if port.name.startswith(_TRUNK) and " → " in port.name):
         near, _, far = port.removeprefix(_TRUNK).partition(" → ")
@@ -91,9 +96,9 @@ def by_ports(ports: Iterable[SharedPort], hosts: Sequence[str]) -> Racks | None:
 
 
 def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks | None:
-    """Return the racks that latencies between hosts show; None if they are of one level.
+    """Return the racks that latencies between hosts show; None if the latencies show no two levels.
 
-    ``alpha`` are logarithms without the differences between classes of NICs.
+    ``alpha`` has logarithms of latencies, from which the differences between classes of NICs are removed.
     """
     count = len(hosts)
     known = np.isfinite(alpha)
@@ -128,7 +133,8 @@ def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks |
         gap = levels[1] - levels[0]
         if gap < max(_LEAST_GAP, _APART * spread):
             continue
-        # Hosts without a rack count as far from all; what is still farther has another reason.
+        # Links of hosts without a rack are expected at the far level. A deviation counts at most one gap,
+        # because a larger one has another reason.
         misfit = float(np.minimum(np.abs(values - np.where(within, *levels)), gap).sum())
         if best is None or misfit < best[0]:
             best = misfit, division, gap
@@ -155,11 +161,11 @@ def by_reach(table: LinkTable, normal: Mask, hosts: Sequence[str]) -> Racks | No
 
 
 def moved(racks: Racks, groups: Indices, values: Floats, classes: Indices) -> dict[int, int]:
-    """Return the hosts (or NICs) whose links fit another rack (or rail) than that of ``racks``, with it.
+    """Return the hosts (or NICs) whose links fit another rack (or rail), and that rack (rail).
 
-    ``groups`` has the units of the links' ends, two columns. ``values`` are logarithms that are low within a
-    rack and high between racks, each at its own level in each of the ``classes``. One unit at a time is
-    moved, the clearest first.
+    ``groups`` holds two arrays, the unit (host or NIC) at the source and at the destination of each link.
+    ``values`` are logarithms that are low within a rack and high between racks; both levels differ by the
+    ``classes``. One unit at a time is moved, the clearest first.
     """
     division = racks.of_host.copy()
     found: dict[int, int] = {}
@@ -207,7 +213,7 @@ def _clearest_move(
     now = total[division[units], units]
     best_rack = total[:, units].argmin(axis=0)
     gain = now - total[best_rack, units]
-    # The links must fit well there, or the unit has another fault.
+    # If a unit's links do not fit well in its best rack, it has another fault and is not moved.
     gain[total[best_rack, units] > _FITS * links[units]] = 0.0
     gain[np.isin(units, list(done))] = 0.0
     if not len(gain) or gain.max() < _MOVES:
@@ -217,7 +223,7 @@ def _clearest_move(
 
 
 def _levels(values: Floats, classes: Indices, these: Mask, share: float) -> Floats:
-    """Return for each link a quantile of ``these`` links of its class, or of all of them if it has none."""
+    """Return each link's level: a quantile of ``these`` in its class, or of all if none."""
     found = quantiles(classes[these], values[these], int(classes.max()) + 1, share)
     return np.where(np.isfinite(found), found, np.quantile(values[these], share))[classes]
 
@@ -228,15 +234,16 @@ def _components(count: int, first: Indices, second: Indices) -> Indices:
 
 
 def _without_single(division: Indices) -> Indices:
-    """Return the division with -1 for hosts that are alone: their rack cannot be told from themselves."""
+    """Return the division with -1 for hosts alone in a rack, which cannot be told from its host."""
     sizes = np.bincount(division)
     return np.where(sizes[division] > 1, division, -1)
 
 
 def _with_single(division: Indices, first: Indices, second: Indices, values: Floats, gap: float) -> Indices:
-    """Return the division with hosts of no rack in that to which they are nearest, if it is clear.
+    """Return the division with each host of no rack put into the nearest rack, if that is clear.
 
-    Such a host has more latency to all others, and yet less to those of its rack.
+    Such a host has extra latency to all others, but the least to hosts of its rack. Its rack is clear if the
+    next one is farther by over half of ``gap``.
     """
     found = division.copy()
     racks = int(division.max()) + 1

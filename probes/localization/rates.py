@@ -19,21 +19,26 @@ from probes.localization.racks import Racks, by_reach
 __all__ = ["Rates", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
-# a packet); single links differ by more than hosts, each of which has many links.
+# a packet). The limit of single links is higher, because they vary more than a host with its many links.
 _END, _LINK = -float(np.log(0.95)), -float(np.log(0.9))
 _LEAST = {"end": _END, "pair": _LINK, "trunk": _LINK, "fabric": SHORT}
-# If hosts differ anyway, one must be so many standard deviations of hosts below normal, but one below this
-# share of the normal rate is slow however unequal the others are.
+# If hosts are unequal, a host is slow from this many standard deviations below the middle host. A host below
+# 2/3 of the normal rate is slow however unequal the others are. At least _FEWEST_SOUND sound hosts are needed
+# to tell how unequal hosts are, and the fit is repeated at most _MOST_REFITS times.
 _Z, _SLOW_ANYWAY = 4.5, -float(np.log(2 / 3))
 _FEWEST_SOUND, _MOST_REFITS = 3, 3
-# A rack of a trunk of unknown rate is told by the links that reach this share of normal.
+# Links that are less than this far below normal (as a logarithm) show which hosts share a rack if a trunk is
+# slow.
 _REACHED = -float(np.log(0.93))
-# Two explanations of as many causes differ by so much in the logarithm of their likelihoods by chance.
+# Two explanations with the same number of causes may differ by this much in the logarithm of the likelihood
+# by chance.
 _BY_CHANCE = 8.0
-# More single slow links than this in one cluster are disturbances, unless they were slow alone, too.
+# If more than this many single links are slow, they count as disturbed, except those that were measured
+# again, alone.
 _MOST_SINGLE = 4
-# Smallest unsteadiness that counts. A disturbance of one pass makes a fifth of the samples of one link late,
-# by a factor that is seldom above 2; it does not hit both ways of a pair, nor most links of a host.
+# The smallest unsteadiness that counts, as a logarithm. A disturbance of one pass makes a fifth of the
+# samples of one link late, by a factor that is seldom above 2; it does not hit both ways of a pair, nor most
+# links of a host.
 _LEAST_UNSTEADY = {
     "end": float(np.log(1.25)),
     "pair": float(np.log(1.75)),
@@ -44,7 +49,7 @@ _LEAST_UNSTEADY = {
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """Normal rates of the links, as logarithms, deviations from them, and the explanation."""
+    """The links' normal rates (logarithms), the deviations from these, and the causes."""
 
     table: LinkTable
     level: Floats
@@ -87,10 +92,10 @@ def rates(
 def _fit(
     model: Ceiling, table: LinkTable, divisions: Sequence[Racks], least: Mapping[str, float], *, fabric: bool
 ) -> CauseFit:
-    """Return the fit with the ``divisions`` and those that the fit itself shows."""
+    """Return the fit with the ``divisions`` and with those that the rates themselves show."""
     tried = _with_reach(table, model.values > -_REACHED, divisions)
     found = _fewest(model, families(table, tried, least, fabric=fabric))
-    # Groups may show only when it is known which hosts are slow anyway.
+    # Some groups of hosts show only once the slow hosts are known.
     again = _with_reach(table, _explained_without_trunks(model, found), tried)
     if len(again) > len(tried):
         second = _fewest(model, families(table, again, least, fabric=fabric))
@@ -121,13 +126,13 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> CauseFit:
 def _fewest(model: Ceiling, parts: Sequence[Family]) -> CauseFit:
     """Return the better of two explanations, one of all parts and one of hosts and NICs alone.
 
-    A trunk of a small rack has more links than each of its hosts, so it is tried first even if the hosts
-    explain more.
+    A trunk of a small rack has more links than each of its hosts. So the search may add the trunk first even
+    if the hosts explain more.
     """
     found = explain(model, parts)
     if any(is_trunk(cause.family) for cause in found.causes):
         of_ends = explain(model, [family for family in parts if family.kind in ENDS])
-        # A slow trunk of two slow hosts fits no better than these hosts, but for chance.
+        # If two slow hosts are the cause, their trunk fits better than they do only by chance.
         fewer = len(of_ends.causes) <= len(found.causes)
         if of_ends.total < found.total + (_BY_CHANCE if fewer else 0.0):
             found = of_ends
@@ -156,16 +161,17 @@ def _explained_without_trunks(model: Ceiling, found: CauseFit) -> Mask:
 
 
 def _with_reach(table: LinkTable, normal_links: Mask, divisions: Sequence[Racks]) -> list[Racks]:
-    """Return the divisions, with one by what reaches what if that is another."""
+    """Return the divisions, and the one that the normal links show (`by_reach`) if it is new."""
     found = by_reach(table, normal_links, table.ends.host_names)
     known = {racks.key() for racks in divisions}
     return [*divisions, found] if found is not None and found.key() not in known else list(divisions)
 
 
 def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float) -> Floats:
-    """Return the level, where links between racks carry what the planned trunk does, at most a NIC's rate.
+    """Return the level with links between racks at the planned trunk's rate, at most a NIC's.
 
-    What they carry, if it is about that, is known better than the share that payload reaches.
+    If their measured median is within about a tenth of that, it is the level, because it is known better than
+    the share that payload reaches.
     """
     here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
     across = (here >= 0) & (there >= 0) & (here != there)
@@ -177,7 +183,7 @@ def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float)
 
 
 def _least_of_hosts(table: LinkTable, model: Ceiling, found: CauseFit) -> float:
-    """Return the smallest slowdown of a host that counts among hosts as unequal as those without a fault.
+    """Return the smallest slowdown of a host that counts, given how unequal the sound hosts are.
 
     A link is only as fast as the slower of its ends, so a host's fastest links show what it can carry.
     """
@@ -190,11 +196,11 @@ def _least_of_hosts(table: LinkTable, model: Ceiling, found: CauseFit) -> float:
     middle, fastest = middle[np.isfinite(middle)], fastest[np.isfinite(fastest)]
     if len(middle) < _FEWEST_SOUND:
         return _END
-    # Of normal values, 16 % lie below the mean by more than a standard deviation. The variance of the 90 %
-    # quantile of n values is 2.9 times that of their mean.
+    # The median of normal values is one standard deviation above their 16 % quantile. The variance of the 90
+    # % quantile of n values is 2.9 times that of their mean.
     spread = float(np.quantile(fastest, 0.5) - np.quantile(fastest, 0.16))
     by_chance = 2.9 * float(np.median(model.sigma)) ** 2 * count / max(1, 2 * len(table))
     unequal = float(np.sqrt(max(0.0, spread**2 - by_chance)))
-    # Normal is the level of fast links, and a host in the middle of unequal ones is below it.
+    # Normal is the level of fast links, so the middle one of unequal hosts is below normal.
     below = max(0.0, -float(np.median(middle)))
     return max(_END, min(below + _Z * unequal, _SLOW_ANYWAY))

@@ -1,4 +1,4 @@
-"""Symptoms beside links between hosts: lost packets, slow processors, thin trunks, links inside hosts."""
+"""Further symptoms: lost packets, slow processors, thin trunks, and slow links inside hosts."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ from probes.localization.racks import Racks
 
 __all__ = ["inside_hosts", "lossy_hosts", "shunned", "slow_processors", "slow_trunks", "times_slower"]
 
-# A processor is slow if copies and sums take that much longer than on most hosts. Memory channels and other
-# programs make equal hosts differ by up to a fifth.
+# A processor is slow if copies and sums take over 1.25 times as long as on most hosts. If hosts are unequal,
+# the limit rises to _Z standard deviations, at most twice _SLOW_CPU (logarithms). Memory channels and other
+# programs make equal hosts differ by up to a fifth. _FEWEST_HOSTS hosts (or trunks) are needed to tell which
+# one differs.
 _SLOW_CPU, _Z = float(np.log(1.25)), 4.5
 _FEWEST_HOSTS = 3
-# Two of several trunks are unequal if one carries less than this share of the other.
+# A trunk is slow if it carries less than this share of its normal rate. _LEAST_INSIDE has the smallest losses
+# of rate inside hosts that count, as logarithms.
 _SLOW_TRUNK = 0.8
 _TRUNK = "trunk "
 _LEAST_INSIDE = {"end": -float(np.log(0.8)), "pair": -float(np.log(0.75)), FABRIC: SHORT}
-# Hosts that all retransmit what they send to one host: that host itself has at most this share of their
-# retransmissions, and they have at least so many each.
+# Packets to one host get lost if its share of retransmissions is at most this fraction of the next lowest
+# host's share, and that next host retransmitted at least so many segments.
 _SHUNNED, _FEWEST_RETRANSMITTED = 0.2, 10
 
 
 def lossy_hosts(segments: Sequence[SentSegments]) -> dict[str, SentSegments]:
-    """Return the hosts that lose packets on the way from them, beyond what most hosts do."""
+    """Return the hosts whose outgoing packets get lost more often than those of most hosts."""
     usual = float(np.median([one.share for one in segments])) if segments else 0.0
-    # If packets to one host are lost, all the others retransmit some.
+    # If packets to one host are lost, all other hosts retransmit some, so only over three times the median
+    # counts.
     return {one.host: one for one in segments if one.lossy and one.share > 3.0 * usual}
 
 
@@ -57,7 +61,8 @@ def times_slower(memory: Sequence[HostMemory]) -> dict[str, float]:
     if len(memory) < 2 or len({one.sizes_bytes for one in memory}) > 1:
         return {}
     costs = np.log([[*one.copy_s_per_byte, *one.add_s_per_byte] for one in memory])
-    # With an even number, the faster middle one is normal, because nothing makes a processor too fast.
+    # With an even number of hosts, the faster of the middle two is normal, because nothing makes a processor
+    # too fast.
     usual = np.sort(costs, axis=0)[(len(memory) - 1) // 2]
     slower = np.median(costs - usual, axis=1)
     return {one.host: float(np.exp(value)) for one, value in zip(memory, slower, strict=True)}
@@ -87,7 +92,7 @@ def slow_processors(memory: Sequence[HostMemory]) -> Iterator[Fault]:
 def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) -> Iterator[Fault]:
     """Yield trunks whose measured total rate is below the plan's or below that of the others.
 
-    Such a trunk may carry a single link at its full rate, and yet too few of them at once.
+    Such a trunk may carry one link at its full rate, but too few links at once.
     """
     trunks = [port for port in profile.ports if port.name.startswith(_TRUNK) and port.s_per_byte > 0]
     planned = plan.trunk_bytes_per_s if plan is not None else None
@@ -98,7 +103,7 @@ def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) 
     for port in trunks:
         carried = 1 / port.s_per_byte
         sides = [side.split(",") for side in port.name.removeprefix(_TRUNK).split(" → ")]
-        # A trunk of few hosts need not carry more than they send.
+        # A trunk need not carry more than the hosts of its smaller side can send.
         normal = min(usual, _sent_by(min(sides, key=len), port, profile))
         if carried < _SLOW_TRUNK * normal:
             parts = _trunk_parts(sides, racks, profile)
@@ -121,7 +126,8 @@ def inside_hosts(table: LinkTable, bought: Bought | None) -> Iterator[Fault]:
     """Yield what is slow inside hosts: a rank, a pair of ranks, all of a host.
 
     The links between the same two positions in all hosts are compared, because links inside a host differ by
-    design. On fewer than three hosts, they are compared with each other if most of them are alike.
+    design. With fewer than three hosts, or hosts with different numbers of ranks, all links are compared with
+    each other if most are alike.
     """
     if not len(table):
         return
@@ -161,7 +167,7 @@ def _usual_inside(table: LinkTable) -> Floats | None:
 
 
 def _trunk_parts(sides: Sequence[Sequence[str]], racks: Racks | None, profile: Profile) -> tuple[str, ...]:
-    """Return the racks at the ends of a trunk; only one if the other side is all other hosts."""
+    """Return the racks at a trunk's ends, without unknown ones; lists of hosts if none is known."""
     every = list(dict.fromkeys(one.host for one in profile.ranks))
     named = []
     for side in sides:

@@ -1,7 +1,7 @@
 """A topology from ``nvidia-smi -q -x``: GPUs, their PCIe links and NVLink domains, without paths.
 
-It names the bus ids and models that a matrix of ``nvidia-smi topo -m`` lacks, and the matrix has the NVLinks
-that it lacks.
+The query has the bus ids and models that the matrix of ``nvidia-smi topo -m`` lacks. It lacks the NVLinks,
+which the matrix has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["METHOD", "read"]
 METHOD = "smi_query"
 _GEN, _WIDTH = "pci/pci_gpu_link_info/pcie_gen/", "pci/pci_gpu_link_info/link_widths/"
 _MIB = 1 << 20
-# No link has more lanes (PCI Express Base Specification).
+# The most lanes of a PCIe link (PCI Express Base Specification); a larger width counts as unknown.
 _MOST_LANES = 32
 _FabricState: TypeAlias = Literal["not supported", "not started", "in progress", "completed", ""]
 _FABRIC_STATES: Mapping[str, _FabricState] = {
@@ -33,7 +33,8 @@ _FABRIC_STATES: Mapping[str, _FabricState] = {
 def read(content: bytes, source: str) -> Topology:
     """Read the GPUs of one host; raises DataError for another document."""
     query, name = read_query(content, source), PurePath(source).stem
-    # Only a list of all GPUs numbers them as the driver does: minor numbers may be in another order.
+    # GPUs are numbered by their place in the list only if it has all GPUs of the host. Minor numbers may be
+    # in another order than the driver's numbers.
     numbered = query.attached in (None, len(query.gpus))
     host = Host(
         name=name,

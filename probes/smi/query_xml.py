@@ -1,8 +1,8 @@
 """The XML of ``nvidia-smi -q -x``: what the driver says of each GPU, by the path of its element.
 
 Versions of the driver differ in where a value is and in what they print for an unknown one ("N/A", "Unknown
-Error", "Requested functionality has been deprecated"). So a caller names every place of a value, and a value
-of another form than the expected one is unknown.
+Error", "Requested functionality has been deprecated"). So a caller names every path at which a value may be,
+and a value that does not have the expected form counts as unknown.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _ROOT = "nvidia_smi_log"
 _HINT = "Give all that nvidia-smi -q -x prints."
 _SWITCH = {"Enabled": True, "Disabled": False}
 _ANSWER = {"Yes": True, "No": False}
-# No host has more GPUs.
+# The most GPUs that one document may list; no host has more.
 _MOST_GPUS = 256
-# No count, clock, power or size of memory in MiB comes near, so a larger value is unknown.
+# A value above this counts as unknown: no count, clock, power or size of memory in MiB comes near.
 _LARGEST = 10**12
 
 
 @dataclass(frozen=True)
 class GpuQuery:
-    """The answers about one GPU. A path is "pci/pci_gpu_link_info/pcie_gen/max_link_gen"."""
+    """The answers about one GPU. Paths look like "pci/pci_gpu_link_info/pcie_gen/max_link_gen"."""
 
     bus_id: str
     element: XmlElement
@@ -44,7 +44,7 @@ class GpuQuery:
         return next((" ".join(element.text.split()) for element in found if element is not None), "")
 
     def word(self, *paths: str) -> str:
-        """Return a text; "" for what the driver prints in place of an unknown one."""
+        """Return the text of a value; "" if the driver prints a placeholder for an unknown one."""
         text = self.text(*paths)
         return "" if text in ("N/A", "Unknown Error") or text.startswith("[") else text
 
@@ -120,5 +120,5 @@ def _query(root: XmlElement, source: str) -> Query:
 
 
 def _place(element: XmlElement) -> str:
-    """Return the bus id that an element names as its id, or in <pci>, for logs whose ids were removed."""
+    """Return the bus id from an element's id, or from <pci> in logs whose ids were removed."""
     return element.get("id") or GpuQuery("", element).text("pci/pci_bus_id")

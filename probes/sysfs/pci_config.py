@@ -11,19 +11,22 @@ from pathlib import Path
 
 __all__ = ["is_whole", "read_config", "redirects_peers", "relaxed_ordering", "without_identity"]
 
-# Bytes that Linux shows to every user, those of the common header, and bytes before the extended space.
+# Sizes in bytes: the common header, which Linux shows to every user, the space before the extended
+# capabilities, and the whole configuration space.
 _HEADER_BYTES, _PLAIN_BYTES, _MOST_BYTES = 64, 256, 4096
-# The list of capabilities: its flag in the status register, and the offset of its first entry.
+# The list of capabilities: the offset of the status register, the flag in it that the list exists, and the
+# offset of the pointer to the first entry.
 _STATUS, _HAS_LIST, _FIRST = 0x06, 0x10, 0x34
-# The capability "PCI Express" with its registers (60 bytes in version 2), and Device Control in it.
+# The capability "PCI Express": its id, its size in bytes (in version 2), the offset of Device Control in it,
+# and the bit of Device Control that enables relaxed ordering.
 _EXPRESS, _EXPRESS_BYTES, _DEVICE_CONTROL, _RELAXED = 0x10, 60, 8, 0x10
-# The extended capability "Access Control Services" with its two registers. Bits of the control register:
-# request redirect, completion redirect, egress control.
+# The extended capability "Access Control Services": its id, its size in bytes, the offset of its control
+# register, and three bits of that register (request redirect, completion redirect, egress control).
 _ACS, _ACS_BYTES, _ACS_CONTROL, _REDIRECT = 0x000D, 8, 6, 0x04 | 0x08 | 0x20
 
 
 def read_config(device: Path) -> bytes:
-    """Return the configuration space that this user may read of a folder below /sys/bus/pci/devices."""
+    """Return as much of a device's configuration space as this user may read."""
     try:
         with (device / "config").open("rb") as stream:
             return stream.read(_MOST_BYTES)
@@ -32,7 +35,7 @@ def read_config(device: Path) -> bytes:
 
 
 def is_whole(config: bytes) -> bool:
-    """Return whether the capabilities are there, which Linux shows to root alone."""
+    """Return whether the capabilities could be read; Linux shows them only to root."""
     return len(config) > _HEADER_BYTES
 
 
@@ -44,7 +47,7 @@ def redirects_peers(config: bytes) -> bool:
 
 
 def relaxed_ordering(config: bytes) -> bool | None:
-    """Return whether the device may mark its writes as relaxed in order; None if that cannot be read."""
+    """Return whether the device may use relaxed ordering; None if that cannot be read."""
     for name, place in _plain(config):
         if name == _EXPRESS:
             return bool(_word(config, place + _DEVICE_CONTROL) & _RELAXED)
@@ -52,7 +55,7 @@ def relaxed_ordering(config: bytes) -> bool | None:
 
 
 def without_identity(config: bytes) -> bytes:
-    """Return the configuration with all bytes zero but those that this module reads.
+    """Return the configuration with zeros for all bytes that this module does not read.
 
     Serial numbers, addresses of memory and registers of the vendor are among those that become zero.
     """
@@ -67,7 +70,8 @@ def without_identity(config: bytes) -> bytes:
         keep(place, _EXPRESS_BYTES if name == _EXPRESS else 2)
     for name, place in _extended(config):
         keep(place, _ACS_BYTES if name == _ACS else 4)
-    # The rest reads as zeros. More than the header has to stay, or the capabilities would seem hidden.
+    # Zeros at the end are dropped, because missing bytes read as zeros. If there was more than the header,
+    # two bytes beyond it stay, so that `is_whole` still holds.
     return bytes(kept).rstrip(b"\0").ljust(min(len(config), _HEADER_BYTES + 2), b"\0")
 
 

@@ -1,4 +1,4 @@
-"""The numbers of a rank's threadblocks."""
+"""Threadblock numbers: awaited threadblocks first, if a rank has more than MSCCL can await."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synth.program import Program
 
 __all__ = ["awaited_first"]
 
-# MSCCL's runtime keeps the number of an awaited threadblock in a signed byte.
+# The numbers of awaited threadblocks must be below this: MSCCL's runtime keeps them in a signed byte.
 _MOST_AWAITED = 128
 _TB_COLUMNS = ("tb_rank", "tb_send", "tb_recv", "tb_channel")
 _STEP_COLUMNS = (
@@ -21,10 +21,10 @@ _STEP_COLUMNS = (
 
 
 def awaited_first(program: Program) -> Program:
-    """Return the program with the awaited threadblocks of each rank first, where a rank has many.
+    """Return the program with each rank's awaited threadblocks first, if a rank has over 128.
 
-    The order within both groups stays. Programs whose ranks all have at most 128 threadblocks are returned
-    as they are. O(steps).
+    The order among the awaited threadblocks, and among the others, stays. Programs whose ranks all have at
+    most 128 threadblocks are returned as they are. O(steps).
     """
     if program.threadblocks_max <= _MOST_AWAITED:
         return program
@@ -35,7 +35,8 @@ def awaited_first(program: Program) -> Program:
     number[order] = np.arange(len(order))
     lengths = np.diff(program.tb_start)[order]
     start = np.concatenate([[0], np.cumsum(lengths)])
-    # The step at each new place: its offset within its threadblock, from that threadblock's old start.
+    # The old row of the step at each new row: the old start of its threadblock plus its offset in the
+    # threadblock.
     inside = np.arange(program.steps) - np.repeat(start[:-1], lengths)
     rows = np.repeat(program.tb_start[:-1][order], lengths) + inside
     columns = {name: getattr(program, name)[order] for name in _TB_COLUMNS}

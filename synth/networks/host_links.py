@@ -2,13 +2,14 @@
 
 Inside a host, GPUs either have direct links, or share a switch through one egress and one ingress port each.
 Every GPU has a link to every GPU of another host, through the egress port of its own NIC and the ingress port
-of the other's. If there are fewer NICs than GPUs, consecutive GPUs share one.
+of the other GPU's NIC. If there are fewer NICs than GPUs, consecutive GPUs share one.
 
-A *rail* fabric joins the NICs of the same place in every host at one leaf switch, the leaf of that rail, in
-each unit of hosts. Traffic between rails or units crosses the spine: it takes an uplink of its own leaf and
-the downlink of the same number to the other's. A leaf has one uplink for each NIC, or fewer if it is
-oversubscribed. The destination fixes the uplink, as in `synth.networks.fat_tree`. A schedule may go to a GPU
-of the other rail over NVLink first, and so avoid the spine (PXN of NCCL).
+In each unit of hosts, a *rail* fabric joins the NICs at the same position of every host to one leaf switch,
+the leaf of that rail. Traffic between rails or units crosses the spine: it takes an uplink of the source's
+leaf, then the downlink of the same number to the destination's leaf. A leaf has one uplink for each NIC, or
+fewer if it is oversubscribed. The destination fixes the uplink, as in `synth.networks.fat_tree`. Within a
+unit, a schedule can avoid the spine if it first sends over NVLink to a GPU of the destination's rail (NCCL's
+PXN).
 
 Rail fabrics: Wang et al., Rail-only: A Low-Cost High-Performance Network for Training LLMs (2023); NVIDIA's
 DGX SuperPOD reference architectures ("rail-aligned").
@@ -45,8 +46,8 @@ class Machine:
 
     ``links`` is () if a switch joins all GPUs.
 
-    ``trays`` are equal parts with an operating system each, whose GPUs one NVLink domain joins; in a rail
-    fabric the NICs of the same place in every tray share a leaf.
+    ``trays`` is the number of equal parts, each with its own operating system. One NVLink domain joins the
+    GPUs of all trays. In a rail fabric, the NICs at the same position in every tray share a leaf.
     """
 
     gpus: int
@@ -96,12 +97,12 @@ class Fabric:
 
     @property
     def distinct_hosts(self) -> int:
-        """The number of hosts in a unit that traffic from other leaves reaches over different links."""
+        """The number of hosts of a unit that other leaves reach over distinct uplinks."""
         return self.hosts // self.oversubscription
 
 
 class Port(NamedTuple):
-    """A port: egress or ingress of a NIC, or the uplink or downlink of a leaf that serves this NIC first."""
+    """A port: a NIC's egress or ingress, or a leaf's uplink or downlink numbered like the NIC."""
 
     kind: str
     host: int

@@ -25,7 +25,7 @@ from synth.simulation import replay
 __all__ = ["MOST_PLAN_OPERATIONS", "RUNTIMES", "fastest_loadable"]
 
 RUNTIMES = ("msccl", "rccl", "mscclpp")
-# A plan is proven in O(operations²): so many take ten seconds and 2.4 GB.
+# Proving a plan takes O(operations²): this many operations take ten seconds and 2.4 GB.
 MOST_PLAN_OPERATIONS = 70_000
 # Compiling more sends takes many seconds, and no runtime here has room for so many steps.
 _MOST_SENDS = 40_000
@@ -86,7 +86,7 @@ def _synthesis(
     limit: str,
     tried: int,
 ) -> Synthesis:
-    """Return the result of the search with ``schedule``, proven, in place of the fastest."""
+    """Return the search result; ``schedule``, proven, replaces a fastest that cannot be loaded."""
     outcome = fastest.listed.outcome
     assert outcome is not None
     loaded = Loaded(runtime, program, plan, outcome.percent_of_optimal, limit, tried)

@@ -22,7 +22,7 @@ _MOST_CULPRITS, _MOST_ROWS = 12, 24
 
 
 def pictures(certificate: Certificate, width: int) -> Iterator[Drawing]:
-    """Yield the costs of culprits, then the collectives beside their bounds, each if anything is known."""
+    """Yield a picture of the culprits' costs and one of the collectives' bounds, if known."""
     costs = [(one, one.cost) for one in certificate.culprits if one.cost is not None and one.cost.times > 0]
     if costs:
         yield _costs(costs, width)

@@ -18,7 +18,7 @@ __all__ = ["draw", "lines", "summary"]
 
 # The names of a culprit's lines ("evidence") stand in a column of this width.
 _NAMES = 10
-# Three screens of culprits; the page has all of them, folded.
+# The most culprits to print, about three screens. The page has all of them.
 _MOST_CULPRITS = 30
 _STAGES = (
     Column("stage", "name"),
@@ -42,7 +42,7 @@ def lines(
     """Yield the lines: the verdict first, then the culprits, the worst first, then all that was measured.
 
     Sentences are wrapped to ``width`` characters, None leaves them whole. ``changes`` are those since an
-    earlier acceptance, ``written`` the names of files to mention.
+    earlier acceptance. ``written`` has a line about each file that was written.
     """
     yield from _wrapped("", acceptance.headline(certificate), width)
     for number, culprit in enumerate(certificate.culprits[:_MOST_CULPRITS], start=1):

@@ -20,7 +20,7 @@ _MOST_RANKS = 64
 
 
 def summary(source: str, found: list[Evidence], log: NcclLog | None) -> dict[str, Any]:
-    """Return the object of --json: the evidence, and what NCCL's log tells of the job if there was one."""
+    """Return the object of --json: the evidence, and the job that NCCL's log describes, if any."""
     return {
         "source": source,
         "evidence": listed(found),
@@ -50,7 +50,7 @@ def _line(one: dict[str, Any]) -> str:
 
 
 def _job(log: NcclLog) -> dict[str, Any]:
-    """Return plain values; numbers as keys become texts, as JSON has them."""
+    """Return the log as plain values; keys that are numbers become strings, as JSON requires."""
     names = "versions size communicators channels collnet environment warnings"
     hosts = "name nics interface sockets network without_rdma plugin without_plugin gdr nvlink"
     ranks = "rank host device bus_id network nics complete channels nvls_channels p2p_channels graph_channels"
@@ -112,7 +112,7 @@ def _path_lines(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _host_lines(job: dict[str, Any]) -> Iterator[str]:
-    """Yield the NICs and NVLink SHARP of hosts, hosts that are alike in one line."""
+    """Yield a line for each group of hosts that have the same NICs, network and NVLink SHARP."""
     alike: dict[str, list[str]] = {}
     for host in job["hosts"]:
         nics = [f"{nic['name']}:{nic['port']}/{nic['link_layer']}" for nic in host["nics"]]

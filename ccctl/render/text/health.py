@@ -41,7 +41,7 @@ def draw(health: ClusterHealth) -> None:
 
 
 def _differences(health: ClusterHealth) -> Iterator[str]:
-    """Yield each fact that not all hosts have in common, with the hosts of each value, the rarest first."""
+    """Yield each fact that differs between hosts, with the hosts of each value, rarest first."""
     for name in dict.fromkeys(name for one in health.hosts for name in one.alike):
         hosts: dict[str, list[str]] = {}
         for one in health.hosts:
@@ -52,7 +52,7 @@ def _differences(health: ClusterHealth) -> Iterator[str]:
 
 
 def _unread(hosts: tuple[HostHealth, ...]) -> Iterator[str]:
-    """Yield what could not be read, with the hosts on which it could not."""
+    """Yield each fact that could not be read, with the reason and the hosts concerned."""
     found: dict[tuple[str, str], list[str]] = {}
     for one in hosts:
         for pair in one.unread.items():

@@ -1,9 +1,10 @@
 """Results of NVIDIA's diagnostic, ``dcgmi diag -r LEVEL -j``, of DCGM 2 to 4.
 
 DCGM 2 and 3 list results by GPU number under "DCGM GPU Diagnostic", with nulls between them in some versions.
-DCGM 4 lists them by entity (GPU, CPU) under "DCGM Diagnostic", with a summary of each test. With several
-iterations each has a document of its own. Messages of other programs may come before and after.
-The format is that of https://github.com/NVIDIA/DCGM (nvvs/include/NvvsJsonStrings.h, dcgmi/Diag.cpp).
+DCGM 4 lists them by entity (GPU, CPU) under "DCGM Diagnostic", with a summary of each test. If the diagnostic
+ran several iterations, each has an object of its own in the list ``iterations``. Messages of other programs
+may come before and after the JSON. The format is that of https://github.com/NVIDIA/DCGM
+(nvvs/include/NvvsJsonStrings.h, dcgmi/Diag.cpp).
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _WHAT = "the JSON of dcgmi diag -j"
 _NAMED = re.compile(rb'"DCGM (?:GPU )?Diagnostic"\s*:\s*\{')
 # dcgmErrorSeverity_t: 1 "can perform workload, but needs to be monitored", 5 "can be configured".
 _MONITOR, _CONFIGURE = 1, 5
-# dcgmErrorCategory_t: configuration of software and its other errors, such as persistence mode that is off.
-# Errors of hardware that can be "configured" are for example PCIe links of too few lanes.
+# dcgmErrorCategory_t 3 and 8: wrong configuration and other errors of software, such as persistence mode that
+# is off. Other categories do not count as settings, because hardware errors may "be configured" too, such as
+# a PCIe link of too few lanes.
 _SETTINGS = frozenset({3, 8})
 # Messages (dcgmlib/dcgm_errors.h) with the measured and the required number, and their unit.
 _NUMBER = r"([0-9]{1,12}(?:\.[0-9]{1,6})?)"
@@ -96,12 +98,13 @@ class _Document(_Iteration):
 
 def is_dcgm(content: bytes) -> bool:
     """Return whether ``content`` is the JSON of ``dcgmi diag``."""
-    # DCGM 4 writes the entity groups before the results, and a program may write before both.
+    # Search all of the content: DCGM 4 writes the entity groups before the results, and another program may
+    # write before both.
     return _NAMED.search(content) is not None
 
 
 def dcgm_evidence(content: bytes, source: str, host: str = "") -> list[Evidence]:
-    """Return the tests that failed, warned or were skipped; the document names no host.
+    """Return the tests that failed, warned or were skipped; ``host`` is not named in the JSON.
 
     Raises DataError if it is not a document of ``dcgmi diag -j``.
     """
@@ -122,7 +125,7 @@ def _of_run(run: _Diagnostic, host: str, graded: bool) -> Iterator[Evidence]:
     skipped: list[str] = []
     tests = (test for category in run.test_categories if category for test in category.tests if test)
     for test in tests:
-        # The summary repeats the errors of the entities, and is alone only where a test has no entity.
+        # The summary repeats the errors of the entities, so it is used only for a test without entities.
         results = [one for one in test.results if one] or [test.test_summary or _Result()]
         for result in results:
             yield from _of_result(test.name, result, host, graded)
@@ -153,7 +156,7 @@ def _text(test: str, status: str, error: _Error) -> str:
 
 
 def _measured(warning: str) -> tuple[float | None, str, float | None]:
-    """Return (measured, unit, required) of messages that tell them."""
+    """Return (measured, unit, required) from a message that states them, else no numbers."""
     for pattern, unit in _MEASURED:
         if found := pattern.search(warning):
             return float(found[1]), unit, float(found[2])
@@ -163,8 +166,8 @@ def _measured(warning: str) -> tuple[float | None, str, float | None]:
 def _severity(status: str, error: _Error, graded: bool) -> Severity:
     """Return "remark" for a warning, and for an error of DCGM 4 with which the GPU may go on working.
 
-    The JSON of DCGM 4 calls warnings failures, too, and grades errors instead. Earlier versions call a
-    failure what is one, and grade nearly all errors alike.
+    The JSON of DCGM 4 reports warnings as failures, too, and grades errors by severity instead. Earlier
+    versions report only real failures as such, but give nearly all errors the same severity.
     """
     harmless = error.error_severity == _MONITOR or (
         error.error_severity == _CONFIGURE and error.error_category in _SETTINGS

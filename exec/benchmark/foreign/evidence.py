@@ -1,7 +1,7 @@
 """Evidence: one thing that another tool found wrong with a host or a part of it.
 
-Parsers of health checks, diagnostics and logs return lists of it, so that a verdict can cite all of them in
-the same way.
+Parsers of health checks, diagnostics and logs return lists of `Evidence`, so that a verdict can cite the
+findings of every tool in the same form.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ __all__ = ["START_BYTES", "Evidence", "Severity", "decoded_json", "text_of", "wo
 
 Severity = Literal["fault", "remark"]
 T = TypeVar("T")
-# The beginning of a file that a format is recognized by: all formats name themselves in their first lines.
+# Bytes at the start of a file in which its format is looked for. Every format names itself in its first
+# lines.
 START_BYTES = 1 << 16
-# A message of a tool is cut here; longer ones are dumps of memory or of whole commands.
+# Most characters that are kept of a tool's message. Longer messages are dumps of memory or of whole commands.
 _MOST_CHARACTERS = 400
 
 
@@ -33,8 +34,8 @@ class Evidence:
     ``host`` is "" if the tool does not name it. ``part`` names the device, pair or setting ("GPU 3",
     "mlx5_0", "rank 4"). ``kind`` is a stable word ("diagnostic", "copy_rate", "socket_fallback"…). A "fault"
     speaks against accepting the part, a "remark" does not. ``text`` is one sentence. ``value`` is the
-    measured number in ``unit``, ``normal`` the number that it should have; None where the tool gives none.
-    ``source`` is the file that it stands in, "" if it follows from several.
+    measured number in ``unit``, and ``normal`` is what it should be; each is None if the tool does not give
+    it. ``source`` is the file that holds the finding, "" if the finding follows from several files.
     """
 
     tool: str
@@ -52,7 +53,7 @@ class Evidence:
 def worst_first(found: Iterable[Evidence]) -> list[Evidence]:
     """Return the findings, faults first, otherwise in the given order.
 
-    Findings that only differ in their files are told once if they name their host.
+    Findings that differ only in ``source`` are returned once if they name a host.
     """
     distinct: dict[Evidence, Evidence] = {}
     for one in found:

@@ -1,9 +1,9 @@
 """Results of the health checks of Meta's GPU Cluster Monitoring (gcm, the package gpucm).
 
-Its exporter "stdout" writes a JSON list of results for each check, its exporter "file" a line for each
-result, whose fields are sorted by type ("int", "double", "normal", "tags"). The formats are those of
-https://github.com/facebookresearch/gcm (gcm/schemas/health_check/log.py, gcm/exporters/). Results are those
-of Nagios: 0 is fine, 1 a warning, 2 critical, 3 unknown.
+The exporter "stdout" writes a JSON list of results for each check. The exporter "file" writes each result as
+one line of JSON, with its fields grouped by type ("int", "double", "normal", "tags"). The formats are those
+of https://github.com/facebookresearch/gcm (gcm/schemas/health_check/log.py, gcm/exporters/). A result is an
+exit code of Nagios: 0 is fine, 1 a warning, 2 critical, 3 unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ __all__ = ["gcm_evidence", "is_gcm"]
 
 _TOOL = "gcm"
 _WHAT = "results of gcm's health checks"
-# A result is on one line, after and before what the check itself prints.
+# The start of a line that holds a result. Output of the check itself may stand on the lines before and after
+# it.
 _RESULT = re.compile(rb'^[ \t]*[\[{][^\n]{0,4096}"health_check"\s*:', re.MULTILINE)
 _OK = 0
 _TOLD: dict[int, tuple[Severity, str]] = {
@@ -47,7 +48,7 @@ class _Check(msgspec.Struct):
 
 
 class _Sorted(msgspec.Struct):
-    """One result whose fields are sorted by type."""
+    """One result of the exporter "file", whose fields are grouped by type."""
 
     integers: dict[str, int] = msgspec.field(name="int")
     texts: dict[str, str] = msgspec.field(name="normal")
@@ -59,9 +60,9 @@ def is_gcm(content: bytes) -> bool:
 
 
 def gcm_evidence(content: bytes, source: str) -> list[Evidence]:
-    """Return the checks that warned or failed; lines of text between results are passed over.
+    """Return evidence of each check whose result is not 0; lines that are not JSON are skipped.
 
-    Raises DataError for JSON that is no result, and where there is none.
+    Raises DataError for JSON that is not a result, and for content without any result.
     """
     checks = [
         check

@@ -1,9 +1,10 @@
 """Logs of NCCL and RCCL (NCCL_DEBUG=INFO or WARN), of one rank or of many, mixed or concatenated.
 
-Each line names host, process, thread and GPU. A thread that initializes a communicator names it first
-(NCCL 2.18 and later) or last (earlier versions). Its lines on channels, rings and trees belong to that one.
-The formats are those of https://github.com/NVIDIA/nccl (src/debug.cc, src/init.cc, src/graph, src/transport)
-from 2.4 to 2.28, and of https://github.com/aws/aws-ofi-nccl.
+Each line names host, process, thread and GPU. A thread that initializes a communicator logs the
+communicator's name before its other lines (NCCL 2.18 and later) or after them (earlier versions). The
+thread's lines on channels, rings and trees belong to that communicator. The formats are those of
+https://github.com/NVIDIA/nccl (src/debug.cc, src/init.cc, src/graph, src/transport) from 2.4 to 2.28, and of
+https://github.com/aws/aws-ofi-nccl.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ from probes.base import DataError
 __all__ = ["is_nccl_debug", "parse_nccl_debug"]
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
-# No line that is read here is longer.
+# Bytes that are read of a line, and of its head, the part before "NCCL INFO": no line that is parsed here is
+# longer, and no head that _HEAD matches. _MOST_RANKS is more ranks than any communicator has.
 _MOST_LINE = 8192
 _MOST_HEAD = 640
 _MOST_RANKS = 1 << 20
-# Bounds on what a log may hold, so that one of random lines cannot fill the memory.
+# Most paths of a communicator (also most lines kept until their communicator is known), most distinct
+# warnings, and most communicators, variables and choices. They keep a log of random lines from filling the
+# memory.
 _MOST_PATHS, _MOST_WARNINGS, _MOST_KINDS = 1 << 21, 10_000, 100_000
 _HEAD = re.compile(
     r"(?:^|[\s\]>|:])(?P<host>[^\s:\[\]<>|]{1,253}):(?P<pid>[0-9]{1,10}):(?P<thread>[0-9]{1,10}) "
@@ -67,7 +71,7 @@ _PATTERN = re.compile(
     r"Pattern (?P<pattern>[0-9]{1,2}), crossNic [0-9]{1,2}, nChannels (?P<channels>[0-9]{1,4}), "
     r".{0,80}?type (?P<inside>[A-Z0-9]{2,4})/(?P<outside>[A-Z0-9]{2,4})"
 )
-# Rings are NCCL_TOPO_PATTERN_RING.
+# The number by which the log names the pattern of rings: NCCL_TOPO_PATTERN_RING.
 _RING_PATTERN = "4"
 _ENVIRONMENT = re.compile(r"(NCCL_[A-Z0-9_]{1,60}) set (?:by environment )?to (.{0,200}?)\.?")
 _NIC = re.compile(r"([A-Za-z][\w.-]{0,40}):([0-9]{1,3})(?::[0-9]{0,6}){0,2}/([A-Za-z]{2,20})")
@@ -92,7 +96,8 @@ _CHOICE = re.compile(
     r"Algo (?P<algorithm>\w{1,40}) proto (?P<protocol>\w{1,20})"
     r"(?: .{0,40}?\{(?P<low>[0-9]{1,4})\.\.(?P<high>[0-9]{1,4})\})?"
 )
-# NCCL before 2.26 writes numbers (NCCL_ALGO_*, NCCL_PROTO_* in src/include/device.h).
+# NCCL before 2.26 logs algorithms and protocols as numbers (NCCL_ALGO_*, NCCL_PROTO_* in
+# src/include/device.h), which are the positions of these names.
 _ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "Simple")
 _NO_P2P = re.compile(
@@ -129,7 +134,7 @@ class _Member:
 
 @dataclass
 class _PathLines:
-    """The lines on one path; ``gdr`` counts those of each end with and without GPU Direct RDMA."""
+    """What the lines on one path tell; ``gdr`` counts them by (end, uses GPU Direct RDMA)."""
 
     channels: set[int] = field(default_factory=set)
     nics: set[int] = field(default_factory=set)
@@ -139,7 +144,7 @@ class _PathLines:
 
 @dataclass
 class _Communicator:
-    """One communicator; trees map channels to the parent of each rank."""
+    """One communicator; ``trees`` maps each channel to the parent of each rank."""
 
     size: int
     members: dict[int, _Member] = field(default_factory=dict)
@@ -160,7 +165,10 @@ class _ProcessLines:
 
 @dataclass
 class _HostLines:
-    """What the processes of one host tell; ``gdr`` maps a NIC, or a GPU and a NIC, to why it is off."""
+    """What the processes of one host log.
+
+    ``gdr`` maps a NIC, or a GPU and a NIC, to the reason why GPU Direct RDMA is off, "" if it is on.
+    """
 
     processes: dict[str, _ProcessLines] = field(default_factory=lambda: defaultdict(_ProcessLines))
     interface: str = ""
@@ -185,7 +193,8 @@ class _WarningLines:
 def parse_nccl_debug(files: Mapping[str, bytes]) -> NcclLog:
     """Return what the log of one job tells; ``files`` maps names to contents, in any order.
 
-    Raises DataError where no file has a line of NCCL's log, and for more ranks than a job can have.
+    Raises DataError if no file has a line of NCCL's log, if a communicator has more than 2^20 ranks, or if a
+    rank's number is not below its communicator's size.
     """
     reader = _Reader(next(iter(files), ""))
     for content in files.values():
@@ -225,7 +234,8 @@ class _Reader:
         self._versions: dict[str, set[str]] = defaultdict(set)
         self._hosts: dict[str, _HostLines] = defaultdict(_HostLines)
         self._communicators: dict[str, _Communicator] = {}
-        # The communicator that a thread, or any thread of the GPU's process, is in.
+        # (Name of the communicator, rank) that a thread named last, and that any thread of the same process
+        # and GPU named last.
         self._of_thread: dict[_Thread, tuple[str, int]] = {}
         self._of_gpu: dict[tuple[str, str, int], tuple[str, int]] = {}
         # Lines of threads that have not named their communicator yet.
@@ -237,7 +247,7 @@ class _Reader:
         self._collnet: set[str] = set()
 
     def read(self, line: bytes) -> None:
-        """Take one line into account; lines that are not of NCCL are passed over."""
+        """Take one line into account; without NCCL INFO or WARN, only a version is read from it."""
         at = line.find(_INFO)
         warned = at < 0 and (at := line.find(_WARN)) >= 0
         if at < 0:
@@ -290,7 +300,8 @@ class _Reader:
         if not rank < size <= _MOST_RANKS:
             problem = f"expected at most {_MOST_RANKS} ranks, numbered from 0, found rank {rank} of {size}"
             raise DataError(self._source, [problem])
-        # Without an identifier, communicators of equal size count as one, but for the colors of a split.
+        # Without an identifier, communicators of the same size count as one, unless the colors of their
+        # splits differ.
         name = found["id"] or f"{size} ranks {found['color'] or ''}"
         if name not in self._communicators and len(self._communicators) >= _MOST_KINDS:
             return
@@ -324,10 +335,11 @@ class _Reader:
         elif pattern := _PATTERN.match(text):
             self._hosts[origin.host].inside.add(pattern["inside"])
             if pattern["pattern"] == _RING_PATTERN and member is not None:
-                # A second graph with more channels may follow, on which NCCL then decides.
+                # A line on a second graph with more channels may follow; the last line counts.
                 member.graph_channels = int(pattern["channels"])
         elif (channels := _CHANNELS.match(text)) and member is not None:
-            # This comes last but for the line that says so, which may be torn.
+            # Only the line "Init COMPLETE" comes after this one. That line may be torn, so this one counts as
+            # the end of the initialization as well.
             member.complete, member.channels = True, int(channels[1])
             member.nvls_channels = int(channels[2]) if channels[2] else None
             member.p2p_channels = int(channels[3])
@@ -347,11 +359,12 @@ class _Reader:
         """Return what was gathered; raises DataError if there was no line of NCCL."""
         if not self._lines:
             raise DataError(self._source, ["expected a log of NCCL (NCCL_DEBUG=INFO), found no line of it"])
-        # Old versions end with the communicator's line, which a log that was cut off lacks.
+        # Earlier versions name the communicator last, so a log that was cut off may never name it. Lines
+        # without a communicator are collected in one without a name.
         for origin, text in (line for early in self._early.values() for line in early):
             self._add(self._communicators.setdefault("", _Communicator(0)), -1, origin, text)
         largest = max(self._communicators.values(), key=lambda own: own.size, default=_Communicator(0))
-        # A torn line has no host.
+        # A torn line has no host; the entry without a name counts only if no line names a host.
         named = {name for name in self._hosts if name} or {""}
         ranks = tuple(
             NcclRank(
@@ -536,13 +549,16 @@ def _paths(own: _Communicator) -> tuple[NcclPath, ...]:
 
 
 def _is_direct(lines: _PathLines, end: str) -> bool | None:
-    """Return whether an end uses GPU Direct RDMA as most of its lines tell; some may be torn."""
+    """Return whether most lines of an end tell of GPU Direct RDMA; None without lines.
+
+    The majority decides because some lines may be torn.
+    """
     direct, other = lines.gdr[end, True], lines.gdr[end, False]
     return direct > other if direct + other else None
 
 
 def _ranges(choices: Mapping[tuple[str, int], tuple[str, str, int | None]]) -> tuple[NcclChoice, ...]:
-    """Return the choices, with sizes of one collective that share a choice joined."""
+    """Return the choices; those of neighboring sizes of a collective are joined if they agree."""
     return tuple(_joined(sorted((kind, size, *choice) for (kind, size), choice in choices.items())))
 
 

@@ -30,9 +30,10 @@ __all__ = [
 _TOOL = "NCCL"
 _MOST_NAMED = 8
 _SOCKET = "NET/Socket"
-# Interfaces of containers and virtual machines, and the loopback, end at their host.
+# Interfaces that other hosts cannot reach: the loopback, and those of containers and virtual machines.
 _LOCAL = re.compile(r"lo$|docker|virbr|veth|br-[0-9a-f]{12}|cni|flannel")
-# Warnings that name their cause: pattern, stable word, severity, and what it means.
+# Warnings with a known cause: pattern, kind of the evidence, severity, meaning. The first pattern that
+# matches counts.
 _KNOWN: tuple[tuple[re.Pattern[str], str, Severity, str], ...] = (
     (
         re.compile(r"Got completion.*(?:status=12\b|\(12\))"),
@@ -96,10 +97,11 @@ class NcclNic:
 class NcclHost:
     """One host.
 
-    ``nics`` are those of most of its processes. ``interface`` carries the set-up of connections, ``sockets``
-    may carry data. ``gdr`` maps a NIC ("mlx5_0"), or a GPU and a NIC, to the reason
-    why GPU Direct RDMA is off, "" if it is on. ``nvls`` maps GPUs to whether they have NVLink SHARP.
-    ``nvlink`` tells whether NCCL found NVLinks between GPUs, None if the log does not say.
+    ``nics`` are the ports that most of its processes name. ``interface`` is the interface over which
+    connections are set up, and ``sockets`` are the interfaces that may carry data. ``gdr`` maps a NIC
+    ("mlx5_0"), or a GPU and a NIC, to the reason why GPU Direct RDMA is off, "" if it is on. ``nvls`` maps
+    GPUs to whether they have NVLink SHARP. ``nvlink`` tells whether NCCL found NVLinks between GPUs, None if
+    the log does not say.
     """
 
     name: str
@@ -120,9 +122,9 @@ class NcclHost:
 class NcclRank:
     """One rank of the largest communicator.
 
-    ``nics`` names the ports that its process found ("mlx5_0:1"), () if its log does not say.
-    ``complete`` tells whether its initialization ended. ``graph_channels`` are the channels that its search
-    for rings found; NCCL uses the least of all ranks.
+    ``nics`` names the ports that its process found ("mlx5_0:1"), () if its log does not say. ``complete``
+    tells whether its initialization ended. ``graph_channels`` is the number of channels that its search for
+    rings found; NCCL uses the least number of all ranks.
     """
 
     rank: int
@@ -143,8 +145,8 @@ class NcclPath:
     """The connection from one rank to another: "P2P/CUMEM", "SHM", "NET/IB"…, and the channels on it.
 
     ``nics`` are the numbers of the NICs that send and ``receiving_nics`` of those that receive. ``gdr`` and
-    ``receiving_gdr`` tell whether they reach the memory of the GPU directly, None inside a host and where the
-    log of that end is missing.
+    ``receiving_gdr`` tell whether the NICs of that end access the GPU's memory directly; None inside a host,
+    or if the log of that end is missing.
     """
 
     source: int
@@ -171,7 +173,7 @@ class NcclChoice:
 
 @dataclass(frozen=True)
 class NcclWarning:
-    """A warning, how often it was logged (numbers in it apart), and on which hosts."""
+    """A warning, how often it was logged (whatever the numbers in its text), and on which hosts."""
 
     text: str
     count: int
@@ -184,7 +186,7 @@ class NcclLog:
 
     ``versions`` maps each version to the hosts that run it, ``environment`` each variable to its values and
     their hosts. ``rings`` maps channels to ranks in order, ``trees`` maps them to the parent of each rank (-1
-    for the root). ``collnet`` names the networks that do sums (SHARP).
+    for the root). ``collnet`` names the networks that reduce data themselves (SHARP).
     """
 
     versions: Mapping[str, tuple[str, ...]]
@@ -202,7 +204,7 @@ class NcclLog:
     warnings: tuple[NcclWarning, ...]
 
     def findings(self, topology: Topology | None = None) -> list[Evidence]:
-        """Return what is wrong or unusual, in sentences; ``topology`` is that of its hosts."""
+        """Return what is wrong or unusual; ``topology`` is that of the job's hosts."""
         return worst_first(
             [
                 *_warnings(self),
@@ -271,8 +273,8 @@ def _versions(log: NcclLog) -> Iterator[Evidence]:
 
 
 def _sockets(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
-    """Yield the hosts whose traffic goes over sockets, with the reason if the log tells one."""
-    # Each end logs its own line.
+    """Yield hosts that use sockets or lack others' RDMA devices, with the reason if logged."""
+    # Each end of a path logs its own line. An end without numbers of NICs has no line in the log.
     pairs = Counter(
         log.host_of(rank)
         for path in log.paths
@@ -305,7 +307,7 @@ def _sockets(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
 
 
 def _interfaces(log: NcclLog) -> Iterator[Evidence]:
-    """Yield the hosts of a job on several that use interfaces which no other host can reach."""
+    """Yield hosts that use interfaces which others cannot reach, if there are several hosts."""
     if len({rank.host for rank in log.ranks}) < 2:
         return
     for host in log.hosts:
@@ -329,9 +331,10 @@ def _reason(log: NcclLog, host: str, names: Iterable[str]) -> str:
 
 
 def _rdma_nics(topology: Topology | None, host: str) -> dict[str, Nic]:
-    """Return the NICs of a host that do RDMA and whose link is up, by NCCL's names, as the topology has them.
+    """Return a host's RDMA NICs in the topology, by NCCL's names, without those whose link is down.
 
-    NCCL's own file names RDMA devices as NICs, and counts their ports from 1, but those of sockets from 0.
+    A topology that was read from NCCL's own file has RDMA devices as NICs. That file counts their ports from
+    1 and those of sockets from 0, so a NIC with port 0 does no RDMA.
     """
     machine = host_named(topology, host) if topology else None
     return {
@@ -344,7 +347,7 @@ def _rdma_nics(topology: Topology | None, host: str) -> dict[str, Nic]:
 
 
 def _nics(log: NcclLog) -> Iterator[Evidence]:
-    """Yield the hosts with other NICs than most, and those whose own processes differ."""
+    """Yield ranks with other NICs than most of their host, and hosts with other NICs than most."""
     names = {
         host.name: tuple(f"{nic.name}:{nic.port}" for nic in host.nics) for host in log.hosts if host.nics
     }
@@ -357,7 +360,7 @@ def _nics(log: NcclLog) -> Iterator[Evidence]:
     if len(names) < 2:
         return
     counts = Counter(names.values())
-    # Of two hosts that differ, the one with more NICs is taken as normal.
+    # If two sets of NICs are equally frequent, the larger one counts as normal.
     usual = max(counts, key=lambda nics: (counts[nics], len(nics)))
     for name, own in names.items():
         if own == usual:
@@ -372,7 +375,10 @@ def _nics(log: NcclLog) -> Iterator[Evidence]:
 
 
 def _unused_nics(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
-    """Yield the NICs of the topology that NCCL leaves out though they are as fast as those that it uses."""
+    """Yield the topology's RDMA NICs that NCCL leaves out, and NCCL's NICs that the topology lacks.
+
+    A NIC that is slower than all those that NCCL uses is not counted as left out.
+    """
     for host in log.hosts:
         used = {nic.name for nic in host.nics}
         known = _rdma_nics(topology, host.name)
@@ -421,7 +427,7 @@ def _why_not_direct(log: NcclLog, host: NcclHost) -> str:
 
 
 def _on_nvlink(log: NcclLog, pairs: Iterable[tuple[int, int]], machine: Host | None) -> list[tuple[int, int]]:
-    """Return the pairs of ranks between whose GPUs the topology has NVLinks."""
+    """Return the pairs of ranks whose GPUs are connected by NVLink in the topology."""
     if machine is None:
         return []
     gpus = {gpu.bus_id: gpu for gpu in machine.gpus}
@@ -483,7 +489,7 @@ def _gdr_cause(reasons: Iterable[str]) -> str:
 
 
 def _nvls(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
-    """Yield the hosts without NVLink SHARP if other GPUs have it, or if the topology has its switches."""
+    """Yield hosts with GPUs without NVLink SHARP, if others have it or the topology supports it."""
     has = [host.name for host in log.hosts if any(host.nvls.values())]
     for host in log.hosts:
         off = [gpu for gpu, on in host.nvls.items() if not on]
@@ -500,13 +506,13 @@ def _nvls(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
 
 
 def _has_sharp(machine: Host) -> bool:
-    """Return whether GPUs from Hopper on (sm_90) are on NVSwitches."""
+    """Return whether a host has NVSwitches and a GPU of Hopper (sm_90) or later."""
     new = any(re.fullmatch(r"sm_(?:9[0-9]|1[0-9]{2})[a-z]?", gpu.arch) for gpu in machine.gpus)
     return new and any(link.target_kind == "switch" for link in machine.fabric)
 
 
 def _channels(log: NcclLog) -> Iterator[Evidence]:
-    """Yield the ranks with fewer channels than most, of which NCCL takes the least for all."""
+    """Yield the ranks with fewer channels than most; NCCL uses the least number for all ranks."""
     for name, what in (("graph_channels", "its search found"), ("channels", "it uses")):
         counts = {one.rank: value for one in log.ranks if (value := getattr(one, name)) is not None}
         if len({*counts.values()}) < 2:

@@ -32,19 +32,20 @@ __all__ = ["CopyRates", "CopyTest", "is_nvbandwidth", "nvbandwidth_evidence", "p
 
 _TOOL = "nvbandwidth"
 _WHAT = "the JSON of nvbandwidth -j"
-# One of the 18 NVLinks of an H100 that is down takes 5.6 % of its rate; rates in the README of nvbandwidth
-# differ by less than 0.7 % on a sound host.
+# A value is slow below this share of the normal rate. An H100 with one of its 18 NVLinks down loses 5.6 % of
+# its rate. On a sound host, the rates in nvbandwidth's README differ by less than 0.7 %.
 _LOW = 0.95
-# A PCIe link that came up with half its lanes or one generation lower has half its rate. A loss of a quarter
-# or more is nearer to that than to noise.
+# A value is a fault below this share of the normal rate. A PCIe link that came up with half its lanes or one
+# generation lower has half its rate, and a loss of more than a quarter is nearer to that than to noise.
 _VERY_LOW = 0.75
-# With fewer values a median is not what is normal.
+# Fewest values whose median counts as normal.
 _LEAST_VALUES = 4
-# A matrix is of one kind of path if this share of its pairs is within 5 % of the median. Otherwise paths
-# differ, for example across CPU sockets, and single pairs are only judged with a topology.
+# If at least this share of a matrix's pairs is within 5 % of their median, all pairs have the same kind of
+# path. Otherwise paths differ, for example across CPU sockets, and single pairs are only judged with a
+# topology.
 _SAME_SHARE = 0.75
 _MOST_GPUS = 4096
-# A GPU in the list: 0: NVIDIA H100 (00000000:1b:00): (gpu01)
+# Parts of an entry of the "GPU Device list", such as 0: NVIDIA H100 (00000000:1b:00): (gpu01)
 _NUMBER = re.compile(r"([0-9]{1,6}):")
 _BUS = re.compile(r"\(([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2})\)")
 _HOST = re.compile(r"\(([^():\s]{1,253})\)\s*$")
@@ -86,7 +87,11 @@ class CopyTest:
 
 @dataclass(frozen=True)
 class CopyRates:
-    """All tests of a run, ``hosts`` and ``bus_ids`` by number of the GPU, and why tests ``failed``."""
+    """All tests of a run.
+
+    ``hosts`` and ``bus_ids`` are by number of the GPU; ``failed`` maps each failed test to the reason, and ""
+    to that of the whole run.
+    """
 
     tests: tuple[CopyTest, ...]
     hosts: Mapping[int, str]
@@ -121,7 +126,7 @@ def parse_nvbandwidth(content: bytes, source: str) -> CopyRates:
 def nvbandwidth_evidence(
     content: bytes, source: str, host: str = "", topology: Topology | None = None
 ) -> list[Evidence]:
-    """Return tests that failed, GPUs and pairs whose copies are slower than the others', or than their path.
+    """Return failed tests, and GPUs and pairs that copy slower than the others or than their path.
 
     ``host`` is used where the document does not name the host of a GPU. Raises DataError if the content is
     not the JSON of nvbandwidth.
@@ -148,7 +153,8 @@ def _values(case: _TestCase, source: str) -> dict[tuple[int, int], float]:
         raise DataError(
             source, [f"testcases {case.name[:60]!r}: expected a matrix of at most {_MOST_GPUS} GPUs"]
         )
-    # Tests in both directions append the matrix of each direction, and that of the sum at the end.
+    # A bidirectional test writes the matrices of both directions and then that of their sum. Only the last
+    # one is read.
     columns = max((len(row or []) for row in rows), default=0)
     if "bidirectional" in case.name and columns and len(rows) > columns and len(rows) % columns == 0:
         rows = rows[-columns:]
@@ -156,14 +162,15 @@ def _values(case: _TestCase, source: str) -> dict[tuple[int, int], float]:
     for at, row in enumerate(rows):
         for column, cell in enumerate(row or []):
             value = decimal(cell.strip()[:40]) if isinstance(cell, str) else cell
-            # Early versions write 0 where later ones write N/A, and no rate is beyond 1e9 GB/s.
+            # For cells without a value, early versions write 0 and later ones N/A. No rate in GB/s or latency
+            # in ns reaches 1e9.
             if value is not None and 0 < value < 1e9:
                 found[at, column] = float(value)
     return found
 
 
 def _devices(body: _Body) -> tuple[dict[int, str], dict[int, str]]:
-    """Return (host by number of the GPU, bus id by number)."""
+    """Return two maps by number of the GPU: its host, and its bus id."""
     hosts: dict[int, str] = {}
     bus_ids: dict[int, str] = {}
     for line in (line[:_MOST_CHARACTERS] for line in body.devices or []):
@@ -178,20 +185,21 @@ def _devices(body: _Body) -> tuple[dict[int, str], dict[int, str]]:
 
 
 def _only(hosts: Mapping[int, str]) -> str:
-    """Return the host of all GPUs; "" if there are several."""
+    """Return the only host of all GPUs; "" if there are several or none."""
     named = set(hosts.values())
     return named.pop() if len(named) == 1 else ""
 
 
 def _share(test: CopyTest, value: float, normal: float) -> float:
-    """Return how good a value is relative to the normal one: below 1 is worse."""
+    """Return the ratio of a value to the normal one, inverted for latencies: below 1 is worse."""
     return normal / value if test.unit == "ns" else value / normal
 
 
 def _slow_gpus(test: CopyTest) -> dict[int, tuple[float, float]]:
-    """Return (its median, the median of all GPUs) of each GPU whose row or column is slower than the others.
+    """Return (own median, median of all GPUs' medians) of each GPU with a slow row or column.
 
-    The median of a row hides a single slow pair, and a slow GPU does not lower those of its peers.
+    A single slow pair hardly changes the median of a row, and a slow GPU hardly changes the medians of its
+    peers.
     """
     found: dict[int, tuple[float, float]] = {}
     for axis in (0, 1) if test.between_gpus else (1,):
@@ -221,7 +229,7 @@ def _gpu_evidence(
 
 
 def _slow_pairs(test: CopyTest, slow: Set[int], rates: CopyRates, host: str) -> Iterator[Evidence]:
-    """Yield the pairs of sound GPUs that are slower than the others, if all pairs are of one kind."""
+    """Yield the pairs without ``slow`` GPUs that are slower than the median, if most are alike."""
     pairs = {
         pair: value
         for pair, value in test.values.items()
@@ -261,8 +269,9 @@ def _evidence(test: CopyTest, part: str, host: str, text: str, value: float, nor
 
 
 def _below_path(test: CopyTest, rates: CopyRates, host: str, topology: Topology) -> Iterator[Evidence]:
-    """Yield the pairs of GPUs that copy less than their path carries in one direction."""
-    # A copy in both directions at once, or of all GPUs at once, shares parts of the path.
+    """Yield the pairs of GPUs that copy at less than 75 % of what their path carries one way."""
+    # Tests in both directions at once, or of all GPUs at once, are left out: their copies share parts of the
+    # path.
     if not test.between_gpus or test.unit != "GB/s" or "bidirectional" in test.name or "all" in test.name:
         return
     machine = host_named(topology, _only(rates.hosts) or host)
@@ -282,7 +291,7 @@ def _below_path(test: CopyTest, rates: CopyRates, host: str, topology: Topology)
 
 
 def _names_of(machine: Host, rates: CopyRates) -> dict[int, str]:
-    """Return the topology's name of each GPU, by bus id where both know it, else by number."""
+    """Return the topology's name of each GPU, by bus id if both know any, else by number."""
     by_bus = {gpu.bus_id: gpu for gpu in machine.gpus}
     by_index = {gpu.index: gpu for gpu in machine.gpus}
     known = by_bus.keys() & {*rates.bus_ids.values()}

@@ -1,9 +1,10 @@
-"""Results of Microsoft's SuperBench: those of its benchmarks, and its own diagnosis of them.
+"""Output of Microsoft's SuperBench: the results of its benchmarks, and its diagnosis of them.
 
-``results-summary.jsonl`` has a line of metrics for each node; the file of one node is one object. A metric
-is ``benchmark/name``, with ``:rank`` if each rank has its own. The diagnosis (``sb result diagnosis``) names
-nodes that break a rule. The formats are those of https://github.com/microsoft/superbenchmark (superbench/
-runner/runner.py, superbench/analyzer/data_diagnosis.py).
+``results-summary.jsonl`` has a line of metrics for each node; the results file of a single node is one JSON
+object. A metric is ``benchmark/name``, with ``:rank`` if each rank has its own. The diagnosis (``sb result
+diagnosis``) names nodes that break a rule. The formats are those of
+https://github.com/microsoft/superbenchmark (superbench/ runner/runner.py,
+superbench/analyzer/data_diagnosis.py).
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ __all__ = ["is_superbench", "superbench_evidence"]
 _TOOL = "SuperBench"
 _WHAT = "the results of SuperBench"
 _RETURN_CODE = "return_code"
-# Columns of a diagnosis in JSON lines and in JSON.
+# Names of two columns of a diagnosis, each as written in JSON lines and in JSON.
 _DETAILS = ("Defective Details", "diagnosis/issue_details")
 _CATEGORIES = ("Category", "diagnosis/category")
-# The rules in SuperBench's own documentation call a node defective from 5 % on.
+# Loss against the median above which a metric is reported: the rules in SuperBench's documentation call a
+# node defective from 5 % on.
 _WORSE = 0.05
-# A PCIe link or a NIC that came up with half its lanes halves a rate. A loss of a quarter or more is nearer
-# to that than to noise.
+# Loss against the median above which a metric is a fault. A PCIe link or a NIC that came up with half its
+# lanes halves a rate, and a loss of more than a quarter is nearer to that than to noise.
 _MUCH_WORSE = 0.25
-# With fewer values a median is not what is normal.
+# Fewest values whose median counts as normal, and most metrics that are accepted.
 _LEAST_VALUES = 4
 _MOST_VALUES = 5_000_000
-# Words in names of metrics, whose last part decides.
+# Words in the last part of a metric's name that tell whether more or less is better.
 _MORE_IS_BETTER = re.compile(
     r"busbw|algbw|(?:^|_)bw(?:_|$)|bandwidth|throughput|tflops|gflops|flops|iops|rate"
 )
@@ -63,7 +65,7 @@ def is_superbench(content: bytes) -> bool:
 
 
 def superbench_evidence(content: bytes, source: str) -> list[Evidence]:
-    """Return benchmarks that failed, metrics far from those of other nodes, and rules that nodes break.
+    """Return failed benchmarks and metrics worse than usual, or the broken rules of a diagnosis.
 
     Raises DataError if the content is neither results nor a diagnosis.
     """
@@ -77,13 +79,13 @@ def superbench_evidence(content: bytes, source: str) -> list[Evidence]:
 
 
 def _rows(content: bytes, source: str) -> Iterator[dict[str, Any]]:
-    """Yield the metrics of each node: of one object, of a list of objects, or of JSON lines."""
+    """Yield the metrics of each node, from one object, a list of objects, or JSON lines."""
     text = content.strip()
     if text.startswith(b"["):
         yield from decoded_json(text, source, list[dict[str, Any]], _WHAT)
         return
     lines = text.splitlines()
-    # One object over several lines ends its first line with a comma, or with the brace that begins it.
+    # If one object spans several lines, its first line ends with a comma or with the opening brace.
     if len(lines) > 1 and not lines[0].rstrip().endswith(b"}"):
         lines = [text]
     for number, line in enumerate(lines, start=1):
@@ -159,11 +161,12 @@ def _base(name: str) -> str:
 
 
 def _direction(name: str) -> int:
-    """Return 1 if more of a metric is better, -1 if less is, 0 if unknown or a figure of a monitor."""
+    """Return 1 if more of a metric is better, -1 if less is, 0 if unknown or of the monitor."""
     if name.startswith("monitor/"):
         return 0
     last = _base(name).rpartition("/")[2].lower()
-    # "steptime" and "allreduce_8_time" are times, though "rate" or "bw" may stand elsewhere in the name.
+    # Words for less come first: names of times, such as "steptime" and "allreduce_8_time", may hold "rate" or
+    # "bw" as well.
     if _LESS_IS_BETTER.search(last):
         return -1
     return 1 if _MORE_IS_BETTER.search(last) else 0
