@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ccctl.acceptance.folder import CERTIFICATE, AcceptanceFolder
 from ccctl.artifacts import codec
+from ccctl.errors import FoundProblem
 from ccctl.render import prometheus
 
 if TYPE_CHECKING:
@@ -37,8 +39,11 @@ def write_outputs(
     }
     for name, (_, content) in files.items():
         folder.keep(name, content)
-    with prometheus.exposed(str(folder.file("accept.prom")), "accept") as exposition:
+    with suppress(FoundProblem), prometheus.exposed(str(folder.file("accept.prom")), "accept") as exposition:
         exports.add_acceptance(exposition, certificate)
+        if certificate.verdict == "refused":
+            # The file states the exit status of the command.
+            raise FoundProblem(certificate.reason)
     told = [f"{name}: {what}" for name, (what, _) in files.items()]
     return (
         *told,

@@ -76,8 +76,15 @@ def terms_of(folder: AcceptanceFolder, asked: Certificate) -> Terms:
 
 
 def _different(certificate: Certificate, again: Certificate) -> list[str]:
+    """Return the fields that the measurements do not give; sentences may be worded in another way."""
+    one, other = map(_without_words, (certificate, again))
     return [
         f"{name}: the measurements give another value"
         for name in certificate.__dataclass_fields__
-        if getattr(certificate, name) != getattr(again, name)
+        if getattr(one, name) != getattr(other, name)
     ]
+
+
+def _without_words(certificate: Certificate) -> Certificate:
+    culprits = tuple(replace(one, text="", evidence=(), remedy="") for one in certificate.culprits)
+    return replace(certificate, reason="", unread={}, culprits=culprits)

@@ -25,16 +25,19 @@ __all__ = ["EXAMPLES", "accept"]
 EXAMPLES = (
     ("ccctl accept -n 4", "four ranks of this host: what is wrong with it, or that nothing is"),
     (
-        "ccctl accept --hosts gpu[001-064]:8 --spec dgx-h100/8x400 -o accepted/",
+        "ccctl accept --hosts 'gpu[001-064]:8' --spec dgx-h100/8x400 -o accepted/",
         "a cluster against what was bought; the folder gets the page, the certificate and all files",
     ),
     (
-        "ccctl accept --hosts gpu[001-064]:8 --plan racks.toml --spares 2 --budget 15m -o accepted/",
+        "ccctl accept --hosts 'gpu[001-064]:8' --plan racks.toml --spares 2 --budget 15m -o accepted/",
         "racks as planned, two hosts may be left out, fifteen minutes",
     ),
-    ("ccctl accept --hosts gpu[001-064]:8 -o accepted/ --resume", "go on after an interruption"),
     (
-        "ccctl accept --hosts gpu[001-064]:8 --since accepted/ -o week2/",
+        "ccctl accept --hosts 'gpu[001-064]:8' --spec dgx-h100/8x400 -o accepted/ --resume",
+        "go on after an interruption, with the same options",
+    ),
+    (
+        "ccctl accept --hosts 'gpu[001-064]:8' --spec dgx-h100/8x400 --since accepted/ -o week2/",
         "the weekly check: what changed since the last acceptance",
     ),
 )
@@ -133,7 +136,9 @@ def accept(options: AcceptOptions) -> None:
     evidence, its cost for a collective, and what to do. Nothing on the hosts is changed.
 
     The verdict is accepted, accepted with remarks, or refused. Exit status 0 if accepted, 1 if refused, and
-    75 if it could not tell, as when the budget was too small.
+    75 if it could not tell, as when the budget was too small or no collective could run.
+
+    Costs are those of the best of the simple published algorithms in the model of the measured links.
 
     With -o, the folder gets index.html (the page to look at first), certificate.json (ccctl verify computes
     it again), the measured artifacts, junit.xml, ctrf.json, drain.sh (for Slurm), conditions.json (for
@@ -207,7 +212,7 @@ def _request(options: AcceptOptions, terms: Terms) -> AcceptanceRequest:
     if (ranks := placed(world)[0]) < 2:
         raise UsageError(
             f"an acceptance tests the links between ranks: expected at least 2, found {ranks}",
-            hint="ccctl accept -n 4 tests this host, --hosts gpu[001-064]:8 a cluster.",
+            hint="ccctl accept -n 4 tests this host, --hosts 'gpu[001-064]:8' a cluster.",
         )
     if options.resume and options.output is None:
         raise UsageError("--resume goes on with the acceptance in a folder: name it with -o")
@@ -244,7 +249,7 @@ def _judged(run: Any, folder: AcceptanceFolder, terms: Terms, options: AcceptOpt
     found = judge(measured, terms, run.stages(), run.skipped)
     found = replace(found, plan=options.plan or "", started=run.started)
     folder.write_certificate(found)
-    return replace(found, files=folder.digests())
+    return folder.certificate() or found
 
 
 def _tell(

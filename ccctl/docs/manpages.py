@@ -32,7 +32,7 @@ _EXIT_STATUS = (
     ("69", "This machine has no GPU, MPI, solver, memory or permission for what was asked."),
     ("70", "A bug in ccctl: please report it."),
     ("73", "An output cannot be written; what was there is unchanged."),
-    ("75", "Another run holds the lock: try later."),
+    ("75", "Another run holds the lock, or an acceptance could not decide: try later."),
     ("78", "A configuration is wrong, or a file hides a package of ccctl."),
     ("124", "The time of --timeout ran out."),
     ("130", "Interrupted."),

@@ -78,12 +78,13 @@ def of_host(certificate: Certificate, host: str) -> list[Culprit]:
 
 
 def cost_text(cost: FaultCost) -> str:
-    """Return the cost of a culprit: the time of a collective without it, and the time now."""
+    """Return the cost of a culprit: the time of a collective now, and once the part is repaired."""
     kind = f"{'an' if cost.collective[:1] in 'aeiou' else 'a'} {cost.collective}"
     now, without = seconds(cost.with_s), seconds(cost.without_s)
     if now == without:
-        return f"{kind} of {size_text(cost.size_bytes)} takes {now} with it and without it"
-    return f"without it {kind} of {size_text(cost.size_bytes)} takes {without} instead of {now}"
+        return f"{kind} of {size_text(cost.size_bytes)} takes {now} now and once it is repaired, by the model"
+    size = size_text(cost.size_bytes)
+    return f"{kind} of {size} takes {now} now, and {without} once it is repaired, by the model"
 
 
 def size_text(size_bytes: int) -> str:
@@ -96,10 +97,13 @@ def spares_text(spares: Spares) -> str:
     """Return which hosts to leave out, and how fast the others are then."""
     hosts, total = list(spares.left_out), spares.kept + len(spares.left_out)
     named = f"{', '.join(hosts[:-1])} and {hosts[-1]}" if len(hosts) > 1 else "".join(hosts)
-    advice = f"leave out {named}" if hosts else "no host needs to be left out"
+    if hosts:
+        advice = f"leave out {named}: the other {spares.kept} of {plural(total, 'host')} reach"
+    else:
+        advice = f"no host needs to be left out: all {plural(total, 'host')} reach"
     return (
-        f"{spares.kept} of {plural(total, 'host')} at {spares.percent:.0f} % of a sound cluster of as many "
-        f"({spares.collective} of {size_text(spares.size_bytes)}): {advice}"
+        f"{advice} {spares.percent:.0f} % of {spares.kept} sound hosts "
+        f"({spares.collective} of {size_text(spares.size_bytes)}, by the model)"
     )
 
 

@@ -87,7 +87,7 @@ def page(
         "Collectives": _whole(certificate),
         "Spares": _list(map(spares_text, certificate.spares)),
         "Hosts": _hosts(certificate),
-        "Not read": _unread(certificate),
+        "Not tested": _unread(certificate),
         "Stages": _stages(certificate),
     }
     written = {name: "".join(block) for name, block in blocks.items()}
@@ -121,7 +121,7 @@ def _verdict(certificate: Certificate) -> Iterator[str]:
         f"{plural(len(certificate.tested), 'host')} tested",
         f"{len(certificate.skipped)} skipped" if certificate.skipped else "",
         plural(certificate.ranks, "rank"),
-        f"beside {certificate.spec}" if certificate.spec else "",
+        f"against {certificate.spec}" if certificate.spec else "",
         f"plan {certificate.plan}" if certificate.plan else "",
     ]
     if span := moments(certificate):
@@ -161,7 +161,9 @@ def _card(culprit: Culprit) -> Iterator[str]:
         yield f"<p class='do'><b>To do:</b> {as_content(culprit.remedy)}</p>"
     if culprit.evidence:
         lines = "".join(f"<li>{as_content(words)}</li>" for words in culprit.evidence)
-        yield f"<details><summary>Evidence ({len(culprit.evidence)})</summary>"
+        # A single line takes no more room than its fold.
+        shown = " open" if len(culprit.evidence) == 1 else ""
+        yield f"<details{shown}><summary>Evidence ({len(culprit.evidence)})</summary>"
         yield f"<ul class='evidence'>{lines}</ul></details>"
     yield "</li>"
 
@@ -170,7 +172,7 @@ def _cost(cost: FaultCost) -> Iterator[str]:
     """Yield the cost in words, and a bar for the time now and one for the time without the culprit."""
     longest = max(cost.with_s, cost.without_s)
     yield f"<div class='cost'><p>{as_content(_capital(cost_text(cost)))}</p>"
-    for name, label, time_s in (("now", "now", cost.with_s), ("sound", "without it", cost.without_s)):
+    for name, label, time_s in (("now", "now", cost.with_s), ("sound", "repaired", cost.without_s)):
         share = 100 * max(0.0, time_s) / longest if longest > 0 else 0.0
         bar = f"<span><i style='width:{share:.1f}%'></i></span>"
         yield f"<div class='bar {name}'><span>{label}</span>{bar}<span>{seconds(time_s)}</span></div>"
@@ -207,7 +209,7 @@ def _hosts(certificate: Certificate) -> Iterator[str]:
     ]
     rows += [(fold(hosts), "skipped", reason) for reason, hosts in skipped_groups(certificate).items()]
     if well:
-        rows.append((fold(well), "well", f"nothing, on {plural(len(well), 'host')}"))
+        rows.append((fold(well), "ok", f"nothing on {plural(len(well), 'host')}"))
     if rows:
         table = table_html(HtmlTable("hosts", ("host", "state", "what was found"), tuple(rows)))
         yield f"<div class='long'>{table}</div>"
@@ -221,7 +223,7 @@ def _unread(certificate: Certificate) -> Iterator[str]:
 
 def _stages(certificate: Certificate) -> Iterator[str]:
     rows = tuple(
-        (stage.name, f"{stage.seconds:.1f} s" if stage.done else "not done", "; ".join(stage.left_out))
+        (stage.label, f"{stage.seconds:.1f} s" if stage.done else "not done", "; ".join(stage.left_out))
         for stage in certificate.stages
     )
     if rows:

@@ -95,6 +95,11 @@ class Stage:
     done: bool
     left_out: tuple[str, ...] = ()
 
+    @property
+    def label(self) -> str:
+        """The name for people: "whole" are the collectives on all ranks."""
+        return "collectives" if self.name == "whole" else self.name
+
 
 @dataclass(frozen=True)
 class Certificate:

@@ -23,8 +23,8 @@ _DOES: dict[FaultKind, str] = {
 }
 _LATE_PAIR = "messages between {part} take {extra} longer than those between others"
 _REMEDY: dict[FaultKind, str] = {
-    "egress": "check the cable, the transceiver and the PCIe link of its NIC; swap the cable first",
-    "ingress": "check the cable, the transceiver and the switch port; swap the cable first",
+    "egress": "check its NIC (ethtool: rate, errors; lspci -vv: LnkSta) and rate limits; then swap the cable",
+    "ingress": "check its NIC (ethtool: rate, errors) and the switch's port; then swap the cable",
     "host": "check its NIC: negotiated rate, PCIe width, cable; then swap the port",
     "pair": "check the route between the two: a bad uplink or an uneven hash of flows (ECMP)",
     "one_way_pair": "check the route in this direction: a bad uplink or an uneven hash of flows (ECMP)",
@@ -44,7 +44,7 @@ def told(fault: Fault, bought: bool) -> str:
     two = fault.kind in ("pair", "one_way_pair", "latency") and len(fault.parts) == 2
     arrow = " → " if fault.kind == "one_way_pair" else " and "
     part = arrow.join(fault.parts) if two else ", ".join(fault.parts) or "the fabric"
-    normal = "what was bought" if bought else "the normal rate"
+    normal = "what was bought" if fault.kind == "fabric" and bought else "the normal rate"
     does = _LATE_PAIR if two and fault.kind == "latency" else _DOES[fault.kind]
     return does.format(
         part=part, level=f"{100 * fault.level:.0f} %", normal=normal, extra=_seconds(fault.extra_s)

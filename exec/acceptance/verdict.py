@@ -14,6 +14,7 @@ from exec.benchmark.foreign import Evidence
 from probes.base import CcctlError, plural, some
 from probes.health import (
     ClusterHealth,
+    HostHealth,
     HostProblem,
     differences,
     gpu_problems,
@@ -101,7 +102,7 @@ def judge(
     links = _links(measured.profile, terms)
     found = [
         *(_dead(host, reason) for host, reason in skipped.items()),
-        *_joined(_of_hosts(measured), _of_faults(links, terms)),
+        *_joined(_of_hosts(measured, with_gpus=_has_gpus(terms)), _of_faults(links, terms)),
         *_of_report(measured.report),
         *map(_of_evidence, measured.evidence),
     ]
@@ -135,6 +136,11 @@ def _links(profile: Profile | None, terms: Terms) -> _Links:
     return _Links(faults, network, sound, profile, terms.bought is not None)
 
 
+def _has_gpus(terms: Terms) -> bool:
+    """Return whether a machine with GPUs was bought."""
+    return terms.bought is not None and terms.bought.inside_bytes_per_s is not None
+
+
 def _tested(measured: Measured) -> tuple[str, ...]:
     if measured.profile is not None:
         return tuple(dict.fromkeys(one.host for one in measured.profile.ranks))
@@ -152,13 +158,27 @@ def _dead(host: str, reason: str) -> Culprit:
     )
 
 
-def _of_hosts(measured: Measured) -> list[Culprit]:
+def _without_gpus(host: HostHealth) -> HostProblem:
+    why = host.unread.get("GPUs", "the driver lists none")
+    return HostProblem(
+        host.host,
+        "GPUs",
+        "gpus_missing",
+        "fault",
+        f"no GPU answers, and the machine that was bought has some: {why}",
+        "nvidia-smi -L or rocm-smi on the host; install or load the driver",
+    )
+
+
+def _of_hosts(measured: Measured, *, with_gpus: bool) -> list[Culprit]:
     """Return a culprit for each problem of hosts; the same problem of several hosts is one culprit."""
     if measured.health is None:
         return []
     devices = {one.name: one for one in measured.topology.hosts} if measured.topology else {}
     problems: list[HostProblem] = []
     for host in measured.health.hosts:
+        if with_gpus and not host.gpus and not (host.host in devices and devices[host.host].gpus):
+            problems.append(_without_gpus(host))
         problems += [*host_problems(host), *gpu_problems(host)]
         if host.host in devices:
             problems += peer_problems(devices[host.host], host)
@@ -245,6 +265,16 @@ def _explains(cause: Culprit, slow: Culprit) -> bool:
 
 
 def _of_report(report: Report | None) -> Iterator[Culprit]:
+    doubts = dict.fromkeys(row.crowded for row in report.rows if row.crowded) if report else {}
+    for doubt in doubts:
+        yield Culprit(
+            "crowded",
+            "collectives",
+            (),
+            "remark",
+            f"times of collectives say little: {doubt}",
+            remedy="test while nothing else runs on the hosts, with at most one rank a core",
+        )
     for wrong in report.wrong_results if report else ():
         yield Culprit(
             "wrong",
@@ -277,11 +307,11 @@ def _verdict(culprits: Sequence[Culprit], measured: Measured, stages: Sequence[S
         bad = {host for one in faults for host in one.hosts}
         where = f" on {len(bad)} of {plural(max(tested, len(bad)), 'host')}" if bad else ""
         return "refused", f"{plural(len(faults), 'fault')}{where}: {faults[0].text}"
-    undone = [stage.name for stage in stages if not stage.done]
-    undone += ["links"] if measured.profile is None and "links" not in undone else []
-    undone += ["whole"] if measured.report is None and "whole" not in undone else []
+    undone = [stage.label for stage in stages if not stage.done]
+    undone += ["links"] if measured.profile is None else []
+    undone += ["collectives"] if measured.report is None else []
     if undone:
-        named = " and ".join("collectives" if name == "whole" else name for name in undone)
+        named = " and ".join(dict.fromkeys(undone))
         return "undecided", f"no fault was found, but {named} could not be tested to the end"
     sound = f"no fault on {plural(tested, 'host')}"
     if culprits:

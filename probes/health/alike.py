@@ -121,9 +121,11 @@ def _of_fact(fact: str, values: Mapping[str, Holders]) -> Iterator[HostProblem]:
     if 2 * most.count <= total:
         yield _undecided(fact, ordered, _severity(fact, usual))
         return
-    remedy = _REMEDIES.get(fact, f"find out why its {fact} is not that of the other hosts: {{}}").format(
-        usual
-    )
+    if fact.startswith("mtu "):
+        remedy = f"ip link set {fact.removeprefix('mtu ')} mtu {usual}, and check the switch's port"
+    else:
+        other = f"find out why its {fact} is not that of the other hosts: {{}}"
+        remedy = _REMEDIES.get(fact, other).format(usual)
     for value, few in ordered[:-1]:
         beside = f" (as on {few.count} hosts)" if few.count > 1 else ""
         text = f"{fact} is {value}{beside}; it is {usual} on {most.count} of {total} hosts of its kind"

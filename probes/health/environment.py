@@ -77,7 +77,9 @@ def source_file(variables: Mapping[str, tuple[str, str]]) -> str:
     """Return the variables as lines for a shell: a comment with the reason, then the export."""
     text = ""
     for name, (value, reason) in variables.items():
-        text += f"# {' '.join(reason.split())}\nexport {name}={shlex.quote(value)}\n"
+        # Without quotes, zsh takes =eth0 for the path of a command.
+        quoted = f"'{value}'" if value.startswith("=") and shlex.quote(value) == value else shlex.quote(value)
+        text += f"# {' '.join(reason.split())}\nexport {name}={quoted}\n"
     return text
 
 

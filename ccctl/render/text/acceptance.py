@@ -21,7 +21,7 @@ _NAMES = 10
 # The most culprits to print, about three screens. The page has all of them.
 _MOST_CULPRITS = 30
 _STAGES = (
-    Column("stage", "name"),
+    Column("stage", "label"),
     Column("took", "seconds", lambda value_s: f"{value_s:.1f} s"),
     Column("", "done", lambda done: "" if done else "not done"),
 )
@@ -105,7 +105,7 @@ def _stages(certificate: Certificate, width: int | None) -> Iterator[str]:
         yield f"  {line}".rstrip()
     for stage in certificate.stages:
         for words in stage.left_out:
-            yield from _wrapped("  ", f"{stage.name} left out: {words}", width)
+            yield from _wrapped("  ", f"{stage.label} left out: {words}", width)
 
 
 def _named(pairs: Iterable[tuple[str, str]], width: int | None) -> Iterator[str]:

@@ -105,7 +105,7 @@ def test_it_tells_all_that_the_certificate_holds():
         CABLE.text,
         *CABLE.evidence,
         CABLE.remedy,
-        "Without it an all_reduce of 1 GiB takes 21 ms instead of 34 ms",
+        "An all_reduce of 1 GiB takes 34 ms now, and 21 ms once it is repaired, by the model",
         "gpu[013-014]",
         "no answer to ssh within 10 s",
         "needs root, or nvidia-smi with administrator rights",
@@ -125,9 +125,9 @@ def test_it_tells_all_that_the_certificate_holds():
     assert order == sorted(order)
 
 
-def test_evidence_is_folded():
+def test_evidence_of_several_lines_is_folded():
     text = PAGES["refused"]
-    assert text.count("<details>") == 3 and "<details open" not in text
+    assert text.count("<details>") == 2 and text.count("<details open>") == 1
 
 
 def test_an_accepted_cluster_has_no_culprits_and_says_so():

@@ -31,7 +31,10 @@ def test_the_verdict_comes_first_and_then_the_culprits_in_their_order():
     ]
     at = told.index(heads[0])
     assert told[at + 1].startswith("   gpu007 mlx5_2 sends at 52 %")
-    assert told[at + 2] == "   cost      without it an all_reduce of 1 GiB takes 21 ms instead of 34 ms"
+    assert (
+        told[at + 2]
+        == "   cost      an all_reduce of 1 GiB takes 34 ms now, and 21 ms once it is repaired, by the model"
+    )
     assert told[at + 3].startswith("   to do     Replace the cable")
     assert told[at + 4].startswith("   evidence  88 of 88 links")
     assert told[at + 5].startswith("             links to gpu007")
