@@ -88,6 +88,8 @@ class _Command(_WithClaim, typer.core.TyperCommand):
         return left
 
 
+# Each command has them itself, so that its help is the same however it is reached.
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = typer.Typer(
     name="ccctl",
     cls=_InOrder,
@@ -95,7 +97,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=_SETTINGS,
 )
 
 
@@ -178,7 +180,10 @@ def _built(name: str) -> Any:
     if verbs(function):
         own.add_typer(_group(function), name=name, epilog=_epilog(examples(function)))
         return typer.main.get_group(own).commands[name]
-    own.command(cls=_Command, epilog=_epilog(examples(function)))(_unfolded(function))
+    settings = dict(_SETTINGS)
+    own.command(cls=_Command, epilog=_epilog(examples(function)), context_settings=settings)(
+        _unfolded(function)
+    )
     return typer.main.get_command(own)
 
 

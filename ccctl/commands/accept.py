@@ -25,19 +25,12 @@ __all__ = ["EXAMPLES", "accept"]
 EXAMPLES = (
     ("ccctl accept -n 4", "four ranks of this host: what is wrong with it, or that nothing is"),
     (
-        "ccctl accept --hosts 'gpu[001-064]:8' --spec dgx-h100/8x400 -o accepted/",
-        "a cluster against what was bought; the folder gets the page, the certificate and all files",
+        "ccctl accept -n 2 --spec 100Mbit/s -o accepted",
+        "against what was bought; the folder gets the page, the certificate and all files",
     ),
+    ("ccctl accept -n 2 --budget 30s --json", "what fits into half a minute, as one object"),
     (
-        "ccctl accept --hosts 'gpu[001-064]:8' --plan racks.toml --spares 2 --budget 15m -o accepted/",
-        "racks as planned, two hosts may be left out, fifteen minutes",
-    ),
-    (
-        "ccctl accept --hosts 'gpu[001-064]:8' --spec dgx-h100/8x400 -o accepted/ --resume",
-        "go on after an interruption, with the same options",
-    ),
-    (
-        "ccctl accept --hosts 'gpu[001-064]:8' --spec dgx-h100/8x400 --since accepted/ -o week2/",
+        "ccctl accept -n 2 --since accepted -o week2",
         "the weekly check: what changed since the last acceptance",
     ),
 )
@@ -133,7 +126,8 @@ def accept(options: AcceptOptions) -> None:
 
     Three stages: the hosts (versions, settings, GPUs, NICs, the kernel's log), the links between all ranks,
     and all_reduce and all_to_all on all ranks by ccctl and by the library. Every fault is named with its
-    evidence, its cost for a collective, and what to do. Nothing on the hosts is changed.
+    evidence, its cost for a collective, and what to do. Nothing on the hosts is changed. On a cluster:
+    ccctl accept --hosts 'gpu[001-064]:8' --spec dgx-h100/8x400 --spares 2 -o accepted
 
     The verdict is accepted, accepted with remarks, or refused. Exit status 0 if accepted, 1 if refused, and
     75 if it could not tell, as when the budget was too small or no collective could run.

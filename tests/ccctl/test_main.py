@@ -24,6 +24,7 @@ from ccctl.errors import (
     MissingInputError,
     TimeoutExpired,
     UnavailableError,
+    UndecidedError,
     UsageError,
     WrongResultsError,
     exit_status,
@@ -206,6 +207,7 @@ TABLE = {
     CcctlError: 70,
     CannotWriteError: 73,
     LockHeldError: 75,
+    UndecidedError: 75,
     ConfigError: 78,
     TimeoutExpired: 124,
 }

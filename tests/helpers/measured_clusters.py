@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
+from ccctl.acceptance import AcceptanceFolder, measured_in
+from exec.acceptance import Stage, Terms, bought, judge, read_plan
 from exec.benchmark import Measurement, Report, Row
 from probes.base import floats, ints
-from probes.health import HostHealth
+from probes.health import ClusterHealth, HostHealth
 from probes.link_costs import Links, Profile, ProfiledRank
 
 ALPHA_S = 20e-6
+PLAN = b'racks = [["n0", "n1", "n2"], ["n3", "n4", "n5"]]\n'
 
 
 def measured_profile(
@@ -54,6 +58,20 @@ def measured_report(ranks: int) -> Report:
     time = Measurement(1e-3, 1e-3, 1.1e-3, 0, 10.0, 18.0, 0)
     row = Row("all_reduce", 1 << 24, 1 << 22, "float32", "sum", -1, "ring", None, time, None, {})
     return Report(ranks, (), "mpi", "Open MPI 5.0", 3, 10, (row,))
+
+
+def accept_six_hosts(folder: Path) -> AcceptanceFolder:
+    """Write an acceptance of six hosts, one of which sends at half its rate, with a plan and evidence."""
+    folder.mkdir(exist_ok=True)
+    found = AcceptanceFolder(folder)
+    found.write("health", ClusterHealth(tuple(host_health(f"n{at}") for at in range(6))))
+    found.write("profile", measured_profile(6, slow_senders={2: 0.5}))
+    found.keep("plan.toml", PLAN)
+    found.keep("evidence/0-nccl.log", b"n1:7:7 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n")
+    stages = tuple(Stage(name, 1.0, done=True) for name in ("hosts", "links", "whole"))
+    terms = Terms(bought("100Gbit/s"), read_plan(PLAN, "plan.toml"), 1, "all_reduce", 1 << 26)
+    found.write_certificate(judge(measured_in(found), terms, stages))
+    return found
 
 
 def host_health(name: str, **alike: str) -> HostHealth:

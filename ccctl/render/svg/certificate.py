@@ -19,6 +19,8 @@ __all__ = ["pictures"]
 _FAULT, _REMARK, _POSSIBLE, _BOUGHT = COLOURS[1], COLOURS[4], COLOURS[0], COLOURS[5]
 # More lanes would make the picture higher than a screen.
 _MOST_CULPRITS, _MOST_ROWS = 12, 24
+# A row that is faster than its bound by more than this factor is wrong, whatever its bar shows.
+_MOST_SHARE = 10.0
 
 
 def pictures(certificate: Certificate, width: int) -> Iterator[Drawing]:
@@ -59,7 +61,7 @@ def _shares(rows: Sequence[WholeRow], ranks: int, width: int) -> Drawing:
         ):
             if bound_s:
                 share = bound_s / row.time_s
-                shown.append(bar("", [(kind, 100 * share, colour)], percent(share)))
+                shown.append(bar("", [(kind, 100 * min(share, _MOST_SHARE), colour)], percent(share)))
     more = len(rows) - _MOST_ROWS
     entries = [("", "possible: the proven bound of the network as it is, bought: of the network as bought")]
     entries += [("", f"and {plural(more, 'more row')}")] if more > 0 else []

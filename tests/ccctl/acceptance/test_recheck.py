@@ -4,28 +4,16 @@ import json
 import random
 
 import pytest
-from measured_clusters import host_health, measured_profile
+from measured_clusters import accept_six_hosts
 
-from ccctl.acceptance import AcceptanceFolder, measured_in, recheck
+from ccctl.acceptance import recheck
 from ccctl.artifacts import codec
-from exec.acceptance import Stage, Terms, bought, judge, read_plan
-from probes.health import ClusterHealth
-
-PLAN = b'racks = [["n0", "n1", "n2"], ["n3", "n4", "n5"]]\n'
 
 
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory):
     """A folder with measurements of six hosts, one of them slow, with a plan, evidence and a certificate."""
-    folder = AcceptanceFolder(tmp_path_factory.mktemp("accepted"))
-    folder.write("health", ClusterHealth(tuple(host_health(f"n{at}") for at in range(6))))
-    folder.write("profile", measured_profile(6, slow_senders={2: 0.5}))
-    folder.keep("plan.toml", PLAN)
-    folder.keep("evidence/0-nccl.log", b"n1:7:7 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n")
-    stages = tuple(Stage(name, 1.0, done=True) for name in ("hosts", "links", "whole"))
-    terms = Terms(bought("100Gbit/s"), read_plan(PLAN, "plan.toml"), 1, "all_reduce", 1 << 26)
-    folder.write_certificate(judge(measured_in(folder), terms, stages))
-    return folder
+    return accept_six_hosts(tmp_path_factory.mktemp("accepted"))
 
 
 def files(folder):

@@ -88,7 +88,7 @@ def test_files_that_begin_like_a_network_are_not_hidden_by_it(monkeypatch, tmp_p
         (tmp_path / name).touch()
     (tmp_path / "runs").mkdir()
     told = answers("ccctl synth --network r", monkeypatch)
-    assert told == ["ring:", "ring_fc_switch:", "rfs:", "racks.txt", "ring of eight.json", "runs/"]
+    assert told == ["ring:", "ring_fc_switch:", "rail:", "rfs:", "racks.txt", "ring of eight.json", "runs/"]
 
 
 def test_a_command_is_told_by_its_whole_first_sentence(monkeypatch):
