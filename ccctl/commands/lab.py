@@ -23,8 +23,8 @@ EXAMPLES = (
     ("ccctl lab run -v --on gpu2 -- uname -n", "run a command in another host; tell the bytes that crossed"),
     ("ccctl lab shape 'gpu1 -> gpu2 = 5Mbit/s' 'gpu3.egress = 10Mbit/s'", "change rates while it runs"),
     (
-        "ccctl lab shape 'gpu2.egress = 2ms' 'gpu3.ingress = 1%'",
-        "delay packets of one host, lose those of another",
+        "ccctl lab shape 'gpu2.mtu = 576' 'gpu3.ingress = 1%'",
+        "small packets of one host, lost ones of another",
     ),
     ("ccctl lab shape --down-host gpu4", "pull a cable; --up-host puts it back"),
     ("ccctl lab status --json", "its hosts, rates and byte counters as one object"),
