@@ -27,6 +27,7 @@ OTHERS = {
     "torchrun": "--master-addr --nnodes --node-rank --nproc-per-node",
     "pip": "--force-reinstall --no-binary --no-deps",
     "unshare, setpriv": "--fork --kill-child --mount-proc --pdeathsig --pid --uts",
+    "kubectl": "--subresource",
     "docker": "--privileged --shm-size",
     "nvcc, ptxas": "--gpu-architecture --ptxas-options --std",
     "lstopo": "--of --whole-io",

@@ -205,7 +205,7 @@ def test_a_machine_without_proc_has_no_default_interface(tmp_path):
 def test_the_file_has_a_reason_above_each_export():
     text = source_file(environment(host_of("linux-hpe-ibdown"), HostHealth("box")))
     lines = text.splitlines()
-    assert lines[1] == "export NCCL_IB_HCA==mlx5_0:1"
+    assert lines[1] == "export NCCL_IB_HCA='=mlx5_0:1'"
     assert all(line.startswith("# ") for line in lines[::2])
     assert all(line.startswith("export ") for line in lines[1::2])
 
