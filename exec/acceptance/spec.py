@@ -1,4 +1,4 @@
-"""What was bought, written in one line: a machine and its NICs, or bare rates.
+"""Offers in one line: a machine and its NICs, or bare rates.
 
 | text                       | meaning                                                                 |
 |----------------------------|-------------------------------------------------------------------------|

@@ -32,7 +32,7 @@ _LACKS = (
     ("Operation not permitted", "", "root here is not allowed to (CAP_SYS_ADMIN and CAP_NET_ADMIN)"),
     ("Invalid argument", "", "the kernel may lack network namespaces (CONFIG_NET_NS)"),
 )
-# How ip and tc name the line of a batch that failed.
+# The form in which ip and tc name the line of a batch that failed.
 _FAILED = re.compile(r"Command failed -:([0-9]+)")
 
 

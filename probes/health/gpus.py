@@ -59,7 +59,7 @@ _FACTS = {
 _NO_BUS_ID = "gpu"
 _LOAD = "PCIe links under load"
 
-# What it takes to get an answer to a refused call, by NVML's error number (NVML_ERROR_… in nvml.h).
+# Advice for a refused call, by NVML's error number (NVML_ERROR_… in nvml.h).
 _REMEDIES = {
     3: "this model, its driver or the virtual machine does not offer it",
     4: "run as root",

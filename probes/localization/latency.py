@@ -54,7 +54,7 @@ def latencies(
         fast = table.alpha[table.alpha < np.log(bought_s) + _SHORT_OF_BOUGHT]
         expected = float(np.median(fast)) if len(fast) > 1 else float(np.log(bought_s))
         level = level - level.min() + expected
-    # Where most round trips wait for cores, the best one may have waited, too. So sigma is at least the
+    # If most round trips wait for cores, the best one may have waited, too. So sigma is at least the
     # jitter.
     sigma = np.maximum(noise(table.alpha - level, _LEAST_SIGMA), table.jitter)
     model = Sum(np.exp(table.alpha), np.exp(level), sigma)

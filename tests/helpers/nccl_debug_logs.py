@@ -7,7 +7,7 @@ VERSION = "2.21.5+cuda12.4"
 
 @dataclass(frozen=True)
 class LoggedHost:
-    """What the processes of one host log; ``gdr`` is the reason why GPU Direct RDMA is off, or None."""
+    """The log lines of one host's processes; ``gdr`` is the reason why GPU Direct RDMA is off, or None."""
 
     name: str
     nics: tuple[str, ...] = ("mlx5_0:1/IB", "mlx5_1:1/IB")

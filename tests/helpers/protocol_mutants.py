@@ -33,7 +33,7 @@ class Mutant:
         return f"{old}  →  {new or 'nothing'}"
 
 
-# What the primitives are; a test compares it with the PTX.
+# The primitives; a test compares them with the PTX.
 ACCESSES = {
     "acquire_system": ("ACQUIRE", "SYSTEM"),
     "release_system": ("RELEASE", "SYSTEM"),
@@ -395,7 +395,7 @@ _EARLY_HEAD = (
     "release_system(reinterpret_cast<u64*>(near.link[LINK_OUT_HEAD]), near.head[turn]);"
 )
 _BEFORE = {
-    # What is published before the data is moved, or after it but before the threads meet.
+    # Publication before the data is moved, or after it but before the threads meet.
     "Simple": {
         "if (count > 0)\n                    move<T, Op>(operands": (
             _EARLY_HEAD,

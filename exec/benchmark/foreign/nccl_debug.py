@@ -134,7 +134,7 @@ class _Member:
 
 @dataclass
 class _PathLines:
-    """What the lines on one path tell; ``gdr`` counts them by (end, uses GPU Direct RDMA)."""
+    """The facts that the lines on one path state; ``gdr`` counts them by (end, uses GPU Direct RDMA)."""
 
     channels: set[int] = field(default_factory=set)
     nics: set[int] = field(default_factory=set)
@@ -156,7 +156,7 @@ class _Communicator:
 
 @dataclass
 class _ProcessLines:
-    """What one process tells of its network."""
+    """The facts that one process states about its network."""
 
     nics: tuple[NcclNic, ...] = ()
     network: str = ""
@@ -165,7 +165,7 @@ class _ProcessLines:
 
 @dataclass
 class _HostLines:
-    """What the processes of one host log.
+    """The facts that the processes of one host log.
 
     ``gdr`` maps a NIC, or a GPU and a NIC, to the reason why GPU Direct RDMA is off, "" if it is on.
     """
@@ -206,7 +206,7 @@ def parse_nccl_debug(files: Mapping[str, bytes]) -> NcclLog:
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where a line comes from."""
+    """The origin of a line."""
 
     host: str
     pid: str

@@ -182,7 +182,7 @@ class NcclWarning:
 
 @dataclass(frozen=True)
 class NcclLog:
-    """What the log of one job tells; ranks, paths, rings and trees are those of the largest communicator.
+    """The facts in the log of one job; ranks, paths, rings and trees are those of the largest communicator.
 
     ``versions`` maps each version to the hosts that run it, ``environment`` each variable to its values and
     their hosts. ``rings`` maps channels to ranks in order, ``trees`` maps them to the parent of each rank (-1

@@ -1,4 +1,4 @@
-"""What was bought, in one line."""
+"""Offers in one line."""
 
 import pytest
 from hypothesis import given, strategies as st

@@ -261,7 +261,7 @@ def test_packets_get_lost_in_the_direction_that_is_lossy(build):
 
 def test_a_host_with_a_small_mtu_sends_smaller_packets(build):
     lab = build(with_hosts(sample_lab(2), mtu_bytes=576))
-    # Of each 590 bytes on the wire, 52 + 14 are headers.
+    # Headers take 52 + 14 of each 590 bytes on the wire.
     assert rate_mbit(lab, "a", "b", 2_000_000) == pytest.approx(100 * 524 / 590, rel=0.03)
     after = with_hosts(lab, mtu_bytes=1500)
     kernel.shape(lab, after)

@@ -6,7 +6,7 @@ from probes.topology import Finding, Host, Nic, Topology
 
 
 class OneOfSeveral:
-    """What rank ``rank`` of a world sees whose ranks are on these machines."""
+    """The communicator of rank ``rank``, with the machine of each rank."""
 
     def __init__(self, rank, machines, others=()):
         self._rank, self._machines, self._others = rank, machines, others

@@ -70,7 +70,7 @@ def rate(a, b):
 
 
 def amd_json(**changes):
-    """What amd-smi topology --json prints for these four GPUs; ``changes`` replace values of each link."""
+    """Return the output of amd-smi topology --json for these four GPUs; ``changes`` replace values of each link."""
     links = [
         [
             {

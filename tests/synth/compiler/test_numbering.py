@@ -31,7 +31,7 @@ def test_few_threadblocks_keep_their_numbers(program: Program) -> None:
 
 def test_awaited_threadblocks_come_first(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbering, "_MOST_AWAITED", 1)
-    # From the other end, so that some awaited threadblock is behind one that is not.
+    # Start from the other end, so that some awaited threadblock is behind one that is not.
     found = numbering.awaited_first(_backwards(program))
     awaited = np.zeros(found.threadblocks, dtype=bool)
     awaited[found.wait_tb[found.wait_tb >= 0]] = True

@@ -17,7 +17,7 @@ CHECKS = [
 
 
 def listed(checks=CHECKS, node="gpu7"):
-    """What the exporter "stdout" prints: a list for each check."""
+    """Return the output of the exporter "stdout": a list for each check."""
     return [
         [{"node": node, "cluster": "c", "health_check": name, "type": "app", "result": code, "_msg": message}]
         for name, code, message in checks
@@ -25,7 +25,7 @@ def listed(checks=CHECKS, node="gpu7"):
 
 
 def by_type(checks=CHECKS, node="gpu7"):
-    """What the exporter "file" writes: an object for each check, its fields sorted by type."""
+    """Return the output of the exporter "file": an object for each check, fields sorted by type."""
     return [
         {
             "int": {"result": code, "job_id": 0},

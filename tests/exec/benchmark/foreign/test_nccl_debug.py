@@ -1,4 +1,4 @@
-"""What a log of NCCL tells of the job: versions, NICs, transports, rings, trees, algorithms, settings."""
+"""The facts on a job in a log of NCCL: versions, NICs, transports, rings, trees, algorithms, settings."""
 
 import pytest
 from hypothesis import given, strategies as st

@@ -1,4 +1,4 @@
-"""What is wrong with a job according to NCCL's log, and which host, rank or NIC it is."""
+"""Faults of a job in NCCL's log, each with its host, rank or NIC."""
 
 import pytest
 from nccl_debug_logs import hosts, nccl_debug_log

@@ -15,7 +15,7 @@ READ = "device_to_device_memcpy_read_ce"
 
 
 def document(tests, host="gpu01", gpus=GPUS):
-    """What nvbandwidth -j prints: matrices of texts, by name of the test."""
+    """Return the output of nvbandwidth -j: matrices of texts, by name of the test."""
     cases = [
         {
             "name": name,

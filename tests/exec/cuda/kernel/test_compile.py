@@ -66,7 +66,7 @@ def test_a_gpu_that_nvrtc_does_not_know_is_named():
         cubin("float32", "sum", 7000)
 
 
-# Of int8 by LL128, 20 bytes spill on sm_75 and sm_80.
+# For int8 by LL128, 20 bytes spill on sm_75 and sm_80.
 OF_LINES = [*((each, "float32") for each in ARCHITECTURES), (70, "bfloat16"), (90, "int64")]
 
 
