@@ -15,12 +15,13 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 CCCTL = (sys.executable, "-P", "-m", "ccctl")
@@ -39,13 +40,21 @@ class Case:
     text: str
 
 
+@dataclass(frozen=True)
+class NamedFault:
+    """A fault that the certificate names: its kind, its part, and the hosts of that part."""
+
+    kind: str
+    part: str
+    hosts: tuple[str, ...]
+
+
 @dataclass
 class Count:
     """The results of the cases with one kind of fault."""
 
     cases: int = 0
     right: int = 0
-    errors: list[str] = field(default_factory=list)
 
 
 def main() -> None:
@@ -57,6 +66,8 @@ def main() -> None:
     parser.add_argument("--budget", default="40s")
     parser.add_argument("--kinds", default=",".join(KINDS))
     wanted = parser.parse_args()
+    # A lab is removed also if the script is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chance = random.Random(wanted.seed)
     fewest, most = map(int, wanted.hosts.split(":"))
     kinds = wanted.kinds.split(",")
@@ -93,7 +104,7 @@ def drawn(chance: random.Random, kind: str, count: int, number: int) -> Case:
     racked = kind == "trunk" or chance.random() < 0.3
     if racked:
         cut = count // 2
-        trunk = rate * min(cut, count - cut)
+        trunk: float = rate * min(cut, count - cut)
         if kind == "trunk":
             # Slower than a single host, so that every link across shows it.
             trunk = rate * level
@@ -113,7 +124,7 @@ def drawn(chance: random.Random, kind: str, count: int, number: int) -> Case:
     return Case(kind, parts.get(kind, (bad,)), hosts, "\n".join(lines) + "\n")
 
 
-def accepted(case: Case, number: int, budget: str) -> list[dict[str, object]] | None:
+def accepted(case: Case, number: int, budget: str) -> list[NamedFault] | None:
     """Return the faults that `ccctl accept` names in the lab; None if the kernel cannot emulate it."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -135,16 +146,16 @@ def accepted(case: Case, number: int, budget: str) -> list[dict[str, object]] | 
             subprocess.run([*CCCTL, "lab", "down", "--lab", f"acc{number}"], cwd=place, capture_output=True)
         certificate = place / "out" / "certificate.json"
         if not certificate.exists():
-            return [{"kind": "no certificate", "part": run.stderr[-300:]}]
+            return [NamedFault("no certificate", run.stderr[-300:], ())]
         culprits = json.loads(certificate.read_text())["body"]["culprits"]
     return [
-        {"kind": one["kind"], "part": one["part"], "hosts": one["hosts"]}
+        NamedFault(one["kind"], one["part"], tuple(one["hosts"]))
         for one in culprits
         if one["severity"] == "fault"
     ]
 
 
-def is_right(case: Case, told: list[dict[str, object]]) -> bool:
+def is_right(case: Case, told: list[NamedFault]) -> bool:
     """Return whether exactly the injected fault is named. Of a trunk, only the kind is compared."""
     if case.kind == "none":
         return not told
@@ -152,11 +163,10 @@ def is_right(case: Case, told: list[dict[str, object]]) -> bool:
         return False
     [found] = told
     if case.kind == "trunk":
-        return found["kind"] == "trunk"
+        return found.kind == "trunk"
     if case.kind == "mtu":
-        return found["hosts"] == list(case.parts) and "mtu" in f"{found['kind']} {found['part']}".lower()
-    same = set(case.parts) == set(found["hosts"])  # type: ignore[call-overload]
-    return same and found["kind"] == case.kind
+        return found.hosts == case.parts and "mtu" in found.part
+    return set(case.parts) == set(found.hosts) and found.kind == case.kind
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from .options import (
     HoldAlpha as HoldAlpha,
     Hosts as Hosts,
     Json as Json,
+    MeasuredDevice as MeasuredDevice,
     NetworkOptions as NetworkOptions,
     Output as Output,
     Page as Page,

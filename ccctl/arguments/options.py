@@ -31,6 +31,7 @@ __all__ = [
     "Hostfile",
     "Hosts",
     "Json",
+    "MeasuredDevice",
     "NetworkOptions",
     "Output",
     "Page",
@@ -228,6 +229,15 @@ Device = Annotated[
         metavar="KIND",
         autocompletion=words.one_of("cpu", "cuda", "auto"),
         help="cpu, cuda (a GPU for each rank), or auto: GPUs if every rank has one.",
+    ),
+]
+MeasuredDevice = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="KIND",
+        autocompletion=words.one_of("auto", "cuda", "process"),
+        help="What a rank is: cuda (a GPU), process, or auto.",
     ),
 ]
 WiresOption = Annotated[

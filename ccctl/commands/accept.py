@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import console
-from ccctl.arguments import MOST_RANKS, GeneralOptions, WorldOptions
+from ccctl.arguments import MOST_RANKS, GeneralOptions, MeasuredDevice, WorldOptions
 from ccctl.artifacts import codec, is_folder, read_input
-from ccctl.completion import words
 from ccctl.errors import FoundProblem, UndecidedError, UsageError
 from ccctl.launching import placed, started_by_mpi
 from probes.base import parse_duration, parse_size
@@ -101,15 +100,7 @@ class AcceptOptions(GeneralOptions, WorldOptions):
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the interrupted acceptance in the folder of -o.")
     ] = False
-    device: Annotated[
-        str,
-        typer.Option(
-            "--device",
-            metavar="KIND",
-            autocompletion=words.one_of("auto", "cuda", "process"),
-            help="What a rank is: cuda (a GPU), process, or auto.",
-        ),
-    ] = "auto"
+    device: MeasuredDevice = "auto"
     output: Annotated[
         str | None,
         typer.Option(

@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ccctl import console
-from ccctl.arguments import GeneralOptions, Output, PrometheusFile, WorldOptions, read_or_described
+from ccctl.arguments import (
+    GeneralOptions,
+    MeasuredDevice,
+    Output,
+    PrometheusFile,
+    WorldOptions,
+    read_or_described,
+)
 from ccctl.artifacts import codec
-from ccctl.completion import words
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.host_search import look_everywhere
 from ccctl.launching import by_default, placed, started_by_mpi
@@ -101,15 +107,7 @@ class ProfileOptions(GeneralOptions, WorldOptions):
             help="Wait up to this long for another profile of yours on the same hosts, then exit 75.",
         ),
     ] = 0.0
-    device: Annotated[
-        str,
-        typer.Option(
-            "--device",
-            metavar="KIND",
-            autocompletion=words.one_of("auto", "cuda", "process"),
-            help="What a rank is: cuda (a GPU), process, or auto.",
-        ),
-    ] = "auto"
+    device: MeasuredDevice = "auto"
     source: Annotated[
         str | None,
         typer.Option("--from", metavar="FILE", help="Read this profile instead of measuring; - reads stdin."),

@@ -47,7 +47,6 @@ _SLOWS_HOST = {"governor", "throttled"}
 # ``_MOST_NAMED`` is the most hosts that the evidence of a culprit names.
 _MOST_BOUND_RANKS = 64
 _MOST_NAMED = 6
-_RACKLESS = FabricPlan()
 
 
 @dataclass(frozen=True)
@@ -78,13 +77,13 @@ class Terms:
 
 @dataclass(frozen=True)
 class _Links:
-    """The faults of the links, the network as measured, and the network as it should be."""
+    """The faults of the links, and the network as measured, as sound parts make it, and as bought."""
 
     faults: tuple[Fault, ...] = ()
     network: Network | None = None
     sound: Network | None = None
+    offered: Network | None = None
     profile: Profile | None = None
-    bought: bool = False
 
 
 def judge(
@@ -132,8 +131,12 @@ def _links(profile: Profile | None, terms: Terms) -> _Links:
         return _Links()
     faults = tuple(locate(profile, terms.bought, terms.plan))
     network = from_profile(profile, "the measured network")
-    sound = sound_network(profile, terms.bought, terms.plan)
-    return _Links(faults, network, sound, profile, terms.bought is not None)
+    offered = sound_network(profile, terms.bought, terms.plan) if terms.bought else None
+    # A repaired part is as fast as its sound peers are, which may be a little less than what was bought. If
+    # all links are slow, only what was bought says how fast they should be.
+    whole = any(fault.kind == "fabric" for fault in faults)
+    sound = offered if whole and offered is not None else sound_network(profile, plan=terms.plan)
+    return _Links(faults, network, sound, offered, profile)
 
 
 def _has_gpus(terms: Terms) -> bool:
@@ -323,7 +326,7 @@ def _whole(report: Report | None, links: _Links) -> Iterator[WholeRow]:
     """Yield each measured collective, of ccctl and of libraries, with the bounds on its time."""
     if report is None:
         return
-    as_is, bought = _bounds(report, links.network), _bounds(report, links.sound if links.bought else None)
+    as_is, bought = _bounds(report, links.network), _bounds(report, links.offered)
     for at, row in enumerate(report.rows):
         for name, time_s, wrong in _times(row):
             yield WholeRow(row.collective, row.size_bytes, name, time_s, as_is.get(at), bought.get(at), wrong)

@@ -13,6 +13,7 @@ from typing import Any
 
 from probes.base import CcctlError, Safekeeping
 from probes.detection import merge
+from probes.live import read_each_machine
 from probes.topology import Finding, Host, Topology
 
 __all__ = ["DetectRequest", "HostDetection", "answer_task", "answers_to", "look_task", "together"]
@@ -45,16 +46,12 @@ def answer_task(comm: Any, request: None, progress: Safekeeping) -> None:
 def look_task(comm: Any, request: DetectRequest, progress: Safekeeping) -> list[HostDetection] | None:
     """Detect each machine once, on the first of its ranks; returns all results on rank 0, else None."""
     me = (socket.gethostname(), _boot())
-    progress.waiting(-1, "finding out which ranks share a host")
-    machines = comm.allgather(me)
-    found = None
-    if machines.index(me) == comm.Get_rank():
+
+    def read() -> HostDetection:
         progress.update(0, 1, "looking at this host")
-        found = _look(*me, request)
-        progress.partial(found)
-    progress.waiting(-1, "every host's detector")
-    gathered: list[HostDetection | None] | None = comm.gather(found)
-    return None if gathered is None else [look for look in gathered if look is not None]
+        return _look(*me, request)
+
+    return read_each_machine(comm, me, read, progress, "every host's detector")
 
 
 def together(looks: Sequence[HostDetection], missing: Mapping[str, str]) -> Topology:

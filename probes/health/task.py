@@ -15,7 +15,7 @@ from probes.health.gpus import read_gpus
 from probes.health.host import read_host, read_ports
 from probes.health.model import ClusterHealth, HostHealth
 from probes.health.nics import regrown
-from probes.live import host_key
+from probes.live import host_key, read_each_machine
 
 __all__ = ["HealthRequest", "HostReading", "cluster_health", "health_task"]
 
@@ -58,15 +58,7 @@ def health_task(comm: Any, request: HealthRequest, progress: Safekeeping) -> lis
     if not 0 <= request.seconds <= _MOST_SECONDS:
         raise UsageError(f"seconds: expected from 0 to {_MOST_SECONDS:g}, found {request.seconds:g}")
     me = (socket.gethostname(), str(host_key()))
-    progress.waiting(-1, "finding out which ranks share a host")
-    machines = comm.allgather(me)
-    found = None
-    if machines.index(me) == comm.Get_rank():
-        found = _read(*me, request, progress)
-        progress.partial(found)
-    progress.waiting(-1, "every host's health")
-    gathered: list[HostReading | None] | None = comm.gather(found)
-    return None if gathered is None else [reading for reading in gathered if reading is not None]
+    return read_each_machine(comm, me, lambda: _read(*me, request, progress), progress, "every host's health")
 
 
 def cluster_health(readings: Sequence[HostReading], missing: Mapping[str, str]) -> ClusterHealth:

@@ -62,7 +62,7 @@ def cluster_profile(
         tuple(ProfiledRank(rank, host) for rank, host in enumerate(of_rank)),
         links,
         (*shared, *ports),
-        transport,  # type: ignore[arg-type]
+        transport,  # type: ignore[arg-type] # a case has one of the two words
         "some MPI",
         1.0,
         3,

@@ -34,8 +34,8 @@ __all__ = [
     "wire_protocol_of",
 ]
 
-# The way in which a receiver detects a message: Simple by a count of messages, LL by a flag in each line of 16 bytes,
-# LL128 by one in each line of 128 bytes.
+# A receiver detects a message of Simple by a count of messages, one of LL by a flag in each line of 16 bytes,
+# one of LL128 by a flag in each line of 128 bytes.
 WireProtocol = Literal["Simple", "LL", "LL128"]
 # Columns of the tables; exec.cuda.kernel.source turns them into enumerations of the kernel.
 BLOCK = (

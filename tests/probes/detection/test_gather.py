@@ -1,24 +1,9 @@
 import pytest
+from one_of_several import OneOfSeveral
 
 from probes.detection import merge
 from probes.detection.gather import DetectRequest, HostDetection, answers_to, look_task, together
 from probes.topology import Finding, Host, Nic, Topology
-
-
-class OneOfSeveral:
-    """The communicator of rank ``rank``, with the machine of each rank."""
-
-    def __init__(self, rank, machines, others=()):
-        self._rank, self._machines, self._others = rank, machines, others
-
-    def Get_rank(self):  # noqa: N802 - MPI's own name
-        return self._rank
-
-    def allgather(self, mine):
-        return [mine if machine is None else machine for machine in self._machines]
-
-    def gather(self, value):
-        return [value, *self._others] if self._rank == 0 else None
 
 
 class Kept:

@@ -12,7 +12,7 @@ from probes.sysfs import packed, unpack
 from tests.helpers.health_machines import GROUPS, config, gpu_host, listing, make, net, place, port
 
 MACHINES = Path(__file__).parents[2] / "machines"
-# The findings that each recorded machine must give: severity, part and kind. Its README says why they are true.
+# The true findings of each recorded machine: severity, part and kind. Its README has the reasons.
 EXPECTED = {
     "linux-asus-rtx4090": set(),
     "linux-dell-h100pcie": {("remark", "mlx5_1 (ens5f1np1)", "port_down")},

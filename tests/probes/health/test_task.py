@@ -1,6 +1,7 @@
 """The task on the ranks: one rank of each machine reads, rank 0 collects."""
 
 import pytest
+from one_of_several import OneOfSeveral
 
 from exec.records import decode, encode
 from probes.base import UsageError
@@ -14,22 +15,6 @@ from probes.health import (
     health_task,
     task,
 )
-
-
-class OneOfSeveral:
-    """The world of rank ``rank``, whose ranks are on these machines; None is this one."""
-
-    def __init__(self, rank, machines, others=()):
-        self._rank, self._machines, self._others = rank, machines, others
-
-    def Get_rank(self):  # noqa: N802 - MPI's own name
-        return self._rank
-
-    def allgather(self, mine):
-        return [mine if machine is None else machine for machine in self._machines]
-
-    def gather(self, value):
-        return [value, *self._others] if self._rank == 0 else None
 
 
 class Kept:

@@ -70,7 +70,7 @@ def rate(a, b):
 
 
 def amd_json(**changes):
-    """Return the output of amd-smi topology --json for these four GPUs; ``changes`` replace values of each link."""
+    """Return the output of amd-smi topology --json for four GPUs; ``changes`` replace values of links."""
     links = [
         [
             {
