@@ -48,6 +48,8 @@ def test_buffers_of_every_type_know_what_they_must_end_with(kind, dtype, redop, 
     for rank in range(3):
         buffers = Buffers(layout, rank, dtype_of(dtype), in_place=in_place)
         buffers.fill(redop)
+        if not in_place:
+            assert buffers.wrong(buffers.recv, redop) == buffers.recv.size
         right = expected_output.expected(layout, rank, buffers.dtype, redop)
         assert right.dtype == buffers.recv.dtype and right.size == buffers.recv.size
         buffers.recv[:] = right
@@ -118,6 +120,14 @@ def test_one_wrong_element_is_counted(kind, count, redop, element):
     assert buffers.wrong(buffers.recv, redop) == 0
     buffers.recv[element % buffers.recv.size] += 1
     assert buffers.wrong(buffers.recv, redop) == 1
+
+
+@pytest.mark.parametrize("ranks", [11, 12, 16, 64])
+def test_elements_that_are_never_written_are_wrong_for_sums_of_many_ranks(ranks):
+    layout = Layout(lower(ring_all_reduce(ranks)), 9000)
+    buffers = Buffers(layout, 0, np.dtype("int32"), in_place=False)
+    buffers.fill("sum")
+    assert buffers.wrong(buffers.recv, "sum") == buffers.recv.size
 
 
 def test_out_of_place_a_changed_input_is_wrong():
